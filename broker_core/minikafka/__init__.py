@@ -3,4 +3,42 @@
 The packages are floors: each imports only from those below it (see ARCHITECTURE.md).
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minikafka.base.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from minikafka.base.ids import TopicPartition
+    from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.consumer.consumer_connector import Consumer
+    from minikafka.clients.group.consumer import GroupConsumer
+    from minikafka.clients.network.cluster import ClusterClient
+    from minikafka.clients.producer.producer import Producer
+    from minikafka.clients.simple_consumer.simple_consumer import SimpleConsumer
+
 __version__ = "0.1.0.dev0"
+
+__all__ = [
+    "Admin",
+    "ClusterClient",
+    "Consumer",
+    "GroupConsumer",
+    "Producer",
+    "SimpleConsumer",
+    "TopicPartition",
+]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "Admin": "minikafka.clients.admin.admin",
+        "ClusterClient": "minikafka.clients.network.cluster",
+        "Consumer": "minikafka.clients.consumer.consumer_connector",
+        "GroupConsumer": "minikafka.clients.group.consumer",
+        "Producer": "minikafka.clients.producer.producer",
+        "SimpleConsumer": "minikafka.clients.simple_consumer.simple_consumer",
+        "TopicPartition": "minikafka.base.ids",
+    },
+)

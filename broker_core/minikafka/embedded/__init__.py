@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from minikafka.base.exports import lazy_exports
+
 if TYPE_CHECKING:
     from minikafka.embedded.cluster import Cluster
 
 __all__ = ["Cluster"]
 
-
-def __getattr__(name: str) -> object:
-    # Every pytest run of a user imports this package for its plugin: the cluster comes only when asked for.
-    if name == "Cluster":
-        from minikafka.embedded.cluster import Cluster
-
-        return Cluster
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Every pytest run of a user imports this package for its plugin: the cluster is imported only when it is used.
+__getattr__ = lazy_exports(__name__, {"Cluster": "minikafka.embedded.cluster"})

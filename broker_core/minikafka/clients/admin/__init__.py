@@ -3,3 +3,25 @@
 What has no request of that time stands in ``clients.admin.zookeeper``. Imports ``clients.network``,
 ``fetch`` and ``group``.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minikafka.base.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.admin.configs import Setting
+    from minikafka.clients.admin.topics import NewTopic
+
+__all__ = ["Admin", "NewTopic", "Setting"]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "Admin": "minikafka.clients.admin.admin",
+        "NewTopic": "minikafka.clients.admin.topics",
+        "Setting": "minikafka.clients.admin.configs",
+    },
+)

@@ -10,3 +10,27 @@
 
 Imports ``clients.fetch`` and ``clients.network``.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minikafka.base.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from minikafka.clients.group.admin import GroupAdmin
+    from minikafka.clients.group.config import GroupConsumerConfig, Reset
+    from minikafka.clients.group.consumer import GroupConsumer, RebalanceListener
+
+__all__ = ["GroupAdmin", "GroupConsumer", "GroupConsumerConfig", "RebalanceListener", "Reset"]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "GroupAdmin": "minikafka.clients.group.admin",
+        "GroupConsumer": "minikafka.clients.group.consumer",
+        "GroupConsumerConfig": "minikafka.clients.group.config",
+        "RebalanceListener": "minikafka.clients.group.consumer",
+        "Reset": "minikafka.clients.group.config",
+    },
+)
