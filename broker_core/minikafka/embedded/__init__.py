@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 __all__ = ["Cluster"]
 
-# Every pytest run of a user imports this package for its plugin: the cluster is imported only when it is used.
+# Every pytest run of a user imports this package for its plugin, and most need no cluster.
 __getattr__ = lazy_exports(__name__, {"Cluster": "minikafka.embedded.cluster"})

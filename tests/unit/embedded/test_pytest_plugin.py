@@ -30,12 +30,12 @@ def test_loading_the_plugin_imports_nothing_heavy() -> None:
 def test_the_fixtures_give_a_cluster_and_a_topic_of_ones_own(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
-        from minikafka.clients.network.cluster import Cluster
+        from minikafka import ClusterClient
 
         seen = []
 
         def partitions(cluster, topic):
-            with Cluster(cluster.bootstrap_servers) as client:
+            with ClusterClient(cluster.bootstrap_servers) as client:
                 return len(client.metadata(None).topics[topic].partitions)
 
         def test_first(minikafka_cluster, minikafka_topic):
@@ -47,7 +47,7 @@ def test_the_fixtures_give_a_cluster_and_a_topic_of_ones_own(pytester: pytest.Py
             (one, topic), (other, other_topic) = seen
             assert one == other
             assert topic != other_topic
-            with Cluster(one) as client:
+            with ClusterClient(one) as client:
                 assert topic not in client.metadata(None).topics
         """
     )

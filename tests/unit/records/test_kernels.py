@@ -110,8 +110,8 @@ def test_where_nothing_at_all_can_be_written_kernels_work_and_it_is_told_how_to_
     program = f"""if True:
         import pathlib, tempfile
         tempfile._candidate_tempdir_list = lambda: []
-        from minikafka.base import places
-        places.SHARED_MEMORY = pathlib.Path({os.devnull!r})
+        from minikafka.base import cache_dirs
+        cache_dirs.SHARED_MEMORY = pathlib.Path({os.devnull!r})
         {USE_ONE}
     """
     out, err = start(installation, program, HOME=os.devnull, PYTHONDONTWRITEBYTECODE="1").communicate()
@@ -474,7 +474,10 @@ GUARDED = '''
 import ctypes, mmap, random, struct, sys
 import numpy as np
 from minikafka.base.errors import BrokerError
-from minikafka.records import columns, compaction, compression, conversion, scan, validation
+from minikafka.records import columns, compaction
+from minikafka.records.append import conversion, validation
+from minikafka.records.format import compression
+from minikafka.records.scan import scan
 from tests.oracles import batches, messages as oracle
 
 page = mmap.PAGESIZE
