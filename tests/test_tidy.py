@@ -19,6 +19,7 @@ DIRECTORIES = (
     ".ci",
     "benchmarks",
     "broker_core",
+    "docs",
     "examples",
     "scala_shim",
     "scripts",

@@ -72,7 +72,7 @@ def _as_it_travels(source: SourceClass) -> tuple[Callable[[str, str], Any], tupl
                 f"the data source minikafka is registered, but Spark's Python, {sys.executable}, does not "
                 f"have it ({problem}). Registering brings no code: install minikafka for that Python, on the "
                 "Spark Connect server and on every executor, or start the server with PYSPARK_PYTHON set to "
-                "one that has it (see DEPLOYMENT.md)"
+                "one that has it (see docs/guides/spark-on-a-cluster.md)"
             ) from problem
 
     return found, (source.__module__, source.__qualname__)

@@ -1,6 +1,6 @@
-"""What a run of the clients' tests showed, as the text of COMPATIBILITY.md.
+"""What a run of the clients' tests showed, as the text of docs/reference/compatibility.md.
 
-    python -m tests.interop.compatibility CLIENTS.xml SUITES.json COMPATIBILITY.md
+    python -m tests.interop.compatibility CLIENTS.xml SUITES.json docs/reference/compatibility.md
 
 CLIENTS.xml: pytest's report of ``test_clients.py`` and ``test_spark_kafka_format.py``, whose tests put down
 ``client``, ``version`` and ``feature``. SUITES.json: what ``tests.interop.suites`` wrote.

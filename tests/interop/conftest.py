@@ -99,7 +99,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def recorded(request: pytest.FixtureRequest, client: str, version: str | None = None) -> None:
-    """Put down for COMPATIBILITY.md what the test shows: its docstring's first line is the feature."""
+    """Record the feature that a test shows: the first line of the test's docstring."""
     feature = (request.function.__doc__ or "").splitlines()[0].rstrip(".")
     spec = getattr(request.node, "callspec", None)
     codec = None if spec is None else spec.params.get("codec")

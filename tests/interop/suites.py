@@ -1,4 +1,4 @@
-"""Other projects' own integration tests, run against an embedded broker, for COMPATIBILITY.md.
+"""Run other projects' integration tests against an embedded broker; see docs/reference/compatibility.md.
 
     python -m tests.interop.suites RESULTS.json
 

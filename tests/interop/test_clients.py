@@ -1,6 +1,6 @@
 """Real clients of many languages against our broker: each must do each of these, with exact content.
 
-The first line of a test's docstring is the feature's name in COMPATIBILITY.md.
+The first line of a test's docstring is the feature's name in docs/reference/compatibility.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Executors in processes of their own, which have the source from a packed environment alone.
 
-One program on ``local-cluster`` does everything, in an environment that is packed as DEPLOYMENT.md says and
+One program on ``local-cluster`` does everything, in an environment that is packed as in the guide and
 sent to the executors as an archive; each test looks at a part of what it has seen.
 """
 
