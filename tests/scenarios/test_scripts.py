@@ -1,4 +1,4 @@
-"""Every script of this directory gives the output that stands in it; and the language they are written in."""
+"""Every script in the folders below gives the output that it states; and the language of scripts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import REWRITE, Duration, ScriptError, Vocabulary, check, run
 from tests.scenarios.world import World
 
-SCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
+DIRECTORY = Path(__file__).parent
+SCRIPTS = sorted(DIRECTORY.glob("*/*.txt"))
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
-def test_the_script_gives_the_output_that_stands_in_it(path: Path) -> None:
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.relative_to(DIRECTORY).as_posix())
+def test_script_gives_its_stated_output(path: Path) -> None:
     with World() as world:
         check(path, VOCABULARY, world)
         assert world.unshown_exceptions() == [], "show them with `log` where they are right"
