@@ -44,7 +44,7 @@ from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded import Cluster
 from minikafka.embedded.java import find_java
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
-from minikafka.net.probe import free_port
+from minikafka.net.ports import free_port
 
 BROKERS = 3
 SESSION_MS = 6_000

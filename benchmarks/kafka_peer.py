@@ -13,7 +13,7 @@ from minikafka.clients.admin.admin import Admin
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded.java import find_java
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
-from minikafka.net.probe import free_port
+from minikafka.net.ports import free_port
 
 
 @contextlib.contextmanager

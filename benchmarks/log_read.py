@@ -2,8 +2,8 @@
 
     MINIKAFKA_KAFKA_LIBS=DIR python benchmarks/log_read.py [--runs N] [--log-mb MB] [--passes N]
 
-Ours is ``Log.read`` and ``net.transfer.Outgoing`` (``sendfile``), a slice after the other as a consumer asks
-for them, on a non-blocking socket that is waited for as in the broker. The peer is ``Log.read`` and
+Ours is ``Log.read`` and ``net.network_send.Outgoing`` (``sendfile``), a slice after the other as a consumer
+asks for them, on a non-blocking socket that is waited for as in the broker. The peer is ``Log.read`` and
 ``FileMessageSet.writeTo`` of 0.10.1.1 on the same files, with a selector. Both send over the loopback to the
 same process, which throws away what comes without copying it (``MSG_TRUNC``, on Linux), so that the sender is
 what is measured. The goal, 1.5 GB/s of one core, is for the sender's processor time; the wall stands beside
@@ -31,7 +31,7 @@ import log_common as common
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
 from minikafka.log.recovery.opening import Known
-from minikafka.net.transfer import Outgoing
+from minikafka.net.network_send import Outgoing
 
 CHECK, DROP = b"c", b"d"
 _TOLD = struct.Struct(">qq")

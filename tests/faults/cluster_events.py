@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
-from minikafka.net.port import Endpoint, PendingResponse, RequestHandler
-from minikafka.wire.parts import Part, join
+from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler
+from minikafka.wire.frame_parts import Part, join
 
 _log = logging.getLogger("minikafka.net")
 
@@ -143,7 +143,7 @@ class Network:
 
 
 class Server:
-    """What listens on a machine, for its process of one life. See ``net.port.Server``."""
+    """What listens on a machine, for its process of one life. See ``net.interfaces.Server``."""
 
     def __init__(self, network: Network, machine: Host, listener: str, handler: RequestHandler) -> None:
         self.network = network
@@ -203,7 +203,7 @@ class Way:
 
 
 class Pending:
-    """See ``net.port.PendingResponse``."""
+    """See ``net.interfaces.PendingResponse``."""
 
     def __init__(self, connection: Connection, came: Action | None) -> None:
         self.connection = connection
@@ -232,7 +232,7 @@ class Pending:
 
 
 class Connection:
-    """Both ends. See ``net.port.Connection`` for the client's."""
+    """Both ends. See ``net.interfaces.Connection`` for the client's."""
 
     def __init__(self, network: Network, source: Host, server: Server) -> None:
         self.network = network
@@ -379,7 +379,7 @@ class Connection:
 
 
 class _Exchange:
-    """See ``net.port.Exchange``."""
+    """See ``net.interfaces.Exchange``."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -415,7 +415,7 @@ class _Exchange:
 
 
 class Connector:
-    """The network as one host has it. See ``net.port.Connector``."""
+    """The network as one host has it. See ``net.interfaces.Connector``."""
 
     def __init__(self, network: Network, source: Host) -> None:
         self._network = network

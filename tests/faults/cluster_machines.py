@@ -15,7 +15,7 @@ from typing import Any
 from minikafka.base.errors import CoordinationLost, MinikafkaError
 from minikafka.base.files import File, Lock
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.net.port import Endpoint, RequestHandler
+from minikafka.net.interfaces import Endpoint, RequestHandler
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.server.assembly import Ports, RunningBroker
 from minikafka.server.config.properties import BrokerConfig

@@ -23,7 +23,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.records.format.message_set import iterate
 from minikafka.registry import paths
 from minikafka.registry.paths import PartitionState, TopicAssignment
-from minikafka.wire.parts import buffer_of
+from minikafka.wire.frame_parts import buffer_of
 from tests.faults.cluster_machines import Machine, World
 
 PARTITIONS = 6

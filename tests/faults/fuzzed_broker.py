@@ -21,8 +21,8 @@ from minikafka.base.clock import SystemClock
 from minikafka.base.files import RealFiles
 from minikafka.base.memory import collect_rarely
 from minikafka.net.connection import SocketConnector
-from minikafka.net.limits import ConnectionLimits
-from minikafka.net.port import Endpoint, RequestHandler
+from minikafka.net.connection_quotas import ConnectionLimits
+from minikafka.net.interfaces import Endpoint, RequestHandler
 from minikafka.net.server import SocketServer
 from minikafka.records import kernels
 from minikafka.registry import paths

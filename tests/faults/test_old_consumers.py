@@ -23,8 +23,8 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from minikafka.wire.frame_parts import buffer_of
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.parts import buffer_of
 from tests.faults.test_request_bombs import (
     HOST,
     PATIENCE_S,

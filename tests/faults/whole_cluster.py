@@ -21,7 +21,7 @@ from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.log.layout import Layout
 from minikafka.log.tools.dump import dump_records
-from minikafka.net.probe import free_port
+from minikafka.net.ports import free_port
 from minikafka.records.format.hashes import partition_of_group
 from minikafka.records.format.record import StoredRecord
 from minikafka.registry.brokers import live_brokers

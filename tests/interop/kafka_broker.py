@@ -11,7 +11,7 @@ from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.java import find_java
 from minikafka.embedded.process import ChildProcess, wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
-from minikafka.net.probe import can_connect, free_port
+from minikafka.net.ports import can_connect, free_port
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.interop.releases import JVM, KAFKA_0_10, QUIET, Release, java_environment
 

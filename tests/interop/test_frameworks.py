@@ -22,7 +22,7 @@ from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.java import find_java
 from minikafka.embedded.process import ChildProcess, wait_until
-from minikafka.net.probe import free_port
+from minikafka.net.ports import free_port
 from tests.interop.clients import HERE, kafkajs, run_to_its_end
 from tests.interop.driver import Program
 from tests.interop.kafka_broker import running

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from minikafka.wire import schema
+from minikafka.wire.api_table import APIS
+from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import RequestHeader
-from minikafka.wire.parts import join
 from minikafka.wire.schema import ArrayOf, Struct, Type
-from minikafka.wire.table import APIS
 from tests.interop.releases import KAFKA_3_9
 from tests.unit.wire.test_names import BETWEEN_BROKERS, filled
 

@@ -21,11 +21,11 @@ from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.net.connection import SocketConnector
-from minikafka.net.port import Connection, Connector, PendingResponse
+from minikafka.net.interfaces import Connection, Connector, PendingResponse
 from minikafka.records.columns import encode
 from minikafka.records.format.message_set import Codec, StoredRecord, iterate
+from minikafka.wire.frame_parts import Part
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.parts import Part
 from tests.interop.kafka_broker import running
 from tests.interop.releases import KAFKA_3_9
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from minikafka.base.errors import RemoteWireError
 from minikafka.wire import schema
+from minikafka.wire.api_table import APIS
+from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import FrameReader, encode_frame
-from minikafka.wire.parts import join
 from minikafka.wire.schema import (
     BOOLEAN,
     BYTES,
@@ -25,7 +26,6 @@ from minikafka.wire.schema import (
     Struct,
     Type,
 )
-from minikafka.wire.table import APIS
 
 MESSAGES = [
     (message, version)

@@ -13,7 +13,7 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.net.memory import Fault
 from minikafka.partition.leadership import Leadership
 from minikafka.registry.paths import PartitionState, partition_state_path
-from minikafka.server.control import controller_messages as messages
+from minikafka.server.control import controller_requests as messages
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownRequest
 from minikafka.wire.apis.create_topics import (
     CreatableReplicaAssignment,

@@ -38,8 +38,8 @@ from minikafka.wire.apis.offset_for_leader_epoch import (
     EpochTopic,
     OffsetForLeaderEpochRequest,
 )
+from minikafka.wire.frame_parts import buffer_of
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.parts import buffer_of
 from tests.scenarios import simulation
 from tests.scenarios.script import Duration, Numbers, ScriptError, Vocabulary, read
 from tests.scenarios.simulation import DATA_DIR, PORT, Machine, Request

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minikafka.base.errors import NetworkError
-from minikafka.net.port import PendingResponse
+from minikafka.net.interfaces import PendingResponse
 from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 from minikafka.wire.apis.heartbeat import HeartbeatRequest
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -27,10 +28,9 @@ from minikafka.wire.apis.offset_commit import (
 )
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
 from minikafka.wire.apis.sync_group import SyncGroupRequest
+from minikafka.wire.frame_parts import buffer_of
 from minikafka.wire.framing import RequestHeader, split_response
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.parts import buffer_of
-from minikafka.wire.table import APIS
 from tests.scenarios.simulation import PORT, Request, Simulation
 
 WIRE = Path(__file__).parents[1] / "data" / "wire"

@@ -13,13 +13,14 @@ from typing import Any
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.memory_files import MemoryFiles
+from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler
 from minikafka.net.memory import MemoryConnection, MemoryNetwork, MemoryServer
-from minikafka.net.port import Endpoint, PendingResponse, RequestHandler
 from minikafka.records.format.message_set import Record, StoredRecord, build_message_set, iterate
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.server.assembly import Ports, RunningBroker
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.workers.worker import InlineWorker
+from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from minikafka.wire.apis.fetch import (
     FetchPartition,
@@ -36,10 +37,9 @@ from minikafka.wire.apis.produce import (
     ProduceResponse,
     ProduceTopic,
 )
+from minikafka.wire.frame_parts import Part, buffer_of
 from minikafka.wire.framing import RequestHeader, split_response
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.parts import Part, buffer_of
-from minikafka.wire.table import APIS
 
 PORT = 9092
 DATA_DIR = "/data"

@@ -24,8 +24,8 @@ from minikafka.wire.apis.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
+from minikafka.wire.frame_parts import buffer_of
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.parts import buffer_of
 from tests.scenarios.simulation import Client, Request, Simulation, produce
 
 FOLLOWER = 1

@@ -18,8 +18,8 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from minikafka.wire.frame_parts import buffer_of
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.parts import buffer_of
 from tests.scenarios import simulation
 from tests.scenarios.simulation import DATA_DIR, Simulation
 from tests.unit.records.samples import BATCH_CASES, expected, expected_read_committed, row_of, segment

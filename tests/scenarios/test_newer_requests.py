@@ -35,8 +35,8 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsTopic,
 )
 from minikafka.wire.apis.produce import ProducePartitionResponse
+from minikafka.wire.frame_parts import buffer_of
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.parts import buffer_of
 from tests.scenarios import simulation
 from tests.scenarios.simulation import Request, Simulation
 

@@ -209,7 +209,7 @@ def check_free(host: str, ports: Sequence[int]) -> None:
     Before ZooKeeper is started and files are made. A race is left to the broker, which says what it could
     not do.
     """
-    from minikafka.net.probe import addresses_of, can_bind, can_connect
+    from minikafka.net.ports import addresses_of, can_bind, can_connect
 
     given, host = host, host.strip("[]")
     if host and not any(can_bind(address, 0) for address in addresses_of(host)):
@@ -241,7 +241,7 @@ def odd_addresses(host: str, ports: Sequence[int], config: Mapping[str, str]) ->
 
     Of those with a port: one that was free is known to the log alone.
     """
-    from minikafka.net.probe import addresses_of, can_connect
+    from minikafka.net.ports import addresses_of, can_connect
     from minikafka.server.config.listeners import unreachable
     from minikafka.server.config.properties import BrokerConfig
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import MinikafkaError
-from minikafka.net.probe import can_connect
+from minikafka.net.ports import can_connect
 from minikafka.registry.brokers import live_brokers
 from minikafka.registry.paths import BrokerRegistration
 

@@ -25,7 +25,7 @@ from minikafka.embedded import lock
 from minikafka.embedded.jars import jar_directories
 from minikafka.embedded.java import find_java
 from minikafka.embedded.process import ChildProcess, wait_until
-from minikafka.net.probe import can_bind, free_port, zookeeper_mode
+from minikafka.net.ports import can_bind, free_port, zookeeper_mode
 
 TICK_MS = 500
 """Sessions end at multiples of this."""

@@ -26,7 +26,7 @@ from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.wire import schema
-from minikafka.wire.parts import join
+from minikafka.wire.frame_parts import join
 from minikafka.wire.schema import BYTES, INT32, INT64, NULLABLE_STRING, STRING, ArrayOf, Struct, field
 
 T = TypeVar("T")

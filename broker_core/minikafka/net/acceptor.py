@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from minikafka.base.errors import NetworkError
-from minikafka.net.probe import server_ports
+from minikafka.net.network_send import reason_of
+from minikafka.net.ports import server_ports
 from minikafka.net.processor import ServerOptions
-from minikafka.net.transfer import reason_of
 from minikafka.net.wakeup import Wakeup
 
 logger = logging.getLogger("minikafka.net")

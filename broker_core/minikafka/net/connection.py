@@ -20,10 +20,10 @@ from collections.abc import Collection, Sequence
 
 from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
 from minikafka.base.ids import host_port
-from minikafka.net.port import Connection, Connector, PendingResponse
-from minikafka.net.transfer import Outgoing, broken, reason_of
+from minikafka.net.interfaces import Connection, Connector, PendingResponse
+from minikafka.net.network_send import Outgoing, broken, reason_of
+from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import MAX_FRAME_BYTES, FrameReader, encode_frame
-from minikafka.wire.parts import Part
 
 __all__ = ["Connection", "Connector", "PendingResponse", "SocketConnection", "SocketConnector", "connect"]
 
@@ -73,7 +73,7 @@ class SocketConnector:
         return SocketConnection(sock, peer, self._request_timeout_ms, self._max_response_bytes)
 
     def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
-        """See ``port.Connector``."""
+        """See ``interfaces.Connector``."""
         deadline_ms = _now_ms() + timeout_ms
         connections = {one.connection for one in pending if isinstance(one, _Pending)}
         while not any(one.done() for one in pending):
@@ -93,7 +93,7 @@ def connect(
 
 
 class _Pending:
-    """See ``port.PendingResponse``."""
+    """See ``interfaces.PendingResponse``."""
 
     __slots__ = ("connection", "error", "frame", "made_ms", "max_bytes")
 
@@ -128,7 +128,7 @@ TAKEN_AT_ONCE_BYTES = 64 << 20
 
 
 class SocketConnection:
-    """See ``port.Connection``."""
+    """See ``interfaces.Connection``."""
 
     def __init__(
         self, sock: socket.socket, peer: str, request_timeout_ms: int, max_response_bytes: int

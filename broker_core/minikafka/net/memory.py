@@ -26,9 +26,9 @@ from typing import Any
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
-from minikafka.net.port import Endpoint, PendingResponse, RequestHandler
+from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler
+from minikafka.wire.frame_parts import Part, join
 from minikafka.wire.framing import LENGTH_BYTES, FrameReader, encode_frame
-from minikafka.wire.parts import Part, join
 
 logger = logging.getLogger("minikafka.net")
 
@@ -109,7 +109,7 @@ class MemoryNetwork:
         return connection
 
     def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
-        """See ``port.Connector``."""
+        """See ``interfaces.Connector``."""
         return self.wait(lambda: any(one.done() for one in pending), self.clock.monotonic_ms() + timeout_ms)
 
     def on_step(self, callback: Callable[[], None]) -> None:
@@ -179,7 +179,7 @@ class MemoryNetwork:
 
 
 class MemoryServer:
-    """See ``port.Server``."""
+    """See ``interfaces.Server``."""
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ class MemoryServer:
 
 
 class _MemoryExchange:
-    """See ``port.Exchange``."""
+    """See ``interfaces.Exchange``."""
 
     def __init__(self, connection: MemoryConnection) -> None:
         self._connection = connection
@@ -261,7 +261,7 @@ class _MemoryExchange:
 
 
 class _MemoryPending:
-    """See ``port.PendingResponse``."""
+    """See ``interfaces.PendingResponse``."""
 
     def __init__(self, connection: MemoryConnection) -> None:
         self._connection = connection
@@ -289,7 +289,7 @@ class _MemoryPending:
 
 
 class MemoryConnection:
-    """Both ends of a connection. See ``port.Connection`` for the client's."""
+    """Both ends of a connection. See ``interfaces.Connection`` for the client's."""
 
     def __init__(
         self, network: MemoryNetwork, server: MemoryServer, address: _Address, client_host: str

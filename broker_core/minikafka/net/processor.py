@@ -3,10 +3,10 @@
 Each connection goes round this circle; a selector tells when there is something to do:
 
     reading     a frame is being received into its own memory
-    held        there is too much to do already (``net.backlog``): it is not read for a while
+    held        there is too much to do already (``net.request_limiter``): it is not read for a while
     in flight   the handler has it; nothing more is read
     writing     the answer is being sent; then reading again. What is only made while it is sent
-                (``wire.parts.LazyPart``) is waited for without the selector
+                (``wire.frame_parts.LazyPart``) is waited for without the selector
     paused      after an answer that asked for it, it is not read for a while; it may be idle meanwhile
     lingering   at the stop: our side is closed, what the peer still sends is thrown away until it closes too
 
@@ -34,14 +34,14 @@ from typing import Any
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import RemoteWireError, StorageError
-from minikafka.net.alarms import NEVER_MS, Alarms
-from minikafka.net.backlog import FREE_BYTES, Backlog
-from minikafka.net.port import RequestHandler
-from minikafka.net.transfer import TURN_BYTES, Outgoing, peer_name, reason_of
-from minikafka.net.unsent import STALL_BYTES, LargeResponse, Unsent
+from minikafka.net.event_loop import NEVER_MS, Alarms
+from minikafka.net.interfaces import RequestHandler
+from minikafka.net.network_send import TURN_BYTES, Outgoing, peer_name, reason_of
+from minikafka.net.request_limiter import FREE_BYTES, Backlog
+from minikafka.net.response_memory import STALL_BYTES, LargeResponse, Unsent
 from minikafka.net.wakeup import Wakeup
+from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import FrameReader, encode_frame
-from minikafka.wire.parts import Part
 
 logger = logging.getLogger("minikafka.net")
 
@@ -126,7 +126,7 @@ class _Peer:
 
 
 class SocketExchange:
-    """See ``port.Exchange``."""
+    """See ``interfaces.Exchange``."""
 
     __slots__ = ("_answered", "_peer", "_processor", "kept", "parked")
 

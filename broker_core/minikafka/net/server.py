@@ -1,6 +1,6 @@
 """A server of frames over real sockets: one acceptor a listener, N processors for all, a handler.
 
-``Exchange`` and ``RequestHandler`` are the port between the network and the broker (``net.port``).
+``Exchange`` and ``RequestHandler`` are the port between the network and the broker (``net.interfaces``).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import ConfigError
 from minikafka.net.acceptor import Acceptor, listen
-from minikafka.net.backlog import Backlog
-from minikafka.net.limits import Admission, ConnectionLimits, descriptors_for_connections
-from minikafka.net.port import Endpoint, Exchange, RequestHandler, Server
+from minikafka.net.connection_quotas import Admission, ConnectionLimits, descriptors_for_connections
+from minikafka.net.interfaces import Endpoint, Exchange, RequestHandler, Server
+from minikafka.net.network_send import peer_name
 from minikafka.net.processor import Processor, ServerOptions
-from minikafka.net.transfer import peer_name
-from minikafka.net.unsent import Unsent
+from minikafka.net.request_limiter import Backlog
+from minikafka.net.response_memory import Unsent
 
 __all__ = [
     "ConnectionLimits",
@@ -35,12 +35,13 @@ _STUCK_MS = 5000
 
 
 class SocketServer:
-    """Listens on all ``endpoints`` from ``start`` to ``stop``.
+    """A server that listens on all ``endpoints`` from ``start`` to ``stop``.
 
-    ``processors``: threads (``num.network.threads``, here for all listeners together). ``backlog``: of the
-    system, connections that nobody has accepted yet. ``queued_requests``, ``queued_bytes``: see
-    ``net.backlog``; ``unsent_bytes``: ``net.unsent``; ``limits``: ``net.limits``. The others are explained at
-    ``ServerOptions``; the defaults are Kafka's, but that buffers are left to the system.
+    ``processors``: threads (``num.network.threads``, here for all listeners together). ``backlog``: the
+    operating system's queue of connections that are not accepted yet. ``queued_requests``, ``queued_bytes``:
+    see ``net.request_limiter``; ``unsent_bytes``: ``net.response_memory``; ``limits``:
+    ``net.connection_quotas``. For the others see ``ServerOptions``. The defaults are Kafka's, except that the
+    socket buffers are left to the system.
     """
 
     def __init__(

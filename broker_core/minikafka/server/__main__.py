@@ -35,8 +35,8 @@ from minikafka.base.reports import report
 from minikafka.log.layout import LOCK_FILE
 from minikafka.log.manager import Jobs
 from minikafka.net.connection import SocketConnector
-from minikafka.net.limits import ConnectionLimits
-from minikafka.net.probe import addresses_of, can_connect, wait_for_zookeeper
+from minikafka.net.connection_quotas import ConnectionLimits
+from minikafka.net.ports import addresses_of, can_connect, wait_for_zookeeper
 from minikafka.net.server import Endpoint, RequestHandler, Server, SocketServer
 from minikafka.records import kernels
 from minikafka.registry.store import Store

@@ -27,16 +27,16 @@ from minikafka.log.checkpoints.meta import claim_directories, known_cluster
 from minikafka.log.cleanup.cleaner import Cleaner
 from minikafka.log.cleanup.cleaner_manager import LogCleanerManager
 from minikafka.log.manager import Jobs, LogManager, one_after_another
-from minikafka.net.port import Connector
+from minikafka.net.interfaces import Connector
 from minikafka.net.server import RequestHandler, Server
 from minikafka.records.compaction import OffsetMap
 from minikafka.registry.store import Store
 from minikafka.server.admin.dynamic_config import refresh_limits
 from minikafka.server.config.listeners import registered
 from minikafka.server.config.properties import BrokerConfig
-from minikafka.server.control.control_path import ControlPath
 from minikafka.server.control.controlled_shutdown import withdraw
 from minikafka.server.control.controller_channel import Channels
+from minikafka.server.control.controller_event_manager import ControlPath
 from minikafka.server.control.protocol_compatibility import check_company
 from minikafka.server.core.broker import Broker
 from minikafka.server.dispatch import Dispatcher
@@ -47,7 +47,7 @@ from minikafka.server.replication.failing_logs import FailingLogs
 from minikafka.server.replication.isr_writer import IsrWriter
 from minikafka.server.replication.replica_fetchers import Fetchers
 from minikafka.server.replication.replica_manager import ReplicaManager
-from minikafka.server.security.acl_rules import AclRules
+from minikafka.server.security.acl_manager import AclRules
 from minikafka.server.workers.work_pool import InlineWorkPool, WorkPool
 from minikafka.server.workers.worker import Worker
 from minikafka.server.zookeeper.counters import look_at_topics, next_broker_id

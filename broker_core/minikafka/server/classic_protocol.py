@@ -42,8 +42,8 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsTopic,
 )
 from minikafka.wire.apis.produce import PRODUCE, ProducePartition, ProduceRequest, ProduceTopic
+from minikafka.wire.frame_parts import LazyPart, Part, buffer_of, part_size, total_size
 from minikafka.wire.framing import RequestHeader
-from minikafka.wire.parts import LazyPart, Part, buffer_of, part_size, total_size
 
 TOPIC_PATIENCE_MS = 5_000
 """How long a produce request waits for a topic that is being created, or for the broker's start."""

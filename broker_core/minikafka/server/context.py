@@ -10,11 +10,11 @@ from minikafka.base.errors import CoordinationError, RemoteWireError
 from minikafka.base.values import fast_value
 from minikafka.net.server import Exchange
 from minikafka.wire.api import Api
+from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.api_versions import API_VERSIONS, refusal
+from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import RequestHeader, response_header
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.parts import Part
-from minikafka.wire.table import APIS
 
 _log = logging.getLogger(__name__)
 

@@ -9,17 +9,17 @@ from minikafka.net.server import Exchange
 from minikafka.server.classic_protocol import ClassicProtocol
 from minikafka.server.config.listeners import Protocol
 from minikafka.server.context import decode_request
-from minikafka.server.control.control_path import ControlPath
+from minikafka.server.control.controller_event_manager import ControlPath
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.throttle import metered
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.handlers import WORK, handlers
 from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.server.workers.work_pool import Steps, begin
+from minikafka.wire.api_table import NEWEST_IN_0_10_1
 from minikafka.wire.apis.produce import has_many_partitions
 from minikafka.wire.classic import RequestId
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.table import NEWEST_IN_0_10_1
 
 _KEY_AND_VERSION = struct.Struct(">hh")
 LARGE_BYTES = 16 << 10

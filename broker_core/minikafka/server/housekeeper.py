@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from minikafka.log.cleanup.cleaner_manager import LogCleanerManager
-from minikafka.server.control.control_path import ControlPath
+from minikafka.server.control.controller_event_manager import ControlPath
 from minikafka.server.core.broker import Broker
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.replication.failing_logs import FailingLogs

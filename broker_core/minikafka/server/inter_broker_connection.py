@@ -15,7 +15,7 @@ from typing import Any
 from minikafka.base.clock import Clock
 from minikafka.base.errors import NetworkError, RemoteWireError
 from minikafka.base.ids import BrokerAddress
-from minikafka.net.port import Connection, Connector, PendingResponse
+from minikafka.net.interfaces import Connection, Connector, PendingResponse
 from minikafka.wire.api import Api
 from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from minikafka.wire.framing import RequestHeader, split_response

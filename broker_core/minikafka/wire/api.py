@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
 from minikafka.wire import schema
+from minikafka.wire.frame_parts import Part
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.parts import Part
 from minikafka.wire.schema import Struct
 
 RESPONSE_BYTES_MAX = 256 << 20

@@ -67,7 +67,7 @@ from minikafka.base.binary import (
 )
 from minikafka.base.errors import ErrorCode, RemoteWireError
 from minikafka.base.files import Buffer
-from minikafka.wire.parts import Part, part_size, total_size
+from minikafka.wire.frame_parts import Part, part_size, total_size
 
 ANY_PARTITION = -1
 LATEST = -1

@@ -15,7 +15,7 @@ from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
 from minikafka.base.values import fast_value
 from minikafka.wire import schema
-from minikafka.wire.parts import join
+from minikafka.wire.frame_parts import join
 from minikafka.wire.schema import INT32, NULLABLE_BYTES, STRING, ArrayOf, Struct, field
 
 PROTOCOL_TYPE = "consumer"

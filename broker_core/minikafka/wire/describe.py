@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from minikafka.wire.api import Api
+from minikafka.wire.api_table import APIS
 from minikafka.wire.schema import ArrayOf, Field, Struct, Type
-from minikafka.wire.table import APIS
 
 
 def describe(apis: Iterable[Api[Any, Any]] | None = None) -> str:

@@ -27,8 +27,8 @@ from typing import Any, Generic, TypeVar
 
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
-from minikafka.wire.compiled import Code, Run
-from minikafka.wire.parts import Part, part_size
+from minikafka.wire.codegen import Code, Run
+from minikafka.wire.frame_parts import Part, part_size
 
 T = TypeVar("T")
 

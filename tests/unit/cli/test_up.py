@@ -22,7 +22,7 @@ import pytest
 
 from minikafka.cli.commands import run
 from minikafka.embedded.process import wait_until
-from minikafka.net.probe import can_connect, free_port
+from minikafka.net.ports import can_connect, free_port
 
 pytestmark = pytest.mark.process
 

@@ -21,7 +21,7 @@ from minikafka.cli.commands import run
 from minikafka.cli.up import changes_in
 from minikafka.embedded import lock
 from minikafka.embedded.process import wait_until
-from minikafka.net.probe import can_bind
+from minikafka.net.ports import can_bind
 
 pytestmark = pytest.mark.process
 

@@ -14,7 +14,7 @@ import pytest
 from minikafka.base.errors import MinikafkaError
 from minikafka.cli import connect
 from minikafka.cli.commands import explain
-from minikafka.net.probe import free_port
+from minikafka.net.ports import free_port
 
 pytestmark = pytest.mark.process
 

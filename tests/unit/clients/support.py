@@ -18,10 +18,11 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.log.producers import producer_state
+from minikafka.net.interfaces import Exchange
 from minikafka.net.memory import Fault, MemoryNetwork, MemoryServer
-from minikafka.net.port import Exchange
 from minikafka.records.format.batch import read_header
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
+from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.api_versions import ApiVersion, ApiVersionsResponse
 from minikafka.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -57,7 +58,6 @@ from minikafka.wire.apis.produce import (
 )
 from minikafka.wire.framing import RequestHeader, response_header
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.table import APIS
 from tests.unit.clients.groups_in_memory import GroupsInMemory, Later
 
 HOST = "memory"

@@ -22,10 +22,10 @@ from minikafka.clients.simple_consumer import (
     MultiFetchRequest,
     SimpleConsumer,
 )
+from minikafka.net.interfaces import Exchange
 from minikafka.net.memory import Fault, MemoryNetwork
-from minikafka.net.port import Exchange
 from minikafka.wire import classic
-from minikafka.wire.parts import Part
+from minikafka.wire.frame_parts import Part
 from tests.scenarios.simulation import Simulation
 from tests.unit.clients.consumer.connectors import World as Connectors
 

@@ -19,7 +19,7 @@ from minikafka.clients.produce.producer import BatchingProducer
 from minikafka.embedded import Cluster
 from minikafka.embedded.broker import BrokerFailed
 from minikafka.embedded.process import wait_until
-from minikafka.net.probe import can_bind, can_connect, ephemeral_ports, free_port
+from minikafka.net.ports import can_bind, can_connect, ephemeral_ports, free_port
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from minikafka.embedded.live_brokers import LiveBrokers
 from minikafka.embedded.local import LocalCluster, ensure, list_running, running
 from minikafka.embedded.owners import Owner, is_alive, owner_of, process_info
 from minikafka.embedded.process import wait_until
-from minikafka.net.probe import can_connect
+from minikafka.net.ports import can_connect
 
 PATIENCE_S = 30.0
 STOPS_WITHIN_S = 2.0

@@ -17,7 +17,7 @@ from minikafka.embedded import zookeeper
 from minikafka.embedded.owners import process_info
 from minikafka.embedded.process import ProcessFailed, wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper, find_jars
-from minikafka.net.probe import can_bind, can_connect, ephemeral_ports, zookeeper_mode
+from minikafka.net.ports import can_bind, can_connect, ephemeral_ports, zookeeper_mode
 from minikafka.registry.zookeeper import ZooKeeperStore
 
 PATIENCE_S = 20.0

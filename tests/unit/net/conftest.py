@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.net.port import Endpoint, RequestHandler
+from minikafka.net.interfaces import Endpoint, RequestHandler
 from minikafka.net.server import SocketServer
 from tests.unit.net.support import HOST, MemoryWorld, SocketWorld, World
 

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.net.connection import SocketConnector
+from minikafka.net.interfaces import Connection, Connector, Endpoint, Exchange, RequestHandler, Server
 from minikafka.net.memory import MemoryNetwork
-from minikafka.net.port import Connection, Connector, Endpoint, Exchange, RequestHandler, Server
 from minikafka.net.server import SocketServer
-from minikafka.wire.parts import Part
+from minikafka.wire.frame_parts import Part
 
 HOST = "127.0.0.1"
 PATIENCE_SECONDS = 20

@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
 from minikafka.base.files import FileSlice, RealFiles
-from minikafka.net.port import Exchange
+from minikafka.net.interfaces import Exchange
 from tests.unit.net.support import HOST, Answering, Keeping, World
 
 

@@ -17,10 +17,10 @@ import pytest
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import ConfigError, NetworkError
 from minikafka.base.files import FileSlice, RealFiles
-from minikafka.net import transfer
+from minikafka.net import network_send
 from minikafka.net.connection import connect
-from minikafka.net.limits import ConnectionLimits
-from minikafka.net.port import Endpoint, Exchange
+from minikafka.net.connection_quotas import ConnectionLimits
+from minikafka.net.interfaces import Endpoint, Exchange
 from minikafka.net.processor import ROUNDS
 from minikafka.net.server import SocketServer
 from tests.unit.net.support import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually, go_round
@@ -182,14 +182,14 @@ def test_fifty_megabytes_of_a_file_arrive_exact(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     if way == "no sendfile":
-        monkeypatch.setattr(transfer, "HAS_SENDFILE", False)
+        monkeypatch.setattr(network_send, "HAS_SENDFILE", False)
     elif way == "sendfile refuses":
 
         def refuse(*_: Any) -> int:
             raise OSError(22, "Invalid argument")
 
         monkeypatch.setattr(os, "sendfile", refuse)
-    elif not transfer.HAS_SENDFILE:
+    elif not network_send.HAS_SENDFILE:
         pytest.skip("this system has no sendfile")
     pattern = os.urandom(1 << 20)
     file = RealFiles().open(str(tmp_path / "segment"), create=True)

@@ -27,7 +27,7 @@ from minikafka.base.errors import (
 )
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import SESSION_TIMEOUT_MAX_MS, EmbeddedZooKeeper
-from minikafka.net.probe import free_port
+from minikafka.net.ports import free_port
 from minikafka.registry.store import SessionState, SessionTicket
 from minikafka.registry.zookeeper import ZooKeeperStore, _translated, parse_connect
 

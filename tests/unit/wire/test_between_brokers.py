@@ -23,8 +23,8 @@ from minikafka.wire.apis.update_metadata import (
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
+from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import RequestHeader
-from minikafka.wire.parts import join
 
 HEAD = "00000001 00000002"
 """The controller, and its epoch."""

@@ -12,8 +12,8 @@ from minikafka.base.errors import ErrorCode, LocalWireError, RemoteWireError
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire import classic
 from minikafka.wire.classic import Fetch, MessageSetSend, MultiFetch, MultiProduce, Offsets, Produce, Request
+from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import encode_frame
-from minikafka.wire.parts import join
 
 TOPIC = "0001 74"
 """The topic ``t``."""

@@ -8,6 +8,7 @@ import pytest
 
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
+from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import (
     FIRST_ALLOCATION,
     FrameReader,
@@ -16,7 +17,6 @@ from minikafka.wire.framing import (
     response_header,
     split_response,
 )
-from minikafka.wire.parts import join
 
 STREAM = bytes.fromhex("00000003 616263 00000000 00000001 7a")
 FRAMES = [b"abc", b"", b"z"]

@@ -12,6 +12,7 @@ import pytest
 from minikafka.base.errors import RemoteWireError
 from minikafka.wire import classic, consumer_protocol, schema
 from minikafka.wire.api import Api
+from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
 from minikafka.wire.apis.metadata import METADATA, MetadataPartition, MetadataResponse, MetadataTopic
 from minikafka.wire.apis.produce import PRODUCE
@@ -20,7 +21,7 @@ from minikafka.wire.apis.update_metadata import (
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
-from minikafka.wire.parts import join
+from minikafka.wire.frame_parts import join
 from minikafka.wire.schema import (
     BOOLEAN,
     BYTES,
@@ -33,7 +34,6 @@ from minikafka.wire.schema import (
     Struct,
     Type,
 )
-from minikafka.wire.table import APIS
 
 TOPIC = FetchTopic("topic", (FetchPartition(0, -1, 0, -1, 1 << 20),))
 BYTES_PER_ELEMENT = 300

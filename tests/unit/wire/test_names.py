@@ -11,10 +11,11 @@ import pytest
 
 from minikafka.wire import consumer_protocol, schema
 from minikafka.wire.api import Api
+from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.delete_topics import DELETE_TOPICS
 from minikafka.wire.apis.metadata import METADATA
+from minikafka.wire.frame_parts import join
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.parts import join
 from minikafka.wire.schema import (
     BOOLEAN,
     BYTES,
@@ -28,7 +29,6 @@ from minikafka.wire.schema import (
     Struct,
     Type,
 )
-from minikafka.wire.table import APIS
 
 with warnings.catch_warnings():  # it reads its tables in a way that Python 3.11 calls deprecated
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -11,7 +11,7 @@ from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import FileSlice, RealFiles
 from minikafka.base.values import fast_value
 from minikafka.wire import schema
-from minikafka.wire.parts import Part, join
+from minikafka.wire.frame_parts import Part, join
 from minikafka.wire.schema import (
     BOOLEAN,
     INT8,

@@ -18,7 +18,7 @@ from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline, EventWaiter, Waiter
-from minikafka.net.port import Connector
+from minikafka.net.interfaces import Connector
 from minikafka.records.format.hashes import string_hash
 from minikafka.registry.store import Store
 

@@ -37,7 +37,7 @@ from minikafka.clients.simple_consumer.offset_requests import (
 )
 from minikafka.clients.simple_consumer.wires import ClassicWire, KafkaWire, Wire
 from minikafka.net.connection import SocketConnector
-from minikafka.net.port import Connector
+from minikafka.net.interfaces import Connector
 from minikafka.wire import classic as compact
 from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest

@@ -13,12 +13,12 @@ from minikafka.clients.network.broker_connection import BrokerConnection, Connec
 from minikafka.clients.network.retry import Deadline, EventWaiter
 from minikafka.clients.simple_consumer.fetch_request import FetchRequest, MultiFetchRequest
 from minikafka.clients.simple_consumer.fetched_messages import FetchedMessages
-from minikafka.net.port import Connection, Connector
+from minikafka.net.interfaces import Connection, Connector
 from minikafka.wire import classic
 from minikafka.wire.api import Api
 from minikafka.wire.apis import fetch as fetching
 from minikafka.wire.apis import list_offsets as listing
-from minikafka.wire.parts import buffer_of
+from minikafka.wire.frame_parts import buffer_of
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")

@@ -27,7 +27,7 @@ from minikafka.groups.messages import Versions
 from minikafka.groups.shard import GroupSettings
 from minikafka.log.config import BROKER_PROPERTIES, LogConfig, default_text
 from minikafka.log.layout import Layout
-from minikafka.net.limits import UNLIMITED, ConnectionLimits
+from minikafka.net.connection_quotas import UNLIMITED, ConnectionLimits
 from minikafka.records.format.compression import Codec
 from minikafka.server.config.listeners import WILDCARDS, Listener, parse_listeners
 from minikafka.server.quotas.client_quotas import QuotaConfig

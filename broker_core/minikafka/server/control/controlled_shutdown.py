@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from minikafka.base.errors import ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
-from minikafka.net.port import Connector, PendingResponse
+from minikafka.net.interfaces import Connector, PendingResponse
 from minikafka.server.core.broker import Broker
 from minikafka.server.inter_broker_connection import Peer
 from minikafka.wire.apis.controlled_shutdown import (

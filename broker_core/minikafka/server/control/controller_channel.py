@@ -17,7 +17,7 @@ from typing import Any
 from minikafka.base.clock import Clock
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress
-from minikafka.net.port import Connector
+from minikafka.net.interfaces import Connector
 from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer
 from minikafka.wire.api import Api
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from minikafka.base.errors import ConfigError, NetworkError, RemoteWireError
 from minikafka.base.ids import BrokerAddress
-from minikafka.net.port import Connector
+from minikafka.net.interfaces import Connector
 from minikafka.server.inter_broker_connection import Peer
 from minikafka.wire.keys import ApiKey
 

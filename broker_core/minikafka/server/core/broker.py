@@ -38,8 +38,8 @@ from minikafka.server.core.metadata_cache import MetadataCache
 from minikafka.server.core.topic_creations import TopicCreations
 from minikafka.server.quotas.client_quotas import Quotas
 from minikafka.server.quotas.replication_quotas import Throttles
-from minikafka.server.security.acl_rules import AclRules
-from minikafka.server.security.permissions import Permissions
+from minikafka.server.security.access_control import Permissions
+from minikafka.server.security.acl_manager import AclRules
 from minikafka.server.workers.request_jobs import RequestJobs
 from minikafka.server.workers.work_pool import InlineWorkPool, WorkPool
 from minikafka.server.workers.worker import Worker

@@ -25,7 +25,7 @@ from minikafka.base.errors import BrokerError, StorageError
 from minikafka.base.files import FileSlice
 from minikafka.records.down_conversion import START, Cursor, DownConverter, Piece
 from minikafka.server.workers.work_pool import WorkPool
-from minikafka.wire.parts import LazyPart, Part
+from minikafka.wire.frame_parts import LazyPart, Part
 
 _log = logging.getLogger(__name__)
 

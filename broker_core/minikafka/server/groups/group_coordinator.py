@@ -37,7 +37,7 @@ from minikafka.records.format.hashes import partition_of_group
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.server.admin.topics import start_creation
 from minikafka.server.core.broker import Broker
-from minikafka.server.groups.loader import Loader
+from minikafka.server.groups.group_loader import Loader
 from minikafka.server.workers.worker import Worker
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from minikafka.server.context import RequestContext
-from minikafka.server.control.control_path import ControlPath
+from minikafka.server.control.controller_event_manager import ControlPath
 from minikafka.server.core.broker import Broker
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.handlers import (

@@ -11,7 +11,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.controller import events
 from minikafka.server.admin.topics import check_controller
 from minikafka.server.context import RequestContext
-from minikafka.server.control.control_path import ControlPath
+from minikafka.server.control.controller_event_manager import ControlPath
 from minikafka.server.core.broker import Broker
 from minikafka.wire.apis.controlled_shutdown import (
     ControlledShutdownRequest,

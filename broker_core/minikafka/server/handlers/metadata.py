@@ -29,7 +29,7 @@ from minikafka.wire.apis.metadata import (
     MetadataResponse,
     MetadataTopic,
 )
-from minikafka.wire.parts import join
+from minikafka.wire.frame_parts import join
 
 START_PATIENCE_MS = 5_000
 STEP_PARTITIONS = 200

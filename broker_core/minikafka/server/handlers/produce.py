@@ -52,8 +52,8 @@ from minikafka.wire.apis.produce import (
     ProduceTopic,
     ProduceTopicResponse,
 )
+from minikafka.wire.frame_parts import buffer_of
 from minikafka.wire.framing import RequestHeader
-from minikafka.wire.parts import buffer_of
 
 _log = logging.getLogger(__name__)
 

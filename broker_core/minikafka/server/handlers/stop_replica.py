@@ -10,7 +10,7 @@ from __future__ import annotations
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.server.context import RequestContext
-from minikafka.server.control import controller_messages as messages
+from minikafka.server.control import controller_requests as messages
 from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.wire.apis.stop_replica import (
     StopReplicaPartitionError,

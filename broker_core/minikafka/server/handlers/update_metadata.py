@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from minikafka.base.errors import ErrorCode
 from minikafka.server.context import RequestContext
-from minikafka.server.control import controller_messages as messages
+from minikafka.server.control import controller_requests as messages
 from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.wire.apis.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 

@@ -22,7 +22,7 @@ from minikafka.wire.apis.fetch import (
     FetchPartitionResponse,
     FetchRequest,
 )
-from minikafka.wire.parts import Part
+from minikafka.wire.frame_parts import Part
 
 _log = logging.getLogger(__name__)
 

@@ -41,7 +41,7 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.log.checkpoints.leader_epochs import UNKNOWN
-from minikafka.net.port import Connector
+from minikafka.net.interfaces import Connector
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.records.append.replicated import FollowerRecords, replicated
@@ -52,7 +52,7 @@ from minikafka.server.replication.follower_partition import Cut, FollowerPartiti
 from minikafka.wire.apis.fetch import FETCH, FetchPartitionResponse, FetchResponse
 from minikafka.wire.apis.list_offsets import EARLIEST, LATEST, LIST_OFFSETS
 from minikafka.wire.apis.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH, EpochPartitionResponse
-from minikafka.wire.parts import buffer_of, total_size
+from minikafka.wire.frame_parts import buffer_of, total_size
 
 _log = logging.getLogger(__name__)
 

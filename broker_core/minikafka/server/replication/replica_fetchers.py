@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.net.port import Connector
+from minikafka.net.interfaces import Connector
 from minikafka.partition.partition import Partition
 from minikafka.server.core.broker import Broker
 from minikafka.server.inter_broker_connection import InterBrokerConnection

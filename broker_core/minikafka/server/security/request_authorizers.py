@@ -96,8 +96,8 @@ from minikafka.wire.apis.produce import (
 from minikafka.wire.apis.stop_replica import StopReplicaPartitionError, StopReplicaResponse
 from minikafka.wire.apis.sync_group import SyncGroupResponse
 from minikafka.wire.apis.update_metadata import UpdateMetadataResponse
+from minikafka.wire.frame_parts import buffer_of
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.parts import buffer_of
 
 NO_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 NO_GROUP = ErrorCode.GROUP_AUTHORIZATION_FAILED

@@ -24,7 +24,7 @@ from typing import Protocol, TypeVar
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import RemoteWireError
-from minikafka.net.port import Exchange
+from minikafka.net.interfaces import Exchange
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ import struct
 
 from minikafka.base.values import fast_value
 from minikafka.wire.api import Api
+from minikafka.wire.frame_parts import Part
 from minikafka.wire.keys import ApiKey
-from minikafka.wire.parts import Part
 from minikafka.wire.schema import (
     INT16,
     INT32,

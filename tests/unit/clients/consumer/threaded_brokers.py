@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minikafka.base.errors import NetworkError
-from minikafka.wire.parts import Part, join
+from minikafka.wire.frame_parts import Part, join
 from tests.unit.clients.support import FIRST_PORT, BrokersInMemory
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.log.layout import Layout
-from minikafka.net.limits import ConnectionLimits
+from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.server.config.properties import BrokerConfig, parse_properties
 
 

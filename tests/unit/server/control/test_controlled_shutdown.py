@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from minikafka.base.errors import ErrorCode, NetworkError
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.net.port import Connector, PendingResponse
+from minikafka.net.interfaces import Connector, PendingResponse
 from minikafka.partition.leadership import Leadership
 from minikafka.server.control.controlled_shutdown import withdraw
 from minikafka.server.core.broker import Broker

@@ -17,7 +17,7 @@ from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Codec, Record, iterate
 from minikafka.server.core.converted_records import FILLING, ConvertedRecords, PieceBudget, converted
 from minikafka.server.workers.work_pool import InlineWorkPool, finish
-from minikafka.wire.parts import Part, buffer_of
+from minikafka.wire.frame_parts import Part, buffer_of
 from tests.unit.records.samples import row_of, some_records
 
 POOL = InlineWorkPool()

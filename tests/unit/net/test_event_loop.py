@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minikafka.net.alarms import NEVER_MS, Alarms
+from minikafka.net.event_loop import NEVER_MS, Alarms
 
 
 @dataclass(eq=False)

@@ -59,7 +59,7 @@ from functools import cache
 from typing import Any
 
 from minikafka.base.errors import RemoteWireError
-from minikafka.wire.parts import part_size
+from minikafka.wire.frame_parts import part_size
 
 
 class Code:

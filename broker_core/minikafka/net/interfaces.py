@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from minikafka.wire.parts import Part
+from minikafka.wire.frame_parts import Part
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from minikafka.registry.acl_paths import acl_path
 from minikafka.registry.acl_store import change_resource
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.handlers import handlers
+from minikafka.server.security.access_control import Decisions
 from minikafka.server.security.authorizer import Authorizer
-from minikafka.server.security.permissions import Decisions
 from minikafka.server.security.request_authorizers import REQUEST_AUTHORIZERS
 from minikafka.wire.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownRequest

@@ -7,8 +7,8 @@ import contextlib
 import pytest
 
 from minikafka.net import processor
-from minikafka.net.backlog import FREE_BYTES
-from minikafka.net.unsent import STALL_BYTES, LargeResponse, Unsent
+from minikafka.net.request_limiter import FREE_BYTES
+from minikafka.net.response_memory import STALL_BYTES, LargeResponse, Unsent
 from tests.unit.net.support import Answering, Keeping, eventually
 from tests.unit.net.test_backlog import Serve
 from tests.unit.net.test_server import framed, gone, plain, read_frame

@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.base.errors import StorageError
 from minikafka.base.files import FileSlice, RealFiles
-from minikafka.wire.parts import Part, buffer_of, join, part_size, total_size
+from minikafka.wire.frame_parts import Part, buffer_of, join, part_size, total_size
 
 
 def test_sizes_are_bytes_whatever_the_part_is(tmp_path: Path) -> None:

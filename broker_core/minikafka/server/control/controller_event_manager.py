@@ -20,7 +20,7 @@ from minikafka.controller import events
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.registry import paths
 from minikafka.server.admin.dynamic_config import refresh_broker, refresh_limits, refresh_topic
-from minikafka.server.control import controller_messages as messages
+from minikafka.server.control import controller_requests as messages
 from minikafka.server.control.controller_channel import Channels, Message
 from minikafka.server.core.broker import Broker
 from minikafka.server.replication.replica_manager import Brokers, ReplicaManager

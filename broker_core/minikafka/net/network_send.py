@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from minikafka.base.errors import NetworkError, StorageError
 from minikafka.base.files import FileSlice
 from minikafka.base.ids import host_port
-from minikafka.net.backlog import FREE_BYTES
-from minikafka.wire.parts import LazyPart, Part, part_size
+from minikafka.net.request_limiter import FREE_BYTES
+from minikafka.wire.frame_parts import LazyPart, Part, part_size
 
 HAS_SENDFILE = hasattr(os, "sendfile")
 

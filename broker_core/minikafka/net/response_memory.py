@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 
-from minikafka.net.backlog import FREE_BYTES
+from minikafka.net.request_limiter import FREE_BYTES
 
 STALL_BYTES = 10_000
 """Of its request or its response, between two looks: who moves less stalls."""

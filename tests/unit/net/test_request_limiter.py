@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from minikafka.net.backlog import FREE_BYTES, LARGE_BYTES, Backlog
 from minikafka.net.connection import SocketConnector
-from minikafka.net.port import Exchange
+from minikafka.net.interfaces import Exchange
+from minikafka.net.request_limiter import FREE_BYTES, LARGE_BYTES, Backlog
 from minikafka.net.server import SocketServer
 from tests.seeds import seeds
 from tests.unit.net.support import HOST, PATIENCE_SECONDS, Keeping, eventually, go_round

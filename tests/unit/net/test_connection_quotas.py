@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from minikafka.base.clock import ManualClock
-from minikafka.net.limits import (
+from minikafka.net.connection_quotas import (
     COMPLAINT_EVERY_MS,
     KEPT_DESCRIPTORS,
     SERVED_ANYWAY,

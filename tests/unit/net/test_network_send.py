@@ -13,9 +13,9 @@ import pytest
 from minikafka.base.errors import StorageError
 from minikafka.base.files import File, FileSlice, RealFiles
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.net import transfer
-from minikafka.net.transfer import Outgoing, peer_name
-from minikafka.wire.parts import LazyPart, Part, join
+from minikafka.net import network_send
+from minikafka.net.network_send import Outgoing, peer_name
+from minikafka.wire.frame_parts import LazyPart, Part, join
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def pump(outgoing: Outgoing, pair: tuple[socket.socket, socket.socket], most: in
 def test_memory_and_slices_arrive_in_order(
     pair: tuple[socket.socket, socket.socket], file: File, monkeypatch: pytest.MonkeyPatch, sendfile: bool
 ) -> None:
-    monkeypatch.setattr(transfer, "HAS_SENDFILE", sendfile and transfer.HAS_SENDFILE)
+    monkeypatch.setattr(network_send, "HAS_SENDFILE", sendfile and network_send.HAS_SENDFILE)
     parts: list[Part] = [b"a", b"", FileSlice(file, 5, 0), FileSlice(file, 1, 700_000), bytearray(b"b")]
     parts += [memoryview(b"c" * 300_000), FileSlice(file, 0, 3), FileSlice(file, 9, 400_000)]
     assert pump(Outgoing(parts), pair, 10_000) == join(parts)
@@ -73,7 +73,7 @@ def test_slices_of_files_in_memory_are_read(pair: tuple[socket.socket, socket.so
 def test_a_file_that_ends_too_early_is_an_error(
     pair: tuple[socket.socket, socket.socket], file: File, monkeypatch: pytest.MonkeyPatch, sendfile: bool
 ) -> None:
-    monkeypatch.setattr(transfer, "HAS_SENDFILE", sendfile and transfer.HAS_SENDFILE)
+    monkeypatch.setattr(network_send, "HAS_SENDFILE", sendfile and network_send.HAS_SENDFILE)
     outgoing = Outgoing([FileSlice(file, (1 << 20) - 10, 11)])
     with pytest.raises(StorageError, match="1 bytes from there were promised"):
         outgoing.write(pair[0])
@@ -91,7 +91,7 @@ def test_a_closed_file_is_an_error_and_not_another_files_bytes(
 def test_one_turn_does_not_go_on_for_ever(
     pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "TURN_BYTES", 10)
+    monkeypatch.setattr(network_send, "TURN_BYTES", 10)
     outgoing = Outgoing([bytes(7)] * 200)
     outgoing.write(pair[0])
     assert not outgoing.done

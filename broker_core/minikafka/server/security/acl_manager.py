@@ -26,8 +26,8 @@ from minikafka.base.errors import (
 from minikafka.registry.acl_paths import ACL_CHANGE_PREFIX, ACL_CHANGES, ACLS, AclChange
 from minikafka.registry.acl_store import AclsChanged, Rules, change_resource, read_acls, read_resource
 from minikafka.registry.store import SessionState
+from minikafka.server.security.access_control import Permissions
 from minikafka.server.security.authorizer import NOBODY, Authorizer
-from minikafka.server.security.permissions import Permissions
 from minikafka.server.workers.worker import Worker
 from minikafka.server.zookeeper.guarded_store import GuardedStore
 from minikafka.server.zookeeper.notifications import Notifications

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from minikafka.net import probe
-from minikafka.net.probe import (
+from minikafka.net import ports
+from minikafka.net.ports import (
     can_bind,
     can_connect,
     ephemeral_ports,
@@ -83,9 +83,9 @@ def test_nobody_there_has_no_mode() -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_SRVR_MS", 20)
-    monkeypatch.setattr(probe, "_SILENT_SECONDS", 0.1)
-    monkeypatch.setattr(probe, "_ASK_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(ports, "_SRVR_MS", 20)
+    monkeypatch.setattr(ports, "_SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(ports, "_ASK_EVERY_SECONDS", 0.0)
 
 
 def answering(listener: socket.socket, answers: list[bytes]) -> threading.Thread:
