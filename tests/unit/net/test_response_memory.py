@@ -10,7 +10,7 @@ from minikafka.net import processor
 from minikafka.net.request_limiter import FREE_BYTES
 from minikafka.net.response_memory import STALL_BYTES, LargeResponse, Unsent
 from tests.unit.net.support import Answering, Keeping, eventually
-from tests.unit.net.test_backlog import Serve
+from tests.unit.net.test_request_limiter import Serve
 from tests.unit.net.test_server import framed, gone, plain, read_frame
 
 LARGE = 8 << 20

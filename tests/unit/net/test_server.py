@@ -24,7 +24,7 @@ from minikafka.net.interfaces import Endpoint, Exchange
 from minikafka.net.processor import ROUNDS
 from minikafka.net.server import SocketServer
 from tests.unit.net.support import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually, go_round
-from tests.unit.net.test_transfer import Made
+from tests.unit.net.test_network_send import Made
 
 Serve = Callable[..., SocketServer]
 

@@ -20,7 +20,7 @@ from minikafka.wire.framing import RequestHeader
 from minikafka.wire.keys import ApiKey
 from tests.scenarios import simulation
 from tests.scenarios.simulation import Request, Simulation
-from tests.unit.server.test_produce import HoldingPool
+from tests.unit.server.handlers.test_produce import HoldingPool
 
 
 class Recording:

@@ -28,8 +28,8 @@ from minikafka.wire.apis.offset_commit import (
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Request, Simulation
+from tests.unit.server.handlers.test_produce import HoldingPool
 from tests.unit.server.test_dispatch import dispatched
-from tests.unit.server.test_produce import HoldingPool
 
 PARTITIONS = 30
 

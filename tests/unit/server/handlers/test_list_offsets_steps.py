@@ -18,7 +18,7 @@ from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRe
 from minikafka.wire.framing import RequestHeader
 from minikafka.wire.keys import ApiKey
 from tests.scenarios import simulation
-from tests.unit.server.test_produce import World
+from tests.unit.server.handlers.test_produce import World
 
 
 def look_up(world: World, timestamp_ms: int) -> tuple[list[int], int]:
