@@ -26,9 +26,9 @@ from minikafka.base.errors import NoNode
 from minikafka.clients.admin.admin import Admin
 from minikafka.clients.admin.topics import NewTopic
 from minikafka.clients.consumer.assignment_context import AssignmentContext
-from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.partition_assignor import create
-from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperConsumerConnector
+from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded import Cluster
 from minikafka.registry import paths

@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from minikafka.clients.consumer.consumer_config import ConsumerConfig
-from minikafka.clients.consumer.consumer_connector import Consumer
+from minikafka.clients.consumer.config import ConsumerConfig
+from minikafka.clients.consumer.connector import Consumer
 from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.network.cluster import ClusterClient as Client

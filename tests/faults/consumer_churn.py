@@ -24,7 +24,7 @@ from collections import Counter
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import CoordinationError, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryZooKeeper

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 from minikafka.base.errors import ConsumerTimeout, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.chunk_queue import ChunkQueue
-from minikafka.clients.consumer.consumer_iterator import ConsumerIterator
 from minikafka.clients.consumer.lease import Lease
 from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
-from minikafka.clients.consumer.tasks import Steps
-from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperConsumerConnector
+from minikafka.clients.consumer.runtime import Steps
+from minikafka.clients.consumer.streams import ConsumerIterator
+from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.clients.serializer import DefaultDecoder
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.registry.memory import MemoryStore

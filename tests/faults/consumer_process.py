@@ -16,9 +16,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.topic_filter import Whitelist
-from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperConsumerConnector
+from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.registry import paths
 
 GROUP = "churn"

@@ -22,10 +22,10 @@ import pytest
 
 from minikafka.base.errors import ConsumerTimeout
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
 from minikafka.clients.consumer.topic_filter import Whitelist
-from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperConsumerConnector
+from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.registry import paths

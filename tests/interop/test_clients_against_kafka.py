@@ -13,8 +13,8 @@ from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, OffsetOu
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin, NewTopic
 from minikafka.clients.consumer.chunk_queue import ChunkQueue
-from minikafka.clients.consumer.consumer_config import ConsumerConfig
-from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherManager
+from minikafka.clients.consumer.config import ConsumerConfig
+from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
 from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.partition_topic_info import INVALID_OFFSET, PartitionTopicInfo
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, prefetching

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.errors import ConfigError
-from minikafka.clients.consumer.assignment_context import AssignmentContext
-from minikafka.clients.consumer.partition_assignor import STRATEGIES, create
-from minikafka.clients.consumer.topic_count import (
+from minikafka.clients.consumer.assignment import (
     StaticTopicCount,
     TopicCount,
     WildcardTopicCount,
     registration_of,
 )
+from minikafka.clients.consumer.assignment_context import AssignmentContext
+from minikafka.clients.consumer.partition_assignor import STRATEGIES, create
 from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.paths import TopicAssignment

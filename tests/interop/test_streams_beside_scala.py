@@ -15,8 +15,8 @@ import pytest
 
 from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.consumer.assignment_context import AssignmentContext
-from minikafka.clients.consumer.consumer_config import ConsumerConfig
-from minikafka.clients.consumer.consumer_connector import Consumer, ConsumerConnector
+from minikafka.clients.consumer.config import ConsumerConfig
+from minikafka.clients.consumer.connector import Consumer, ConsumerConnector
 from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.partition_assignor import create
 from minikafka.clients.consumer.topic_filter import Whitelist

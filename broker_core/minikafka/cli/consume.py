@@ -244,7 +244,7 @@ def _as_stream(
     from minikafka.cli.connect import CLIENT_ID, coordinated
     from minikafka.cli.output import note, warnings_as_notes
     from minikafka.cli.stream_follow import StreamFollower, settings
-    from minikafka.clients.consumer.topic_count import topics_in
+    from minikafka.clients.consumer.assignment import topics_in
     from minikafka.clients.zookeeper_metadata import assigned, why_unknown
 
     config = settings(group, at[0], CLIENT_ID, properties, at_end=where.at_end)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from minikafka.base.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from minikafka.clients.consumer.consumer_config import ConsumerConfig
-    from minikafka.clients.consumer.consumer_connector import Consumer, ConsumerConnector
+    from minikafka.clients.consumer.config import ConsumerConfig
+    from minikafka.clients.consumer.connector import Consumer, ConsumerConnector
     from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebalanceListener
     from minikafka.clients.consumer.kafka_stream import KafkaStream
     from minikafka.clients.consumer.message_and_metadata import MessageAndMetadata
@@ -31,9 +31,9 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "Blacklist": "minikafka.clients.consumer.topic_filter",
-        "Consumer": "minikafka.clients.consumer.consumer_connector",
-        "ConsumerConfig": "minikafka.clients.consumer.consumer_config",
-        "ConsumerConnector": "minikafka.clients.consumer.consumer_connector",
+        "Consumer": "minikafka.clients.consumer.connector",
+        "ConsumerConfig": "minikafka.clients.consumer.config",
+        "ConsumerConnector": "minikafka.clients.consumer.connector",
         "ConsumerRebalanceListener": "minikafka.clients.consumer.consumer_rebalance_listener",
         "KafkaStream": "minikafka.clients.consumer.kafka_stream",
         "MessageAndMetadata": "minikafka.clients.consumer.message_and_metadata",

@@ -10,7 +10,7 @@ from typing import Any
 
 from minikafka.base.errors import BrokerError, ConfigError
 from minikafka.base.ids import TopicPartition, check_topic_name
-from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.topic_filter import TopicFilter
 from minikafka.clients.network.arguments import has_methods
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from minikafka.base.errors import NoNode
-from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId, in_java_order
-from minikafka.clients.consumer.topic_count import (
+from minikafka.clients.consumer.assignment import (
     ThreadIds,
     make_consumer_thread_ids_per_topic,
     topic_count_of,
     topics_in,
 )
+from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId, in_java_order
 from minikafka.clients.zookeeper_metadata import readable_assignments
 from minikafka.registry import paths
 from minikafka.registry.store import Store

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Generic
 
 from minikafka.clients.consumer.chunk_queue import ChunkQueue
-from minikafka.clients.consumer.consumer_iterator import ALWAYS_VALID, ConsumerIterator, Validity
 from minikafka.clients.consumer.message_and_metadata import K, V
+from minikafka.clients.consumer.streams import ALWAYS_VALID, ConsumerIterator, Validity
 from minikafka.clients.serializer import Decoder
 
 

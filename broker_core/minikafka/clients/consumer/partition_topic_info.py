@@ -7,8 +7,8 @@ import logging
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.chunk_queue import ChunkQueue
-from minikafka.clients.consumer.consumer_topic_stats import ConsumerTopicStatsRegistry
 from minikafka.clients.consumer.fetched_data_chunk import FetchedDataChunk
+from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry
 
 INVALID_OFFSET = -1
 """No offset is known: ``auto.offset.reset`` says where to begin."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from minikafka.clients.consumer.consumer_topic_stats import ConsumerTopicStatsRegistry
 from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
+from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry
 
 _lock = threading.RLock()  # a collection of garbage may end a simple consumer while it is held
 _users: Counter[str] = Counter()

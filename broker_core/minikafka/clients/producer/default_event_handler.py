@@ -32,8 +32,8 @@ from minikafka.clients.network.retry import Deadline
 from minikafka.clients.producer.broker_partition_info import BrokerPartitionInfo
 from minikafka.clients.producer.event_handler import EventHandler
 from minikafka.clients.producer.keyed_message import KeyedMessage
-from minikafka.clients.producer.message_columns import MessageColumns, Unsent, fields_of, serialized
-from minikafka.clients.producer.partition_sets import PartitionRecords, Rows, grouped
+from minikafka.clients.producer.messages import MessageColumns, Unsent, fields_of, serialized
+from minikafka.clients.producer.partition_records import PartitionRecords, Rows, grouped
 from minikafka.clients.producer.partitioner import DefaultPartitioner, Partitioner
 from minikafka.clients.producer.producer_config import ProducerConfig
 from minikafka.clients.producer.producer_stats import ProducerStats

@@ -15,7 +15,7 @@ from minikafka.base.clock import Clock
 from minikafka.base.errors import ProducerClosed
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.producer.keyed_message import KeyedMessage
-from minikafka.clients.producer.message_columns import MessageColumns
+from minikafka.clients.producer.messages import MessageColumns
 
 FIELDS = len(KeyedMessage._fields)
 

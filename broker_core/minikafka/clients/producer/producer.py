@@ -16,7 +16,7 @@ from minikafka.clients.producer.callback_handler import CallbackHandler
 from minikafka.clients.producer.default_event_handler import DefaultEventHandler
 from minikafka.clients.producer.event_handler import EventHandler
 from minikafka.clients.producer.keyed_message import KeyedMessage
-from minikafka.clients.producer.message_columns import MessageColumns, columns_of
+from minikafka.clients.producer.messages import MessageColumns, columns_of
 from minikafka.clients.producer.producer_config import BROKER_LIST, ProducerConfig
 from minikafka.clients.producer.producer_stats import ProducerStats
 

@@ -10,12 +10,7 @@ on. A connection that breaks is made again once for each call.
 """
 
 from minikafka.clients.group.offsets import Committed
-from minikafka.clients.simple_consumer.fetch_request import (
-    FetchRequest,
-    FetchRequestBuilder,
-    MultiFetchRequest,
-)
-from minikafka.clients.simple_consumer.fetched_messages import FetchedMessages
+from minikafka.clients.simple_consumer.fetch_response import FetchedMessages
 from minikafka.clients.simple_consumer.message_iterator import MessageIterator
 from minikafka.clients.simple_consumer.metadata_requests import (
     ConsumerMetadataRequest,
@@ -30,6 +25,11 @@ from minikafka.clients.simple_consumer.offset_requests import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetMetadataAndError,
+)
+from minikafka.clients.simple_consumer.requests import (
+    FetchRequest,
+    FetchRequestBuilder,
+    MultiFetchRequest,
 )
 from minikafka.clients.simple_consumer.simple_consumer import EARLIEST_TIME, LATEST_TIME, SimpleConsumer
 

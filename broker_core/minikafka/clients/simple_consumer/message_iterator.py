@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.clients.simple_consumer.fetch_request import FetchRequest
-from minikafka.clients.simple_consumer.fetched_messages import FetchedMessages
+from minikafka.clients.simple_consumer.fetch_response import FetchedMessages
+from minikafka.clients.simple_consumer.requests import FetchRequest
 from minikafka.records.format.message_set import StoredRecord
 
 

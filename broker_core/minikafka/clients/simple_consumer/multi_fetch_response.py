@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import overload
 
 from minikafka.base.errors import ErrorCode
-from minikafka.clients.simple_consumer.fetched_messages import FetchedMessages
+from minikafka.clients.simple_consumer.fetch_response import FetchedMessages
 
 
 class MultiFetchResponse(Sequence[FetchedMessages]):

@@ -18,8 +18,7 @@ from minikafka.clients.consumer.stats_in_use import begin_to_use, cease_to_use
 from minikafka.clients.group.offsets import Author, commit_request
 from minikafka.clients.network.arguments import partitions_given
 from minikafka.clients.network.metadata import from_response
-from minikafka.clients.simple_consumer.fetch_request import CONSUMER, FetchRequest, MultiFetchRequest
-from minikafka.clients.simple_consumer.fetched_messages import FetchedMessages
+from minikafka.clients.simple_consumer.fetch_response import FetchedMessages
 from minikafka.clients.simple_consumer.message_iterator import MessageIterator
 from minikafka.clients.simple_consumer.metadata_requests import (
     ConsumerMetadataRequest,
@@ -35,6 +34,7 @@ from minikafka.clients.simple_consumer.offset_requests import (
     OffsetFetchResponse,
     OffsetMetadataAndError,
 )
+from minikafka.clients.simple_consumer.requests import CONSUMER, FetchRequest, MultiFetchRequest
 from minikafka.clients.simple_consumer.wires import ClassicWire, KafkaWire, Wire
 from minikafka.net.connection import SocketConnector
 from minikafka.net.interfaces import Connector

@@ -11,8 +11,8 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStats
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig, Reply
 from minikafka.clients.network.retry import Deadline, EventWaiter
-from minikafka.clients.simple_consumer.fetch_request import FetchRequest, MultiFetchRequest
-from minikafka.clients.simple_consumer.fetched_messages import FetchedMessages
+from minikafka.clients.simple_consumer.fetch_response import FetchedMessages
+from minikafka.clients.simple_consumer.requests import FetchRequest, MultiFetchRequest
 from minikafka.net.interfaces import Connection, Connector
 from minikafka.wire import classic
 from minikafka.wire.api import Api

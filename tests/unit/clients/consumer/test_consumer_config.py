@@ -1,4 +1,4 @@
-"""``clients/consumer/consumer_config``: the keys, defaults and rules of 0.10.1's consumer."""
+"""``clients/consumer/config``: the keys, defaults and rules of 0.10.1's consumer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from minikafka.base.errors import ConfigError, ConfigErrors
-from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.config import ConsumerConfig
 
 NEEDED = {"group.id": "g", "zookeeper.connect": "h:2181/c"}
 

@@ -19,9 +19,9 @@ from minikafka.base.errors import (
     MessageSizeTooLarge,
     UndecodableMessage,
 )
-from minikafka.clients.consumer.chunk_reader import PAGE_ROWS
-from minikafka.clients.consumer.consumer_iterator import ConsumerIterator
+from minikafka.clients.consumer.chunks import PAGE_ROWS
 from minikafka.clients.consumer.message_and_metadata import MessageAndMetadata
+from minikafka.clients.consumer.streams import ConsumerIterator
 from minikafka.clients.serializer import IntegerEncoder, LongDecoder, StringDecoder
 from minikafka.embedded.process import wait_until
 from minikafka.records import columns

@@ -15,8 +15,8 @@ from minikafka.base.errors import (
     SessionExpired,
 )
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.consumer_offsets import ConsumerOffsets, merge
-from minikafka.clients.consumer.tasks import Wait
+from minikafka.clients.consumer.offsets import ConsumerOffsets, merge
+from minikafka.clients.consumer.runtime import Wait
 from minikafka.registry.consumers import ZookeeperOffsets
 from minikafka.registry.memory import MemoryZooKeeper
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer import consumer_fetcher_manager
-from minikafka.clients.consumer.consumer_fetcher_manager import ConsumerFetcherManager
-from minikafka.clients.consumer.consumer_fetcher_thread import Gate
+from minikafka.clients.consumer import fetcher_manager
+from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
+from minikafka.clients.consumer.fetcher_thread import Gate
 from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
 from minikafka.clients.network.retry import EventWaiter
 from minikafka.wire.keys import ApiKey
@@ -91,8 +91,8 @@ def test_a_stop_ends_the_search_for_leaders() -> None:
 def test_a_stop_does_not_wait_for_a_zookeeper_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(consumer_fetcher_manager, "_LINGER_MS", 1)
-    monkeypatch.setattr(consumer_fetcher_manager, "_SHUTDOWN_MS", 1)
+    monkeypatch.setattr(fetcher_manager, "_LINGER_MS", 1)
+    monkeypatch.setattr(fetcher_manager, "_SHUTDOWN_MS", 1)
     asked, answer = threading.Event(), threading.Event()
 
     def children(_: str) -> list[str]:

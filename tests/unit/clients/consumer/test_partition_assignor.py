@@ -13,14 +13,14 @@ import pytest
 
 from minikafka.base.errors import ConfigError, CoordinationError, NoNode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.assignment_context import AssignmentContext
-from minikafka.clients.consumer.partition_assignor import Owners, RangeAssignor, RoundRobinAssignor, create
-from minikafka.clients.consumer.topic_count import (
+from minikafka.clients.consumer.assignment import (
     StaticTopicCount,
     TopicCount,
     WildcardTopicCount,
     registration_of,
 )
+from minikafka.clients.consumer.assignment_context import AssignmentContext
+from minikafka.clients.consumer.partition_assignor import Owners, RangeAssignor, RoundRobinAssignor, create
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.records.format.hashes import string_hash
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper

@@ -1,4 +1,4 @@
-"""``clients/consumer/topic_count``: what consumers have registered, in the form that 0.10.1.1 wrote."""
+"""``clients/consumer/assignment``: what consumers have registered, in the form that 0.10.1.1 wrote."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from minikafka.base.errors import ConfigError, CoordinationError, NoNode
-from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
-from minikafka.clients.consumer.topic_count import (
+from minikafka.clients.consumer.assignment import (
     StaticTopicCount,
     TopicCount,
     WildcardTopicCount,
@@ -19,6 +18,7 @@ from minikafka.clients.consumer.topic_count import (
     registration_of,
     topic_count_of,
 )
+from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
 from minikafka.clients.consumer.topic_filter import Blacklist, Whitelist
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 

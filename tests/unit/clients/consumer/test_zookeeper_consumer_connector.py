@@ -21,8 +21,8 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
-from minikafka.clients.consumer.consumer_topic_stats import ConsumerTopicStatsRegistry
 from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
+from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.serializer import LongDecoder, StringDecoder
 from minikafka.registry import paths

@@ -13,7 +13,7 @@ from minikafka.base.errors import ProducerClosed
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.producer import KeyedMessage
 from minikafka.clients.producer.event_queue import EventQueue, Taken, messages_of
-from minikafka.clients.producer.message_columns import MessageColumns
+from minikafka.clients.producer.messages import MessageColumns
 
 
 def message(number: int) -> KeyedMessage:

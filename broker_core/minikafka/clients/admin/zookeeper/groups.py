@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode, NodeExists, NoNode, NotEmpty
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients import zookeeper_metadata
-from minikafka.clients.consumer.topic_count import topic_count_of, topics_in
+from minikafka.clients.consumer.assignment import topic_count_of, topics_in
 from minikafka.clients.group.admin import EMPTY, active, no_such_group
 from minikafka.registry import paths
 from minikafka.registry.brokers import live_brokers

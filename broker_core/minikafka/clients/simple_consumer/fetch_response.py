@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
-from minikafka.clients.simple_consumer.fetch_request import FetchRequest
+from minikafka.clients.simple_consumer.requests import FetchRequest
 from minikafka.records.format.message_set import StoredRecord
 from minikafka.records.scan.scan import scan
 from minikafka.records.scan.stream import MessageSet

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.consumer.consumer_fetcher_thread import ConsumerFetcherThread, FetchSettings, Gate
-from minikafka.clients.consumer.leader_finder_thread import LeaderFinderThread
+from minikafka.clients.consumer.fetcher_thread import ConsumerFetcherThread, FetchSettings, Gate
+from minikafka.clients.consumer.leader_finder import LeaderFinderThread
 from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
 from minikafka.clients.consumer.retry_log import RetryLog
 from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import CoordinationError, CoordinationLost, NodeExists, SessionExpired
-from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.assignment import TopicCount, registration_of
+from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.lease import Lease
-from minikafka.clients.consumer.tasks import Steps, Wait
-from minikafka.clients.consumer.topic_count import TopicCount, registration_of
+from minikafka.clients.consumer.runtime import Steps, Wait
 from minikafka.registry import paths
 from minikafka.registry.store import Store
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.producer.message_columns import MessageColumns
+from minikafka.clients.producer.messages import MessageColumns
 from minikafka.records.columns import EncodedRecords, encode
 from minikafka.records.format.message_set import Codec
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar, overload
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.consumer_config import ConsumerConfig
+from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebalanceListener
 from minikafka.clients.consumer.kafka_stream import KafkaStream
 from minikafka.clients.consumer.topic_filter import TopicFilter
-from minikafka.clients.consumer.zookeeper_consumer_connector import ZookeeperConsumerConnector
+from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.clients.serializer import Decoder
 
 K = TypeVar("K")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from minikafka.clients.consumer.lease import Lease
-from minikafka.clients.consumer.tasks import Steps
+from minikafka.clients.consumer.runtime import Steps
 from minikafka.registry.store import SessionState
 
 logger = logging.getLogger("minikafka.clients.consumer")

@@ -18,10 +18,10 @@ from typing import Generic, Protocol
 
 from minikafka.base.errors import ConsumerTimeout, CorruptMessage, MinikafkaError
 from minikafka.clients.consumer.chunk_queue import ChunkQueue, Command
-from minikafka.clients.consumer.chunk_reader import ChunkReader, Page
-from minikafka.clients.consumer.consumer_topic_stats import ConsumerTopicStatsRegistry
+from minikafka.clients.consumer.chunks import ChunkReader, Page
 from minikafka.clients.consumer.fetched_data_chunk import FetchedDataChunk, Place
 from minikafka.clients.consumer.message_and_metadata import K, MessageAndMetadata, V
+from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry
 from minikafka.clients.serializer import Decoder
 
 _LEASE_POLL_SECONDS = 0.02

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from minikafka.base.errors import CoordinationError, CoordinationLost, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.offsets_channel import OffsetsChannel
-from minikafka.clients.consumer.tasks import Steps, Wait
+from minikafka.clients.consumer.runtime import Steps, Wait
 from minikafka.registry.consumers import StillOwned, ZookeeperOffsets
 
 logger = logging.getLogger("minikafka.clients.consumer")
