@@ -25,9 +25,8 @@ from collections.abc import Callable
 from minikafka.base.errors import NoNode
 from minikafka.clients.admin.admin import Admin
 from minikafka.clients.admin.topics import NewTopic
-from minikafka.clients.consumer.assignment_context import AssignmentContext
+from minikafka.clients.consumer.assignment import AssignmentContext, create_assignor
 from minikafka.clients.consumer.config import ConsumerConfig
-from minikafka.clients.consumer.partition_assignor import create
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded import Cluster
@@ -67,7 +66,7 @@ class Group:
             context = AssignmentContext(GROUP, some.consumer_id_string, True, some.store)
         except NoNode:
             return False
-        shares = create("range").assign(context)
+        shares = create_assignor("range").assign(context)
         if len(shares) != len(self.consumers):
             return False
         wanted = {

@@ -22,7 +22,7 @@ from types import TracebackType
 
 from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.connector import Consumer
-from minikafka.clients.consumer.kafka_stream import KafkaStream
+from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.lease import Lease
-from minikafka.clients.consumer.rebalance_plan import RebalancePlan
+from minikafka.clients.consumer.assignment import RebalancePlan
 from minikafka.clients.consumer.rebalancer import Outcome, ZkRebalancerListener
-from minikafka.clients.consumer.registration import GroupRegistration
+from minikafka.clients.consumer.registration import GroupRegistration, Lease
 from minikafka.clients.consumer.runtime import Steps
 from minikafka.clients.consumer.streams import ConsumerIterator
 from minikafka.registry import paths

@@ -9,9 +9,8 @@ from typing import Any, Protocol
 
 from minikafka.base.errors import ConsumerTimeout, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.chunk_queue import ChunkQueue
-from minikafka.clients.consumer.lease import Lease
-from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
+from minikafka.clients.consumer.chunks import ChunkQueue, PartitionTopicInfo
+from minikafka.clients.consumer.registration import Lease
 from minikafka.clients.consumer.runtime import Steps
 from minikafka.clients.consumer.streams import ConsumerIterator
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector

@@ -22,8 +22,8 @@ import pytest
 
 from minikafka.base.errors import ConsumerTimeout
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer.chunks import PartitionTopicInfo
 from minikafka.clients.consumer.config import ConsumerConfig
-from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.embedded.process import wait_until

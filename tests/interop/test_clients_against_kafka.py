@@ -12,11 +12,10 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin, NewTopic
-from minikafka.clients.consumer.chunk_queue import ChunkQueue
+from minikafka.clients.consumer.chunks import INVALID_OFFSET, ChunkQueue, PartitionTopicInfo
 from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
-from minikafka.clients.consumer.kafka_stream import KafkaStream
-from minikafka.clients.consumer.partition_topic_info import INVALID_OFFSET, PartitionTopicInfo
+from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, prefetching
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingConfig, BatchingProducer

@@ -12,13 +12,14 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.clients.consumer.assignment import (
+    STRATEGIES,
+    AssignmentContext,
     StaticTopicCount,
     TopicCount,
     WildcardTopicCount,
+    create_assignor,
     registration_of,
 )
-from minikafka.clients.consumer.assignment_context import AssignmentContext
-from minikafka.clients.consumer.partition_assignor import STRATEGIES, create
 from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.paths import TopicAssignment
@@ -77,7 +78,7 @@ def group(chance: random.Random) -> tuple[MemoryStore, list[str], list[str]]:
 def owners(strategy: str, ctx: AssignmentContext) -> str:
     """In the words of the program."""
     try:
-        found = create(strategy).assign(ctx)
+        found = create_assignor(strategy).assign(ctx)
     except ConfigError:
         return "refused"
     every = (f"{tp.topic}/{tp.partition}={one}" for share in found.values() for tp, one in share.items())

@@ -13,8 +13,7 @@ import pytest
 
 from minikafka.base.errors import NoNode
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.consumer.assignment_context import AssignmentContext
-from minikafka.clients.consumer.partition_assignor import create
+from minikafka.clients.consumer.assignment import AssignmentContext, create_assignor
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
@@ -133,7 +132,7 @@ class Group:
         assigned: dict[int, str] = {}
         for name in names:
             context = AssignmentContext.of(self.name, name, names, {self.topic: range(PARTITIONS)})
-            for tp, thread in create("range").assign(context)[name].items():
+            for tp, thread in create_assignor("range").assign(context)[name].items():
                 assigned[tp.partition] = str(thread)
         return self.owners() == assigned
 

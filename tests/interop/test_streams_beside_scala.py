@@ -14,11 +14,10 @@ from collections.abc import Iterator
 import pytest
 
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.consumer.assignment_context import AssignmentContext
+from minikafka.clients.consumer.assignment import AssignmentContext, create_assignor
 from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.connector import Consumer, ConsumerConnector
-from minikafka.clients.consumer.kafka_stream import KafkaStream
-from minikafka.clients.consumer.partition_assignor import create
+from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
@@ -131,7 +130,7 @@ def owners(store: ZooKeeperStore, group: str) -> dict[str, str]:
 
 def planned(store: ZooKeeperStore, group: str, consumer: str, strategy: str) -> dict[str, str]:
     """The same as the assignor has it."""
-    shares = create(strategy).assign(AssignmentContext(group, consumer, True, store))
+    shares = create_assignor(strategy).assign(AssignmentContext(group, consumer, True, store))
     return {str(tp): str(thread) for share in shares.values() for tp, thread in share.items()}
 
 

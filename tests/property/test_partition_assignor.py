@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.assignment_context import AssignmentContext
-from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
-from minikafka.clients.consumer.partition_assignor import Owners, RangeAssignor, RoundRobinAssignor
+from minikafka.clients.consumer.assignment import (
+    AssignmentContext,
+    ConsumerThreadId,
+    Owners,
+    RangeAssignor,
+    RoundRobinAssignor,
+)
 
 TOPICS = ["t0", "t1", "Aa", "BB"]
 """The last two have one hash."""

@@ -14,7 +14,7 @@ import pytest
 
 from minikafka.base.errors import ConsumerTimeout
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
+from minikafka.clients.consumer.chunks import PartitionTopicInfo
 from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.wire.keys import ApiKey

@@ -13,11 +13,11 @@ from minikafka.base.errors import CommitFailed, ConfigError, ConsumerTimeout, Mi
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.cli.output import note
+from minikafka.clients.consumer.assignment import ConsumerThreadId
+from minikafka.clients.consumer.chunks import PartitionTopicInfo
 from minikafka.clients.consumer.config import LARGEST, SMALLEST, ConsumerConfig
-from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebalanceListener
-from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
-from minikafka.clients.consumer.kafka_stream import KafkaStream
-from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
+from minikafka.clients.consumer.listeners import ConsumerRebalanceListener
+from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.topic_filter import TopicFilter
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 

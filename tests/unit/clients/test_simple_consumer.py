@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.fetch_request_and_response_stats import (
+from minikafka.clients.consumer.stats import (
     FetchRequestAndResponseStatsRegistry,
 )
 from minikafka.clients.simple_consumer import (

@@ -1,5 +1,24 @@
-"""The high-level consumer: a group that shares partitions out through ZooKeeper, as Kafka's consumers of
-0.8 to 0.10 do. One class to a file; the names are those of the reference texts in Python's spelling.
+"""The high-level consumer: a group that shares partitions through ZooKeeper, as Kafka's consumers of 0.8 to
+0.10 do. Classes have the names of the reference texts in Python's spelling.
+
+    connector             ConsumerConnector, the interface, and Consumer, its factory
+    zookeeper_connector   ZookeeperConsumerConnector: streams, commits, shutdown
+    config, arguments     settings, and checks of what the public methods are called with
+    topic_filter          Whitelist and Blacklist
+    rebalancer            the rebalance: close, release, own, begin
+    assignment            who subscribes to what, and the assignors
+    registration          the consumer's znode, and the lease of its session
+    listeners             listeners for rebalances, topics, partitions and sessions
+    offsets               committed offsets in ZooKeeper and at the coordinator
+    fetcher_manager, fetcher_thread, leader_finder   the threads that fetch
+    chunks                fetched chunks on their way to a stream
+    streams               KafkaStream and its iterator
+    message_and_metadata  one message
+    runtime               steps, scheduler, threads, log of repeated failures
+    stats                 meters
+
+Imports ``clients.network``, ``clients.fetch``, ``clients.group``, ``registry`` and ``records``; of these
+packages none imports this one.
 """
 
 from __future__ import annotations
@@ -11,9 +30,9 @@ from minikafka.base.exports import lazy_exports
 if TYPE_CHECKING:
     from minikafka.clients.consumer.config import ConsumerConfig
     from minikafka.clients.consumer.connector import Consumer, ConsumerConnector
-    from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebalanceListener
-    from minikafka.clients.consumer.kafka_stream import KafkaStream
+    from minikafka.clients.consumer.listeners import ConsumerRebalanceListener
     from minikafka.clients.consumer.message_and_metadata import MessageAndMetadata
+    from minikafka.clients.consumer.streams import KafkaStream
     from minikafka.clients.consumer.topic_filter import Blacklist, Whitelist
 
 __all__ = [
@@ -34,8 +53,8 @@ __getattr__ = lazy_exports(
         "Consumer": "minikafka.clients.consumer.connector",
         "ConsumerConfig": "minikafka.clients.consumer.config",
         "ConsumerConnector": "minikafka.clients.consumer.connector",
-        "ConsumerRebalanceListener": "minikafka.clients.consumer.consumer_rebalance_listener",
-        "KafkaStream": "minikafka.clients.consumer.kafka_stream",
+        "ConsumerRebalanceListener": "minikafka.clients.consumer.listeners",
+        "KafkaStream": "minikafka.clients.consumer.streams",
         "MessageAndMetadata": "minikafka.clients.consumer.message_and_metadata",
         "Whitelist": "minikafka.clients.consumer.topic_filter",
     },

@@ -1,28 +1,74 @@
-"""What a consumer reads with how many threads (texts: ``TopicCount``, ``StaticTopicCount``,
-``WildcardTopicCount``).
+"""The assignment of partitions to consumer threads: what each consumer subscribes to, who is in the group,
+the range and round-robin assignors, and the changes that one consumer has to make.
 
-It stands in the consumer's registration, where the others of its group read it:
+A consumer's subscription is in its registration, where the other consumers of its group read it:
 
     {"version":1,"subscription":{"orders":2},"pattern":"static","timestamp":"1795241013651"}
     {"version":1,"subscription":{"ord.*|pay.*":1},"pattern":"white_list","timestamp":"1795241013937"}
 
-``subscription`` has topics, each with its number of threads, or one pattern with the number of threads for
-every topic that matches. A pattern that is neither ``white_list`` nor ``black_list``, and an empty
-subscription, are read as ``static``, as 0.10.1 does.
+``subscription`` maps topics to numbers of threads, or one pattern to the number of threads for every topic
+that matches. A pattern that is neither ``white_list`` nor ``black_list``, and an empty subscription, are read
+as ``static``, as 0.10.1 does.
+
+Assignors are pure: the same context yields the same owners in every consumer of the group, of this project
+and of Kafka 0.10.1, so each consumer finds its share without asking the others. Each consumer changes only
+its own part: it releases what it no longer owns, and claims its new partitions once they are free.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import total_ordering
+from itertools import cycle
 from typing import Protocol
 
 from minikafka.base.errors import ConfigError, CoordinationError, NoNode
-from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
+from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
+from minikafka.clients.zookeeper_metadata import readable_assignments
+from minikafka.records.format.hashes import string_hash
 from minikafka.registry import paths
 from minikafka.registry.paths import ConsumerRegistration
 from minikafka.registry.store import Store
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class ConsumerThreadId:
+    """Thread ``thread_id`` of a consumer; its text is ``CONSUMER-N``.
+
+    Ordered by that text, as 0.10.1 does: thread 10 comes before thread 2.
+    """
+
+    consumer: str
+    """The consumer's id, as it is registered in its group."""
+    thread_id: int
+    """From 0 on."""
+
+    def __str__(self) -> str:
+        return f"{self.consumer}-{self.thread_id}"
+
+    def __lt__(self, other: ConsumerThreadId) -> bool:
+        return in_java_order(str(self)) < in_java_order(str(other))
+
+    @classmethod
+    def parse(cls, text: str) -> ConsumerThreadId | None:
+        """The thread that an owner's znode names; None for a text that names none."""
+        consumer, _, number = text.rpartition("-")
+        if not consumer or not (number.isascii() and number.isdecimal()):
+            return None
+        return cls(consumer, int(number))
+
+
+def in_java_order(text: str) -> bytes:
+    """A key that sorts texts as Java's ``String.compareTo`` does: by UTF-16 code units.
+
+    All consumers of a group have to agree on the order, in whatever language they are written.
+    """
+    return text.encode("utf-16-be", "surrogatepass")
+
 
 STATIC_PATTERN = "static"
 WHITE_LIST_PATTERN = Whitelist.pattern
@@ -171,3 +217,264 @@ def topics_in(store: Store) -> list[str]:
 def _check_streams(what: str, streams: int) -> None:
     if type(streams) is not int or streams < 1:
         raise ConfigError(f"number of streams for {what!r}", streams, "a whole number from 1 on")
+
+
+class AssignmentContext:
+    """The subscriptions of a group's consumers at one moment, and the partitions that ``consumer_id`` may own
+    (``AssignmentContext`` of text 004).
+
+    All znodes are read in one pass: the consumers, their registrations, the topics, and their partitions. A
+    consumer that leaves meanwhile counts as gone. The watches report later changes, which lead to another
+    pass.
+
+    Raises NoNode where the consumer itself is not registered (any more), and CoordinationError, which names
+    the znode, for a registration that cannot be read: without it nobody knows what is left for the others.
+    """
+
+    __slots__ = (
+        "consumer_id",
+        "consumers",
+        "consumers_for_topic",
+        "group",
+        "my_topic_thread_ids",
+        "partitions_for_topic",
+    )
+
+    group: str
+    consumer_id: str
+    my_topic_thread_ids: ThreadIds
+    """Topic to the threads of ``consumer_id`` that read it."""
+    consumers_for_topic: dict[str, tuple[ConsumerThreadId, ...]]
+    """Topic to the threads of all consumers that read it, in their order."""
+    partitions_for_topic: dict[str, tuple[int, ...]]
+    """Topic that ``consumer_id`` reads to its partitions, in order; none of a topic that is not there, or
+    cannot be read.
+    """
+    consumers: tuple[str, ...]
+    """Ids of all consumers of the group, in order."""
+
+    def __init__(self, group: str, consumer_id: str, exclude_internal_topics: bool, store: Store) -> None:
+        mine = paths.consumer_id_path(group, consumer_id)
+        try:
+            ids = store.children(paths.consumer_ids_path(group))
+        except NoNode:
+            ids = []
+        registered = store.read_all(paths.consumer_id_path(group, one) for one in ids)
+        if mine not in registered:
+            raise NoNode(f"{mine}: consumer {consumer_id!r} is not registered")
+        topics = topics_in(store)
+        threads = {
+            path.rpartition("/")[2]: topic_count_of(
+                data, path, exclude_internal_topics, lambda: topics
+            ).get_consumer_thread_ids_per_topic()
+            for path, (data, _) in registered.items()
+        }
+        self._fill(group, consumer_id, threads, readable_assignments(store, threads[consumer_id]))
+
+    @classmethod
+    def of(
+        cls,
+        group: str,
+        consumer_id: str,
+        consumers: Mapping[str, Mapping[str, int]],
+        partitions: Mapping[str, Iterable[int]],
+    ) -> AssignmentContext:
+        """The same from plain values: consumer to topic to number of threads, and topic to partitions."""
+        context = cls.__new__(cls)
+        threads = {one: make_consumer_thread_ids_per_topic(one, count) for one, count in consumers.items()}
+        context._fill(group, consumer_id, threads, partitions)
+        return context
+
+    def _fill(
+        self,
+        group: str,
+        consumer_id: str,
+        threads: Mapping[str, ThreadIds],
+        partitions: Mapping[str, Iterable[int]],
+    ) -> None:
+        self.group = group
+        self.consumer_id = consumer_id
+        self.consumers = tuple(sorted(threads, key=in_java_order))
+        self.my_topic_thread_ids = threads[consumer_id]
+        readers: dict[str, list[ConsumerThreadId]] = {}
+        for one in self.consumers:
+            for topic, ids in threads[one].items():
+                readers.setdefault(topic, []).extend(ids)
+        self.consumers_for_topic = {topic: tuple(sorted(readers[topic])) for topic in sorted(readers)}
+        self.partitions_for_topic = {
+            topic: tuple(sorted(partitions.get(topic, ()))) for topic in sorted(self.my_topic_thread_ids)
+        }
+
+
+_log = logging.getLogger(__name__)
+
+STRATEGY = "partition.assignment.strategy"
+
+Owners = dict[str, dict[TopicPartition, ConsumerThreadId]]
+"""Consumer id to its partitions, each with the thread that owns it; an entry for every consumer of the
+group.
+"""
+
+
+class PartitionAssignor(Protocol):
+    """Shares the partitions of the topics that ``ctx.consumer_id`` reads out among all that read them."""
+
+    def assign(self, ctx: AssignmentContext) -> Owners:
+        """The owners. Pure but for the log."""
+
+
+class RangeAssignor:
+    """Each topic for itself: neighbouring partitions for each thread, one more for each of the first threads
+    where it does not come out even.
+
+    Partitions stand in order of their numbers, threads in order of their names. With 10 partitions c1-0, c2-0
+    and c2-1 get four, three and three.
+    """
+
+    def assign(self, ctx: AssignmentContext) -> Owners:
+        """The owners; the consumer's own threads that are left without any are named in the log."""
+        _warn_of_missing(ctx)
+        owners: Owners = {consumer: {} for consumer in ctx.consumers}
+        for topic, partitions in ctx.partitions_for_topic.items():
+            threads = ctx.consumers_for_topic[topic]
+            each, more = divmod(len(partitions), len(threads))
+            start = 0
+            for position, thread in enumerate(threads):
+                end = start + each + (position < more)
+                for number in partitions[start:end]:
+                    owners[thread.consumer][TopicPartition(topic, number)] = thread
+                start = end
+            _warn_of_idle(ctx, topic, owners)
+        return owners
+
+
+class RoundRobinAssignor:
+    """All partitions of all topics, one after the other, to the next thread of the group.
+
+    They stand in the order of Java's hash of ``[TOPIC,PARTITION]``, signed, so that not all of a topic come
+    to the same thread; equal hashes stand in order of topic and partition (0.10.1 leaves those to its hash
+    table).
+    """
+
+    def assign(self, ctx: AssignmentContext) -> Owners:
+        """The owners. Raises ConfigError, with two topics and their threads, unless the same threads read
+        every topic of the group.
+        """
+        _warn_of_missing(ctx)
+        owners: Owners = {consumer: {} for consumer in ctx.consumers}
+        if not ctx.consumers_for_topic:
+            return owners
+        first, threads = next(iter(ctx.consumers_for_topic.items()))
+        for topic, others in ctx.consumers_for_topic.items():
+            if others != threads:
+                raise ConfigError(
+                    STRATEGY,
+                    "roundrobin",
+                    f"all consumers of group {ctx.group!r} must read the same topics, and each all of them "
+                    f"with the same number of streams; topic {first!r} is read by {_listed(threads)}, "
+                    f"topic {topic!r} by {_listed(others)}",
+                )
+        placed = (
+            TopicPartition(topic, number)
+            for topic, partitions in ctx.partitions_for_topic.items()
+            for number in partitions
+        )
+        for tp, thread in zip(sorted(placed, key=_hash_order), cycle(threads), strict=False):
+            owners[thread.consumer][tp] = thread
+        return owners
+
+
+_ASSIGNORS: dict[str, type[RangeAssignor] | type[RoundRobinAssignor]] = {
+    "range": RangeAssignor,
+    "roundrobin": RoundRobinAssignor,
+}
+STRATEGIES = tuple(_ASSIGNORS)
+"""What ``partition.assignment.strategy`` may be."""
+
+
+def create_assignor(name: str) -> PartitionAssignor:
+    """The assignor of a ``partition.assignment.strategy``. Raises ConfigError for a name that is none."""
+    try:
+        return _ASSIGNORS[name]()
+    except KeyError:
+        raise ConfigError(STRATEGY, name, f"one of {', '.join(STRATEGIES)}") from None
+
+
+def _hash_order(tp: TopicPartition) -> tuple[int, TopicPartition]:
+    return string_hash(f"[{tp.topic},{tp.partition}]"), tp
+
+
+def _warn_of_idle(ctx: AssignmentContext, topic: str, owners: Owners) -> None:
+    """Say which threads of the consumer itself are left without a partition of a topic."""
+    busy = {thread for tp, thread in owners[ctx.consumer_id].items() if tp.topic == topic}
+    if not ctx.partitions_for_topic[topic]:
+        return
+    idle = tuple(thread for thread in ctx.my_topic_thread_ids[topic] if thread not in busy)
+    if idle:
+        _log.warning("no partition of topic %r is left for %s", topic, _listed(idle))
+
+
+def _warn_of_missing(ctx: AssignmentContext) -> None:
+    """Say which topics the consumer waits for."""
+    for topic, partitions in ctx.partitions_for_topic.items():
+        if not partitions:
+            _log.warning("there is no topic %r yet", topic)
+
+
+def _listed(threads: tuple[ConsumerThreadId, ...]) -> str:
+    return "{" + ", ".join(map(str, threads)) + "}"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """What stands in ``/consumers/G/owners/T/P``."""
+
+    thread: str
+    """The text of a ConsumerThreadId."""
+    session_id: int
+    """The session that the znode lives with."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebalancePlan:
+    """What one consumer is to do. Partitions in their order."""
+
+    assignment: Mapping[str, Mapping[TopicPartition, ConsumerThreadId]]
+    """Of the whole group: consumer -> partition -> thread."""
+    share: Mapping[TopicPartition, ConsumerThreadId]
+    """Of this consumer."""
+    release: tuple[TopicPartition, ...]
+    """What this session owns and is to own no more, or in another thread."""
+    own: tuple[TopicPartition, ...]
+    """What it is to own and does not yet."""
+    held: Mapping[TopicPartition, str]
+    """Of these, what somebody else owns, and who."""
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether it owns just what it is to own."""
+        return not self.release and not self.own
+
+
+def rebalance_plan(
+    context: AssignmentContext,
+    assignor: PartitionAssignor,
+    owners: Mapping[TopicPartition, Owner],
+    session_id: int,
+) -> RebalancePlan:
+    """The plan of the consumer of ``context``, whose session is ``session_id``.
+
+    ``owners`` are those of today; one of this session is its own, whatever it remembers. Raises what the
+    assignor raises.
+    """
+    assignment = assignor.assign(context)
+    share = dict(sorted(assignment.get(context.consumer_id, {}).items()))
+    mine = {tp: owner.thread for tp, owner in owners.items() if owner.session_id == session_id}
+    own = tuple(tp for tp, thread in share.items() if mine.get(tp) != str(thread))
+    return RebalancePlan(
+        assignment=assignment,
+        share=share,
+        release=tuple(tp for tp in sorted(mine) if str(share.get(tp)) != mine[tp]),
+        own=own,
+        held={tp: owners[tp].thread for tp in own if tp in owners and tp not in mine},
+    )

@@ -11,7 +11,7 @@ from typing import Any
 from minikafka.base.config.near_misses import did_you_mean, nearest
 from minikafka.base.config.property_reader import PropertyReader
 from minikafka.base.errors import ConfigError
-from minikafka.clients.consumer.partition_assignor import STRATEGIES, STRATEGY
+from minikafka.clients.consumer.assignment import STRATEGIES, STRATEGY
 from minikafka.registry.paths import BROKER_IDS
 
 ZOOKEEPER, KAFKA = "zookeeper", "kafka"

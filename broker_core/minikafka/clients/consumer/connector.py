@@ -7,8 +7,8 @@ from typing import Any, Protocol, TypeVar, overload
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.config import ConsumerConfig
-from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebalanceListener
-from minikafka.clients.consumer.kafka_stream import KafkaStream
+from minikafka.clients.consumer.listeners import ConsumerRebalanceListener
+from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.topic_filter import TopicFilter
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.clients.serializer import Decoder

@@ -10,11 +10,10 @@ from typing import Protocol
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.clients.consumer.chunks import PartitionTopicInfo
 from minikafka.clients.consumer.fetcher_thread import ConsumerFetcherThread, FetchSettings, Gate
 from minikafka.clients.consumer.leader_finder import LeaderFinderThread
-from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
-from minikafka.clients.consumer.retry_log import RetryLog
-from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
+from minikafka.clients.consumer.runtime import RetryLog, ShutdownableThread
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline, EventWaiter, Waiter

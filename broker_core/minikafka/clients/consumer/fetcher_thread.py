@@ -33,11 +33,9 @@ from minikafka.base.errors import (
     RemoteWireError,
 )
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.consumer.chunk_queue import ChunkQueue
-from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
-from minikafka.clients.consumer.partition_topic_info import INVALID_OFFSET, PartitionTopicInfo
-from minikafka.clients.consumer.retry_log import RetryLog
-from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
+from minikafka.clients.consumer.chunks import INVALID_OFFSET, ChunkQueue, PartitionTopicInfo
+from minikafka.clients.consumer.runtime import RetryLog, ShutdownableThread
+from minikafka.clients.consumer.stats import FetchRequestAndResponseStatsRegistry
 from minikafka.clients.fetch.fetch_response import records_of, refused_fetch, whole_entries
 from minikafka.clients.fetch.list_offsets import CONSUMER, NO_EPOCH
 from minikafka.clients.network.broker_connection import BrokerConnection

@@ -7,8 +7,7 @@ from typing import Protocol
 
 from minikafka.base.errors import CoordinationError, MinikafkaError
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.consumer.retry_log import RetryLog
-from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
+from minikafka.clients.consumer.runtime import RetryLog, ShutdownableThread
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.registry.brokers import plaintext_addresses
 from minikafka.registry.paths import BROKER_IDS

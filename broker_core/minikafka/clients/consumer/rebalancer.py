@@ -40,19 +40,22 @@ from minikafka.base.errors import (
     SessionExpired,
 )
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.assignment import ThreadIds
-from minikafka.clients.consumer.assignment_context import AssignmentContext
-from minikafka.clients.consumer.chunk_queue import ChunkQueue
+from minikafka.clients.consumer.assignment import (
+    AssignmentContext,
+    ConsumerThreadId,
+    Owner,
+    RebalancePlan,
+    ThreadIds,
+    create_assignor,
+    rebalance_plan,
+)
+from minikafka.clients.consumer.chunks import ChunkQueue, PartitionTopicInfo
 from minikafka.clients.consumer.config import ConsumerConfig
-from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebalanceListener
-from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
-from minikafka.clients.consumer.kafka_stream import KafkaStream
+from minikafka.clients.consumer.listeners import ConsumerRebalanceListener
 from minikafka.clients.consumer.offsets import ConsumerOffsets
-from minikafka.clients.consumer.partition_assignor import create
-from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
-from minikafka.clients.consumer.rebalance_plan import Owner, RebalancePlan, rebalance_plan
 from minikafka.clients.consumer.registration import GroupRegistration
 from minikafka.clients.consumer.runtime import Steps, Wait
+from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.registry import paths
 from minikafka.registry.consumers import owned_in_session
 from minikafka.registry.store import Store
@@ -137,7 +140,7 @@ class ZkRebalancerListener:
         self.consumer_id = consumer_id
         self.kafka_message_and_metadata_streams = streams
         self._connector = connector
-        self._assignor = create(connector.config.partition_assignment_strategy)
+        self._assignor = create_assignor(connector.config.partition_assignment_strategy)
         self._triggered = threading.Event()
         self._fetched: Mapping[TopicPartition, ConsumerThreadId] | None = None
         """What is being fetched; None while nothing is."""

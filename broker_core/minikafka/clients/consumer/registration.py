@@ -1,9 +1,16 @@
-"""A consumer's znode in its group, and the lease that rests on it."""
+"""A consumer's registration in its group (``/consumers/G/ids/ID``), and the lease that depends on it.
+
+Owners in ZooKeeper are ephemeral: ZooKeeper removes them when it has not heard from the session for the
+session timeout, and then other consumers may own the partitions. A process that is paused or cut off learns
+of this late. So its iterators return messages only while the lease is valid: ZooKeeper has answered, in this
+session, a request that was sent less than nine tenths of the session timeout ago.
+"""
 
 from __future__ import annotations
 
 import logging
 import platform
+import threading
 import uuid
 from collections.abc import Callable
 
@@ -11,10 +18,60 @@ from minikafka.base.clock import Clock
 from minikafka.base.errors import CoordinationError, CoordinationLost, NodeExists, SessionExpired
 from minikafka.clients.consumer.assignment import TopicCount, registration_of
 from minikafka.clients.consumer.config import ConsumerConfig
-from minikafka.clients.consumer.lease import Lease
 from minikafka.clients.consumer.runtime import Steps, Wait
 from minikafka.registry import paths
 from minikafka.registry.store import Store
+
+
+class Lease:
+    """One consumer's. Not valid before the first ``hold`` or ``renew``. Thread-safe."""
+
+    def __init__(self, clock: Clock, session_timeout_ms: int) -> None:
+        self._clock = clock
+        self._session_timeout_ms = session_timeout_ms
+        self._length_ms = session_timeout_ms * 9 // 10
+        self._lock = threading.Lock()
+        self._session_id = 0
+        self._end_ms = -1
+        self.interval_ms = max(1, session_timeout_ms // 3)
+        """How often it is to be renewed."""
+
+    @property
+    def valid(self) -> bool:
+        """Whether nobody else can own what was owned when it was last renewed."""
+        return self._clock.monotonic_ms() < self._end_ms
+
+    def hold(self, session_id: int, asked_at_ms: int, granted_ms: int | None = None) -> None:
+        """From now on it is about what is owned in this session, and nothing of an earlier one is left.
+
+        ``granted_ms`` is how long ZooKeeper lets it last, where that is less than what was asked for.
+        """
+        with self._lock:
+            self._session_id = session_id
+            self._length_ms = min(granted_ms or self._session_timeout_ms, self._session_timeout_ms) * 9 // 10
+            self._end_ms = asked_at_ms + self._length_ms
+
+    def renew(self, session_id: int = 0, asked_at_ms: int | None = None) -> bool:
+        """ZooKeeper has answered, in this session, what was asked at ``asked_at_ms`` (now).
+
+        Returns whether it is about this session: an answer in a later one says that all of the earlier is
+        gone, and renews nothing.
+        """
+        with self._lock:
+            if session_id != self._session_id:
+                return False
+            asked_at_ms = self._clock.monotonic_ms() if asked_at_ms is None else asked_at_ms
+            self._end_ms = max(self._end_ms, asked_at_ms + self._length_ms)
+            return True
+
+    def revoke(self) -> None:
+        """The session is said to be gone: not valid until ZooKeeper answers in the one that it is about.
+
+        Where the news comes late, that is a newer one already.
+        """
+        with self._lock:
+            self._end_ms = -1
+
 
 logger = logging.getLogger("minikafka.clients.consumer")
 

@@ -1,11 +1,117 @@
-"""What the streams of one client have received, by topic and in all."""
+"""Meters of a consumer: messages by topic, fetches by broker, and how long a client's meters are kept.
+
+``Meter`` and ``Summary`` are thread-safe, and cheap when they are marked for many events at once. The two
+registries hold the stats of each client id, which is the group's name unless another is set, so several
+consumers of a process often share stats. A connector uses them until its shutdown, a simple consumer for as
+long as it is referenced; the last user of a client id removes them.
+"""
 
 from __future__ import annotations
 
+import math
 import threading
+from collections import Counter
 
-from minikafka.base.clock import Clock
-from minikafka.clients.consumer.meter import Meter
+from minikafka.base.clock import Clock, SystemClock
+from minikafka.base.ids import host_port
+
+_TICK_MS = 5_000
+_KEPT = math.exp(-_TICK_MS / 60_000)
+"""How much of a minute's rate is left after one tick."""
+
+
+class Meter:
+    """How many there were, and how many a second: since the beginning, and of late.
+
+    ``one_minute_rate`` weighs by age, as a Unix load average does, and moves every five seconds.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._begun_ms = self._ticked_ms = self._clock.monotonic_ms()
+        self._count = 0
+        self._since_tick = 0
+        self._rate: float | None = None
+
+    def mark(self, count: int = 1) -> None:
+        """There were ``count`` more."""
+        with self._lock:
+            self._tick()
+            self._count += count
+            self._since_tick += count
+
+    @property
+    def count(self) -> int:
+        """All so far."""
+        return self._count
+
+    @property
+    def mean_rate(self) -> float:
+        """Of a second, since the beginning."""
+        passed_ms = self._clock.monotonic_ms() - self._begun_ms
+        return self._count * 1000 / passed_ms if passed_ms else 0.0
+
+    @property
+    def one_minute_rate(self) -> float:
+        """Of a second, of late; 0 in the first five seconds."""
+        with self._lock:
+            self._tick()
+            return self._rate or 0.0
+
+    def _tick(self) -> None:
+        ticks = (self._clock.monotonic_ms() - self._ticked_ms) // _TICK_MS
+        if not ticks:
+            return
+        of_late = self._since_tick * 1000 / _TICK_MS
+        self._rate = of_late if self._rate is None else of_late + (self._rate - of_late) * _KEPT
+        self._rate *= _KEPT ** (ticks - 1)
+        self._ticked_ms += ticks * _TICK_MS
+        self._since_tick = 0
+
+
+class Summary:
+    """Of some numbers: how many, their sum, mean, least and largest."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._sum = 0
+        self._least = 0
+        self._largest = 0
+
+    def add(self, number: int) -> None:
+        """There was one more."""
+        with self._lock:
+            self._least = min(self._least, number) if self._count else number
+            self._largest = max(self._largest, number)
+            self._count += 1
+            self._sum += number
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return self._count
+
+    @property
+    def sum(self) -> int:
+        """All of them together."""
+        return self._sum
+
+    @property
+    def mean(self) -> float:
+        """0 for none."""
+        return self._sum / self._count if self._count else 0.0
+
+    @property
+    def least(self) -> int:
+        """0 for none."""
+        return self._least
+
+    @property
+    def largest(self) -> int:
+        """0 for none."""
+        return self._largest
 
 
 class ConsumerTopicMetrics:
@@ -89,3 +195,106 @@ class ConsumerTopicStatsRegistry:
         """Forget those of ``client_id``; who has them may go on using them."""
         with cls._lock:
             cls._stats.pop(client_id, None)
+
+
+class FetchRequestAndResponseMetrics:
+    """Of one broker, or of all (``FetchRequestAndResponseMetrics``).
+
+    requests: that were answered (``FetchRequestRateAndTimeMs``, the rate).
+    request_ms: how long each took, with the broker's wait for data (the time).
+    response_bytes: of messages in each answer (``FetchResponseSize``).
+    throttle_ms: how long brokers said that they held an answer back (``FetchRequestThrottleRateAndTimeMs``).
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.requests = Meter(clock)
+        self.request_ms = Summary()
+        self.response_bytes = Summary()
+        self.throttle_ms = Summary()
+
+    def add(self, request_ms: int, response_bytes: int, throttle_ms: int) -> None:
+        """A fetch was answered."""
+        self.requests.mark()
+        self.request_ms.add(request_ms)
+        self.response_bytes.add(response_bytes)
+        self.throttle_ms.add(throttle_ms)
+
+
+class FetchRequestAndResponseStats:
+    """The fetches of one client (``FetchRequestAndResponseStats`` of text 004)."""
+
+    def __init__(self, client_id: str, clock: Clock | None = None) -> None:
+        self.client_id = client_id
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._brokers: dict[str, FetchRequestAndResponseMetrics] = {}
+        self._all = FetchRequestAndResponseMetrics(clock)
+
+    @property
+    def all_brokers(self) -> FetchRequestAndResponseMetrics:
+        """Of all brokers together (``getFetchRequestAndResponseAllBrokersStats``)."""
+        return self._all
+
+    @property
+    def brokers(self) -> dict[str, FetchRequestAndResponseMetrics]:
+        """Of each broker that was asked, by ``host:port``."""
+        with self._lock:
+            return dict(self._brokers)
+
+    def broker(self, host: str, port: int) -> FetchRequestAndResponseMetrics:
+        """Of one broker (``getFetchRequestAndResponseStats``)."""
+        key = host_port(host, port)
+        with self._lock:
+            found = self._brokers.get(key)
+            if found is None:
+                found = self._brokers[key] = FetchRequestAndResponseMetrics(self._clock)
+            return found
+
+    def answered(
+        self, host: str, port: int, *, request_ms: int, response_bytes: int, throttle_ms: int
+    ) -> None:
+        """A broker has answered a fetch."""
+        for one in (self.broker(host, port), self._all):
+            one.add(request_ms, response_bytes, throttle_ms)
+
+
+class FetchRequestAndResponseStatsRegistry:
+    """The stats of all clients of this process, by client id (``FetchRequestAndResponseStatsRegistry``)."""
+
+    _lock = threading.RLock()  # as that of ``stats_in_use``
+    _stats: dict[str, FetchRequestAndResponseStats] = {}  # noqa: RUF012  # one for the process
+
+    @classmethod
+    def get(cls, client_id: str) -> FetchRequestAndResponseStats:
+        """Those of ``client_id``; new ones where there are none."""
+        with cls._lock:
+            found = cls._stats.get(client_id)
+            if found is None:
+                found = cls._stats[client_id] = FetchRequestAndResponseStats(client_id)
+            return found
+
+    @classmethod
+    def remove(cls, client_id: str) -> None:
+        """Forget those of ``client_id``; who has them may go on using them."""
+        with cls._lock:
+            cls._stats.pop(client_id, None)
+
+
+_lock = threading.RLock()  # a collection of garbage may end a simple consumer while it is held
+_users: Counter[str] = Counter()
+
+
+def begin_to_use(client_id: str) -> None:
+    """One more does."""
+    with _lock:
+        _users[client_id] += 1
+
+
+def cease_to_use(client_id: str) -> None:
+    """One of them does no more."""
+    with _lock:
+        _users[client_id] -= 1
+        if _users[client_id] <= 0:
+            del _users[client_id]
+            ConsumerTopicStatsRegistry.remove(client_id)
+            FetchRequestAndResponseStatsRegistry.remove(client_id)

@@ -13,20 +13,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic, Protocol
 
 from minikafka.base.errors import ConsumerTimeout, CorruptMessage, MinikafkaError
-from minikafka.clients.consumer.chunk_queue import ChunkQueue, Command
-from minikafka.clients.consumer.chunks import ChunkReader, Page
-from minikafka.clients.consumer.fetched_data_chunk import FetchedDataChunk, Place
+from minikafka.clients.consumer.chunks import ChunkQueue, ChunkReader, Command, FetchedDataChunk, Page, Place
 from minikafka.clients.consumer.message_and_metadata import K, MessageAndMetadata, V
 from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry
+from minikafka.clients.consumer.topic_filter import TopicFilter
 from minikafka.clients.serializer import Decoder
 
 _LEASE_POLL_SECONDS = 0.02
 
-logger = logging.getLogger("minikafka.clients")
+logger = logging.getLogger("minikafka.clients.consumer")
 
 
 class Validity(Protocol):
@@ -235,3 +234,74 @@ class ConsumerIterator(Generic[K, V]):
         page, self._counted = self._counted, None
         if page is not None:
             self._stats.taken(self._info.topic_partition.topic, page.given)
+
+
+class KafkaStream(Generic[K, V]):
+    """A stream (``KafkaStream`` of text 004): ``for message in stream``. One thread reads it.
+
+    There is one iterator: a loop that was left is gone on with by the next one.
+    """
+
+    def __init__(
+        self,
+        queue: ChunkQueue,
+        consumer_timeout_ms: int,
+        key_decoder: Decoder[K],
+        value_decoder: Decoder[V],
+        client_id: str,
+        lease: Validity = ALWAYS_VALID,
+    ) -> None:
+        self.client_id = client_id
+        self._iterator = ConsumerIterator(
+            queue, consumer_timeout_ms, key_decoder, value_decoder, client_id, lease
+        )
+
+    def iterator(self) -> ConsumerIterator[K, V]:
+        """The stream's one iterator."""
+        return self._iterator
+
+    def __iter__(self) -> ConsumerIterator[K, V]:
+        return self._iterator
+
+    def clear(self) -> None:
+        """Forget what was fetched and not handed out: for a rebalance (``clear``)."""
+        self._iterator.clear_current_chunk()
+
+    def __repr__(self) -> str:
+        return f"<stream of {self.client_id}>"
+
+
+class WildcardStreamsHandler:
+    """A TopicEventHandler: learns of all topics, and says which of those that it reads have come or gone.
+
+    ``topics_changed`` gets the topics that are read from now on, once there is a difference. Called on the
+    store's own thread.
+    """
+
+    def __init__(
+        self,
+        topic_filter: TopicFilter,
+        exclude_internal_topics: bool,
+        topics: Iterable[str],
+        topics_changed: Callable[[list[str]], None],
+    ) -> None:
+        self._filter = topic_filter
+        self._exclude_internal_topics = exclude_internal_topics
+        self._changed = topics_changed
+        self.wildcard_topics = self._allowed(topics)
+        """What is read now."""
+
+    def handle_topic_event(self, all_topics: Iterable[str]) -> None:
+        """These are all topics of the cluster."""
+        topics = self._allowed(all_topics)
+        added = [topic for topic in topics if topic not in self.wildcard_topics]
+        deleted = [topic for topic in self.wildcard_topics if topic not in topics]
+        self.wildcard_topics = topics
+        if added or deleted:
+            logger.info("filter %s: new topics %s, deleted ones %s", self._filter, added, deleted)
+            self._changed(topics)
+
+    def _allowed(self, topics: Iterable[str]) -> list[str]:
+        return sorted(
+            topic for topic in topics if self._filter.is_topic_allowed(topic, self._exclude_internal_topics)
+        )

@@ -11,9 +11,8 @@ ZooKeeper three times in a session's time-out, which renews the ``Lease``. Fetch
 ``step``.
 
 ``offsetsChannel`` of the texts is ``offsets_channel``, ``checkpointedZkOffsets`` is
-``checkpointed_zk_offsets``, ``topicThreadIdAndQueues`` is ``topic_thread_id_and_queues``; what the texts
-have inside of this class has files of its own: ``zk_rebalancer_listener``, ``zk_session_expire_listener``,
-``zk_topic_partition_change_listener``, ``wildcard_streams_handler``.
+``checkpointed_zk_offsets``, ``topicThreadIdAndQueues`` is ``topic_thread_id_and_queues``. The classes that
+the texts nest in this class are in ``rebalancer``, ``listeners`` and ``streams``.
 """
 
 from __future__ import annotations
@@ -36,32 +35,34 @@ from minikafka.base.errors import (
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer import arguments
 from minikafka.clients.consumer.assignment import (
+    ConsumerThreadId,
     StaticTopicCount,
     ThreadIds,
     TopicCount,
     WildcardTopicCount,
     topics_in,
 )
-from minikafka.clients.consumer.chunk_queue import ChunkQueue
+from minikafka.clients.consumer.chunks import ChunkQueue, PartitionTopicInfo, no_partitions_error
 from minikafka.clients.consumer.config import KAFKA, ZOOKEEPER, ConsumerConfig
-from minikafka.clients.consumer.consumer_rebalance_listener import ConsumerRebalanceListener
-from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
 from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
-from minikafka.clients.consumer.kafka_stream import KafkaStream
-from minikafka.clients.consumer.listeners import ZkSessionExpireListener
-from minikafka.clients.consumer.offsets import ConsumerOffsets
-from minikafka.clients.consumer.offsets_channel import GroupOffsetsChannel, OffsetsChannel, brokers_in
-from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo, no_partitions_error
+from minikafka.clients.consumer.listeners import (
+    ConsumerRebalanceListener,
+    ZkSessionExpireListener,
+    ZkTopicPartitionChangeListener,
+    ZookeeperTopicEventWatcher,
+)
+from minikafka.clients.consumer.offsets import (
+    ConsumerOffsets,
+    GroupOffsetsChannel,
+    OffsetsChannel,
+    brokers_in,
+)
 from minikafka.clients.consumer.rebalancer import Fetcher, ZkRebalancerListener
 from minikafka.clients.consumer.registration import GroupRegistration, consumer_id_of
-from minikafka.clients.consumer.retry_log import RetryLog
-from minikafka.clients.consumer.runtime import Stepper, Steps, run
-from minikafka.clients.consumer.scheduler import Scheduler
-from minikafka.clients.consumer.stats_in_use import begin_to_use, cease_to_use
+from minikafka.clients.consumer.runtime import RetryLog, Scheduler, Stepper, Steps, run
+from minikafka.clients.consumer.stats import begin_to_use, cease_to_use
+from minikafka.clients.consumer.streams import KafkaStream, WildcardStreamsHandler
 from minikafka.clients.consumer.topic_filter import TopicFilter
-from minikafka.clients.consumer.wildcard_streams_handler import WildcardStreamsHandler
-from minikafka.clients.consumer.zk_topic_partition_change_listener import ZkTopicPartitionChangeListener
-from minikafka.clients.consumer.zookeeper_topic_event_watcher import ZookeeperTopicEventWatcher
 from minikafka.clients.network.cluster import ClusterClient, is_retriable
 from minikafka.clients.network.retry import EventWaiter, Waiter
 from minikafka.clients.serializer import Decoder, DefaultDecoder

@@ -7,9 +7,8 @@
 ``ProducerConfig``. Behind the queue messages are columns (``message_columns``), not objects.
 """
 
-from minikafka.clients.producer.callback_handler import CallbackHandler
-from minikafka.clients.producer.event_handler import EventHandler
-from minikafka.clients.producer.keyed_message import KeyedMessage
+from minikafka.clients.producer.handlers import CallbackHandler, EventHandler
+from minikafka.clients.producer.messages import KeyedMessage
 from minikafka.clients.producer.producer import Producer
 from minikafka.clients.producer.producer_config import ProducerConfig
 

@@ -11,12 +11,10 @@ from minikafka.base.errors import QueueFull
 from minikafka.base.text import counted
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
-from minikafka.clients.producer.callback_handler import CallbackHandler
 from minikafka.clients.producer.default_event_handler import DefaultEventHandler
-from minikafka.clients.producer.event_handler import EventHandler
 from minikafka.clients.producer.event_queue import EventQueue
-from minikafka.clients.producer.keyed_message import KeyedMessage
-from minikafka.clients.producer.messages import MessageColumns
+from minikafka.clients.producer.handlers import CallbackHandler, EventHandler
+from minikafka.clients.producer.messages import KeyedMessage, MessageColumns
 from minikafka.clients.producer.producer_config import ProducerConfig
 from minikafka.clients.producer.producer_send_thread import ProducerSendThread
 from minikafka.clients.producer.producer_stats import ProducerStats

@@ -30,9 +30,8 @@ from minikafka.clients.network.cluster import ClusterClient, is_retriable
 from minikafka.clients.network.metadata import NO_LEADER, TopicMetadata
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.producer.broker_partition_info import BrokerPartitionInfo
-from minikafka.clients.producer.event_handler import EventHandler
-from minikafka.clients.producer.keyed_message import KeyedMessage
-from minikafka.clients.producer.messages import MessageColumns, Unsent, fields_of, serialized
+from minikafka.clients.producer.handlers import EventHandler
+from minikafka.clients.producer.messages import KeyedMessage, MessageColumns, Unsent, fields_of, serialized
 from minikafka.clients.producer.partition_records import PartitionRecords, Rows, grouped
 from minikafka.clients.producer.partitioner import DefaultPartitioner, Partitioner
 from minikafka.clients.producer.producer_config import ProducerConfig

@@ -14,8 +14,7 @@ from typing import Any
 from minikafka.base.clock import Clock
 from minikafka.base.errors import ProducerClosed
 from minikafka.clients.network.retry import Deadline
-from minikafka.clients.producer.keyed_message import KeyedMessage
-from minikafka.clients.producer.messages import MessageColumns
+from minikafka.clients.producer.messages import KeyedMessage, MessageColumns
 
 FIELDS = len(KeyedMessage._fields)
 

@@ -1,18 +1,44 @@
-"""Messages of one topic as columns: what lies between the producer's queue and the brokers."""
+"""The messages of a producer: ``KeyedMessage``, as applications send them, and ``MessageColumns``, one
+topic's messages as columns between the producer's queue and the brokers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from minikafka.clients.producer.keyed_message import KeyedMessage
 from minikafka.clients.serializer import DefaultEncoder, Encoder, StringEncoder
+
+
+class KeyedMessage(NamedTuple):
+    """A message for a topic. ``key`` is stored with it and decides its partition; where ``part_key`` is
+    given, that one decides, and is not stored.
+
+    ``message`` and ``key`` are what the producer's encoders take; bytes, or None, by default. (A tuple: one
+    is made for each message, and a thousand are taken apart at once.)
+    """
+
+    topic: str
+    message: Any
+    key: Any = None
+    part_key: Any = None
+
+    @property
+    def partition_key(self) -> Any:
+        """What decides the partition; None: any will do."""
+        return self.key if self.part_key is None else self.part_key
+
+    @property
+    def has_key(self) -> bool:
+        """Whether a key is stored with it."""
+        return self.key is not None
+
 
 PIECE_BYTES = 16 << 20
 PIECE_ROWS = 8_192

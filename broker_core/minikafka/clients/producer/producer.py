@@ -12,11 +12,9 @@ from minikafka.base.config.class_loader import instance
 from minikafka.base.errors import ProducerClosed
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.producer.async_producer import AsyncProducer
-from minikafka.clients.producer.callback_handler import CallbackHandler
 from minikafka.clients.producer.default_event_handler import DefaultEventHandler
-from minikafka.clients.producer.event_handler import EventHandler
-from minikafka.clients.producer.keyed_message import KeyedMessage
-from minikafka.clients.producer.messages import MessageColumns, columns_of
+from minikafka.clients.producer.handlers import CallbackHandler, EventHandler
+from minikafka.clients.producer.messages import KeyedMessage, MessageColumns, columns_of
 from minikafka.clients.producer.producer_config import BROKER_LIST, ProducerConfig
 from minikafka.clients.producer.producer_stats import ProducerStats
 

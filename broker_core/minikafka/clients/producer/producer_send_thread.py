@@ -7,12 +7,10 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from minikafka.base.errors import FailedToSendMessage
-from minikafka.clients.producer.callback_handler import CallbackHandler
 from minikafka.clients.producer.default_event_handler import DefaultEventHandler
-from minikafka.clients.producer.event_handler import EventHandler
 from minikafka.clients.producer.event_queue import FIELDS, EventQueue, Piece, Taken, messages_of
-from minikafka.clients.producer.keyed_message import KeyedMessage
-from minikafka.clients.producer.messages import PIECE_BYTES, PIECE_ROWS, MessageColumns
+from minikafka.clients.producer.handlers import CallbackHandler, EventHandler
+from minikafka.clients.producer.messages import PIECE_BYTES, PIECE_ROWS, KeyedMessage, MessageColumns
 from minikafka.clients.producer.producer_stats import ProducerStats
 
 logger = logging.getLogger("minikafka.clients.producer")

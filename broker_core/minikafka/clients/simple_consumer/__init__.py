@@ -10,26 +10,24 @@ on. A connection that breaks is made again once for each call.
 """
 
 from minikafka.clients.group.offsets import Committed
-from minikafka.clients.simple_consumer.fetch_response import FetchedMessages
-from minikafka.clients.simple_consumer.message_iterator import MessageIterator
-from minikafka.clients.simple_consumer.metadata_requests import (
+from minikafka.clients.simple_consumer.fetch_response import (
+    FetchedMessages,
+    MessageIterator,
+    MultiFetchResponse,
+)
+from minikafka.clients.simple_consumer.requests import (
     ConsumerMetadataRequest,
     ConsumerMetadataResponse,
-    TopicMetadataRequest,
-    TopicMetadataResponse,
-)
-from minikafka.clients.simple_consumer.multi_fetch_response import MultiFetchResponse
-from minikafka.clients.simple_consumer.offset_requests import (
+    FetchRequest,
+    FetchRequestBuilder,
+    MultiFetchRequest,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetMetadataAndError,
-)
-from minikafka.clients.simple_consumer.requests import (
-    FetchRequest,
-    FetchRequestBuilder,
-    MultiFetchRequest,
+    TopicMetadataRequest,
+    TopicMetadataResponse,
 )
 from minikafka.clients.simple_consumer.simple_consumer import EARLIEST_TIME, LATEST_TIME, SimpleConsumer
 

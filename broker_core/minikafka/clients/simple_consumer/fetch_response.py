@@ -1,8 +1,12 @@
-"""What one fetch brought of one partition."""
+"""The messages that fetches return: of one fetch, of several, and an iterator that reads on to the end of the
+log.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import overload
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
@@ -68,3 +72,103 @@ class FetchedMessages:
             raise BrokerError(
                 self.error, f"fetching {asked.topic}-{asked.partition} from {asked.offset}{log}"
             )
+
+
+class MultiFetchResponse(Sequence[FetchedMessages]):
+    """The messages of each fetch, in the order in which they were asked for (``MultiFetchResponse``; in text
+    004 and the release ``FetchResponse``, whose accessors by topic and partition it has).
+
+    An error is that of its partition alone. The accessors take the first fetch of a partition, and raise
+    KeyError for one that was not asked for.
+    """
+
+    def __init__(self, fetched: Iterable[FetchedMessages]) -> None:
+        self._fetched = tuple(fetched)
+
+    def __len__(self) -> int:
+        return len(self._fetched)
+
+    @overload
+    def __getitem__(self, index: int) -> FetchedMessages: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> MultiFetchResponse: ...
+
+    def __getitem__(self, index: int | slice) -> FetchedMessages | MultiFetchResponse:
+        if isinstance(index, slice):
+            return MultiFetchResponse(self._fetched[index])
+        return self._fetched[index]
+
+    @property
+    def has_error(self) -> bool:
+        """Whether a broker has refused any of them."""
+        return any(one.error is not ErrorCode.NONE for one in self._fetched)
+
+    def message_set(self, topic: str, partition: int) -> FetchedMessages:
+        """What came of a partition."""
+        for one in self._fetched:
+            if (one.request.topic, one.request.partition) == (topic, partition):
+                return one
+        raise KeyError(f"{topic}-{partition} was not asked for")
+
+    def error_code(self, topic: str, partition: int) -> ErrorCode:
+        """What the broker says of a partition."""
+        return self.message_set(topic, partition).error
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        """Up to where consumers see a partition; -1 where that was not told."""
+        return self.message_set(topic, partition).high_watermark
+
+
+class MessageIterator:
+    """The messages of one partition from ``request.offset`` to the end of its log (the iterator of a read,
+    in the texts' "Reads").
+
+    A read asks for ``max_size`` bytes. A response in which not even the first message is whole is requested
+    again with twice the size, up to ``max_buffer_size``; the next read has the usual size again. Only the
+    classic protocol and Fetch 0 to 2 cut the first message off: from Fetch 3 on brokers send it whole.
+
+    Iterating again goes on at ``next_offset``, behind the message that was given out last. Raises
+    BrokerError: the broker's, CORRUPT_MESSAGE for damage, and MESSAGE_TOO_LARGE for a message that does not
+    fit ``max_buffer_size`` bytes.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[FetchRequest], FetchedMessages],
+        request: FetchRequest,
+        max_buffer_size: int,
+    ) -> None:
+        if not 0 < request.max_size <= max_buffer_size:
+            raise ValueError(f"a read of {request.max_size} bytes is not from 1 to {max_buffer_size}")
+        self.next_offset = request.offset
+        self.buffer_size = request.max_size
+        """What the last read has asked for."""
+        self._fetch = fetch
+        self._request = request
+        self._max_buffer_size = max_buffer_size
+
+    def __iter__(self) -> Iterator[StoredRecord]:
+        while (found := self._read()).size_bytes:
+            for message in found:
+                self.next_offset = message.offset + 1
+                yield message
+            # Marks of transactions, and what compaction has removed, have offsets and no message.
+            self.next_offset = found.next_offset
+
+    def _read(self) -> FetchedMessages:
+        """What comes next: whole messages, or nothing at all."""
+        self.buffer_size = self._request.max_size
+        while True:
+            request = replace(self._request, offset=self.next_offset, max_size=self.buffer_size)
+            found = self._fetch(request)
+            found.check()
+            if found.valid_bytes or not found.size_bytes:
+                return found
+            if self.buffer_size >= self._max_buffer_size:
+                raise BrokerError(
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                    f"the message of {request.topic}-{request.partition} at {request.offset} does not fit "
+                    f"{self._max_buffer_size} bytes: give a larger max_buffer_size",
+                )
+            self.buffer_size = min(2 * self.buffer_size, self._max_buffer_size)

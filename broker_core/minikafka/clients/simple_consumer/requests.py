@@ -1,13 +1,39 @@
-"""What is asked of one partition, or of several together."""
+"""The requests of the simple consumer and their responses, but for the messages: fetches, committed offsets
+and metadata.
+
+The version of an offset request selects the store: version 0 is ZooKeeper's (``/consumers/GROUP/offsets``),
+which any broker writes; later versions are kept by the group's coordinator alone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from minikafka.base.ids import TopicPartition
+from minikafka.base.errors import ErrorCode
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.clients.group.offsets import Committed
+from minikafka.clients.network.arguments import partitions_given
+from minikafka.clients.network.metadata import TopicMetadata
+from minikafka.wire.apis.offset_commit import NO_GENERATION
 from minikafka.wire.classic import Fetch as FetchRequest
 
-__all__ = ["CONSUMER", "FetchRequest", "FetchRequestBuilder", "MultiFetchRequest"]
+__all__ = [
+    "CONSUMER",
+    "ConsumerMetadataRequest",
+    "ConsumerMetadataResponse",
+    "FetchRequest",
+    "FetchRequestBuilder",
+    "MultiFetchRequest",
+    "OffsetCommitRequest",
+    "OffsetCommitResponse",
+    "OffsetFetchRequest",
+    "OffsetFetchResponse",
+    "OffsetMetadataAndError",
+    "TopicMetadataRequest",
+    "TopicMetadataResponse",
+]
 
 CONSUMER = -1
 """``replica_id`` of everybody who is not a broker."""
@@ -90,3 +116,124 @@ class FetchRequestBuilder:
         return MultiFetchRequest(
             tuple(self._fetches), self._max_wait_ms, self._min_bytes, self._replica_id, self._version
         )
+
+
+OF_THE_COORDINATOR = 1
+"""The version that the release sends by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitRequest:
+    """Offsets of the next messages to read, by partition (``OffsetCommitRequest``).
+
+    ``generation_id`` and ``consumer_id`` (the member's) are left out where partitions are not divided through
+    the group; version 0 has neither. Partitions may be pairs of topic and number; TypeError for what is
+    neither, and for offsets that are no Committed.
+    """
+
+    group_id: str
+    offsets: Mapping[TopicPartition, Committed]
+    version: int = OF_THE_COORDINATOR
+    generation_id: int = NO_GENERATION
+    consumer_id: str = ""
+
+    def __post_init__(self) -> None:
+        offsets: Any = self.offsets
+        given = offsets.values() if isinstance(offsets, Mapping) else [None]
+        if not all(isinstance(one, Committed) for one in given):
+            raise TypeError(
+                "offsets is a mapping of partitions to Committed (of clients.simple_consumer), as "
+                f"{{TopicPartition('flights', 0): Committed(12)}}, not {offsets!r:.100}"
+            )
+        named = dict(zip(partitions_given(offsets), offsets.values(), strict=True))
+        object.__setattr__(self, "offsets", named)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitResponse:
+    """What became of each offset (``OffsetCommitResponse``)."""
+
+    errors: Mapping[TopicPartition, ErrorCode]
+
+    @property
+    def has_error(self) -> bool:
+        """Whether any was refused."""
+        return any(error is not ErrorCode.NONE for error in self.errors.values())
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchRequest:
+    """Asks for what a group has committed (``OffsetFetchRequest``). Partitions may be pairs of topic and
+    number; TypeError for what is neither.
+    """
+
+    group_id: str
+    partitions: tuple[TopicPartition, ...]
+    version: int = OF_THE_COORDINATOR
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "partitions", partitions_given(self.partitions))
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMetadataAndError:
+    """An offset with the committer's text (``OffsetMetadataAndError``).
+
+    Where nothing was committed the offset is -1; version 0 then says UNKNOWN_TOPIC_OR_PARTITION, too.
+    """
+
+    offset: int
+    metadata: str
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchResponse:
+    """What the group has committed for each partition (``OffsetFetchResponse``).
+
+    ``error``, from version 2 on, is the group's.
+    """
+
+    offsets: Mapping[TopicPartition, OffsetMetadataAndError]
+    error: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadataRequest:
+    """Asks who leads the partitions of ``topics``; of all, where none is named (``TopicMetadataRequest``).
+
+    With ``creates_topics`` a broker that has ``auto.create.topics.enable`` makes those that are not there;
+    one before 0.11 does so in any case.
+    """
+
+    topics: tuple[str, ...] = ()
+    creates_topics: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadataResponse:
+    """The brokers that live, by id, and the topics by name, each with its error
+    (``TopicMetadataResponse``).
+    """
+
+    brokers: Mapping[int, BrokerAddress]
+    topics: Mapping[str, TopicMetadata]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMetadataRequest:
+    """Asks who coordinates ``group`` and keeps its offsets (``ConsumerMetadataRequest``; since 0.9
+    ``GroupCoordinatorRequest``). The first of a cluster has the topic of offsets made.
+    """
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMetadataResponse:
+    """The coordinator, None with an error: GROUP_COORDINATOR_NOT_AVAILABLE where it may be there soon
+    (``ConsumerMetadataResponse``).
+    """
+
+    coordinator: BrokerAddress | None
+    error: ErrorCode

@@ -11,30 +11,33 @@ from typing import TypeVar, overload
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.consumer.fetch_request_and_response_stats import (
+from minikafka.clients.consumer.stats import (
     FetchRequestAndResponseStatsRegistry,
+    begin_to_use,
+    cease_to_use,
 )
-from minikafka.clients.consumer.stats_in_use import begin_to_use, cease_to_use
 from minikafka.clients.group.offsets import Author, commit_request
 from minikafka.clients.network.arguments import partitions_given
 from minikafka.clients.network.metadata import from_response
-from minikafka.clients.simple_consumer.fetch_response import FetchedMessages
-from minikafka.clients.simple_consumer.message_iterator import MessageIterator
-from minikafka.clients.simple_consumer.metadata_requests import (
+from minikafka.clients.simple_consumer.fetch_response import (
+    FetchedMessages,
+    MessageIterator,
+    MultiFetchResponse,
+)
+from minikafka.clients.simple_consumer.requests import (
+    CONSUMER,
     ConsumerMetadataRequest,
     ConsumerMetadataResponse,
-    TopicMetadataRequest,
-    TopicMetadataResponse,
-)
-from minikafka.clients.simple_consumer.multi_fetch_response import MultiFetchResponse
-from minikafka.clients.simple_consumer.offset_requests import (
+    FetchRequest,
+    MultiFetchRequest,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetMetadataAndError,
+    TopicMetadataRequest,
+    TopicMetadataResponse,
 )
-from minikafka.clients.simple_consumer.requests import CONSUMER, FetchRequest, MultiFetchRequest
 from minikafka.clients.simple_consumer.wires import ClassicWire, KafkaWire, Wire
 from minikafka.net.connection import SocketConnector
 from minikafka.net.interfaces import Connector

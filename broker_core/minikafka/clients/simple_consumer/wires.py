@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStats
+from minikafka.clients.consumer.stats import FetchRequestAndResponseStats
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig, Reply
 from minikafka.clients.network.retry import Deadline, EventWaiter
 from minikafka.clients.simple_consumer.fetch_response import FetchedMessages

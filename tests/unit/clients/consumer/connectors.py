@@ -9,9 +9,9 @@ from typing import Any
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import ConsumerTimeout
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer.chunks import PartitionTopicInfo
 from minikafka.clients.consumer.config import ConsumerConfig
-from minikafka.clients.consumer.kafka_stream import KafkaStream
-from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
+from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper

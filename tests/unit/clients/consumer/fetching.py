@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.consumer.chunk_queue import ChunkQueue
+from minikafka.clients.consumer.chunks import ChunkQueue, PartitionTopicInfo
 from minikafka.clients.consumer.config import ConsumerConfig
-from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
 from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
-from minikafka.clients.consumer.kafka_stream import KafkaStream
-from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
-from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry
+from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRequestAndResponseStatsRegistry
+from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.serializer import DefaultDecoder
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryZooKeeper

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from minikafka.base.errors import ConsumerTimeout
-from minikafka.clients.consumer.chunk_queue import ChunkQueue
-from minikafka.clients.consumer.kafka_stream import KafkaStream
+from minikafka.clients.consumer.chunks import ChunkQueue, PartitionTopicInfo
 from minikafka.clients.consumer.message_and_metadata import MessageAndMetadata
-from minikafka.clients.consumer.partition_topic_info import PartitionTopicInfo
 from minikafka.clients.consumer.stats import ConsumerTopicStats, ConsumerTopicStatsRegistry
-from minikafka.clients.consumer.streams import ALWAYS_VALID, Validity
+from minikafka.clients.consumer.streams import ALWAYS_VALID, KafkaStream, Validity
 from minikafka.clients.serializer import DefaultDecoder
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 

@@ -6,8 +6,7 @@ import threading
 
 import pytest
 
-from minikafka.clients.consumer.chunk_queue import SHUTDOWN, ChunkQueue
-from minikafka.clients.consumer.fetched_data_chunk import FetchedDataChunk
+from minikafka.clients.consumer.chunks import SHUTDOWN, ChunkQueue, FetchedDataChunk
 from tests.unit.clients.consumer.streams import one_stream
 
 

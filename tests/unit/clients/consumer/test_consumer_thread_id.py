@@ -1,10 +1,10 @@
-"""``clients/consumer/consumer_thread_id``: the threads' names and their order."""
+"""``clients/consumer/assignment``: the threads' names and their order."""
 
 from __future__ import annotations
 
 import pytest
 
-from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
+from minikafka.clients.consumer.assignment import ConsumerThreadId
 
 
 def test_a_thread_is_called_by_its_consumer_and_its_number() -> None:

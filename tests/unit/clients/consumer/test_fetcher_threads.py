@@ -14,7 +14,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer import fetcher_manager
 from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
 from minikafka.clients.consumer.fetcher_thread import Gate
-from minikafka.clients.consumer.shutdownable_thread import ShutdownableThread
+from minikafka.clients.consumer.runtime import ShutdownableThread
 from minikafka.clients.network.retry import EventWaiter
 from minikafka.wire.keys import ApiKey
 from tests.unit.clients.consumer.fetching import Fetching, values

@@ -16,8 +16,7 @@ from minikafka.base.errors import (
     NoCommittedOffset,
 )
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
-from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry
+from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRequestAndResponseStatsRegistry
 from minikafka.records.format.message_set import Codec
 from minikafka.wire.apis.fetch import FetchRequest, FetchResponse
 from minikafka.wire.apis.list_offsets import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.clock import ManualClock
-from minikafka.clients.consumer.lease import Lease
+from minikafka.clients.consumer.registration import Lease
 
 
 @pytest.fixture

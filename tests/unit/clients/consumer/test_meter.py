@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.clock import ManualClock
-from minikafka.clients.consumer.meter import Meter, Summary
-from minikafka.clients.consumer.stats import ConsumerTopicStats, ConsumerTopicStatsRegistry
+from minikafka.clients.consumer.stats import ConsumerTopicStats, ConsumerTopicStatsRegistry, Meter, Summary
 
 
 def test_a_meter_counts_and_knows_the_mean_rate() -> None:

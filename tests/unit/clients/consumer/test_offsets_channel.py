@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.offsets_channel import GroupOffsetsChannel
+from minikafka.clients.consumer.offsets import GroupOffsetsChannel
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequest,

@@ -1,4 +1,4 @@
-"""``clients/consumer/partition_assignor`` and ``assignment_context``: the texts' examples, what
+"""``clients/consumer/assignment`` and ``assignment_context``: the texts' examples, what
 ``PartitionAssignorTest`` of 0.10.1 asks for, and the recorded owners.
 """
 
@@ -14,13 +14,16 @@ import pytest
 from minikafka.base.errors import ConfigError, CoordinationError, NoNode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.assignment import (
+    AssignmentContext,
+    Owners,
+    RangeAssignor,
+    RoundRobinAssignor,
     StaticTopicCount,
     TopicCount,
     WildcardTopicCount,
+    create_assignor,
     registration_of,
 )
-from minikafka.clients.consumer.assignment_context import AssignmentContext
-from minikafka.clients.consumer.partition_assignor import Owners, RangeAssignor, RoundRobinAssignor, create
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.records.format.hashes import string_hash
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
@@ -165,10 +168,10 @@ def test_roundrobin_lets_consumers_have_different_numbers_of_streams() -> None:
 
 
 def test_the_strategies_have_their_names() -> None:
-    assert isinstance(create("range"), RangeAssignor)
-    assert isinstance(create("roundrobin"), RoundRobinAssignor)
+    assert isinstance(create_assignor("range"), RangeAssignor)
+    assert isinstance(create_assignor("roundrobin"), RoundRobinAssignor)
     with pytest.raises(ConfigError, match=r"strategy='sticky': one of range, roundrobin"):
-        create("sticky")
+        create_assignor("sticky")
 
 
 # From ZooKeeper.
@@ -214,7 +217,7 @@ def test_random_groups_get_the_owners_that_the_release_gives_them() -> None:
         for run in recorded["runs"]:
             ctx = AssignmentContext("g", run["consumer"], run["exclude"], store)
             try:
-                owners = create(run["strategy"]).assign(ctx)
+                owners = create_assignor(run["strategy"]).assign(ctx)
             except ConfigError:
                 assert run["owners"] is None
                 refused += 1

@@ -12,7 +12,7 @@ from minikafka.base.clock import SystemClock
 from minikafka.base.errors import CoordinationLost
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.config import ConsumerConfig
-from minikafka.clients.consumer.scheduler import Scheduler
+from minikafka.clients.consumer.runtime import Scheduler
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.registry import paths
 from tests.unit.clients.consumer.connectors import Fetched, World

@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.assignment_context import AssignmentContext
-from minikafka.clients.consumer.partition_assignor import RangeAssignor
-from minikafka.clients.consumer.rebalance_plan import Owner, RebalancePlan, rebalance_plan
+from minikafka.clients.consumer.assignment import (
+    AssignmentContext,
+    Owner,
+    RangeAssignor,
+    RebalancePlan,
+    rebalance_plan,
+)
 
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
 MINE, OTHERS = 1, 2

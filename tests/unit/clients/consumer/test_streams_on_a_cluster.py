@@ -8,13 +8,11 @@ from itertools import islice
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.chunk_queue import ChunkQueue
+from minikafka.clients.consumer.chunks import INVALID_OFFSET, ChunkQueue, PartitionTopicInfo
 from minikafka.clients.consumer.config import ConsumerConfig
-from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
 from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
-from minikafka.clients.consumer.kafka_stream import KafkaStream
-from minikafka.clients.consumer.partition_topic_info import INVALID_OFFSET, PartitionTopicInfo
-from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry
+from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRequestAndResponseStatsRegistry
+from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.producer import BatchingProducer

@@ -10,6 +10,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError, CoordinationError, NoNode
 from minikafka.clients.consumer.assignment import (
+    ConsumerThreadId,
     StaticTopicCount,
     TopicCount,
     WildcardTopicCount,
@@ -18,7 +19,6 @@ from minikafka.clients.consumer.assignment import (
     registration_of,
     topic_count_of,
 )
-from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
 from minikafka.clients.consumer.topic_filter import Blacklist, Whitelist
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 

@@ -20,9 +20,8 @@ from minikafka.base.errors import (
     UndecodableMessage,
 )
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.consumer_thread_id import ConsumerThreadId
-from minikafka.clients.consumer.fetch_request_and_response_stats import FetchRequestAndResponseStatsRegistry
-from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry
+from minikafka.clients.consumer.assignment import ConsumerThreadId
+from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRequestAndResponseStatsRegistry
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.serializer import LongDecoder, StringDecoder
 from minikafka.registry import paths

@@ -1,10 +1,10 @@
-"""``clients/consumer/zookeeper_topic_event_watcher``, over ZooKeeper in memory."""
+"""``clients/consumer/listeners``, over ZooKeeper in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minikafka.clients.consumer.zookeeper_topic_event_watcher import ZookeeperTopicEventWatcher
+from minikafka.clients.consumer.listeners import ZookeeperTopicEventWatcher
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 
 

@@ -1,11 +1,31 @@
-"""``kafka.producer.async.CallbackHandler``: what is told of each stage of the asynchronous producer."""
+"""The classes that an application can plug in: ``kafka.producer.async.EventHandler``, which serializes and
+sends events, and ``kafka.producer.async.CallbackHandler``, which is called at each stage of the asynchronous
+producer.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minikafka.clients.producer.keyed_message import KeyedMessage
+from minikafka.clients.producer.messages import KeyedMessage
+
+
+class EventHandler(ABC):
+    """Plugged in by ``event.handler``; ``DefaultEventHandler`` is used without it.
+
+    Any object with these methods will do. One thread calls at a time.
+    """
+
+    @abstractmethod
+    def handle(self, events: Sequence[KeyedMessage]) -> None:
+        """Send ``events``, in their order. What it raises goes to the caller of ``Producer.send`` when the
+        producer is synchronous; else it is logged and given to the callback handler.
+        """
+
+    def close(self) -> None:  # noqa: B027 (most have nothing to close)
+        """The producer ends: nothing comes after this."""
 
 
 class CallbackHandler:
