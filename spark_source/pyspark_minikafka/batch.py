@@ -68,7 +68,7 @@ conditions, and give fewer rows without a word. The release that mended this bro
 
 
 def _takes_filters(options: SourceOptions) -> bool:
-    """Whether Spark asks for a reader to give it conditions, and each query gets its own plan.
+    """Return whether Spark offers its filters to the reader and plans each query of a ``load()`` by itself.
 
     Spark refuses a reader that could take them when its switch is off, and only this worker's own module
     tells which.

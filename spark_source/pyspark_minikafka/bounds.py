@@ -1,8 +1,8 @@
-"""Where a query starts and where it ends, as its options say it. Pure: ``planner`` asks the cluster.
+"""The start and the end of a query, parsed from its options. Pure: ``planner`` asks the cluster.
 
-The options of one end, those that win first: a moment for all partitions (``startingTimestamp``), a moment
-for each (``startingOffsetsByTimestamp``), offsets (``startingOffsets``). What a query's start can be besides
-are this source's own: where a group has committed, the newest records, or those of the last minutes.
+The options of one end in order of precedence: one timestamp for all partitions (``startingTimestamp``), a
+timestamp for each (``startingOffsetsByTimestamp``), offsets (``startingOffsets``). This source adds three
+starts: a group's committed offsets, the newest records, and the records of the last minutes.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _TIMES_FORM = 'must be JSON such as {"topic":{"0":1357000000000}}, in millisecon
 
 @dataclass(frozen=True, slots=True)
 class OffsetBound:
-    """All partitions at earliest, all at latest, or each where ``offsets`` or ``topics`` says.
+    """All partitions at earliest, all at latest, or each at its place in ``offsets`` or ``topics``.
 
-    name: the option that says so.
+    name: the option that was set.
     offsets: None, or an offset for each partition, where LATEST and EARLIEST may stand.
     topics: LATEST or EARLIEST for all partitions of a topic; only beside ``offsets``.
     """
@@ -51,28 +51,28 @@ class OffsetBound:
     name: str = field(default="startingOffsets", compare=False)
 
     def mentions(self, special: int) -> list[str]:
-        """Partitions and topics that are put at ``special`` (LATEST or EARLIEST), in order."""
+        """Return the partitions and topics that are set to ``special`` (LATEST or EARLIEST), in order."""
         partitions = sorted(tp for tp, offset in (self.offsets or {}).items() if offset == special)
         return [*map(str, partitions), *sorted(name for name, at in self.topics.items() if at == special)]
 
     @property
     def all_latest(self) -> bool:
-        """Whether this is the one word ``latest``."""
+        """Return whether the option is the word ``latest``."""
         return self.offsets is None and self.default == LATEST
 
     @property
     def all_earliest(self) -> bool:
-        """Whether this is the one word ``earliest``."""
+        """Return whether the option is the word ``earliest``."""
         return self.offsets is None and self.default == EARLIEST
 
     @property
     def moves(self) -> bool:
-        """Whether asking again later can give higher offsets though nothing was deleted."""
+        """Return whether a later look-up can return higher offsets although nothing was deleted."""
         return self.all_latest or bool(self.mentions(LATEST))
 
     def of(self, assigned: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """An offset, LATEST or EARLIEST for each assigned partition; ConfigError unless it names all of them,
-        and no other.
+        """Return an offset, LATEST or EARLIEST for each assigned partition. Raise ConfigError unless the
+        option names exactly the assigned partitions.
         """
         assigned = tuple(assigned)
         if self.offsets is None:
@@ -92,10 +92,10 @@ class OffsetBound:
 
 @dataclass(frozen=True, slots=True)
 class TimeBound:
-    """The first record of each partition that is not before a moment. Times are ms since 1970.
+    """The first record of each partition at or after a timestamp, in ms since 1970.
 
-    default: the moment of all partitions; None when ``times`` has one for each.
-    or_latest: where no record is that late, the end; otherwise that is an error.
+    default: the timestamp of all partitions; None when ``times`` has one for each.
+    or_latest: a partition without such a record starts at its end; otherwise that is an error.
     """
 
     name: str
@@ -104,7 +104,9 @@ class TimeBound:
     or_latest: bool = True
 
     def of(self, assigned: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """A moment for each assigned partition; ConfigError unless it names all of them, and no other."""
+        """Return a timestamp for each assigned partition. Raise ConfigError unless all of them, and no other,
+        are named.
+        """
         if self.default is not None:
             return dict.fromkeys(assigned, self.default)
         return _all_of(self.name, to_json(self.times), self.times, tuple(assigned))
@@ -112,8 +114,8 @@ class TimeBound:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The last ``records`` before the end, shared out by the size of partitions; or what came in the last
-    ``duration_ms``. One of the two.
+    """The last ``records`` before the end, divided in proportion to the partitions' sizes, or the records of
+    the last ``duration_ms``. Exactly one of the two is set.
     """
 
     records: int | None = None
@@ -122,7 +124,7 @@ class Newest:
 
 @dataclass(frozen=True, slots=True)
 class GroupBound:
-    """Where a consumer group has committed that it goes on."""
+    """The committed offsets of a consumer group."""
 
     group: str
 
@@ -134,7 +136,7 @@ ALL_EARLIEST = OffsetBound(EARLIEST)
 
 
 def starting(options: Mapping[str, str], default: Bound) -> Bound:
-    """Where the options, whose keys are in lower case, let a query start; ConfigError for what is none."""
+    """Return the start that ``options`` (keys in lower case) ask for. Raise ConfigError when invalid."""
     or_latest = _or_latest(options.get(NO_MATCH.lower()))
     own = [name for name in (LAST_RECORDS, LAST_DURATION) if name in options]
     if own:
@@ -154,7 +156,7 @@ def starting(options: Mapping[str, str], default: Bound) -> Bound:
 
 
 def ending(options: Mapping[str, str], default: Bound) -> Bound:
-    """Where the options let a batch query end; no record as late as a given time means latest."""
+    """Return the end that ``options`` ask for. A timestamp later than every record means latest."""
     return _bound(options, END_NAMES, True, default)
 
 
@@ -184,7 +186,7 @@ def _newest(name: str, value: str) -> Newest:
 
 
 def parse_bound(name: str, value: str) -> OffsetBound:
-    """The value of ``startingOffsets`` or ``endingOffsets``; ConfigError when it is none."""
+    """Parse the value of ``startingOffsets`` or ``endingOffsets``. Raise ConfigError for an invalid one."""
     word = _WORDS.get(value.strip().lower())
     if word is not None:
         return OffsetBound(word, name=name)

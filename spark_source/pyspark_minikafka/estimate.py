@@ -1,8 +1,8 @@
-"""How many rows and bytes a batch query is about to read, for Spark's choice of joins.
+"""The estimated rows and bytes of a batch query, for Spark's choice of joins.
 
 No Python source can tell Spark its size, so Spark takes ``spark.sql.defaultSizeInBytes`` (8 EiB). The Scala
 shim can, and asks here: it plans the same read with the option ``minikafka.estimate``. The one task of that
-plan is never run; the answer is its value, where the shim finds it among the pickled bytes::
+plan is never run. The shim finds the estimate in its pickled bytes::
 
     minikafka-estimate:ROWS:BYTES
 """
@@ -24,18 +24,18 @@ from pyspark_minikafka.tasks import RangePartition
 SAMPLE_RECORDS = 500
 _SAMPLE_TIMEOUT_MS = 5_000
 _ASSUMED_ROW_BYTES = 200
-"""Where no sample can be read: about one of Kafka's small messages with what Spark has beside it."""
+"""Used when no sample can be read: a small message and the other columns of its row."""
 
 
 def answer(ranges: Sequence[OffsetRange], target: Target, options: SourceOptions) -> InputPartition:
-    """The partition that tells the size of ``ranges``: offsets times the mean size of the last rows."""
+    """Return a partition that holds the size of ``ranges``: offsets times the last rows' mean size."""
     rows = sum(task.size for task in ranges)
     size = rows * _row_bytes(ranges, target, options) if rows else 0
     return InputPartition(f"minikafka-estimate:{rows}:{round(size)}:")
 
 
 def _row_bytes(ranges: Sequence[OffsetRange], target: Target, options: SourceOptions) -> float:
-    """The mean size in Arrow of the last rows of the largest range."""
+    """Return the mean size in Arrow of the last rows of the largest range."""
     largest = max(ranges, key=lambda task: task.size)
     sample = OffsetRange(
         largest.topic_partition, max(largest.start, largest.end - SAMPLE_RECORDS), largest.end
@@ -47,5 +47,5 @@ def _row_bytes(ranges: Sequence[OffsetRange], target: Target, options: SourceOpt
             rows += batch.num_rows
             size += batch.nbytes
     except MinikafkaError:
-        pass  # an estimate stops no query; the read itself will say what is wrong
+        pass  # an estimate never fails a query; the read reports the error
     return size / rows if rows else _ASSUMED_ROW_BYTES

@@ -1,7 +1,7 @@
-"""Options about consumer groups: where a query's offsets go, and which storage a group keeps them in.
+"""Options about consumer groups: the group that gets a query's offsets, and the storage of that group.
 
-``offsets.storage`` and ``zookeeper.connect`` are properties of Kafka's consumers. They are taken under their
-own names, with ``kafka.`` as any client property, and with ``minikafka.``.
+``offsets.storage`` and ``zookeeper.connect`` are properties of Kafka's consumers. Each is accepted under its
+own name, with the prefix ``kafka.`` of client properties, and with ``minikafka.``.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _PREFIXES = ("", "kafka.", "minikafka.")
 NAMES = (COMMIT_GROUP, *(prefix + name for name in (STORAGE, ZOOKEEPER) for prefix in _PREFIXES))
 
 _NAME_MAX_BYTES = 32_767
-"""Kafka's protocol gives a text that many."""
+"""The longest string of Kafka's protocol."""
 
 
 class Storage(Enum):
-    """Where a group keeps its offsets."""
+    """The storage of a group's offsets."""
 
     KAFKA = "kafka"
     ZOOKEEPER = "zookeeper"
@@ -31,9 +31,9 @@ class Storage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """commit: the group that is told the offsets of committed batches, of a stream; None for none.
+    """commit: the group that a stream's progress is committed to; None for none.
 
-    storage: None where no option says so. A start is then looked for in both, and commits go to Kafka.
+    storage: None when no option sets it. A start is then looked up in both storages, and commits go to Kafka.
     """
 
     commit: str | None = None
@@ -42,7 +42,7 @@ class GroupOptions:
 
 
 def group_name(option: str, value: str, name: str) -> str:
-    """``name`` without blanks around it when it can be a group's; ConfigError with the whole ``value``."""
+    """Return ``name`` stripped. Raise ConfigError with the whole ``value`` when it is no valid group id."""
     name = name.strip()
     if not name:
         raise ConfigError(option, value, "must name a consumer group")
@@ -52,10 +52,10 @@ def group_name(option: str, value: str, name: str) -> str:
 
 
 def group_options(options: Mapping[str, str], *, embedded: bool, starts_at: str | None) -> GroupOptions:
-    """Parse the options, whose keys are in lower case; ConfigError for the first that is wrong.
+    """Parse ``options`` (keys in lower case). Raise ConfigError for the first invalid one.
 
-    embedded: the brokers are our own, whose ZooKeeper is known. starts_at: the group at whose offsets the
-    query starts.
+    embedded: the query uses the embedded broker, whose ZooKeeper is known. starts_at: the group whose offsets
+    are the query's start.
     """
     name, text = _one(options, STORAGE)
     storage = None
@@ -84,7 +84,7 @@ def group_options(options: Mapping[str, str], *, embedded: bool, starts_at: str 
 
 
 def without_effect(options: Mapping[str, str], *, used: bool) -> tuple[str, ...]:
-    """A sentence for the log where options are given that no group needs."""
+    """Return a warning for options that have no effect because no group is named."""
     given = [name for name in NAMES if name in options and name != COMMIT_GROUP]
     if used or not given:
         return ()
@@ -94,7 +94,7 @@ def without_effect(options: Mapping[str, str], *, used: bool) -> tuple[str, ...]
 
 
 def _one(options: Mapping[str, str], property_name: str) -> tuple[str, str | None]:
-    """The option that gives a property, and its value; two that differ are refused."""
+    """Return the option that sets a property, and its value. Raise ConfigError for two that differ."""
     given = [
         (prefix + property_name, options[prefix + property_name])
         for prefix in _PREFIXES

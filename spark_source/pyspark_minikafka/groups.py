@@ -1,14 +1,14 @@
-"""``minikafka.commit.group``: a streaming query lets a consumer group know how far it is.
+"""``minikafka.commit.group``: a streaming query commits its progress to a consumer group.
 
     the runner's thread:  begin ─▶ reached, reached, … ─▶ close      never waits for a commit
-    one more thread:      holds the group, commits what was reached last, tries again what failed
+    the group's thread:   joins the group, commits the newest offsets, retries failed commits
 
-The query holds the group alone, and is seen in it, for as long as it runs: in Kafka as its only member
-(``clients.group.sole_member``), in ZooKeeper as its only registered consumer, which owns all partitions
-(``registry.consumers``). What a killed query has left behind ends with its session.
+The query is the only member of the group while it runs: in Kafka (``clients.group.sole_member``), or in
+ZooKeeper as the only registered consumer, which owns all partitions (``registry.consumers``). The membership
+of a killed query ends with its session.
 
-What was reached is what Spark starts its next question from: it asks for the end of a batch when the one
-before has been committed. ``commit()`` says the same later, with the next batch, and for the last one never.
+The offsets reached are those that Spark starts its next request from: it asks for the end of a batch once the
+previous batch is committed. ``commit()`` reports them one batch later, and never for the last batch.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from pyspark_minikafka.options import SourceOptions
 Positions = Mapping[TopicPartition, int]
 
 _ATTEMPT_MS = 10_000
-"""How long one question to a coordinator is tried."""
+"""The time limit of one request to a coordinator."""
 _LATE_MS = 5_000
-"""How long after its session's time-out a killed owner may still be seen."""
+"""The time for which a killed owner may be listed after its session timeout."""
 _RETRY_MS = 1_000
 _CLOSE_S = 1.5
 """Spark gives a query two seconds to stop."""
@@ -49,27 +49,27 @@ _CLOSE_S = 1.5
 class Keeper(Protocol):
     """One storage of a group. Called by one thread at a time.
 
-    session_ms: how long the storage believes in an owner that is not heard. beat_ms: how often it must hear.
+    session_ms: the session timeout of the owner. beat_ms: the heartbeat interval.
     """
 
     session_ms: int
     beat_ms: int
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
-        """Be the group's owner, who reads ``partitions``, again where that was lost. Raises GroupHeld."""
+        """Become the group's owner of ``partitions``, again after a lost session. Raise GroupHeld."""
 
     def commit(self, offsets: Positions) -> None:
-        """Keep ``offsets``."""
+        """Commit ``offsets``."""
 
     def beat(self) -> None:
-        """Stay the owner."""
+        """Send a heartbeat."""
 
     def release(self) -> None:
-        """Be the owner no more, and close everything."""
+        """Leave the group and close all connections."""
 
 
 class InKafka:
-    """A group of Kafka's, with its coordinator."""
+    """A group that a broker coordinates."""
 
     session_ms = SESSION_TIMEOUT_MS
     beat_ms = 3_000
@@ -92,7 +92,7 @@ class InKafka:
 
 
 class InZooKeeper:
-    """A group of Kafka's old consumers."""
+    """A group of Kafka's old consumers, in ZooKeeper."""
 
     session_ms = 6_000
     beat_ms = 2_000
@@ -121,9 +121,10 @@ class InZooKeeper:
 
 
 class GroupProgress:
-    """A query's place in a group. ``begin`` first, ``close`` last, both on the thread of the caller.
+    """The progress of a query in a group. ``begin`` comes first and ``close`` last, both on the caller's
+    thread.
 
-    A process that ends without ``close`` closes it at its exit.
+    A process that ends without ``close`` is closed at its exit.
     """
 
     def __init__(self, keeper: Keeper, group: str, clock: Clock | None = None) -> None:
@@ -135,14 +136,14 @@ class GroupProgress:
         self._closing = False
         self._reached: Positions = {}
         self._done: Positions = self._reached
-        """What was reached when the group was told last."""
+        """The offsets reached at the last commit."""
         self._committed: dict[TopicPartition, int] = {}
         self._complained = False
 
     def begin(self) -> None:
-        """Hold the group, or raise why that cannot be: a ConfigError where somebody else does.
+        """Join the group. Raise ConfigError when another member holds it.
 
-        Who holds it may have been killed, so that is waited for as long as its session may last.
+        That member may have been killed, so its session timeout is waited for first.
         """
         patience_ms = self._keeper.session_ms + _LATE_MS
         end_ms = self._clock.monotonic_ms() + patience_ms
@@ -175,14 +176,14 @@ class GroupProgress:
         atexit.register(self._close_at_exit)
 
     def reached(self, positions: Positions) -> None:
-        """All before ``positions`` is done. Called all the time; returns at once."""
+        """Record that all records before ``positions`` are done. Called often; returns at once."""
         if positions != self._reached:
             with self._news:
                 self._reached = dict(positions)
                 self._news.notify()
 
     def close(self) -> None:
-        """Commit what was reached, if that is quickly done, and let the group go."""
+        """Commit the offsets reached, within a short time, and leave the group."""
         atexit.unregister(self._close_at_exit)
         with self._news:
             self._closing = True
@@ -231,7 +232,7 @@ class GroupProgress:
         self._done = reached
 
     def _complain(self, problem: Exception) -> None:
-        """Once, until it has worked again: the query goes on."""
+        """Warn once until a commit succeeds again. The query continues."""
         if not self._complained:
             self._complained = True
             what = f"group {self._group!r} is not told how far the query is"
@@ -240,7 +241,7 @@ class GroupProgress:
 
 
 def follow(options: SourceOptions, target: Target) -> GroupProgress | None:
-    """What lets the group of ``options`` know, begun; None where they name none."""
+    """Start to commit to the group of ``options``. Return None when they name none."""
     group = options.groups.commit
     if group is None:
         return None
@@ -261,9 +262,9 @@ _terminated = False
 
 
 def heed_termination() -> None:
-    """Have SIGTERM unwind this process.
+    """Let SIGTERM unwind this process.
 
-    Spark ends a query's runner by it and calls no ``stop``: the group would stay held until its session ends.
+    Spark ends a query's runner by SIGTERM without ``stop``: the group would be held until its session ends.
     """
     main = threading.current_thread() is threading.main_thread()
     if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -278,7 +279,9 @@ def _unwind(number: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """What is inside is not cut short by SIGTERM; a process that was unwound by one dies of it behind."""
+    """Run the block without interruption by SIGTERM. A process that a SIGTERM has unwound dies of it
+    afterwards.
+    """
     if signal.getsignal(signal.SIGTERM) is not _unwind:
         yield
         return

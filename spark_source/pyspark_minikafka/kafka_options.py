@@ -82,7 +82,7 @@ ONLY_DEFAULT: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How brokers are reached. Sizes are bytes, times milliseconds.
+    """Settings of connections to brokers. Sizes are in bytes, times in milliseconds.
 
     metadata_max_age_ms: None for a second where a query looks for topics, and five minutes where it writes.
     """
@@ -95,7 +95,7 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """How much one fetch brings. 2 MiB are about 15,000 records of 100 bytes: one record batch for Spark."""
+    """Settings of fetch requests. 2 MiB are about 15,000 records of 100 bytes: one record batch for Spark."""
 
     max_bytes: int = 2 * 1024 * 1024
     min_bytes: int = 1
@@ -106,7 +106,7 @@ class FetchOptions:
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
-    """How message sets are built and sent.
+    """Settings of the sink's producer.
 
     acks: 0 none, 1 the leader, -1 all in-sync replicas (the default: Spark takes a finished task as stored).
     batch_bytes: largest message set; None lets the writer fill a request.

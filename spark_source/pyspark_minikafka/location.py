@@ -1,4 +1,4 @@
-"""Which brokers a query talks to: named servers, or the embedded broker of a data directory.
+"""The brokers of a query: named servers, or the embedded broker of a data directory.
 
 Only driver-side workers call ``locate`` and so start the embedded broker. What it returns travels in what is
 pickled for the executors, which call ``check_reachable``: the embedded broker serves the host that it runs on

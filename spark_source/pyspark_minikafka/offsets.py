@@ -152,7 +152,7 @@ def _not_ours(key: str, value: object) -> BadStreamOffset:
 
 
 def batch_start(start: StreamOffset, end: StreamOffset) -> Mapping[TopicPartition, int]:
-    """Where the batch from ``start`` to ``end`` begins.
+    """Return the first offsets of the batch from ``start`` to ``end``.
 
     Only for the first batch (its start came from ``initialOffset()``) the addition of ``end`` counts.
     """

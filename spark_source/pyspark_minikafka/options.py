@@ -1,7 +1,7 @@
 """Options of the source and of the sink: those of Spark's Kafka connector, with the same meaning.
 
-Keys are case-insensitive and parsed once. A refusal is a ConfigError with the option, its value and what is
-allowed.
+Keys are case-insensitive and parsed once. An invalid option raises ConfigError with its name, its value and
+the allowed values.
 """
 
 from __future__ import annotations
@@ -74,8 +74,7 @@ _SOURCE_KEYS = (
 )
 _SINK_KEYS = ("topic", "includeHeaders", DATA_DIR, SERVERS)
 _PLACES = frozenset({*STRATEGIES, *bounds.START_NAMES, *bounds.END_NAMES, bounds.NO_MATCH, "topic"})
-"""Options that say what is read, from where to where, and where rows go: written wrong, they are no mere
-warning.
+"""Options that choose what is read or written. A misspelt one is an error, not a warning.
 """
 
 
@@ -86,7 +85,7 @@ _NO_ACKNOWLEDGEMENT = (
 
 
 class Mode(Enum):
-    """What the options are for. LOAD: ``load()``, before it is known whether a batch or a stream follows."""
+    """The kind of query. LOAD: ``load()``, before it is known whether a batch or a stream follows."""
 
     LOAD = "load"
     BATCH = "batch"
@@ -95,9 +94,9 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where the brokers are: addresses, or the data directory (absolute) of the embedded one.
+    """The location of the brokers: addresses, or the absolute data directory of the embedded broker.
 
-    zookeeper_connect: the ZooKeeper of consumer groups, where an option names one.
+    zookeeper_connect: the ZooKeeper of consumer groups, when an option names one.
     """
 
     bootstrap_servers: str | None
@@ -107,8 +106,8 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class TriggerOptions:
-    """How many offsets a micro-batch has. A batch waits for ``min_offsets``, but not longer than
-    ``max_delay_ms`` after the one before.
+    """The number of offsets of a micro-batch. A batch waits for ``min_offsets``, for at most ``max_delay_ms``
+    after the previous batch.
     """
 
     min_offsets: int | None = None
@@ -118,16 +117,16 @@ class TriggerOptions:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a query reads and how. Times are milliseconds.
+    """The parsed options of a read. Times are in milliseconds.
 
-    poll_timeout_ms: how long a task waits for records that must be there.
-    pushdown: whether a query's conditions narrow what is read; None for where Spark does it right.
-    min_partitions, max_records_per_partition: how ranges are split; None for one task a partition.
-    estimate: whether only the size of a batch query is asked for, by the Scala shim.
-    single_batch_allowed: whether nobody is to be told what Trigger.AvailableNow leaves out before Spark 4.2.
-    checkpoint: the query's own, where the options name it.
-    accept_changed_topics: whether topics are left behind that the checkpoint has read.
-    warnings: sentences for the log, once a query.
+    poll_timeout_ms: the time that a task waits for records of its range.
+    pushdown: whether filters of the query narrow the read; None: where Spark plans them correctly.
+    min_partitions, max_records_per_partition: the split of ranges; None: one task a partition.
+    estimate: the Scala shim asks for the size of a batch query, not for rows.
+    single_batch_allowed: no warning about the batch that Trigger.AvailableNow omits before Spark 4.2.
+    checkpoint: the query's checkpoint, when the options name it.
+    accept_changed_topics: topics of the checkpoint that are no longer subscribed are dropped.
+    warnings: logged once a query.
     """
 
     location: Location
@@ -156,7 +155,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Where rows go and how. topic: None when every row names its own."""
+    """The parsed options of a write. topic: None when every row names its topic."""
 
     location: Location
     connection: ConnectionOptions
@@ -197,8 +196,8 @@ def _absolute(option: str, path: str, working_directory: str | None) -> str:
 
 
 def _warnings(options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str, ...]) -> tuple[str, ...]:
-    """What to say of options that change nothing. ConfigError for one that is probably meant to say what is
-    read: that would be read from another place than asked for.
+    """Return warnings about options without effect. Raise ConfigError for a misspelt option that chooses what
+    is read: the query would read something else.
     """
     anywhere = {name.lower() for name in (*_SOURCE_KEYS, *_SINK_KEYS)}
     idle = []
@@ -242,7 +241,7 @@ def _bounds(options: Mapping[str, str], mode: Mode) -> tuple[Bound, Bound]:
 
 
 def _optional(options: Mapping[str, str], name: str, high: int = LONG_MAX) -> int | None:
-    """A number of at least 1, or None where the option is absent."""
+    """Return a number of at least 1, or None when the option is absent."""
     value = options.get(name.lower())
     return None if value is None else integer(name, value, 1, high)
 
@@ -273,7 +272,7 @@ def _group_warnings(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _checkpoint(options: Mapping[str, str], working_directory: str | None) -> resume.Place | None:
-    """What names the query's checkpoint. Where it is asked for by our own option, it must be there."""
+    """Return the query's checkpoint. One that ``minikafka.resume.from`` names must exist."""
     ours = resume.RESUME_FROM in options
     option = resume.RESUME_FROM if ours else resume.CHECKPOINT
     directory = options.get(option.lower(), "").strip()
@@ -288,9 +287,9 @@ def _checkpoint(options: Mapping[str, str], working_directory: str | None) -> re
 def source_options(
     given: Mapping[str, str], mode: Mode, *, working_directory: str | None = None
 ) -> SourceOptions:
-    """Parse the options of a read; ConfigError for the first that is wrong.
+    """Parse the options of a read. Raise ConfigError for the first invalid one.
 
-    working_directory: what a relative path is relative to; None: where Spark was started.
+    working_directory: the base of relative paths; None: the directory where Spark was started.
     """
     options = _lowered(given)
     kafka = kafka_options(options, sink=False)
@@ -341,7 +340,7 @@ def source_options(
 
 
 def sink_options(given: Mapping[str, str], *, working_directory: str | None = None) -> SinkOptions:
-    """Parse the options of a write; ConfigError for the first that is wrong."""
+    """Parse the options of a write. Raise ConfigError for the first invalid one."""
     options = _lowered(given)
     kafka = kafka_options(options, sink=True)
     _headers(options)

@@ -1,7 +1,7 @@
-"""Options and what a cluster says -> the offsets and ranges of a query. Only the driver plans.
+"""Plans a query: the offsets and ranges that its options select in a cluster. Runs on the driver only.
 
-Every question about the cluster goes through a ``Lookup``, and every warning and pause through what the
-planner is given, so that all its decisions run without a broker. Only ``resume`` looks at files.
+Requests to the cluster go through a ``Lookup``; warnings, pauses and the clock are arguments. So every
+decision is tested without a broker. Only ``resume`` reads files.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ _NAMED = 5
 
 
 class Lookup(Protocol):
-    """What planning asks of a cluster. Any question may raise NetworkError or a retriable BrokerError."""
+    """The look-ups of the planner. Each may raise NetworkError or a retriable BrokerError."""
 
     def partitions(self, *, refresh: bool) -> Mapping[str, tuple[int, ...]]:
-        """Every topic with the numbers of its partitions;
-        not from memory with ``refresh``. Creates no topic.
+        """Return every topic with its partition numbers; with ``refresh`` not from the cache. Create no
+        topic.
         """
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """The offset of each partition at EARLIEST or LATEST; one that does not exist is left out."""
+        """Return the offset of each partition at EARLIEST or LATEST, without partitions that do not exist."""
 
     def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """The first offset of each partition that is not before a time in ms, None where there is none; a
-        partition that does not exist is left out.
+        """Return the first offset of each partition at or after a timestamp in ms, None when there is none,
+        without partitions that do not exist.
         """
 
     def logs_reach(self, wanted: Mapping[TopicPartition, int]) -> set[TopicPartition]:
-        """Partitions whose log ends at that offset or later, even if consumers may not read so far yet."""
+        """Return the partitions whose log end is at that offset or later, whatever their high watermark."""
 
     def committed(self, group: str) -> Mapping[TopicPartition, int]:
-        """All offsets that a consumer group has committed; an error names a group that has none."""
+        """Return all committed offsets of a consumer group. Raise for a group without any."""
 
 
 class NoRecordAtTime(MinikafkaError):
-    """A query is to start at a time, and a partition has no record that is as late."""
+    """A query starts at a timestamp, and a partition has no record at or after it."""
 
 
 class TargetLost(MinikafkaError):
-    """What a query that takes all that is there was to take is not there any more."""
+    """Records up to the end of a query with Trigger.AvailableNow are gone."""
 
 
 class Planner:
-    """Decides for one query what to read.
+    """Plans the batches of one query.
 
-    warn: takes a sentence for the user's log. pause: waits that many milliseconds. now_ms: the time of day,
-    since 1970.
+    warn: logs a sentence for the user. pause: waits, in milliseconds. now_ms: the time of day, in ms since
+    1970.
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class Planner:
         self._resume = Resume(options.checkpoint, self._reads, warn)
 
     def batch(self, narrowing: PushedFilters = EVERYTHING) -> tuple[OffsetRange, ...]:
-        """The tasks of a batch query, for what its conditions leave to read.
+        """Return the ranges of a batch query that its filters leave.
 
-        A partition that is read to its latest record has one even if it is empty: that is bound when the task
-        reads.
+        A partition that is read to its latest record has a range even if it is empty: the end is bound when
+        the task reads.
         """
         partitions = self._assigned()
         wanted_start = self._bound(self._options.starting, partitions)
@@ -115,7 +115,7 @@ class Planner:
         return split(found, self._options.min_partitions, self._options.max_records_per_partition)
 
     def initial(self) -> StreamOffset:
-        """Where a new streaming query starts."""
+        """Return the start of a new streaming query."""
         begun = self._resume.initial()
         if begun is not None:
             return StreamOffset(begun, initial=True)
@@ -126,13 +126,13 @@ class Planner:
         return StreamOffset(self._definite(self._bound(self._options.starting, partitions)), initial=True)
 
     def available(self, known: Mapping[TopicPartition, int]) -> Offsets:
-        """The end offset of every partition that the query reads.
+        """Return the end offset of every partition that the query reads.
 
-        known: where the query is. A partition that seems to be missing, or to have gone back, is asked for
-        again some times before that counts: a broker that has just started does not know all its topics.
+        known: the query's positions. A partition that is missing, or whose end is lower, is looked up again a
+        few times: a broker that has just started does not know all topics.
 
-        Just after an election the high watermark may lag behind what was read, until the followers have
-        fetched. The log reaches that far, however, so that this is no loss: there is nothing new to read.
+        Just after an election the high watermark may lag behind the positions until followers have fetched.
+        The log reaches that far, so this is no loss: there is nothing new to read.
         """
         known = {tp: offset for tp, offset in known.items() if self._reads(tp)}
         ends: Offsets = {}
@@ -150,7 +150,7 @@ class Planner:
 
     def check_still_there(self, target: Mapping[TopicPartition, int]) -> None:
         """Raise TargetLost unless each partition still reaches its offset, whatever ``failOnDataLoss`` says:
-        as in the peer, a query that cannot reach its end must not look as if it had.
+        a query that cannot reach its end must not look complete (as in Spark's connector).
         """
         target = {tp: offset for tp, offset in target.items() if self._reads(tp)}
         found = self.available(target)
@@ -171,8 +171,8 @@ class Planner:
             subscription.check(self._options.strategy, self._options.checkpoint, *offsets)
 
     def limited(self, limit: int, start: Mapping[TopicPartition, int], end: Offsets) -> Offsets:
-        """The ends of a micro-batch of about ``limit`` records;
-        new partitions count from their first offset.
+        """Return the ends of a micro-batch of about ``limit`` records. New partitions count from their first
+        offset.
         """
         new = ranges.new_partitions(start, end)
         begins = dict(start)
@@ -181,7 +181,9 @@ class Planner:
         return rate.limited(limit, begins, end)
 
     def stream(self, start: StreamOffset, end: StreamOffset) -> tuple[OffsetRange, ...]:
-        """The ranges of the micro-batch from ``start`` to ``end``, the same ones whenever it is planned."""
+        """Return the ranges of the micro-batch from ``start`` to ``end``. Every planning returns the same
+        ranges.
+        """
         begin = dict(self._batch_start(start, end))
         left = subscription.left_behind(self._options.strategy, begin) - set(end.positions)
         if left:
@@ -206,9 +208,9 @@ class Planner:
         return batch_start(start, end)
 
     def _assigned(self) -> tuple[TopicPartition, ...]:
-        """The partitions that the query reads.
+        """Return the partitions that the query reads.
 
-        What is named must be there: UNKNOWN_TOPIC_OR_PARTITION if not.
+        Raise UNKNOWN_TOPIC_OR_PARTITION for a named topic or partition that does not exist.
         """
         missing: list[str] = []
         for attempt in range(self._options.offset_retries + 1):
@@ -224,7 +226,7 @@ class Planner:
         )
 
     def _present(self, *, refresh: bool) -> tuple[tuple[TopicPartition, ...], list[str]]:
-        """Partitions of the query that the cluster has, in order, and the names that it does not have."""
+        """Return the existing partitions of the query, in order, and the names that do not exist."""
         topics = self._lookup.partitions(refresh=refresh)
         strategy = self._options.strategy
         if isinstance(strategy, Assign):
@@ -239,7 +241,7 @@ class Planner:
         return tuple(sorted(TopicPartition(name, p) for name in names for p in topics[name])), missing
 
     def _since(self, narrowing: PushedFilters, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The first offset of each partition that a query's conditions leave to read."""
+        """Return the first offset of each partition that the query's filters leave."""
         first = dict.fromkeys(partitions, narrowing.first_offset)
         if narrowing.since_ms is None or not first:
             return first
@@ -248,7 +250,9 @@ class Planner:
         return {tp: max(offset, since[tp]) for tp, offset in first.items()}
 
     def _bound(self, bound: Bound, partitions: Iterable[TopicPartition]) -> Offsets:
-        """An offset, LATEST or EARLIEST for each partition; nothing yet for what counts back from the end."""
+        """Return an offset, LATEST or EARLIEST for each partition; nothing for a start that counts back from
+        the end.
+        """
         if isinstance(bound, Newest):
             return {}
         if isinstance(bound, TimeBound):
@@ -258,7 +262,9 @@ class Planner:
         return self._within_log(f"{bound.name} asks for", dict(bound.of(partitions)))
 
     def _of_group(self, group: str, partitions: Iterable[TopicPartition]) -> Offsets:
-        """What the group has not read at all is read from its beginning: nothing is left out in silence."""
+        """Return the group's offsets. A partition without a commit is read from its beginning, with a
+        warning.
+        """
         committed = self._lookup.committed(group)
         wanted = {tp: committed.get(tp, EARLIEST) for tp in partitions}
         without = sorted(tp for tp in wanted if tp not in committed)
@@ -283,7 +289,7 @@ class Planner:
         return {tp: LATEST if (offset := found[tp]) is None else offset for tp in times}
 
     def _within_log(self, who: str, wanted: Offsets) -> Offsets:
-        """An offset that somebody names must lie within its log, or records that were asked for are lost."""
+        """Check that named offsets lie within their logs: otherwise requested records are lost."""
         named = {tp: offset for tp, offset in wanted.items() if offset >= 0}
         first, last = (self._all(dict.fromkeys(named, special)) for special in (EARLIEST, LATEST))
         beyond = {tp: offset for tp, offset in named.items() if offset > last[tp]}
@@ -316,7 +322,7 @@ class Planner:
         return ends
 
     def _newest(self, bound: Newest, partitions: Iterable[TopicPartition], end: Offsets) -> Offsets:
-        """Where the newest records before ``end`` begin."""
+        """Return the offsets at which the newest records before ``end`` begin."""
         if bound.duration_ms is not None:
             times = dict.fromkeys(partitions, max(0, self._now_ms() - bound.duration_ms))
             start = self._definite(self._at(times, or_latest=True))

@@ -40,7 +40,7 @@ _TESTS: dict[str, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class PushedFilters:
-    """What is left to read.
+    """The part of a read that filters leave.
 
     conditions: on topics and partitions, all of which must hold; the column and the filter on it.
     first_offset, end_offset: of every partition; None for no end.
@@ -53,7 +53,7 @@ class PushedFilters:
     since_ms: int | None = None
 
     def keeps(self, tp: TopicPartition) -> bool:
-        """Whether the partition is read at all."""
+        """Return whether the partition is read at all."""
         return all(
             _holds(condition, tp.topic if column == "topic" else tp.partition)
             for column, condition in self.conditions
@@ -72,7 +72,9 @@ class _Collected:
 
 
 def narrowed(filters: Iterable[Any]) -> tuple[PushedFilters, list[Any]]:
-    """What the filters leave to read, and those that Spark has to apply to the rows as well."""
+    """Return the part of the read that ``filters`` leave, and the filters that Spark must apply to the rows
+    too.
+    """
     found = _Collected()
     left = [one for one in filters if not _meets(one, found)]
     narrowing = PushedFilters(

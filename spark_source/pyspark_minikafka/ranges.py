@@ -31,7 +31,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one batch reads.
+    """The ranges and losses of one batch.
 
     ranges: in order of topic and partition; empty ones are left out.
     losses: one sentence for each thing that may mean lost records (``failOnDataLoss``).

@@ -42,7 +42,7 @@ def limited(
 
 @dataclass(slots=True)
 class Patience:
-    """When the last batch was let go, in ms of any clock; None before the first."""
+    """The time of the last batch, in ms of any clock; None before the first."""
 
     last_ms: int | None = None
 
@@ -54,7 +54,7 @@ class Patience:
         start: Mapping[TopicPartition, int],
         end: Mapping[TopicPartition, int],
     ) -> bool:
-        """Whether the batch from ``start`` to ``end`` is to wait for more.
+        """Return whether the batch from ``start`` to ``end`` must wait for more records.
 
         New partitions count from offset 0. When it is not, the next delay begins now.
         """
@@ -68,7 +68,7 @@ class Patience:
 def newest(
     count: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Where the last ``count`` offsets before ``end`` begin, shared out by the size of partitions.
+    """Return where the last ``count`` offsets before ``end`` begin, in proportion to the partitions' sizes.
 
     All of them when there are no more; exactly ``count`` otherwise.
     """

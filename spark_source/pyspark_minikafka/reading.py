@@ -55,7 +55,7 @@ def read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.Recor
 
 @dataclass(slots=True)
 class Work:
-    """What a task has read: rows, bytes as they came, and how long it fetched and decoded.
+    """The work of a task: rows, bytes as fetched, and the time to fetch and to decode.
 
     skipped: offsets that could not be read.
     """

@@ -1,14 +1,14 @@
-"""Where the first batch begins of a query that Spark's own connector started, from its checkpoint's files.
+"""The start of the first batch of a query that Spark's own connector began, from its checkpoint's files.
 
-Spark hands the end of such a batch over, but not its beginning: the connector keeps that itself::
+Spark passes the end of such a batch to the source, but not its start, which the connector stores itself::
 
     offsets/0           v1, metadata, then a line for each source of the query: where batch 0 ends
                         (v2, from Spark 4.2 on: with the source's name before it)
     sources/N/0         source N's offset before batch 0: a zero byte, v1, one line (Spark 2.1.0: that alone)
     commits/0           batch 0 is done; from then on nothing of this is needed
 
-No source is told its own N. The end of batch 0 shows which line of ``offsets/0`` is meant; before there is
-one, the topics must do. What is not clear from that is refused, never guessed.
+Spark does not tell a source its number N. The end of batch 0 identifies its line of ``offsets/0``; before
+there is a batch, the topics do. An ambiguous checkpoint is refused, never guessed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ CHECKPOINT = "checkpointLocation"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 Reads = Callable[[TopicPartition], bool]
-"""Whether the query's options let it read a partition."""
+"""Whether the query reads a partition."""
 
 
 class UnknownStart(MinikafkaError):
-    """Another source began the query, and where its first batch begins is not known."""
+    """Another source began the query, and the start of its first batch is unknown."""
 
     def __init__(self, why: str) -> None:
         self.why = why
@@ -51,7 +51,7 @@ class UnknownStart(MinikafkaError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A checkpoint's directory, as the option ``option`` names it."""
+    """The directory of a checkpoint, and the option that names it."""
 
     option: str
     directory: str
@@ -62,10 +62,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a checkpoint says of a query's beginning, by the names of its sources: their numbers, mostly.
+    """The first batch in a checkpoint, by the names of its sources (mostly their numbers).
 
-    starts: where the connector says that its sources begin.
-    ends: where batch 0 ends; empty while it is not planned. committed: whether any batch is done.
+    starts: the connector's initial offsets of each source.
+    ends: the end of batch 0; empty before it is planned. committed: whether any batch is done.
     """
 
     starts: Mapping[str, Offsets] = field(default_factory=dict)
@@ -73,13 +73,15 @@ class Begun:
     committed: bool = False
 
     def before_planning(self, reads: Reads) -> Offsets | None:
-        """Where a source begins that reads ``reads`` while no batch is planned; None when no file says it."""
+        """Return the start of the source that reads ``reads`` before a batch is planned; None when no file
+        has it.
+        """
         if self.ends:
             return None  # the batch's end will show which source is meant
         return _only(start for start in self.starts.values() if all(map(reads, start)))
 
     def of_first_batch(self, end: Mapping[TopicPartition, int]) -> Offsets:
-        """Where the source begins whose batch 0 ends at ``end``."""
+        """Return the start of the source whose batch 0 ends at ``end``."""
         ours = [name for name, offsets in self.ends.items() if offsets == end]
         if not ours:
             raise UnknownStart(f"its end, {json.dumps(to_json(end))}, is not the one in offsets/0 there")
@@ -100,7 +102,7 @@ def _only(starts: Iterable[Offsets]) -> Offsets | None:
 
 
 class Resume:
-    """What the planner asks of one checkpoint. Its files are read when they are needed, each time."""
+    """One checkpoint, as the planner uses it. Its files are read at each call."""
 
     def __init__(self, place: Place | None, reads: Reads, warn: Callable[[str], None]) -> None:
         self._place = place
@@ -108,7 +110,7 @@ class Resume:
         self._warn = warn
 
     def initial(self) -> Offsets | None:
-        """Where a query starts that has no batch yet; None when its options say it."""
+        """Return the start of a query without a batch; None when its options decide."""
         place = self._place
         if place is None:
             return None
@@ -132,7 +134,7 @@ class Resume:
         return None
 
     def of_first_batch(self, end: Mapping[TopicPartition, int]) -> Offsets:
-        """Where the batch begins that another source planned to ``end``; else UnknownStart."""
+        """Return the start of the batch that another source planned to ``end``. Raise UnknownStart."""
         place = self._place
         if place is None:
             raise UnknownStart(
@@ -147,7 +149,7 @@ class Resume:
 
 
 def reads(strategy: Strategy) -> Reads:
-    """Which partitions a query with ``strategy`` may read."""
+    """Return a predicate for the partitions that a query with ``strategy`` reads."""
     if isinstance(strategy, Assign):
         return strategy.partitions.__contains__
     if isinstance(strategy, Subscribe):
@@ -170,9 +172,9 @@ def check(place: Place) -> None:
 
 
 def read(directory: str) -> Begun:
-    """What the checkpoint in ``directory`` says; nothing of it where the directory is not there.
+    """Read the checkpoint in ``directory``; an empty one when the directory does not exist.
 
-    directory: a path, or an address that pyarrow knows (file:, hdfs:, s3:, gs:, abfs:). OSError when it
+    directory: a path, or a URI that pyarrow knows (file:, hdfs:, s3:, gs:, abfs:). Raise OSError when it
     cannot be read.
     """
     system, path = _system(directory)
@@ -245,7 +247,7 @@ def _offsets(text: str) -> Offsets:
 
 
 def is_address(directory: str) -> bool:
-    """Whether it begins with a scheme: no plain path, then."""
+    """Return whether ``directory`` begins with a URI scheme."""
     return _SCHEME.match(directory) is not None
 
 
@@ -266,7 +268,7 @@ def _system(directory: str) -> tuple[FileSystem, str]:
 
 
 def _names(system: FileSystem, path: str) -> list[str] | None:
-    """What is in a directory; None where there is none."""
+    """Return the names in a directory; None when it does not exist."""
     from pyarrow import fs
 
     if system.get_file_info(path).type is not fs.FileType.Directory:

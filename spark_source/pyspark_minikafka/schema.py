@@ -1,4 +1,4 @@
-"""Columns: what the source gives, and what the sink takes."""
+"""The columns of the source and of the sink."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _ALLOWED: dict[str, tuple[DataType, ...]] = {
 
 
 def _same(found: DataType, wanted: DataType) -> bool:
-    """Whether they are the same type, whatever may be null in it."""
+    """Return whether the types are equal, apart from nullability."""
     if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
         return _same(found.elementType, wanted.elementType)
     if isinstance(found, StructType) and isinstance(wanted, StructType):

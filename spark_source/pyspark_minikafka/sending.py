@@ -95,7 +95,7 @@ class _Task:
         self._set_bytes = min(options.producer.batch_bytes or SET_BYTES, request_bytes)
 
     def wanted_bytes(self) -> int:
-        """How much is worth adding at a time, for the topics seen so far."""
+        """Return the bytes to add at a time, for the topics seen so far."""
         return min(BYTES_OF_EACH * self._most_partitions, self._config.buffer_bytes // 2)
 
     def add(self, batch: pa.RecordBatch) -> None:

@@ -157,8 +157,8 @@ def _version(jars: Path, prefix: str) -> str:
 
 
 def _is_whole(jar: Path) -> bool:
-    """Whether the jar is there and undamaged. Its code is run: it must be ours or root's, and nobody else's
-    to write.
+    """Return whether the jar exists and is undamaged. Its code is run, so it must belong to this user or
+    root, and be writable by nobody else.
     """
     try:
         with cache_dirs.open_own(jar) as file, zipfile.ZipFile(file) as archive:

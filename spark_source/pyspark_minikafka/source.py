@@ -1,4 +1,4 @@
-"""What Spark registers: the data source named ``minikafka``.
+"""The data source ``minikafka``, as Spark registers it.
 
 This module is imported wherever Spark looks for sources, so it imports the standard library and PySpark
 only. All else is imported when the source is used, and a dependency that is missing is named then.

@@ -1,4 +1,4 @@
-"""Which partitions a query reads: assigned ones, all of some topics, or those of a pattern. Pure."""
+"""The partitions of a query: assigned ones, all of some topics, or those of a pattern. Pure."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class SingleBatchRefused(MinikafkaError):
 
 
 class StreamReader(DataSourceStreamReader):
-    """What both kinds of Spark need; picklable as long as nothing was planned with it."""
+    """The reader of a stream in every Spark release; picklable until it has planned a batch."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class StreamReader(DataSourceStreamReader):
 
     @workers.plainly()
     def initialOffset(self) -> OffsetJson:  # noqa: N802
-        """Where a new query starts. Spark asks twice for batch 0, and must get the same answer."""
+        """Return the start of a new query. Spark asks twice for batch 0 and must get the same offset."""
         return self._initial().to_json()
 
     @workers.plainly()
@@ -215,7 +215,7 @@ class StreamReader(DataSourceStreamReader):
         return start if ends == begin else to_json(ends)
 
     def _too_little(self, start: Mapping[TopicPartition, int], ends: Offsets) -> bool:
-        """Whether the batch is to wait for ``minOffsetsPerTrigger``."""
+        """Return whether the batch must wait for ``minOffsetsPerTrigger``."""
         trigger = self.options.trigger
         if trigger.min_offsets is None:
             return False
@@ -297,7 +297,7 @@ class UnlimitedReader(StreamReader):
             super().commit(end)
 
     def _answer(self, question: Mapping[str, Any]) -> OffsetJson:
-        """What the shim asks for; None, which is JSON's null, where there is no offset to tell."""
+        """Return the shim's answer; None, JSON's null, when there is no offset."""
         if question["what"] == "next":
             return self._next(question["start"], everything=question["everything"])
         if question["what"] == "prepare":

@@ -1,4 +1,4 @@
-"""Whether a query still reads what its checkpoint has read: a changed ``subscribe`` is refused by name.
+"""Checks that a query still reads the topics of its checkpoint: a changed ``subscribe`` is refused by name.
 
 A checkpoint holds offsets and not the options that they came from. Topics that are added need no word: the
 query goes on with the others and reads the new ones from their first offset. A topic that is not read any
@@ -28,8 +28,8 @@ class SubscriptionChanged(MinikafkaError):
 
 
 def accepts_changes(options: Mapping[str, str]) -> bool:
-    """Whether the options, whose keys are in lower case, take leave of topics; ConfigError for another
-    word.
+    """Return whether ``options`` (keys in lower case) accept that topics are dropped. Raise ConfigError for
+    an invalid value.
     """
     value = options.get(CHANGED_TOPICS, _REFUSE)
     word = value.strip().lower()
@@ -68,7 +68,7 @@ def check(strategy: Strategy, checkpoint: resume.Place | None, *offsets: StreamO
 
 
 def parting(left: Collection[TopicPartition], positions: Mapping[TopicPartition, int]) -> str:
-    """What the log says once ``left`` is left behind."""
+    """Return the warning about dropped partitions."""
     where = _where(left, positions)
     return f"the query goes on without {where}: its options leave that out ({CHANGED_TOPICS}={_ACCEPT})"
 

@@ -1,4 +1,4 @@
-"""What a planned read becomes for Spark: a task for each range. What a task does stands in ``reading``."""
+"""The tasks of a planned read: one for each range. ``reading`` runs them."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def _is_sparks(name: str) -> bool:
 
 
 def directory(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Where Spark was started, which is what a relative path of the user's is relative to. On the driver.
+    """Return the directory where Spark was started, the base of a user's relative paths. On the driver.
 
     None in a session's temporary directory when the system does not say where the JVM was started.
     """

@@ -1,9 +1,9 @@
 """Writes: ``df.write.format("minikafka")`` and ``df.writeStream.format("minikafka")``.
 
-A writer is made on the driver, which starts the embedded broker if one is used, and is pickled to the
-executors. Each task sends its own rows and is done once the brokers have acknowledged them (``kafka.acks``,
-all by default). So rows are written at least once: a task or a batch that Spark runs again writes its rows
-again, as new records. commit and abort have nothing to do.
+A writer is created on the driver, which starts the embedded broker if one is used, and pickled to the
+executors. Each task sends its rows and ends when the brokers have acknowledged them (``kafka.acks``, all by
+default). Rows are written at least once: a task or batch that Spark runs again writes its rows again, as new
+records. commit and abort do nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROWS_PER_BATCH = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """What a task needs to write; pickled to the executors."""
+    """The settings of a write task; pickled to the executors."""
 
     options: SinkOptions
     target: Target
@@ -56,7 +56,7 @@ class Sink:
 
 
 class Written(WriterCommitMessage):
-    """What one task has written: rows, and bytes of message sets before any broker changed them."""
+    """The work of a write task: rows, and bytes of message sets as they were sent."""
 
     def __init__(self, rows: int, sent_bytes: int) -> None:
         self.rows = rows
