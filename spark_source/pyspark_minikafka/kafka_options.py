@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from minikafka.base.config.near_misses import did_you_mean, nearest
+from minikafka.base.config.unknown_names import closest_match, did_you_mean
 from minikafka.base.errors import ConfigError
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 
@@ -296,7 +296,7 @@ def meant(name: str, others: tuple[str, ...] = ()) -> str | None:
         ours |= _SECURITY  # ``provider`` alone, which Spark adds, is none of these
     known = {other.lower(): other for other in others} | {PREFIX + key: PREFIX + key for key in ours}
     for text in (name, name.removeprefix(PREFIX), PREFIX + name):
-        close = nearest(text, known, _LIKENESS)
+        close = closest_match(text, known, _LIKENESS)
         if close is not None:
             return known[close]
     return None
@@ -335,7 +335,7 @@ def _refuse(key: str, value: str) -> None:
     if key in REJECTED:
         raise ConfigError(PREFIX + key, value, REJECTED[key])
     if key in UNSUPPORTED_KEYS or key.startswith(UNSUPPORTED_PREFIXES):
-        meant = None if key in _SECURITY else nearest(key, _SECURITY)
+        meant = None if key in _SECURITY else closest_match(key, _SECURITY)
         hint = did_you_mean(None if meant is None else PREFIX + meant)
         raise ConfigError(PREFIX + key, value, NOT_YET + hint)
     if key in ONLY_DEFAULT and value.strip().lower() != ONLY_DEFAULT[key]:

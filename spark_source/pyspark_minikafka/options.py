@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from minikafka.base.config.near_misses import did_you_mean, hinted, nearest
+from minikafka.base.config.unknown_names import closest_match, did_you_mean, with_suggestion
 from minikafka.base.errors import ConfigError
 from pyspark_minikafka import bounds, resume, subscription, workers
 from pyspark_minikafka.bounds import ALL_EARLIEST, ALL_LATEST, Bound, GroupBound
@@ -177,7 +177,7 @@ def _location(options: Mapping[str, str], kafka: KafkaOptions, working_directory
         return Location(kafka.bootstrap_servers, None)
     for name, value in options.items():
         # Only a warning, and rows would go to a cluster that nobody meant.
-        if "bootstrap" in name or nearest(name, [SERVERS], 0.85):
+        if "bootstrap" in name or closest_match(name, [SERVERS], 0.85):
             allowed = f"is no option{did_you_mean(SERVERS)} (Give neither for the embedded broker.)"
             raise ConfigError(name, value, allowed)
     if data_dir is not None and not data_dir.strip():
@@ -215,12 +215,12 @@ def _warnings(options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str,
         if meant in _PLACES:
             raise ConfigError(name, options[name], f"is no option{did_you_mean(meant)}")
         if client or meant is not None:
-            idle.append(hinted(name, meant))
+            idle.append(with_suggestion(name, meant))
     return (f"these options have no effect: {', '.join(idle)}",) if idle else ()
 
 
 def _no_option_of_ours(name: str, known: tuple[str, ...]) -> str:
-    meant = nearest(name, known)
+    meant = closest_match(name, known)
     ours = ", ".join(key for key in known if key.startswith(OUR_PREFIX))
     return f"is no option{did_you_mean(meant)}" if meant else f"is no option; there are {ours}"
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from minikafka.base.config.numbers import whole_number
+from minikafka.base.config.parsers import Parser, boolean, integer, one_of, real_number, whole_number
 from minikafka.base.errors import ConfigError
 from minikafka.log.retention import Limits, RetentionPolicy, policy_of
 from minikafka.records.append.produced import Limits as MessageLimits
@@ -30,19 +30,6 @@ MIN_MESSAGE_BYTES = 14
 
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
-
-Parser = Callable[[str, str], Any]
-"""(property name, text) -> value; raises ConfigError."""
-
-
-def _integer(low: int, high: int) -> Parser:
-    def parse(name: str, text: str) -> int:
-        value = whole_number(text)
-        if value is None or not low <= value <= high:
-            raise ConfigError(name, text, f"a whole number from {low} to {high}")
-        return value
-
-    return parse
 
 
 def _retention_ms(name: str, text: str) -> int:
@@ -61,29 +48,7 @@ def _broker_retention(name: str, text: str) -> int:
 
 
 def _fraction(name: str, text: str) -> float:
-    try:
-        value = float(text.strip())
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise ConfigError(name, text, "a number from 0 to 1")
-    return value
-
-
-def _boolean(name: str, text: str) -> bool:
-    value = text.strip().lower()
-    if value not in {"true", "false"}:
-        raise ConfigError(name, text, "true or false")
-    return value == "true"
-
-
-def _one_of(*allowed: str) -> Parser:
-    def parse(name: str, text: str) -> str:
-        if text.strip() not in allowed:
-            raise ConfigError(name, text, f"one of {', '.join(allowed)}")
-        return text.strip()
-
-    return parse
+    return real_number(name, text, "a number from 0 to 1", lambda value: 0 <= value <= 1)
 
 
 def _cleanup_policy(name: str, text: str) -> frozenset[str]:
@@ -141,9 +106,9 @@ def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
     return frozenset(int(pair[1]) for pair in found if int(pair[2]) == broker_id)
 
 
-_INT = _integer(0, INT_MAX)
-_LONG = _integer(0, LONG_MAX)
-_LONG_OR_NEGATIVE = _integer(-(1 << 63), LONG_MAX)
+_INT = integer(0, INT_MAX)
+_LONG = integer(0, LONG_MAX)
+_LONG_OR_NEGATIVE = integer(-(1 << 63), LONG_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +126,7 @@ class Property:
 TOPIC_PROPERTIES: dict[str, Property] = {
     "cleanup.policy": Property(_cleanup_policy, frozenset({"delete"}), (("log.cleanup.policy", 1),)),
     "compression.type": Property(
-        _one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
         "producer",
         (("compression.type", 1),),
     ),
@@ -180,33 +145,33 @@ TOPIC_PROPERTIES: dict[str, Property] = {
         _LONG, LONG_MAX, (("log.message.timestamp.difference.max.ms", 1),)
     ),
     "message.timestamp.type": Property(
-        _one_of("CreateTime", "LogAppendTime"), "CreateTime", (("log.message.timestamp.type", 1),)
+        one_of("CreateTime", "LogAppendTime"), "CreateTime", (("log.message.timestamp.type", 1),)
     ),
     "min.cleanable.dirty.ratio": Property(_fraction, 0.5, (("log.cleaner.min.cleanable.ratio", 1),)),
     "min.compaction.lag.ms": Property(_LONG, 0, (("log.cleaner.min.compaction.lag.ms", 1),)),
-    "min.insync.replicas": Property(_integer(1, INT_MAX), 1, (("min.insync.replicas", 1),)),
-    "preallocate": Property(_boolean, False, (("log.preallocate", 1),)),
+    "min.insync.replicas": Property(integer(1, INT_MAX), 1, (("min.insync.replicas", 1),)),
+    "preallocate": Property(boolean, False, (("log.preallocate", 1),)),
     "retention.bytes": Property(_LONG_OR_NEGATIVE, -1, (("log.retention.bytes", 1),)),
     "retention.ms": Property(
         _retention_ms,
         604_800_000,
         (("log.retention.ms", 1), ("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)),
     ),
-    "segment.bytes": Property(_integer(MIN_MESSAGE_BYTES, INT_MAX), 1 << 30, (("log.segment.bytes", 1),)),
+    "segment.bytes": Property(integer(MIN_MESSAGE_BYTES, INT_MAX), 1 << 30, (("log.segment.bytes", 1),)),
     "segment.index.bytes": Property(_INT, 10 << 20, (("log.index.size.max.bytes", 1),)),
     "segment.jitter.ms": Property(_LONG, 0, (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS))),
     "segment.ms": Property(_LONG, 604_800_000, (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS))),
-    "unclean.leader.election.enable": Property(_boolean, False, (("unclean.leader.election.enable", 1),)),
+    "unclean.leader.election.enable": Property(boolean, False, (("unclean.leader.election.enable", 1),)),
 }
 
 _BROKER_PARSERS: dict[str, Parser] = {
-    "log.flush.interval.messages": _integer(1, LONG_MAX),
-    "log.index.size.max.bytes": _integer(4, INT_MAX),
+    "log.flush.interval.messages": integer(1, LONG_MAX),
+    "log.index.size.max.bytes": integer(4, INT_MAX),
     "log.retention.hours": _broker_retention,
     "log.retention.minutes": _broker_retention,
     "log.retention.ms": _broker_retention,
-    "log.roll.hours": _integer(1, INT_MAX),
-    "log.roll.ms": _integer(1, LONG_MAX),
+    "log.roll.hours": integer(1, INT_MAX),
+    "log.roll.ms": integer(1, LONG_MAX),
 }
 """Broker properties whose bounds are not those of the topic property that they stand in for."""
 
@@ -354,7 +319,7 @@ class LogConfig:
         fields = _fields(values)
         if _PRODUCER_EXPIRATION in broker:
             text = broker[_PRODUCER_EXPIRATION]
-            fields["producer_expiration_ms"] = _integer(1, INT_MAX)(_PRODUCER_EXPIRATION, text)
+            fields["producer_expiration_ms"] = integer(1, INT_MAX)(_PRODUCER_EXPIRATION, text)
         return replace(cls(), **fields).with_overrides(overrides or {})
 
     def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:

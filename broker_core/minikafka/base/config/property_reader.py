@@ -7,16 +7,13 @@ bits, and a name that nobody knows is no fault but a warning.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
-from minikafka.base.config.near_misses import did_you_mean, nearest
-from minikafka.base.config.numbers import whole_number
+from minikafka.base.config.parsers import whole_number
+from minikafka.base.config.unknown_names import warn_of_unknown
 from minikafka.base.errors import ConfigError, ConfigErrors
 
 INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
-
-_log = logging.getLogger(__name__)
 
 
 class PropertyReader:
@@ -87,19 +84,6 @@ class PropertyReader:
         meant = warn_of_unknown(self._given, self._known)
         if self._faults:
             raise ConfigErrors([_explained(fault, meant) for fault in self._faults])
-
-
-def warn_of_unknown(given: Iterable[str], known: Collection[str]) -> dict[str, str]:
-    """Warn of the names that are not ``known``, but for those that begin with ``external``. Gives what was
-    probably meant (or the name itself) -> the name.
-    """
-    meant: dict[str, str] = {}
-    for name in sorted(set(given) - set(known)):
-        if not name.startswith("external"):
-            near = nearest(name, known)
-            meant[near or name] = name
-            _log.warning("property %s is not valid%s", name, did_you_mean(near))
-    return meant
 
 
 def _explained(fault: ConfigError, meant: Mapping[str, str]) -> ConfigError:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from minikafka.base.config.near_misses import did_you_mean, nearest
 from minikafka.base.config.property_reader import PropertyReader
+from minikafka.base.config.unknown_names import closest_match, did_you_mean
 from minikafka.base.errors import ConfigError
 from minikafka.clients.consumer.assignment import STRATEGIES, STRATEGY
 from minikafka.registry.paths import BROKER_IDS
@@ -119,7 +119,7 @@ class ConsumerConfig:
             reset,
             SMALLEST,
             LARGEST,
-            did_you_mean(nearest(reset.lower(), _RESETS, 0.6)),
+            did_you_mean(closest_match(reset.lower(), _RESETS, 0.6)),
         )
 
     @property

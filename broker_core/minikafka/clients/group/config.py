@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
 
-from minikafka.base.config.numbers import whole_number
-from minikafka.base.config.property_reader import warn_of_unknown
+from minikafka.base.config.parsers import boolean, whole_number
+from minikafka.base.config.unknown_names import warn_of_unknown
 from minikafka.base.errors import ConfigError, ConfigErrors
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.group.assignors import ASSIGNORS
@@ -129,9 +129,7 @@ def _parsed(name: str, field: str, value: object) -> object:
     if field == "group_id":
         return text
     if field in {"auto_commit", "exclude_internal_topics"}:
-        if text.lower() not in {"true", "false"}:
-            raise ConfigError(name, text, "true or false")
-        return text.lower() == "true"
+        return boolean(name, text)
     number = whole_number(text)
     if number is None:
         raise ConfigError(name, text, "a whole number")

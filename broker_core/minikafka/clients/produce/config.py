@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from minikafka.base.config.numbers import whole_number
+from minikafka.base.config.parsers import boolean, whole_number
 from minikafka.base.errors import ConfigError
 from minikafka.clients.network.retry import Backoff
 from minikafka.records.format.message_set import Codec
@@ -96,7 +96,7 @@ class BatchingConfig:
             if name == "compression.type":
                 values["compression"] = Codec.parse(text)
             elif name == "enable.idempotence":
-                values["idempotence"] = _truth(name, text)
+                values["idempotence"] = boolean(name, text)
             elif name == "acks" and text == "all":
                 values["acks"] = ACKS_ALL
             else:
@@ -105,13 +105,6 @@ class BatchingConfig:
                     raise ConfigError(name, value, "a whole number")
                 values[known[name]] = number
         return cls(**values)  # type: ignore[arg-type]  # the names come from the table above
-
-
-def _truth(name: str, text: str) -> bool:
-    truths = {"true": True, "false": False}
-    if text.lower() not in truths:
-        raise ConfigError(name, text, "true or false")
-    return truths[text.lower()]
 
 
 _KAFKA_NAMES = {

@@ -13,14 +13,14 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from minikafka.base.config.near_misses import with_hints
-from minikafka.base.config.numbers import whole_number
+from minikafka.base.config.parsers import Parser, boolean, integer, real_number
+from minikafka.base.config.unknown_names import with_suggestions
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import host_port
 from minikafka.groups.messages import Versions
@@ -34,45 +34,12 @@ from minikafka.server.quotas.client_quotas import QuotaConfig
 from minikafka.server.security.authorizer import Authorizer, super_users_of
 
 
-def _integer(low: int, high: int | None = None) -> Callable[[str, str], int]:
-    def parse(name: str, text: str) -> int:
-        allowed = (
-            f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
-        )
-        value = whole_number(text)
-        if value is None or value < low or (high is not None and value > high):
-            raise ConfigError(name, text, allowed)
-        return value
-
-    return parse
-
-
-def _boolean(name: str, text: str) -> bool:
-    if text.strip().lower() not in {"true", "false"}:
-        raise ConfigError(name, text, "true or false")
-    return text.strip().lower() == "true"
-
-
-def _number(name: str, text: str, allowed: str) -> float:
-    try:
-        value = float(text.strip())
-    except ValueError:
-        raise ConfigError(name, text, allowed) from None
-    if not value > 0:
-        raise ConfigError(name, text, allowed)
-    return value
-
-
 def _load_factor(name: str, text: str) -> float:
-    allowed = "a number above 0 and at most 1"
-    value = _number(name, text, allowed)
-    if value > 1:
-        raise ConfigError(name, text, allowed)
-    return value
+    return real_number(name, text, "a number above 0 and at most 1", lambda value: 0 < value <= 1)
 
 
 def _rate(name: str, text: str) -> float:
-    return _number(name, text, "a number of bytes above 0")
+    return real_number(name, text, "a number of bytes above 0", lambda value: value > 0)
 
 
 def _counts(name: str, text: str) -> dict[str, int]:
@@ -109,85 +76,85 @@ _LONG_MAX = 0x7FFFFFFFFFFFFFFF
 _PROTOCOL = "inter.broker.protocol.version"
 _FORMAT = "log.message.format.version"
 
-_KEYS: dict[str, tuple[Callable[[str, str], Any], str | None]] = {
+_KEYS: dict[str, tuple[Parser, str | None]] = {
     # name: (parser, default as text; None where there is none)
-    "broker.id": (_integer(-1), "-1"),
-    "broker.id.generation.enable": (_boolean, "true"),
-    "reserved.broker.max.id": (_integer(0), "1000"),
+    "broker.id": (integer(-1), "-1"),
+    "broker.id.generation.enable": (boolean, "true"),
+    "reserved.broker.max.id": (integer(0), "1000"),
     "listeners": (_text, None),
     "advertised.listeners": (_text, None),
     "listener.security.protocol.map": (_text, None),
     "host.name": (_text, None),
-    "port": (_integer(0, 65535), "9092"),
+    "port": (integer(0, 65535), "9092"),
     "advertised.host.name": (_text, None),
-    "advertised.port": (_integer(0, 65535), None),
+    "advertised.port": (integer(0, 65535), None),
     "log.dir": (_text, "/tmp/kafka-logs"),
     "log.dirs": (_text, None),
     "log.layout": (_text, "classic"),
     "zookeeper.connect": (_text, None),
-    "zookeeper.session.timeout.ms": (_integer(1), "6000"),
-    "zookeeper.connection.timeout.ms": (_integer(1), None),
-    "num.network.threads": (_integer(1), "3"),
-    "num.io.threads": (_integer(1), "8"),
-    "socket.request.max.bytes": (_integer(1), "104857600"),
-    "connections.max.idle.ms": (_integer(1), "600000"),
-    "max.connections": (_integer(1), str(UNLIMITED)),
-    "max.connections.per.ip": (_integer(0), str(UNLIMITED)),
+    "zookeeper.session.timeout.ms": (integer(1), "6000"),
+    "zookeeper.connection.timeout.ms": (integer(1), None),
+    "num.network.threads": (integer(1), "3"),
+    "num.io.threads": (integer(1), "8"),
+    "socket.request.max.bytes": (integer(1), "104857600"),
+    "connections.max.idle.ms": (integer(1), "600000"),
+    "max.connections": (integer(1), str(UNLIMITED)),
+    "max.connections.per.ip": (integer(0), str(UNLIMITED)),
     "max.connections.per.ip.overrides": (_counts, ""),
-    "queued.max.requests": (_integer(1), "500"),
-    "queued.max.request.bytes": (_integer(-1), str(192 << 20)),
-    "quota.producer.default": (_integer(1, _LONG_MAX), str(_LONG_MAX)),
-    "quota.consumer.default": (_integer(1, _LONG_MAX), str(_LONG_MAX)),
-    "quota.window.num": (_integer(1), "11"),
-    "quota.window.size.seconds": (_integer(1), "1"),
-    "replication.quota.window.num": (_integer(1), "11"),
-    "replication.quota.window.size.seconds": (_integer(1), "1"),
-    "auto.create.topics.enable": (_boolean, "true"),
-    "delete.topic.enable": (_boolean, "true"),
-    "num.partitions": (_integer(1), "1"),
-    "default.replication.factor": (_integer(1), "1"),
-    "log.flush.scheduler.interval.ms": (_integer(1), "1000"),
-    "log.flush.offset.checkpoint.interval.ms": (_integer(1), "60000"),
-    "log.retention.check.interval.ms": (_integer(1), "300000"),
-    "log.cleaner.enable": (_boolean, "true"),
-    "log.cleaner.dedupe.buffer.size": (_integer(1024, 1 << 34), "134217728"),
+    "queued.max.requests": (integer(1), "500"),
+    "queued.max.request.bytes": (integer(-1), str(192 << 20)),
+    "quota.producer.default": (integer(1, _LONG_MAX), str(_LONG_MAX)),
+    "quota.consumer.default": (integer(1, _LONG_MAX), str(_LONG_MAX)),
+    "quota.window.num": (integer(1), "11"),
+    "quota.window.size.seconds": (integer(1), "1"),
+    "replication.quota.window.num": (integer(1), "11"),
+    "replication.quota.window.size.seconds": (integer(1), "1"),
+    "auto.create.topics.enable": (boolean, "true"),
+    "delete.topic.enable": (boolean, "true"),
+    "num.partitions": (integer(1), "1"),
+    "default.replication.factor": (integer(1), "1"),
+    "log.flush.scheduler.interval.ms": (integer(1), "1000"),
+    "log.flush.offset.checkpoint.interval.ms": (integer(1), "60000"),
+    "log.retention.check.interval.ms": (integer(1), "300000"),
+    "log.cleaner.enable": (boolean, "true"),
+    "log.cleaner.dedupe.buffer.size": (integer(1024, 1 << 34), "134217728"),
     "log.cleaner.io.buffer.load.factor": (_load_factor, "0.9"),
     "log.cleaner.io.max.bytes.per.second": (_rate, "1.7976931348623157E308"),
-    "log.cleaner.backoff.ms": (_integer(0), "15000"),
-    "num.recovery.threads.per.data.dir": (_integer(1), None),
+    "log.cleaner.backoff.ms": (integer(0), "15000"),
+    "num.recovery.threads.per.data.dir": (integer(1), None),
     _PROTOCOL: (_text, "0.10.1"),
     "broker.rack": (_text, None),
     "authorizer.class.name": (_authorizer, ""),
     "super.users": (_super_users, ""),
-    "allow.everyone.if.no.acl.found": (_boolean, "false"),
-    "num.replica.fetchers": (_integer(1), "1"),
-    "replica.fetch.max.bytes": (_integer(0), "1048576"),
-    "replica.fetch.response.max.bytes": (_integer(0), "10485760"),
-    "replica.fetch.wait.max.ms": (_integer(0), "500"),
-    "replica.fetch.min.bytes": (_integer(0), "1"),
-    "replica.fetch.backoff.ms": (_integer(0), "1000"),
-    "replica.socket.timeout.ms": (_integer(1), "30000"),
-    "replica.lag.time.max.ms": (_integer(1), "10000"),
-    "replica.high.watermark.checkpoint.interval.ms": (_integer(1), "5000"),
-    "controller.socket.timeout.ms": (_integer(1), "30000"),
-    "controlled.shutdown.enable": (_boolean, "true"),
-    "controlled.shutdown.max.retries": (_integer(0), "3"),
-    "controlled.shutdown.retry.backoff.ms": (_integer(0), "5000"),
-    "auto.leader.rebalance.enable": (_boolean, "true"),
-    "leader.imbalance.check.interval.seconds": (_integer(1), "300"),
-    "leader.imbalance.per.broker.percentage": (_integer(0, 100), "10"),
-    "group.min.session.timeout.ms": (_integer(0), "6000"),
-    "group.max.session.timeout.ms": (_integer(0), "300000"),
-    "group.initial.rebalance.delay.ms": (_integer(0), "3000"),
-    "offset.metadata.max.bytes": (_integer(0), "4096"),
-    "offsets.load.buffer.size": (_integer(1, 1 << 30), "5242880"),
-    "offsets.topic.replication.factor": (_integer(1), "3"),
-    "offsets.topic.num.partitions": (_integer(1), "50"),
-    "offsets.topic.segment.bytes": (_integer(14), "104857600"),
-    "offsets.topic.compression.codec": (_integer(0, 3), "0"),
-    "offsets.retention.minutes": (_integer(1), "10080"),
-    "offsets.retention.check.interval.ms": (_integer(1), "600000"),
-    "offsets.commit.timeout.ms": (_integer(1), "5000"),
+    "allow.everyone.if.no.acl.found": (boolean, "false"),
+    "num.replica.fetchers": (integer(1), "1"),
+    "replica.fetch.max.bytes": (integer(0), "1048576"),
+    "replica.fetch.response.max.bytes": (integer(0), "10485760"),
+    "replica.fetch.wait.max.ms": (integer(0), "500"),
+    "replica.fetch.min.bytes": (integer(0), "1"),
+    "replica.fetch.backoff.ms": (integer(0), "1000"),
+    "replica.socket.timeout.ms": (integer(1), "30000"),
+    "replica.lag.time.max.ms": (integer(1), "10000"),
+    "replica.high.watermark.checkpoint.interval.ms": (integer(1), "5000"),
+    "controller.socket.timeout.ms": (integer(1), "30000"),
+    "controlled.shutdown.enable": (boolean, "true"),
+    "controlled.shutdown.max.retries": (integer(0), "3"),
+    "controlled.shutdown.retry.backoff.ms": (integer(0), "5000"),
+    "auto.leader.rebalance.enable": (boolean, "true"),
+    "leader.imbalance.check.interval.seconds": (integer(1), "300"),
+    "leader.imbalance.per.broker.percentage": (integer(0, 100), "10"),
+    "group.min.session.timeout.ms": (integer(0), "6000"),
+    "group.max.session.timeout.ms": (integer(0), "300000"),
+    "group.initial.rebalance.delay.ms": (integer(0), "3000"),
+    "offset.metadata.max.bytes": (integer(0), "4096"),
+    "offsets.load.buffer.size": (integer(1, 1 << 30), "5242880"),
+    "offsets.topic.replication.factor": (integer(1), "3"),
+    "offsets.topic.num.partitions": (integer(1), "50"),
+    "offsets.topic.segment.bytes": (integer(14), "104857600"),
+    "offsets.topic.compression.codec": (integer(0, 3), "0"),
+    "offsets.retention.minutes": (integer(1), "10080"),
+    "offsets.retention.check.interval.ms": (integer(1), "600000"),
+    "offsets.commit.timeout.ms": (integer(1), "5000"),
 }
 
 
@@ -307,7 +274,7 @@ class BrokerConfig:
 
     def unused(self) -> str:
         """The warning about ``unknown`` names, with what was probably meant; empty without any."""
-        named = with_hints(self.unknown, {*_KEYS, *BROKER_PROPERTIES})
+        named = with_suggestions(self.unknown, {*_KEYS, *BROKER_PROPERTIES})
         return named and f"these properties are not used by this version: {named}"
 
     @classmethod

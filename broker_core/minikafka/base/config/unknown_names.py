@@ -1,0 +1,51 @@
+"""Unknown names of options and properties: the one rule for them, and the name that was probably meant.
+
+Command line, brokers, clients and the Spark source all report misspelled names in this form.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Collection, Iterable
+
+SIMILARITY = 0.8
+"""``difflib``'s ratio of two names above which one is taken for a misspelling of the other."""
+
+_log = logging.getLogger(__name__)
+
+
+def closest_match(name: str, known: Iterable[str], similarity: float = SIMILARITY) -> str | None:
+    """Return the ``known`` name that is most similar to ``name``; None when none is similar enough."""
+    found = difflib.get_close_matches(name, sorted(known), 1, similarity)
+    return found[0] if found else None
+
+
+def did_you_mean(meant: str | None) -> str:
+    """Return a hint to append to a sentence: ``; did you mean NAME?``. Empty for None."""
+    return "" if meant is None else f"; did you mean {meant}?"
+
+
+def with_suggestion(name: str, meant: str | None) -> str:
+    """Return ``name (did you mean NAME?)``, or the name alone for None."""
+    return name if meant is None else f"{name} (did you mean {meant}?)"
+
+
+def with_suggestions(names: Iterable[str], known: Collection[str]) -> str:
+    """Return the unknown ``names``, separated by commas, each with its closest match in ``known``."""
+    return ", ".join(with_suggestion(name, closest_match(name, known)) for name in names)
+
+
+def warn_of_unknown(given: Iterable[str], known: Collection[str]) -> dict[str, str]:
+    """Log a warning for each of the ``given`` names that is not ``known``.
+
+    Names that begin with ``external`` belong to other programs, as in 0.10.1, and are skipped. Return a
+    mapping from the closest match (or the name itself) to the unknown name.
+    """
+    meant: dict[str, str] = {}
+    for name in sorted(set(given) - set(known)):
+        if not name.startswith("external"):
+            match = closest_match(name, known)
+            meant[match or name] = name
+            _log.warning("property %s is not valid%s", name, did_you_mean(match))
+    return meant
