@@ -25,7 +25,7 @@ from types import FrameType
 from typing import Protocol
 
 from minikafka.base.clock import Clock, SystemClock
-from minikafka.base.errors import ConfigError, GroupHeld, MinikafkaError
+from minikafka.base.errors import ConfigError, GroupInUse, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.sole_member import SESSION_TIMEOUT_MS, SoleMember
 from minikafka.clients.network.cluster import ClusterClient
@@ -152,7 +152,7 @@ class GroupProgress:
                 try:
                     self._keeper.hold(())
                     break
-                except GroupHeld as held:
+                except GroupInUse as held:
                     holders = ", ".join(held.holders)
                     if self._clock.monotonic_ms() >= end_ms:
                         raise ConfigError(

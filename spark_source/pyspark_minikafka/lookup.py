@@ -124,7 +124,7 @@ class ClusterLookup:
             try:
                 return question()  # a NetworkError is final: the cluster was asked again until its time-out
             except BrokerError as problem:
-                if not problem.retriable:
+                if not problem.is_retriable:
                     raise
             pause(self._options.offset_retry_interval_ms)
         return question()

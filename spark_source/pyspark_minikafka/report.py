@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 
 from minikafka.base.printable import printable
-from minikafka.base.secrets import without_secrets
+from minikafka.base.secrets import redact_text
 
 _LOGGER = logging.getLogger("minikafka.spark")
 _SAID: set[str] = set()
@@ -22,7 +22,7 @@ _SAID_MAX = 1_000
 def warn(sentences: Iterable[str]) -> None:
     """Log each sentence as a warning."""
     for sentence in sentences:
-        _LOGGER.warning("minikafka: %s", printable(without_secrets(sentence)))
+        _LOGGER.warning("minikafka: %s", printable(redact_text(sentence)))
 
 
 def note(sentence: str, *, shown: bool) -> None:

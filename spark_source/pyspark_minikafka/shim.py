@@ -52,9 +52,9 @@ def shim_path() -> str:
     tried = cache_dirs.candidates("shim")
     for place in tried:
         jar = place / name / JAR
-        if cache_dirs.trusted(place) and _is_whole(jar):
+        if cache_dirs.is_trusted(place) and _is_whole(jar):
             return str(jar)
-        if cache_dirs.writable(place, jar.parent):
+        if cache_dirs.is_writable(place, jar.parent):
             return str(_compiled_once(jar, jars))
     raise ShimFailed(
         f"there is no place for the jar of the Scala shim: {', '.join(map(str, tried))} cannot be "

@@ -18,7 +18,7 @@ import pytest
 
 from minikafka.base.errors import StorageError
 from minikafka.base.ids import TopicPartition
-from minikafka.base.memory_files import Dice, MemoryFiles
+from minikafka.base.memory_files import MemoryFiles, RandomSource
 from minikafka.log.config import LONG_MAX, LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
@@ -138,7 +138,7 @@ def truncate(manager: LogManager, partition: TopicPartition, promises: Promises,
     del promises.older[partition]
 
 
-def check(files: MemoryFiles, promises: Promises, dice: Dice | None = None) -> None:
+def check(files: MemoryFiles, promises: Promises, dice: RandomSource | None = None) -> None:
     """Open what was left, compare with the promises, and see that the broker can go on: what it flushes then
     survives another power cut.
     """

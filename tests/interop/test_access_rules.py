@@ -169,6 +169,6 @@ def test_our_admin_client_makes_describes_and_removes_rules_on_kafkas_brokers(
         assert admin.create_acls([read, write]) == {read: None, write: None}
         assert wait_until(lambda: admin.describe_acls() == [read, write], PATIENCE_S)
         assert admin.describe_acls(AclFilter(resource_name="t")) == [read]
-        assert admin.describe_acls(AclFilter(resource_name="tt", also_every=True)) == [write]
+        assert admin.describe_acls(AclFilter(resource_name="tt", match_wildcard=True)) == [write]
         assert admin.delete_acls([read.filter]) == {read.filter: [read]}
         assert wait_until(lambda: admin.describe_acls() == [write], PATIENCE_S)

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.base.acls import ANYBODY, ANYWHERE, CLUSTER, Acl, Operation, Permission, Resource, ResourceType
+from minikafka.base.acls import (
+    CLUSTER,
+    WILDCARD_HOST,
+    WILDCARD_PRINCIPAL,
+    Acl,
+    Operation,
+    Permission,
+    Resource,
+    ResourceType,
+)
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.registry.acl_paths import ACL_CHANGES, AclChange, ResourceAcls, acl_path
 from minikafka.registry.zookeeper import ZooKeeperStore
@@ -56,7 +65,7 @@ def test_what_the_releases_tool_writes_is_read_and_written_alike(rules: Rules) -
     )
     rules.tool("--add", "--deny-principal", ALICE, "--operation", "ClusterAction", "--cluster")
     allowed = frozenset({Acl(ALICE, Permission.ALLOW, "10.0.0.1", Operation.READ)})
-    denied = frozenset({Acl(ALICE, Permission.DENY, ANYWHERE, Operation.CLUSTER_ACTION)})
+    denied = frozenset({Acl(ALICE, Permission.DENY, WILDCARD_HOST, Operation.CLUSTER_ACTION)})
     for resource, acls in ((ORDERS, allowed), (READERS, allowed), (CLUSTER, denied)):
         data, _ = rules.store.read(acl_path(resource))
         assert ResourceAcls.from_json(data, acl_path(resource)) == ResourceAcls(acls)
@@ -72,8 +81,8 @@ def test_what_the_releases_tool_writes_is_read_and_written_alike(rules: Rules) -
 
 def test_the_releases_tool_lists_what_we_write(rules: Rules) -> None:
     acls = frozenset(
-        Acl(principal, permission, ANYWHERE, operation)
-        for principal in (ALICE, ANYBODY)
+        Acl(principal, permission, WILDCARD_HOST, operation)
+        for principal in (ALICE, WILDCARD_PRINCIPAL)
         for permission in Permission
         for operation in Operation
         if operation <= Operation.CLUSTER_ACTION

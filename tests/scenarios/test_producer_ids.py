@@ -114,7 +114,7 @@ def test_producers_are_told_to_ask_again_while_another_cluster_is_in_zookeeper(
     (client,) = begun(world, 1)
     answer = client.finish()
     assert answer.error_code == ErrorCode.GROUP_LOAD_IN_PROGRESS
-    assert ErrorCode(answer.error_code).retriable
+    assert ErrorCode(answer.error_code).is_retriable
     assert "no ids for producers" not in caplog.text
     world.zookeeper.restore(copy)
     world.zookeeper.end_stray_sessions()

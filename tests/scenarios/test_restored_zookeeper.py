@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from minikafka.base.errors import CoordinationError, ErrorCode, OtherCluster
+from minikafka.base.errors import CoordinationError, ErrorCode, InconsistentClusterId
 from minikafka.base.files import read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
@@ -217,7 +217,7 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
         lambda: registrar.states.tell_changes([name]),
         lambda: registrar.offsets.write("g", {name: 1}),
     ):
-        with pytest.raises(OtherCluster):
+        with pytest.raises(InconsistentClusterId):
             write()
     assert tree(store) == before
     store.close()
@@ -289,7 +289,7 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
         registrar.requests.elections,
         registrar.requests.reassignments,
     ):
-        with pytest.raises(OtherCluster):
+        with pytest.raises(InconsistentClusterId):
             read()
     assert log.config.limits.retention_ms == kept_ms
     world.zookeeper.restore(copy)

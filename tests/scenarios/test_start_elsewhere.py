@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.base.errors import ErrorCode, OtherCluster
+from minikafka.base.errors import ErrorCode, InconsistentClusterId
 from minikafka.base.files import read_file, replace_file
 from minikafka.registry import paths
 from tests.scenarios.simulation import DATA_DIR, Machine, Simulation
@@ -41,7 +41,9 @@ def test_start_on_an_emptied_zookeeper_changes_nothing_and_says_what_to_do(kille
     copy = world.zookeeper.copy()
     world.zookeeper.restore(None)
     before = contents(machine)
-    with pytest.raises(OtherCluster, match=r"has no /cluster/id.*Restore.*zookeeper.connect.*cluster.id"):
+    with pytest.raises(
+        InconsistentClusterId, match=r"has no /cluster/id.*Restore.*zookeeper.connect.*cluster.id"
+    ):
         machine.start()
     store = world.zookeeper.connect()
     assert store.children("/") == []
@@ -64,7 +66,7 @@ def test_refused_start_names_what_lies_in_the_data_directory_and_how_to_check_it
         world.zookeeper.connect().create(
             paths.CLUSTER_ID, paths.ClusterId("another").to_json(), make_parents=True
         )
-    with pytest.raises(OtherCluster) as refused:
+    with pytest.raises(InconsistentClusterId) as refused:
         machine.start()
     told = f"{DATA_DIR} has many (partitions 0-2), t (partition 0), which `minikafka log verify {DATA_DIR}`"
     assert told in str(refused.value)
@@ -89,7 +91,7 @@ def test_start_on_another_clusters_zookeeper_changes_nothing_there() -> None:
     store = world.zookeeper.connect()
     before = store.exists(paths.BROKER_TOPICS)
     with pytest.raises(
-        OtherCluster, match=r"belong to cluster \S+, and ZooKeeper holds cluster \S+\. Nothing"
+        InconsistentClusterId, match=r"belong to cluster \S+, and ZooKeeper holds cluster \S+\. Nothing"
     ):
         machine.start()
     assert store.exists(paths.BROKER_TOPICS) == before

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-ANYBODY = "User:*"
+WILDCARD_PRINCIPAL = "User:*"
 ANONYMOUS = "User:ANONYMOUS"
 """Who has not said who it is, as nobody does on a plain-text listener."""
-ANYWHERE = "*"
-EVERY_RESOURCE = "*"
+WILDCARD_HOST = "*"
+WILDCARD_RESOURCE = "*"
 """The name of the resource that stands for all of its type."""
 
 
@@ -59,7 +59,7 @@ class Permission(_Labelled):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Resource:
-    """One topic, group or cluster, or with the name ``EVERY_RESOURCE`` all of a type."""
+    """One topic, group or cluster, or with the name ``WILDCARD_RESOURCE`` all of a type."""
 
     type: ResourceType
     name: str
@@ -76,10 +76,10 @@ class Acl:
     """One rule about a resource."""
 
     principal: str
-    """``TYPE:NAME``; ``ANYBODY``."""
+    """``TYPE:NAME``; ``WILDCARD_PRINCIPAL``."""
     permission: Permission
     host: str
-    """An address as Java writes it; ``ANYWHERE``."""
+    """An address as Java writes it; ``WILDCARD_HOST``."""
     operation: Operation
 
     def __str__(self) -> str:
@@ -99,15 +99,15 @@ class AclFilter:
     host: str | None = None
     operation: Operation | None = None
     permission: Permission | None = None
-    also_every: bool = False
+    match_wildcard: bool = False
     """Whether ``resource_name`` also finds rules about all resources, which hold for that one too (MATCH)."""
 
-    def finds(self, resource: Resource, acl: Acl) -> bool:
+    def matches(self, resource: Resource, acl: Acl) -> bool:
         """Whether a rule is among those."""
-        about_every = self.also_every and resource.name == EVERY_RESOURCE
+        is_wildcard = self.match_wildcard and resource.name == WILDCARD_RESOURCE
         return (
             self.resource_type in (resource.type, None)
-            and (about_every or self.resource_name in (resource.name, None))
+            and (is_wildcard or self.resource_name in (resource.name, None))
             and self.principal in (acl.principal, None)
             and self.host in (acl.host, None)
             and self.operation in (acl.operation, None)

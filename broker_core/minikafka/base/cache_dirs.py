@@ -2,7 +2,7 @@
 
 The user's cache comes first, then private directories ``minikafka-UID``: among the temporary ones, and in
 memory (a container whose disk is read-only has that). Anybody can make a directory of that name there, and
-what lies in it is run: ``writable`` takes only one that is this user's, and nobody else's to write.
+what lies in it is run: ``is_writable`` takes only one that is this user's, and nobody else's to write.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def candidates(name: str) -> list[Path]:
     """The directories ``name`` to try, best first, whether they are there or not."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     found = [Path(home) / "minikafka" / name] if os.path.isabs(home) else []
-    return [*found, *(directory / name for directory in private())]
+    return [*found, *(directory / name for directory in private_directories())]
 
 
-def private() -> list[Path]:
+def private_directories() -> list[Path]:
     """This user's directory among the temporary ones, where there is a place for them, and in memory."""
     places = [SHARED_MEMORY]
     with contextlib.suppress(FileNotFoundError):
@@ -34,15 +34,15 @@ def private() -> list[Path]:
     return [place / f"minikafka-{os.getuid()}" for place in places]
 
 
-def writable(place: Path, directory: Path) -> bool:
+def is_writable(place: Path, directory: Path) -> bool:
     """Whether files can be made in ``directory``, which is made; never in a place that is somebody else's.
 
     place: the one of the candidates that ``directory`` is in.
     """
     try:
-        if place.parent in private():
+        if place.parent in private_directories():
             place.parent.mkdir(mode=0o700, exist_ok=True)
-        if not trusted(place):
+        if not is_trusted(place):
             return False
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
@@ -51,9 +51,9 @@ def writable(place: Path, directory: Path) -> bool:
         return False
 
 
-def trusted(place: Path) -> bool:
+def is_trusted(place: Path) -> bool:
     """Whether nobody else can have made what lies in ``place``, one of the candidates."""
-    if place.parent not in private():
+    if place.parent not in private_directories():
         return True
     try:
         about = place.parent.lstat()
@@ -119,7 +119,7 @@ def write_holder(descriptor: int, address: str = "") -> None:
         os.pwrite(descriptor, f"{os.getpid()}\n{address}\n".encode(), 0)
 
 
-def tell_address(path: str | Path, address: str) -> None:
+def write_address(path: str | Path, address: str) -> None:
     """Say in the lock file ``path``, which this process holds, where the process serves."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -141,7 +141,7 @@ def make_private(directory: str | Path) -> None:
     os.makedirs(directory, 0o700, exist_ok=True)
 
 
-def open_to_others(directory: str | Path) -> bool:
+def is_open_to_others(directory: str | Path) -> bool:
     """Whether other users of this host than its owner and group can get at what lies in a directory."""
     place = Path(directory).resolve()
     try:

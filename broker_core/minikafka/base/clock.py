@@ -46,6 +46,6 @@ class ManualClock:
         self._now_ms += milliseconds
         self._monotonic_ms += milliseconds
 
-    def set_wall(self, milliseconds: int) -> None:
+    def adjust_wall_clock(self, milliseconds: int) -> None:
         """Somebody sets the wall clock on, or back by a negative number: no time passes."""
         self._now_ms += milliseconds

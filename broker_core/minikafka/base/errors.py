@@ -40,7 +40,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from minikafka.base.secrets import names_topics, shown, without_secrets
+from minikafka.base.secrets import is_resource_name, redact, redact_text
 
 
 class ErrorCode(IntEnum):
@@ -126,7 +126,7 @@ class ErrorCode(IntEnum):
     UNSUPPORTED_COMPRESSION_TYPE = 76
 
     @property
-    def retriable(self) -> bool:
+    def is_retriable(self) -> bool:
         """Whether the same request may succeed later, after a metadata refresh."""
         return self in _RETRIABLE
 
@@ -180,9 +180,9 @@ class BrokerError(MinikafkaError):
         return f"{self.code.name}: {self.detail}" if self.detail else self.code.name
 
     @property
-    def retriable(self) -> bool:
+    def is_retriable(self) -> bool:
         """Whether the same request may succeed later."""
-        return self.code.retriable
+        return self.code.is_retriable
 
 
 class OffsetOutOfRange(BrokerError):
@@ -261,7 +261,7 @@ class NoCommittedOffset(MinikafkaError):
     """A group has committed nothing for a partition, and ``auto.offset.reset`` is ``none``."""
 
 
-class Woken(MinikafkaError):
+class Wakeup(MinikafkaError):
     """A wait for records was ended by ``wakeup``."""
 
 
@@ -298,7 +298,7 @@ class ProducerClosed(MinikafkaError):
     """The producer was closed before (``ProducerClosedException``)."""
 
 
-class GroupHeld(MinikafkaError):
+class GroupInUse(MinikafkaError):
     """Who wants a group for itself finds others in it; ``holders`` are their names."""
 
     def __init__(self, group_id: str, holders: Iterable[str]) -> None:
@@ -367,7 +367,7 @@ class BadVersion(CoordinationError):
     """A conditional write met another version than the expected one."""
 
 
-class OtherCluster(CoordinationError):
+class InconsistentClusterId(CoordinationError):
     """ZooKeeper does not hold the cluster that this broker belongs to: nothing is written there."""
 
 
@@ -391,8 +391,8 @@ class ConfigError(MinikafkaError):
     """
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
-        known = [value] if names_topics(name) and isinstance(value, str) else []
-        value, allowed = shown(name, value), without_secrets(allowed, known)
+        known = [value] if is_resource_name(name) and isinstance(value, str) else []
+        value, allowed = redact(name, value), redact_text(allowed, known)
         super().__init__(name, value, allowed)
         self.name = name
         self.value = value

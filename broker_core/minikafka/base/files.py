@@ -68,7 +68,7 @@ class File(Protocol):
     def set_modified_ms(self, time_ms: int) -> None:
         """Have the file look as if it had been modified last at this time."""
 
-    def in_place(self) -> bool:
+    def is_in_place(self) -> bool:
         """Whether it can be found again: False when nothing is at its path any more, or another file is. True
         where that cannot be told: the disk fails, or numbers files anew as some network filesystems do.
         """
@@ -83,9 +83,9 @@ class File(Protocol):
 class Lock(Protocol):
     """An exclusive hold on a path, gone with the process at the latest."""
 
-    def in_place(self) -> bool:
+    def is_in_place(self) -> bool:
         """Whether another process would meet this hold: not when somebody removed the lock file, or put
-        another one there. As ``File.in_place``.
+        another one there. As ``File.is_in_place``.
         """
 
     def release(self) -> None:
@@ -290,7 +290,7 @@ class RealFile:
         with _storage_errors("cannot set the time of", self.path):
             os.utime(self._descriptor, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
-    def in_place(self) -> bool:
+    def is_in_place(self) -> bool:
         return _is_in_place(self.path, self._descriptor)
 
     def descriptor(self) -> int:
@@ -313,7 +313,7 @@ class RealLock:
         self._path = path
         self._descriptor = descriptor
 
-    def in_place(self) -> bool:
+    def is_in_place(self) -> bool:
         return _is_in_place(self._path, self._descriptor)
 
     def release(self) -> None:

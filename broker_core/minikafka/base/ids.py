@@ -71,14 +71,14 @@ def check_topic_name(name: str) -> None:
         raise BrokerError(ErrorCode.INVALID_TOPIC, problem)
 
 
-def alike_key(name: str) -> str:
-    """The same for all names that collide with this one (``names_collide``)."""
+def unify_collision_chars(name: str) -> str:
+    """The same for all names that collide with this one (``has_collision``)."""
     return name.replace(".", "_")
 
 
-def names_collide(one: str, other: str) -> bool:
+def has_collision(one: str, other: str) -> bool:
     """Whether two names differ at most in ``.`` against ``_``, which metric names cannot tell apart."""
-    return alike_key(one) == alike_key(other)
+    return unify_collision_chars(one) == unify_collision_chars(other)
 
 
 def cluster_id_of(sixteen_bytes: bytes) -> str:

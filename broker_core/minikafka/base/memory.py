@@ -30,7 +30,7 @@ def collect_rarely() -> None:
     gc.set_threshold(*COLLECTED_AFTER)
 
 
-def memory_of(size_bytes: int) -> bytearray | mmap.mmap:
+def allocate(size_bytes: int) -> bytearray | mmap.mmap:
     """So many zeros, which live as long as a view of them does. MemoryError when there is no room."""
     if size_bytes <= MAPPED_BYTES:
         return bytearray(size_bytes)

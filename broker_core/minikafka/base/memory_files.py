@@ -41,7 +41,7 @@ Losses = Counter[str]
 """How often each kind of loss befell something."""
 
 
-class Dice(Protocol):
+class RandomSource(Protocol):
     """What a power cut asks of chance: ``random.Random(seed)`` has it."""
 
     def random(self) -> float:
@@ -98,22 +98,22 @@ class _Content:
             self.disk[begin : begin + self.page_bytes] = self.seen[begin : begin + self.page_bytes]
         self.dirty.clear()
 
-    def lose_unsynced(self, dice: Dice | None, sector_bytes: int, losses: Losses) -> None:
+    def lose_unsynced(self, random: RandomSource | None, sector_bytes: int, losses: Losses) -> None:
         """A power cut: the disk's bytes are what is seen from now on."""
-        if dice is not None:
-            self._write_some(dice, sector_bytes, losses)
+        if random is not None:
+            self._write_some(random, sector_bytes, losses)
         self.seen = bytearray(self.disk)
         self.dirty.clear()
 
-    def _write_some(self, dice: Dice, sector_bytes: int, losses: Losses) -> None:
+    def _write_some(self, random: RandomSource, sector_bytes: int, losses: Losses) -> None:
         low, high = sorted((len(self.disk), len(self.seen)))
         old_size = len(self.disk)
-        self._disk_size(dice.randrange(high - low + 1) + low)
+        self._disk_size(random.randrange(high - low + 1) + low)
         losses["a length of neither"] += low < len(self.disk) < high
         for page in sorted(self.dirty):
             begin = page * self.page_bytes
             end = min(begin + self.page_bytes, len(self.disk), len(self.seen))
-            fate = dice.random()
+            fate = random.random()
             if begin >= end or fate < 0.4:
                 losses["a block not written"] += 1
                 continue
@@ -121,13 +121,13 @@ class _Content:
                 self.disk[begin:end] = self.seen[begin:end]
                 losses["a block written before its sync"] += 1
             elif fate < 0.9 or end <= old_size:
-                torn = min(end, begin + sector_bytes * dice.randrange(self.page_bytes // sector_bytes))
+                torn = min(end, begin + sector_bytes * random.randrange(self.page_bytes // sector_bytes))
                 self.disk[begin:torn] = self.seen[begin:torn]
                 losses["a block torn"] += 1
             else:
                 # The length grew before the block was written: what the disk had there before shows through.
                 begin = max(begin, old_size)
-                self.disk[begin:end] = dice.randbytes(end - begin)
+                self.disk[begin:end] = random.randbytes(end - begin)
                 losses["a block of nonsense"] += 1
 
     def _disk_size(self, size: int) -> None:
@@ -157,8 +157,8 @@ class _Directory:
         self.disk = dict(self.seen)
         self.steps.clear()
 
-    def lose_unsynced(self, dice: Dice | None, sector_bytes: int, losses: Losses) -> None:
-        kept = 0 if dice is None else dice.randrange(len(self.steps) + 1)
+    def lose_unsynced(self, random: RandomSource | None, sector_bytes: int, losses: Losses) -> None:
+        kept = 0 if random is None else random.randrange(len(self.steps) + 1)
         for step in self.steps[:kept]:
             self._apply(self.disk, step)
         losses["a name's change lost"] += len(self.steps) - kept
@@ -166,7 +166,7 @@ class _Directory:
         self.seen = dict(self.disk)
         self.steps.clear()
         for node in self.seen.values():
-            node.lose_unsynced(dice, sector_bytes, losses)
+            node.lose_unsynced(random, sector_bytes, losses)
 
     @staticmethod
     def _apply(names: dict[str, _Node], changes: tuple[_Change, ...]) -> None:
@@ -246,8 +246,8 @@ class MemoryFile:
         self._check("set the time of")
         self._content.modified_ms = time_ms
 
-    def in_place(self) -> bool:
-        return self._files.has_at(self.path, self._content)
+    def is_in_place(self) -> bool:
+        return self._files.is_file_at(self.path, self._content)
 
     def descriptor(self) -> int | None:
         return None
@@ -271,7 +271,7 @@ class MemoryLock:
     """A hold on a path of ``MemoryFiles``."""
 
     def __init__(self, in_place: Callable[[], bool], release: Callable[[], None]) -> None:
-        self.in_place = in_place
+        self.is_in_place = in_place
         self._release: Callable[[], None] | None = release
 
     def release(self) -> None:
@@ -350,11 +350,11 @@ class MemoryFiles:
         self._locks.clear()
         self._faults.clear()
 
-    def power_cut(self, dice: Dice | None = None) -> None:
-        """Lose what was not synced: all of it without ``dice``, a part of it with them."""
+    def power_cut(self, random: RandomSource | None = None) -> None:
+        """Lose what was not synced: all of it without ``random``, a part of it with them."""
         self.kill_process()
-        self.losses["all that was not synced"] += dice is None
-        self._root.lose_unsynced(dice, self.sector_bytes, self.losses)
+        self.losses["all that was not synced"] += random is None
+        self._root.lose_unsynced(random, self.sector_bytes, self.losses)
 
     def used_bytes(self) -> int:
         """What all files together hold."""
@@ -465,7 +465,7 @@ class MemoryFiles:
                 del self._locks[path]
                 self.note("unlock", path)
 
-        return MemoryLock(lambda: self.has_at(path, file), release)
+        return MemoryLock(lambda: self.is_file_at(path, file), release)
 
     # What open files ask.
 
@@ -476,7 +476,7 @@ class MemoryFiles:
             doing = {"sync": "flush"}.get(kind, kind)
             raise StorageError(f"cannot {doing} {path}: {os.strerror(fault.errno)}")
 
-    def has_at(self, path: str, node: _Node | None) -> bool:
+    def is_file_at(self, path: str, node: _Node | None) -> bool:
         """Whether ``path`` names this file."""
         return node is not None and self._find(path) is node
 

@@ -1,7 +1,7 @@
 """Which settings hold secrets, and how a setting is shown to people.
 
 Every place that prints a setting's value (errors, logs, command output, DescribeConfigs answers) takes it
-from ``shown``. A value is hidden by the name of its setting:
+from ``redact``. A value is hidden by the name of its setting:
 
 * a name with ``jaas``, ``password``, ``secret``, ``token``, ``credential``, ``key`` … anywhere in it, in any
   case, or with a word that is nearly one of them (``pasword``, ``jass``), hides its value;
@@ -89,28 +89,28 @@ def is_secret(name: str) -> bool:
     return any(difflib.get_close_matches(word, _NEARLY, 1, _LIKENESS) for word in set(words))
 
 
-def names_topics(name: str) -> bool:
+def is_resource_name(name: str) -> bool:
     """Whether the value of the setting ``name`` is the name of a topic or a group."""
     return name in _OF_NAMES
 
 
-def shown(name: str, value: object) -> object:
+def redact(name: str, value: object) -> object:
     """``value`` of the setting ``name`` as people may see it; ``***`` for a secret. None stays None."""
     if value is None or value == "":
         return value
     if is_secret(name):
         return HIDDEN
-    if names_topics(name):
+    if is_resource_name(name):
         return value
-    return without_secrets(value) if isinstance(value, str) else value
+    return redact_text(value) if isinstance(value, str) else value
 
 
-def all_shown(settings: Mapping[str, object]) -> dict[str, object]:
-    """``settings`` with each value as ``shown`` gives it."""
-    return {name: shown(name, value) for name, value in settings.items()}
+def redact_all(settings: Mapping[str, object]) -> dict[str, object]:
+    """``settings`` with each value as ``redact`` gives it."""
+    return {name: redact(name, value) for name, value in settings.items()}
 
 
-def without_secrets(text: str, names: Iterable[str] = ()) -> str:
+def redact_text(text: str, names: Iterable[str] = ()) -> str:
     """``text`` with ``***`` in place of each secret that can be told as one by what surrounds it.
 
     names: of topics, groups and the like, which stay as they are, and what is said of them too. Without them

@@ -25,6 +25,6 @@ MESSAGE_CHARS = 1_000
 """More of an error is not told: it may repeat all that somebody sent."""
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """The text, or what it begins with where it is longer than anybody reads."""
     return text if len(text) <= MESSAGE_CHARS else text[: MESSAGE_CHARS - 1] + "…"

@@ -135,9 +135,9 @@ def list_(
     resources = resources_of(topics, groups, cluster=cluster, required=False)
     if principal is not None:
         principal = principal_of(principal, "--principal")
-    wanted = [AclFilter(one.type, one.name, principal=principal, also_every=True) for one in resources] or [
-        AclFilter(principal=principal)
-    ]
+    wanted = [
+        AclFilter(one.type, one.name, principal=principal, match_wildcard=True) for one in resources
+    ] or [AclFilter(principal=principal)]
     with _keeper(bootstrap, zookeeper, data_dir) as keeper:
         found = {rule for one in wanted for rule in keeper.find(one)}
     print_rows(_rows(sorted(found)), COLUMNS, style, nothing="there are no such rules")

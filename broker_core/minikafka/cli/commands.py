@@ -26,7 +26,7 @@ from minikafka.base.errors import (
     NetworkError,
     NoSuchBroker,
 )
-from minikafka.base.secrets import without_secrets
+from minikafka.base.secrets import redact_text
 from minikafka.cli import (
     acl,
     broker,
@@ -196,4 +196,4 @@ def explain(error: Exception, names: Iterable[str] = ()) -> tuple[int, str]:
         status = 2 if getattr(error, "exit_code", None) == 2 else 1
     elif not isinstance(error, OSError):
         text = f"internal error: {type(error).__name__}: {error}; MINIKAFKA_TRACEBACK=1 shows where"
-    return status, without_secrets(" ".join(text.split()), names)
+    return status, redact_text(" ".join(text.split()), names)

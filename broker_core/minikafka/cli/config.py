@@ -10,7 +10,7 @@ import typer
 
 from minikafka.base.config.parsers import whole_number
 from minikafka.base.errors import ConfigError
-from minikafka.base.secrets import all_shown, shown
+from minikafka.base.secrets import redact, redact_all
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooKeeper, key_values
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def get(
         {
             kind.value: name,
             "setting": one.name,
-            "value": shown(one.name, one.value),
+            "value": redact(one.name, one.value),
             "source": one.source.name.lower().replace("_", " "),
             "secret": one.is_sensitive,
         }
@@ -138,7 +138,7 @@ def set_(
             if of is ResourceType.TOPIC and LEAST_IN_SYNC in changes:
                 warn_of_too_few_replicas(name, changes, existing_topic(admin, name).fewest_replicas)
     if style is Format.JSON:
-        print_json({kind.value: name, "config": all_shown(changes)})
+        print_json({kind.value: name, "config": redact_all(changes)})
     else:
         say(f"{name} has {told(changes)}")
 
@@ -191,6 +191,6 @@ def warn_of_too_few_replicas(topic: str, changes: Mapping[str, str | None], repl
 def told(changes: dict[str, str | None]) -> str:
     """``retention.ms=5, segment.bytes by default``."""
     return ", ".join(
-        f"{key} by default" if value is None else f"{key}={shown(key, value)}"
+        f"{key} by default" if value is None else f"{key}={redact(key, value)}"
         for key, value in changes.items()
     )

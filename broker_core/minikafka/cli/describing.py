@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka.base.secrets import shown
+from minikafka.base.secrets import redact
 from minikafka.cli.health import PARTITION_COLUMNS as WANTING_COLUMNS
 from minikafka.cli.health import partition_rows
 from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin
@@ -50,7 +50,7 @@ def overrides(admin: Admin, known: ClusterMetadata) -> Rows:
     rows: Rows = []
     for name, topic in sorted(known.topics.items()):
         settings = admin.describe_configs(ResourceType.TOPIC, name)
-        own = {one.name: shown(one.name, one.value) for one in settings if one.source is ConfigSource.TOPIC}
+        own = {one.name: redact(one.name, one.value) for one in settings if one.source is ConfigSource.TOPIC}
         if own:
             replicas = max((len(one.replicas) for one in topic.partitions), default=0)
             rows.append(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import ConfigError
-from minikafka.base.secrets import shown
+from minikafka.base.secrets import redact
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import RATES, read_config, write_config
 
@@ -22,7 +22,12 @@ def rows(store: Store, kind: str, name: str, *, everything: bool) -> list[dict[s
     for owner in [*everybody, name]:
         source = owner if owner == paths.DEFAULT_ENTITY else one
         for setting, value in read_config(store, kind, _entity(kind, owner)).items():
-            found[setting] = {one: name, "setting": setting, "value": shown(setting, value), "source": source}
+            found[setting] = {
+                one: name,
+                "setting": setting,
+                "value": redact(setting, value),
+                "source": source,
+            }
     return [found[setting] for setting in sorted(found)]
 
 

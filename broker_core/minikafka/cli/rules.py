@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from minikafka.base.acls import ANYWHERE, CLUSTER, Acl, Operation, Permission, Resource, ResourceType
+from minikafka.base.acls import CLUSTER, WILDCARD_HOST, Acl, Operation, Permission, Resource, ResourceType
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import check_topic_name
 
@@ -79,7 +79,7 @@ class Asked:
         return [
             Acl(principal, permission, host, operation)
             for principal, permission in self.principals
-            for host in self._hosts(permission) or (ANYWHERE,)
+            for host in self._hosts(permission) or (WILDCARD_HOST,)
             for operation in operations
         ]
 
@@ -177,8 +177,8 @@ def host_of_rule(text: str, option: str) -> str:
     """An address as rules have it. ConfigError for a name: brokers see addresses only."""
     from minikafka.server.security.authorizer import host_of
 
-    if text.strip() == ANYWHERE:
-        return ANYWHERE
+    if text.strip() == WILDCARD_HOST:
+        return WILDCARD_HOST
     try:
         ip_address(text.strip())
     except ValueError:

@@ -10,7 +10,7 @@ import typer
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS
-from minikafka.base.secrets import all_shown
+from minikafka.base.secrets import redact_all
 from minikafka.cli.config import changes_of, check_deleted, told, warn_of_too_few_replicas
 from minikafka.cli.options import (
     Bootstrap,
@@ -97,7 +97,7 @@ def create(
             return
     warn_of_too_few_replicas(name, configs, factor)
     if style is Format.JSON:
-        print_json({"topic": name, "partitions": count, "replicas": factor, "config": all_shown(configs)})
+        print_json({"topic": name, "partitions": count, "replicas": factor, "config": redact_all(configs)})
     else:
         each = f", {factor} replicas each" if factor > 1 else ""
         say(f"created {name} with {counted(count, 'partition')}{each}")
@@ -235,7 +235,7 @@ def alter(
         if partitions is not None:
             admin.create_partitions(name, partitions, rack_aware=not disable_rack_aware)
     if style is Format.JSON:
-        print_json({"topic": name, "partitions": partitions, "config": all_shown(changes)})
+        print_json({"topic": name, "partitions": partitions, "config": redact_all(changes)})
         return
     done = [] if partitions is None else [counted(partitions, "partition")]
     say(f"{name} has {', '.join(done + [told(changes)] * bool(changes))}")

@@ -15,7 +15,7 @@ import typer
 from minikafka.base.errors import ConfigError, DirectoryLocked
 from minikafka.base.ids import host_port
 from minikafka.base.printable import printable
-from minikafka.base.secrets import shown
+from minikafka.base.secrets import redact
 from minikafka.cli.directory import check_usable, make, named
 from minikafka.cli.options import Settings, key_values
 from minikafka.cli.output import note, say
@@ -131,7 +131,7 @@ def command_again(
     }
     words = [text for name, value in given.items() if value is not None for text in (name, str(value))]
     for name, value in config.items():
-        words += ["--set", f"{name}={shown(name, value)}"]
+        words += ["--set", f"{name}={redact(name, value)}"]
     return shlex.join(["minikafka", "up", *words])
 
 
@@ -179,11 +179,11 @@ def open_directories(data_dir: Path, count: int) -> list[Path]:
 
     Those that are made are private. One that is there has the rights that somebody gave it.
     """
-    from minikafka.base.cache_dirs import open_to_others
+    from minikafka.base.cache_dirs import is_open_to_others
     from minikafka.embedded import members
 
     brokers = [members.directory_of(data_dir, number) for number in range(count)]
-    found = [one for one in (*brokers, data_dir / "zookeeper", data_dir / "logs") if open_to_others(one)]
+    found = [one for one in (*brokers, data_dir / "zookeeper", data_dir / "logs") if is_open_to_others(one)]
     return [data_dir] if len(found) > 1 else found
 
 

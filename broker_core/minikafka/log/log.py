@@ -606,7 +606,7 @@ class Log:
         """Whether this finds the newest segment's file removed, or moved away: what the kernel goes on to
         take for it, no restart finds. Then the log takes no more messages.
         """
-        if self._failure is None and not self._closed and not self._segments[-1].file.in_place():
+        if self._failure is None and not self._closed and not self._segments[-1].file.is_in_place():
             try:
                 with self._mutex:  # a truncation may have renamed it just now
                     self._check_in_place()
@@ -621,7 +621,7 @@ class Log:
     def _check_in_place(self) -> None:
         newest = self._segments[-1]
         # In this order: what is deleted is closed before it is renamed.
-        if not newest.file.in_place() and not self._closed:
+        if not newest.file.is_in_place() and not self._closed:
             self._failure = f"{newest.path} was removed or replaced"
             raise StorageError(self._failure)
 

@@ -13,7 +13,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from minikafka.base.errors import CoordinationError, GroupHeld, NodeExists, NoNode, SessionExpired
+from minikafka.base.errors import CoordinationError, GroupInUse, NodeExists, NoNode, SessionExpired
 from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
 from minikafka.registry.node import number_in
@@ -261,7 +261,7 @@ class SoleConsumer:
         self._create(self._path, self._registration(topics), session)
         try:
             self._check_alone()
-        except GroupHeld:
+        except GroupInUse:
             with contextlib.suppress(NoNode):
                 self._store.delete(self._path)
             raise
@@ -272,7 +272,7 @@ class SoleConsumer:
             name for name in children(self._store, paths.consumer_ids_path(self._group)) if name != self._id
         ]
         if others:
-            raise GroupHeld(self._group, others)
+            raise GroupInUse(self._group, others)
 
     def _own(self, tp: TopicPartition) -> None:
         path = paths.consumer_owner_path(self._group, *tp)
@@ -281,7 +281,7 @@ class SoleConsumer:
         except NodeExists:
             with contextlib.suppress(NoNode):
                 owner = self._store.read(path)[0].decode("utf-8", "replace")
-                raise GroupHeld(self._group, [owner]) from None
+                raise GroupInUse(self._group, [owner]) from None
             return self._own(tp)  # it has just been given up
         self._owned.add(tp)
         return None

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 from minikafka.base.errors import CoordinationError
 from minikafka.base.ids import TopicPartition
-from minikafka.base.secrets import without_secrets
+from minikafka.base.secrets import redact_text
 
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
@@ -36,7 +36,7 @@ def id_in(text: str | bytes) -> int | None:
 
 def _shown(data: bytes) -> str:
     """The beginning of a znode's data for a message; settings stand in znodes too."""
-    return without_secrets(repr(data))[:200]
+    return redact_text(repr(data))[:200]
 
 
 _REQUIRED = object()

@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from minikafka.base.cache_dirs import open_to_others, tell_address
+from minikafka.base.cache_dirs import is_open_to_others, write_address
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles
@@ -155,7 +155,7 @@ def announce(running: RunningBroker, config: BrokerConfig) -> None:
     running.serving.wait()
     address = running.address
     for directory in config.log_dirs:
-        tell_address(os.path.join(directory, LOCK_FILE), host_port(address.host, address.port))
+        write_address(os.path.join(directory, LOCK_FILE), host_port(address.host, address.port))
     # One write, also where Python does not buffer: another thread's log may go to the same file.
     sys.stdout.write(
         f"ready {host_port(address.host, address.port)} zookeeper {config.zookeeper_connect} "
@@ -214,7 +214,7 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
             waited_ms=waited_ms,
         )
 
-    for directory in filter(open_to_others, config.log_dirs):
+    for directory in filter(is_open_to_others, config.log_dirs):
         told = "other users of this host can read %s; `chmod 700 %s` keeps them out"
         _log.warning(told, directory, directory)
     _raise_file_limit()

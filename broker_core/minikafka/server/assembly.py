@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import ConfigError, CoordinationLost, OtherCluster, SessionExpired
+from minikafka.base.errors import ConfigError, CoordinationLost, InconsistentClusterId, SessionExpired
 from minikafka.base.files import Files
 from minikafka.base.ids import BrokerAddress
 from minikafka.log.checkpoints.data_directory import contents
@@ -234,12 +234,14 @@ def _registrar(config: BrokerConfig, ports: Ports, store: Store) -> ZooKeeperCli
             may_be_unclean=lambda overrides: config.log.with_known_overrides(overrides)[0].unclean_election,
             cluster_id=known_cluster(ports.files, config.log_dirs),
         )
-    except OtherCluster as error:
+    except InconsistentClusterId as error:
         here = "; ".join(
             f"{contents(ports.files, path)}, which `minikafka log verify {shlex.quote(path)}` checks"
             for path in config.log_dirs
         )
-        raise OtherCluster(f"{error}. zookeeper.connect is {config.zookeeper_connect}. {here}") from None
+        raise InconsistentClusterId(
+            f"{error}. zookeeper.connect is {config.zookeeper_connect}. {here}"
+        ) from None
 
 
 def _open(logs: LogManager, registrar: ZooKeeperClient) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from minikafka.base import binary
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
-from minikafka.base.memory import MAPPED_BYTES, memory_of
+from minikafka.base.memory import MAPPED_BYTES, allocate
 from minikafka.base.values import fast_value
 from minikafka.wire import schema
 from minikafka.wire.frame_parts import Part, join, total_size
@@ -173,7 +173,7 @@ class FrameReader:
             return None
         if len(target) < (self._frame_bytes or 0):
             size, more = self._frame_bytes or 0, len(target) * _GROWTH
-            grown = memory_of(size if more > MAPPED_BYTES else min(size, more))
+            grown = allocate(size if more > MAPPED_BYTES else min(size, more))
             grown[: self._filled] = target[:]
             self._target = grown
             return None

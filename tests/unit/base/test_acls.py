@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.acls import (
-    EVERY_RESOURCE,
+    WILDCARD_RESOURCE,
     Acl,
     AclFilter,
     Operation,
@@ -15,7 +15,7 @@ from minikafka.base.acls import (
 )
 
 ORDERS = Resource(ResourceType.TOPIC, "orders")
-EVERY_TOPIC = Resource(ResourceType.TOPIC, EVERY_RESOURCE)
+EVERY_TOPIC = Resource(ResourceType.TOPIC, WILDCARD_RESOURCE)
 RULE = Acl("User:alice", Permission.ALLOW, "10.0.0.1", Operation.READ)
 
 
@@ -39,7 +39,7 @@ def test_rules_and_resources_are_shown_in_words() -> None:
 
 
 def test_an_empty_filter_finds_everything() -> None:
-    assert AclFilter().finds(ORDERS, RULE)
+    assert AclFilter().matches(ORDERS, RULE)
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_an_empty_filter_finds_everything() -> None:
     ids=["type", "name", "principal", "host", "operation", "permission"],
 )
 def test_a_filter_finds_what_is_equal(equal: AclFilter, other: AclFilter) -> None:
-    assert equal.finds(ORDERS, RULE)
-    assert not other.finds(ORDERS, RULE)
+    assert equal.matches(ORDERS, RULE)
+    assert not other.matches(ORDERS, RULE)
 
 
 def test_rules_about_every_topic_are_found_for_one_where_that_is_asked() -> None:
-    assert AclFilter(resource_name="orders", also_every=True).finds(EVERY_TOPIC, RULE)
-    assert AclFilter(resource_name="orders", also_every=True).finds(ORDERS, RULE)
-    assert not AclFilter(resource_name="orders").finds(EVERY_TOPIC, RULE)
-    assert not AclFilter(resource_name=EVERY_RESOURCE, also_every=True).finds(ORDERS, RULE)
+    assert AclFilter(resource_name="orders", match_wildcard=True).matches(EVERY_TOPIC, RULE)
+    assert AclFilter(resource_name="orders", match_wildcard=True).matches(ORDERS, RULE)
+    assert not AclFilter(resource_name="orders").matches(EVERY_TOPIC, RULE)
+    assert not AclFilter(resource_name=WILDCARD_RESOURCE, match_wildcard=True).matches(ORDERS, RULE)

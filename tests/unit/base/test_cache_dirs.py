@@ -52,7 +52,7 @@ def test_a_machine_without_temporary_directory_still_has_the_other_places(
 
 
 def test_a_private_directory_is_made_for_its_user_alone(private: Path) -> None:
-    assert cache_dirs.writable(private / "things", private / "things" / "new")
+    assert cache_dirs.is_writable(private / "things", private / "things" / "new")
     assert private.stat().st_mode & 0o777 == 0o700
     assert list((private / "things" / "new").iterdir()) == []
 
@@ -60,9 +60,9 @@ def test_a_private_directory_is_made_for_its_user_alone(private: Path) -> None:
 def test_a_private_directory_that_others_can_write_is_not_used(private: Path) -> None:
     private.mkdir()
     private.chmod(0o777)
-    assert not cache_dirs.writable(private / "things", private / "things" / "new")
+    assert not cache_dirs.is_writable(private / "things", private / "things" / "new")
     private.chmod(0o700)
-    assert cache_dirs.writable(private / "things", private / "things" / "new")
+    assert cache_dirs.is_writable(private / "things", private / "things" / "new")
 
 
 def test_a_private_directory_of_another_user_is_not_used(
@@ -73,18 +73,18 @@ def test_a_private_directory_of_another_user_is_not_used(
     private.rename(private.parent / f"minikafka-{other}")
     monkeypatch.setattr(os, "getuid", lambda: other)
     (place, *_) = (place for place in cache_dirs.candidates("things") if place.is_relative_to(private.parent))
-    assert not cache_dirs.writable(place, place / "new")
+    assert not cache_dirs.is_writable(place, place / "new")
 
 
 def test_a_symlink_in_place_of_the_private_directory_is_not_used(tmp_path: Path, private: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     private.symlink_to(tmp_path / "elsewhere")
-    assert not cache_dirs.writable(private / "things", private / "things" / "new")
+    assert not cache_dirs.is_writable(private / "things", private / "things" / "new")
 
 
 def test_a_file_in_place_of_a_directory_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    assert not cache_dirs.writable(tmp_path / "file" / "things", tmp_path / "file" / "things" / "new")
+    assert not cache_dirs.is_writable(tmp_path / "file" / "things", tmp_path / "file" / "things" / "new")
 
 
 def test_a_file_that_is_run_is_this_users_and_nobody_elses_to_write(tmp_path: Path) -> None:
@@ -133,5 +133,5 @@ def test_a_directory_is_open_to_others_when_they_can_reach_it(
     for outer, mode, is_open in ((0o755, 0o755, True), (0o700, 0o755, False), (0o755, 0o750, False)):
         inner.parent.chmod(outer)
         inner.chmod(mode)
-        assert cache_dirs.open_to_others(inner) is is_open
-    assert not cache_dirs.open_to_others(tmp_path / "absent")
+        assert cache_dirs.is_open_to_others(inner) is is_open
+    assert not cache_dirs.is_open_to_others(tmp_path / "absent")

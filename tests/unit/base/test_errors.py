@@ -32,7 +32,7 @@ def test_the_codes_are_those_of_2_1_without_a_gap() -> None:
     ],
 )
 def test_a_broker_error_knows_whether_trying_again_can_help(code: ErrorCode, retriable: bool) -> None:
-    assert BrokerError(code).retriable is retriable
+    assert BrokerError(code).is_retriable is retriable
 
 
 def test_messages_say_what_was_wrong_with_the_value() -> None:

@@ -201,12 +201,12 @@ def test_a_lock_is_held_once_and_can_be_taken_again_after_its_release(disk: Disk
 def test_a_lock_whose_file_was_removed_keeps_nobody_out(disk: Disk) -> None:
     files, root = disk
     lock = files.lock(f"{root}/.lock")
-    assert lock.in_place()
+    assert lock.is_in_place()
     files.remove(f"{root}/.lock")
-    assert not lock.in_place()
+    assert not lock.is_in_place()
     other = files.lock(f"{root}/.lock")
-    assert other.in_place()
-    assert not lock.in_place()
+    assert other.is_in_place()
+    assert not lock.is_in_place()
     lock.release()
     with pytest.raises(DirectoryLocked):
         files.lock(f"{root}/.lock")
@@ -243,9 +243,9 @@ def test_a_file_that_was_taken_away_is_not_in_place(disk: Disk, change: Callable
     files, root = disk
     files.make_dirs(f"{root}/in")
     file = files.open(f"{root}/in/a", create=True)
-    assert file.in_place()
+    assert file.is_in_place()
     change(files, root)
-    assert not file.in_place()
+    assert not file.is_in_place()
     file.close()
 
 
@@ -260,14 +260,14 @@ def test_a_file_that_cannot_be_looked_for_counts_as_in_place(
     file, lock = files.open(f"{tmp_path}/a", create=True), files.lock(f"{tmp_path}/.lock")
     with monkeypatch.context() as patch:
         patch.setattr(os, "stat", fail)
-        found = file.in_place(), lock.in_place()
+        found = file.is_in_place(), lock.is_in_place()
     assert found == (True, True)
 
 
 def test_a_file_that_was_closed_counts_as_in_place(tmp_path: Path) -> None:
     file = RealFiles().open(f"{tmp_path}/a", create=True)
     file.close()
-    assert file.in_place()
+    assert file.is_in_place()
 
 
 @pytest.mark.parametrize(("kind", "in_place"), [("nfs4", True), ("fuse.sshfs", True), ("ext4", False)])
@@ -288,7 +288,7 @@ def test_another_number_is_no_proof_where_the_filesystem_changes_them(
     file = RealFiles().open(str(path), create=True)
     path.rename(tmp_path / "moved")
     path.write_bytes(b"")
-    assert file.in_place() is in_place
+    assert file.is_in_place() is in_place
 
 
 def test_a_slice_reads_its_part_of_the_file(disk: Disk) -> None:

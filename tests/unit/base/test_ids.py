@@ -10,8 +10,8 @@ from minikafka.base.ids import (
     TopicPartition,
     check_topic_name,
     cluster_id_of,
+    has_collision,
     host_port,
-    names_collide,
 )
 
 
@@ -28,8 +28,8 @@ def test_other_topic_names_are_refused_with_their_reason(name: str) -> None:
 
 
 def test_dots_and_underscores_collide() -> None:
-    assert names_collide("a.b_c", "a_b.c")
-    assert not names_collide("a.b", "a-b")
+    assert has_collision("a.b_c", "a_b.c")
+    assert not has_collision("a.b", "a-b")
 
 
 def test_a_cluster_id_has_22_characters() -> None:

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from minikafka.base.errors import ConfigError, ConfigErrors
-from minikafka.base.secrets import all_shown, is_secret, shown, without_secrets
+from minikafka.base.secrets import is_secret, redact, redact_all, redact_text
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="tiger";'
 
@@ -43,7 +43,7 @@ JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required usernam
 )
 def test_a_name_that_speaks_of_a_secret_hides_its_value(name: str) -> None:
     assert is_secret(name)
-    assert shown(name, "tiger") == "***"
+    assert redact(name, "tiger") == "***"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_name_that_speaks_of_a_secret_hides_its_value(name: str) -> None:
 )
 def test_names_of_places_kinds_and_counts_hide_nothing(name: str) -> None:
     assert not is_secret(name)
-    assert shown(name, "x") == "x"
+    assert redact(name, "x") == "x"
 
 
 @pytest.mark.parametrize(
@@ -110,16 +110,16 @@ def test_names_of_places_kinds_and_counts_hide_nothing(name: str) -> None:
     ],
 )
 def test_secrets_inside_other_values_are_taken_out(text: str, shown_as: str) -> None:
-    assert without_secrets(text) == shown_as
-    assert shown("some.setting", text) == shown_as
+    assert redact_text(text) == shown_as
+    assert redact("some.setting", text) == shown_as
 
 
 @pytest.mark.parametrize("name", ["my.secret", "my.secret:orders"])
 def test_what_is_known_as_a_name_stays_as_it_is(name: str) -> None:
     text = f"there is no group '{name}'; {name}:x and {name}: gone"
-    assert without_secrets(text, [name]) == text
-    assert without_secrets("secret: tiger", [name]) == "secret: ***"
-    assert "***" in without_secrets("there is no group 'my.secret:orders'")
+    assert redact_text(text, [name]) == text
+    assert redact_text("secret: tiger", [name]) == "secret: ***"
+    assert "***" in redact_text("there is no group 'my.secret:orders'")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_what_is_known_as_a_name_stays_as_it_is(name: str) -> None:
     ],
 )
 def test_what_is_said_of_a_known_name_and_of_its_partitions_stays(text: str) -> None:
-    assert without_secrets(text, ["my.secret"]) == text
+    assert redact_text(text, ["my.secret"]) == text
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_what_is_said_of_a_known_name_and_of_its_partitions_stays(text: str) -> 
     ],
 )
 def test_a_secret_is_hidden_whatever_is_known_as_a_name(text: str, name: str) -> None:
-    assert "tiger" not in without_secrets(text, [name])
+    assert "tiger" not in redact_text(text, [name])
 
 
 def test_a_refused_topic_is_known_in_what_is_said_of_it() -> None:
@@ -164,7 +164,7 @@ def test_a_name_of_a_topic_in_an_option_stays_as_it_is() -> None:
 
 
 def test_what_is_not_given_stays_so_and_numbers_stay_numbers() -> None:
-    assert all_shown({"ssl.key.password": None, "retries": 3, "sasl.password": ""}) == {
+    assert redact_all({"ssl.key.password": None, "retries": 3, "sasl.password": ""}) == {
         "ssl.key.password": None,
         "retries": 3,
         "sasl.password": "",
@@ -206,5 +206,5 @@ def test_a_refusal_takes_secrets_out_of_any_value() -> None:
 )
 def test_a_large_value_is_looked_through_at_once(piece: str) -> None:
     text = piece * (100_000 // len(piece))
-    without_secrets(text)
+    redact_text(text)
     is_secret(text)

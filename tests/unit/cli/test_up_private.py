@@ -27,7 +27,7 @@ def test_data_logs_and_zookeeper_are_private_and_no_file_with_settings_is_open(t
 
 
 def test_directories_that_others_can_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minikafka.base.cache_dirs.open_to_others", lambda path: path.name in wide)
+    monkeypatch.setattr("minikafka.base.cache_dirs.is_open_to_others", lambda path: path.name in wide)
     wide = {"logs"}
     assert up.open_directories(tmp_path, 1) == [tmp_path / "logs"]
     wide = {"logs", "broker-0"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.base.cache_dirs import tell_address
+from minikafka.base.cache_dirs import write_address
 from minikafka.base.errors import DirectoryLocked
 from minikafka.base.files import RealFiles
 from minikafka.cli.commands import run
@@ -41,7 +41,7 @@ def held(data_dir: Path) -> Iterator[Path]:
 
 def test_a_broker_is_told_by_its_lock_and_the_address_in_it(data_dir: Path, held: Path) -> None:
     assert stray_brokers(data_dir) == [StrayBroker(str(data_dir), 1, os.getpid(), "")]
-    tell_address(held, "127.0.0.1:9093")
+    write_address(held, "127.0.0.1:9093")
     assert stray_brokers(data_dir) == [StrayBroker(str(data_dir), 1, os.getpid(), "127.0.0.1:9093")]
     with pytest.raises(DirectoryLocked, match=rf"process {os.getpid()} at 127.0.0.1:9093.*still runs"):
         strays.check_none(data_dir)
@@ -119,7 +119,7 @@ def test_ps_and_stop_say_that_the_cluster_was_killed(
 
 @pytest.mark.process
 def test_a_second_process_is_refused_with_the_one_that_holds_the_logs(held: Path) -> None:
-    tell_address(held, "127.0.0.1:9093")
+    write_address(held, "127.0.0.1:9093")
     code = "import sys; from minikafka.base.files import RealFiles; RealFiles().lock(sys.argv[1])"
     done = subprocess.run([sys.executable, "-c", code, held], capture_output=True, text=True, check=False)
     assert f"is in use: process {os.getpid()} at 127.0.0.1:9093 holds {held}; stop that" in done.stderr

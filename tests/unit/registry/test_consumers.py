@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from minikafka.base.errors import CoordinationError, GroupHeld, NoNode, SessionExpired
+from minikafka.base.errors import CoordinationError, GroupInUse, NoNode, SessionExpired
 from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
 from minikafka.registry.consumers import SoleConsumer, read_offsets, write_offsets
@@ -65,7 +65,7 @@ def test_the_offsets_of_old_consumers_are_read() -> None:
 
 def test_a_group_of_old_consumers_is_left_to_them() -> None:
     store = recorded()
-    with pytest.raises(GroupHeld) as refused:
+    with pytest.raises(GroupInUse) as refused:
         SoleConsumer(store, "old-group", "old-group_here-1-aa", lambda: 7).hold([A0])
     assert refused.value.holders == ("old-group_c1", "old-group_c2")
 
@@ -101,7 +101,7 @@ def test_what_it_reads_may_change(store: Store) -> None:
 def test_a_second_consumer_is_refused_with_the_name_of_the_first(world: World) -> None:
     first, second = world.connect(), world.connect()
     consumer(first).hold([A0])
-    with pytest.raises(GroupHeld, match="g_here-1-aa") as refused:
+    with pytest.raises(GroupInUse, match="g_here-1-aa") as refused:
         consumer(second, "g_there-2-bb").hold([B0])
     assert refused.value.holders == ("g_here-1-aa",)
     assert second.children("/consumers/g/ids") == ["g_here-1-aa"]
@@ -121,7 +121,7 @@ def test_one_who_comes_at_the_very_same_moment_is_noticed(world: World) -> None:
         return found
 
     first.children = late  # type: ignore[method-assign]
-    with pytest.raises(GroupHeld, match="g_there-2-bb"):
+    with pytest.raises(GroupInUse, match="g_there-2-bb"):
         one.hold([A0])
     assert second.children("/consumers/g/ids") == ["g_there-2-bb"]
 
@@ -129,7 +129,7 @@ def test_one_who_comes_at_the_very_same_moment_is_noticed(world: World) -> None:
 def test_a_partition_that_another_owns_is_not_taken(world: World) -> None:
     first, second = world.connect(), world.connect()
     first.create("/consumers/g/owners/a/0", b"g_old-0", ephemeral=True, make_parents=True)
-    with pytest.raises(GroupHeld, match="g_old-0"):
+    with pytest.raises(GroupInUse, match="g_old-0"):
         consumer(second).hold([A0])
 
 

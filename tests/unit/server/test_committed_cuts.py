@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minikafka.base.clock import ManualClock
-from minikafka.base.errors import OtherCluster
+from minikafka.base.errors import InconsistentClusterId
 from minikafka.base.files import FileSlice
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.memory_files import MemoryFiles
@@ -77,7 +77,7 @@ class World:
         self.one = self.fetcher._followed[NAME]
 
     def refuse(self, replicas: object) -> None:
-        raise OtherCluster("another cluster's")
+        raise InconsistentClusterId("another cluster's")
 
     def truncate(self, name: TopicPartition, offset: int, *, anew: bool) -> None:
         self.cuts.append((offset, anew))

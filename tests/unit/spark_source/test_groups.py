@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from minikafka.base.clock import ManualClock
-from minikafka.base.errors import ConfigError, GroupHeld, NetworkError
+from minikafka.base.errors import ConfigError, GroupInUse, NetworkError
 from minikafka.base.ids import TopicPartition
 from pyspark_minikafka import groups, report, stream
 from pyspark_minikafka.groups import GroupProgress, Positions
@@ -136,7 +136,7 @@ def test_who_is_refused_says_by_whom_after_the_longest_that_a_dead_one_is_believ
     monkeypatch.setattr(progress, "_pause_ms", clock.advance)
 
     def fail(what: str) -> None:
-        raise GroupHeld("g", ["g_there-1-aa"])
+        raise GroupInUse("g", ["g_there-1-aa"])
 
     keeper.fail = fail
     with pytest.raises(ConfigError, match="g_there-1-aa") as refused:
@@ -156,7 +156,7 @@ def test_the_successor_of_a_killed_query_waits_for_its_end(
 
     def fail(what: str) -> None:
         if clock.monotonic_ms() < 6_000:
-            raise GroupHeld("g", ["g_killed-1-aa"])
+            raise GroupInUse("g", ["g_killed-1-aa"])
 
     keeper.fail = fail
     progress.begin()

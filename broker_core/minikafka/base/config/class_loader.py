@@ -14,7 +14,7 @@ from minikafka.base.config.property_reader import PropertyReader
 _RELEASE = ("kafka.", "org.apache.kafka.")
 
 
-def plugged(
+def load_plugin(
     read: PropertyReader,
     name: str,
     value: object | None,
@@ -32,7 +32,7 @@ def plugged(
     if isinstance(value, str):
         text = value.strip()
         try:
-            found = known[text] if text in known else named(text)
+            found = known[text] if text in known else import_name(text)
         except (ImportError, AttributeError, ValueError) as error:
             read.refuse(name, value, f"a class, an object, or a dotted name of one: {error}")
             return default
@@ -43,7 +43,7 @@ def plugged(
     return found
 
 
-def named(name: str) -> Any:
+def import_name(name: str) -> Any:
     """What ``package.module.Class`` stands for; ImportError or AttributeError for nothing."""
     module, _, attribute = name.rpartition(".")
     if name.startswith(_RELEASE):
@@ -54,7 +54,7 @@ def named(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def instance(found: Any, properties: Mapping[str, Any]) -> Any:
+def create_instance(found: Any, properties: Mapping[str, Any]) -> Any:
     """An object of a class, which gets ``properties`` if it takes an argument, as the release's do; an object
     as it is.
     """

@@ -167,7 +167,7 @@ class ClusterAcls:
 def _filter_fields(
     wanted: AclFilter,
 ) -> tuple[int, str | None, int, str | None, str | None, int, int]:
-    pattern = ANY if wanted.resource_name is None else MATCH if wanted.also_every else LITERAL
+    pattern = ANY if wanted.resource_name is None else MATCH if wanted.match_wildcard else LITERAL
     return (
         ANY if wanted.resource_type is None else wanted.resource_type,
         wanted.resource_name,
@@ -237,7 +237,7 @@ class StoredAcls:
             AclBinding(resource, acl)
             for resource, acls in stored.acls.items()
             for acl in acls
-            if wanted.finds(resource, acl)
+            if wanted.matches(resource, acl)
         )
 
     def add(self, bindings: Sequence[AclBinding]) -> None:

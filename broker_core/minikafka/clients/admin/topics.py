@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
-from minikafka.base.ids import INTERNAL_TOPICS, check_topic_name, names_collide
+from minikafka.base.ids import INTERNAL_TOPICS, check_topic_name, has_collision
 from minikafka.clients.network.metadata import ClusterMetadata
 from minikafka.controller.assignment import assign_replicas
 
@@ -93,7 +93,7 @@ def why_not_made(code: ErrorCode, topic: NewTopic, known: ClusterMetadata) -> st
     if code is ErrorCode.TOPIC_ALREADY_EXISTS:
         return f"there is a topic {topic.name!r} already"
     if code is ErrorCode.INVALID_TOPIC:
-        other = next((name for name in known.topics if names_collide(name, topic.name)), None)
+        other = next((name for name in known.topics if has_collision(name, topic.name)), None)
         if other is not None:
             return f"{topic.name!r} collides with topic {other!r}: names must differ in more than '.' and '_'"
         return f"the cluster does not take the name {topic.name!r}"

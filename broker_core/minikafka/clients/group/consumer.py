@@ -26,7 +26,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from minikafka.base.errors import MinikafkaError, Woken
+from minikafka.base.errors import MinikafkaError, Wakeup
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.consumer_record import ConsumerRecord
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
@@ -429,7 +429,7 @@ class GroupConsumer:
         while True:
             if self._woken.is_set():
                 self._woken.clear()
-                raise Woken("wakeup() was called")
+                raise Wakeup("wakeup() was called")
             if self._attend(deadline) and (found := take()):
                 return found
             if deadline.expired:

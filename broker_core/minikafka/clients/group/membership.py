@@ -360,7 +360,7 @@ class Membership:
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             self._outside(NO_MEMBER)
             return []
-        if code in ELSEWHERE or code.retriable:
+        if code in ELSEWHERE or code.is_retriable:
             self._try_later(now_ms)
             return [Forget()] if code in ELSEWHERE else []
         self._outside(NO_MEMBER)
@@ -408,7 +408,7 @@ class Membership:
             return []
         if code in ELSEWHERE:
             return [Forget()]
-        if code is ErrorCode.NONE or code.retriable:
+        if code is ErrorCode.NONE or code.is_retriable:
             return []
         self.must_rejoin = True
         if code is ErrorCode.REBALANCE_IN_PROGRESS:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from minikafka.base.errors import BrokerError, ErrorCode, GroupHeld, MinikafkaError
+from minikafka.base.errors import BrokerError, ErrorCode, GroupInUse, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.admin import EMPTY, GroupAdmin, GroupDescription
 from minikafka.clients.group.coordinator_client import CoordinatorClient, check
@@ -86,7 +86,7 @@ class SoleMember:
                 self._sync(wanted, joined.leader, deadline)
             except BrokerError as error:
                 if error.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-                    raise GroupHeld(self._group_id, self._holders(deadline)) from None
+                    raise GroupInUse(self._group_id, self._holders(deadline)) from None
                 if not self._lost(error) or deadline.expired:
                     raise
             else:

@@ -528,7 +528,7 @@ def _names_nobody(response: MetadataResponse) -> str:
 def is_retriable(error: MinikafkaError) -> bool:
     """Whether the same request may succeed later, perhaps with another broker."""
     return isinstance(error, (NetworkError, RemoteWireError)) or (
-        isinstance(error, BrokerError) and error.retriable
+        isinstance(error, BrokerError) and error.is_retriable
     )
 
 

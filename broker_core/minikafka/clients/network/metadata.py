@@ -87,7 +87,7 @@ class ClusterMetadata:
         """This view with the topics of ``newer`` in place of its own, and all else of ``newer``."""
         topics = {**self.topics, **newer.topics}
         for name, topic in newer.topics.items():
-            if topic.error is not ErrorCode.NONE and name in self.topics and topic.error.retriable:
+            if topic.error is not ErrorCode.NONE and name in self.topics and topic.error.is_retriable:
                 # A broker that has just started does not know its topics yet: keep the numbers that were
                 # known.
                 known = self.topics[name].partitions

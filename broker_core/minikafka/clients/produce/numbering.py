@@ -88,7 +88,7 @@ class Numbering:
     def unnamed(self, error: MinikafkaError, now_ms: int) -> bool:
         """No id was given. What may pass is asked again; else it goes without (True), or not at all."""
         self._asking = False
-        if not isinstance(error, BrokerError) or error.retriable:
+        if not isinstance(error, BrokerError) or error.is_retriable:
             self._ask_again_ms = now_ms + self._retry_backoff_ms
         elif self._demanded:
             self.refusal = BrokerError(

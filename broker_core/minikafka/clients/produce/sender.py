@@ -355,7 +355,7 @@ class Sender:
 def _may_be_appended(error: MinikafkaError) -> bool:
     """Whether a broker may have appended what an attempt brought that ended with ``error``."""
     if isinstance(error, BrokerError):
-        return (error.retriable or error.code is ErrorCode.UNKNOWN) and error.code not in _NOT_APPENDED
+        return (error.is_retriable or error.code is ErrorCode.UNKNOWN) and error.code not in _NOT_APPENDED
     return not isinstance(error, LocalWireError)
 
 
@@ -365,7 +365,7 @@ def _is_corrupt(error: MinikafkaError) -> bool:
 
 def _worth_a_retry(error: MinikafkaError) -> bool:
     return isinstance(error, (NetworkError, RemoteWireError)) or (
-        isinstance(error, BrokerError) and error.retriable
+        isinstance(error, BrokerError) and error.is_retriable
     )
 
 

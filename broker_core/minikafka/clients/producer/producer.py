@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from minikafka.base.config.class_loader import instance
+from minikafka.base.config.class_loader import create_instance
 from minikafka.base.errors import ProducerClosed
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.producer.async_producer import AsyncProducer
@@ -44,17 +44,17 @@ class Producer:
             config = ProducerConfig.from_properties(config)
         self.config = config
         self.stats = ProducerStats()
-        self._encoder = instance(config.serializer_class, config.properties)
-        self._key_encoder = instance(config.key_serializer_class, config.properties)
-        callback: CallbackHandler | None = instance(config.callback_handler, config.properties)
+        self._encoder = create_instance(config.serializer_class, config.properties)
+        self._key_encoder = create_instance(config.key_serializer_class, config.properties)
+        callback: CallbackHandler | None = create_instance(config.callback_handler, config.properties)
         self._own_cluster = cluster is None
         self._cluster = cluster or _cluster_of(config)
-        self._handler: EventHandler = instance(config.event_handler, config.properties)
+        self._handler: EventHandler = create_instance(config.event_handler, config.properties)
         if self._handler is None:
             self._handler = DefaultEventHandler(
                 config,
                 self._cluster,
-                partitioner=instance(config.partitioner_class, config.properties),
+                partitioner=create_instance(config.partitioner_class, config.properties),
                 encoder=self._encoder,
                 key_encoder=self._key_encoder,
                 stats=self.stats,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from minikafka.base.config.class_loader import plugged
+from minikafka.base.config.class_loader import load_plugin
 from minikafka.base.config.property_reader import PropertyReader
 from minikafka.base.errors import ConfigError
 from minikafka.clients import serializer
@@ -187,7 +187,7 @@ def _queueing(read: PropertyReader) -> dict[str, Any]:
 
 def _classes(read: PropertyReader, given: Mapping[str, Any]) -> dict[str, Any]:
     def found(name: str, default: Any, *methods: str) -> Any:
-        return plugged(read, name, given.get(name), default, methods=methods, known=_CLASSES)
+        return load_plugin(read, name, given.get(name), default, methods=methods, known=_CLASSES)
 
     values = found("serializer.class", serializer.DefaultEncoder, "to_bytes")
     return {

@@ -162,7 +162,7 @@ class DataDirectory:
         """Whether the directory was removed, emptied, or taken by another process while it is in use: then
         it is ``gone``. A lock file that alone was removed is made, and taken, again.
         """
-        if self.gone is not None or self._lock.in_place():
+        if self.gone is not None or self._lock.is_in_place():
             return self.gone is not None
         try:
             self._files.open(self.file(META_FILE), read_only=True).close()

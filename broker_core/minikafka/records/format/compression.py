@@ -34,7 +34,7 @@ import xxhash
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.files import Buffer
-from minikafka.base.memory import memory_of
+from minikafka.base.memory import allocate
 
 MAX_CONTENT_BYTES = 128 << 20
 ENTRY_COST_BYTES = 8 << 10
@@ -126,7 +126,7 @@ def compress(codec: Codec, data: Buffer, magic: int, head_bytes: int = 0) -> byt
         return bytearray().join((bytes(head_bytes), content if codec is Codec.NONE else _gzip(content)))
     if codec is Codec.ZSTD and magic < 2:
         raise ValueError(f"messages of magic {magic} cannot be compressed with zstd: that is for magic 2")
-    room = memoryview(memory_of(head_bytes + _most_bytes(codec, len(content))))
+    room = memoryview(allocate(head_bytes + _most_bytes(codec, len(content))))
     out = room[head_bytes:]
     if codec is Codec.SNAPPY:
         used = _compress_snappy(content, out)

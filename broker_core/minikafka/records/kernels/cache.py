@@ -58,7 +58,7 @@ _SHARES = (("read", "write", "batches"), ("keys", "compact", "hashing"))
 def candidates() -> list[Path]:
     """Directories to try, best first."""
     own = cache_dirs.candidates("kernels")
-    shared = 1 if len(own) > len(cache_dirs.private()) else 0  # there may be no home
+    shared = 1 if len(own) > len(cache_dirs.private_directories()) else 0  # there may be no home
     return [*own[:shared], beside_sources(), *own[shared:]]
 
 
@@ -73,12 +73,12 @@ def machine_code() -> dict[str, Code] | None:
         return None
     name = f"kernels-{_state()}"
     for place in candidates():
-        found = kept(place / name) if cache_dirs.trusted(place) else None
+        found = kept(place / name) if cache_dirs.is_trusted(place) else None
         if found is not None:
             _share(name, found)
             return found
     for place in candidates():
-        if cache_dirs.writable(place, place / name):
+        if cache_dirs.is_writable(place, place / name):
             found = _compiled_once(place / name)
             if found is not None:
                 _share(name, found)
@@ -97,16 +97,16 @@ def _share(name: str, codes: Mapping[str, Code]) -> None:
     So another environment of this user finds it, and another user of this installation.
     """
     for place in candidates():
-        if place.parent not in cache_dirs.private() and not (place / name / _CODE).exists():
+        if place.parent not in cache_dirs.private_directories() and not (place / name / _CODE).exists():
             with contextlib.suppress(OSError):
-                if cache_dirs.writable(place, place / name):
+                if cache_dirs.is_writable(place, place / name):
                     keep(place / name, codes)
 
 
 def compile_ahead(place: Path) -> Path | None:
     """Have the machine code of this state in ``place``, and return its file; None when that cannot be."""
     directory = place / f"kernels-{_state()}"
-    if not cache_dirs.writable(place, directory):
+    if not cache_dirs.is_writable(place, directory):
         _say(f"{directory} cannot be written")
         return None
     return directory / _CODE if kept(directory) or _compiled_once(directory) else None

@@ -19,7 +19,7 @@ from minikafka.base.errors import (
     CoordinationError,
     CoordinationLost,
     ErrorCode,
-    OtherCluster,
+    InconsistentClusterId,
     SessionExpired,
 )
 from minikafka.base.ids import check_topic_name
@@ -223,7 +223,7 @@ def _change_broker(broker: Broker, name: str, change: Change, *, validate_only: 
     if not validate_only:
         try:
             broker.registrar.settings.change(paths.BROKERS, name, after)
-        except OtherCluster as error:
+        except InconsistentClusterId as error:
             raise BrokerError(_code_of(error, ErrorCode.UNKNOWN), str(error)) from None
         refresh_broker(broker)
 
@@ -240,7 +240,7 @@ def check_settings_size(topic: str, settings: Settings) -> None:
 
 def _code_of(error: CoordinationError, code: ErrorCode) -> ErrorCode:
     """``code``, or one after which clients ask again."""
-    return ErrorCode.REQUEST_TIMED_OUT if isinstance(error, OtherCluster) else code
+    return ErrorCode.REQUEST_TIMED_OUT if isinstance(error, InconsistentClusterId) else code
 
 
 def check_broker(broker: Broker, name: str) -> None:

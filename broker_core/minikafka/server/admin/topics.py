@@ -15,12 +15,12 @@ from minikafka.base.errors import (
     CoordinationError,
     CoordinationLost,
     ErrorCode,
+    InconsistentClusterId,
     NoNode,
-    OtherCluster,
     SessionExpired,
 )
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition, check_topic_name
-from minikafka.base.text import counted, shortened
+from minikafka.base.text import counted, shorten
 from minikafka.controller.assignment import (
     assign_replicas,
     check_assignment,
@@ -99,7 +99,7 @@ def error_code_of(error: BrokerError | None) -> ErrorCode:
 
 def error_message_of(error: BrokerError | None) -> str | None:
     """What is wrong, in words, for a response."""
-    return None if error is None else shortened(str(error.detail)) or None
+    return None if error is None else shorten(str(error.detail)) or None
 
 
 class TopicTicket:
@@ -127,7 +127,7 @@ class TopicTicket:
     def fail(self, name: str, error: BrokerError) -> None:
         """This topic is answered with an error."""
         if len(self._failed) < _LOGGED_REFUSALS:
-            _log.info("the request for topic %s is refused: %s", name, shortened(str(error)))
+            _log.info("the request for topic %s is refused: %s", name, shorten(str(error)))
         # With its traceback it would hold the whole request, which holds it: garbage for a full collection.
         self._failed[name] = error.with_traceback(None)
         self._left.discard(name)
@@ -429,7 +429,7 @@ def submit_growths(broker: Broker, wishes: Sequence[GrowthRequest], ticket: Topi
             failure = BrokerError(ErrorCode.INVALID_PARTITIONS, str(error))
         except (CoordinationLost, SessionExpired):
             raise  # the worker runs this job again
-        except OtherCluster as error:
+        except InconsistentClusterId as error:
             failure = BrokerError(ErrorCode.NOT_CONTROLLER, str(error))
         except Exception as error:  # noqa: BLE001 - it would keep what is claimed
             if not isinstance(error, CoordinationError):

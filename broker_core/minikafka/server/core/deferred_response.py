@@ -6,7 +6,13 @@ import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
-from minikafka.base.errors import BrokerError, CoordinationLost, ErrorCode, OtherCluster, SessionExpired
+from minikafka.base.errors import (
+    BrokerError,
+    CoordinationLost,
+    ErrorCode,
+    InconsistentClusterId,
+    SessionExpired,
+)
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.workers.work_pool import Steps, begin_here
@@ -102,7 +108,7 @@ def answer_by_jobs(
         except BrokerError as error:
             refused = error.with_traceback(None)
             answer(lambda: refusal(refused))
-        except OtherCluster as error:  # the log has it already
+        except InconsistentClusterId as error:  # the log has it already
             of_another = BrokerError(elsewhere, str(error))
             answer(lambda: refusal(of_another))
         except Exception as error:  # noqa: BLE001 - the client waits for an answer, whatever happened

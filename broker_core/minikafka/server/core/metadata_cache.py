@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from minikafka.base.ids import BrokerAddress, TopicPartition, alike_key
+from minikafka.base.ids import BrokerAddress, TopicPartition, unify_collision_chars
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.partition.leadership import Leadership
 
@@ -22,7 +22,7 @@ class MetadataCache:
     brokers: Mapping[int, BrokerAddress] = field(default_factory=dict)
     topics: Mapping[str, Mapping[int, Leadership]] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
-    """Of each topic the name as ``alike_key`` has it -> the name: what a new one would collide with."""
+    """``unify_collision_chars`` of each topic -> its name: a new topic with the same key collides with it."""
     unreadable: frozenset[str] = frozenset()
     """Topics of which ZooKeeper holds nonsense: they can be deleted, and nothing else."""
 
@@ -32,7 +32,7 @@ class MetadataCache:
 
     def alike(self, name: str) -> str | None:
         """A topic with which this name, which is none of the topics', collides; None for none."""
-        return self.names.get(alike_key(name))
+        return self.names.get(unify_collision_chars(name))
 
     def with_controller(self, controller_id: int) -> MetadataCache:
         """The image with another controller; -1 for none."""
@@ -55,7 +55,7 @@ class MetadataCache:
             kept = {p: merged[p] for p in sorted(merged) if merged[p].leader != LEADER_DURING_DELETE}
             if kept:
                 topics[topic] = kept
-                names.setdefault(alike_key(topic), topic)
-            elif names.get(alike_key(topic)) == topic:
-                del names[alike_key(topic)]
+                names.setdefault(unify_collision_chars(topic), topic)
+            elif names.get(unify_collision_chars(topic)) == topic:
+                del names[unify_collision_chars(topic)]
         return replace(self, brokers=dict(brokers), topics=topics, names=names)

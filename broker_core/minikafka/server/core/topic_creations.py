@@ -25,7 +25,7 @@ from minikafka.base.errors import (
     CoordinationError,
     CoordinationLost,
     ErrorCode,
-    OtherCluster,
+    InconsistentClusterId,
     SessionExpired,
 )
 from minikafka.base.ids import INTERNAL_TOPICS
@@ -234,7 +234,7 @@ def _refusal(error: Exception) -> BrokerError:
     """What the request for a topic is told when ``error`` was met."""
     words = str(error) if isinstance(error, CoordinationError) else f"unexpected error: {error!r}"
     # In another cluster's ZooKeeper nobody is the controller: clients look for it, and ask again.
-    code = ErrorCode.NOT_CONTROLLER if isinstance(error, OtherCluster) else ErrorCode.UNKNOWN
+    code = ErrorCode.NOT_CONTROLLER if isinstance(error, InconsistentClusterId) else ErrorCode.UNKNOWN
     return BrokerError(code, words)
 
 

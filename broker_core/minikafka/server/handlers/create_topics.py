@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.base.ids import alike_key
+from minikafka.base.ids import unify_collision_chars
 from minikafka.server.admin.topics import (
     BROKER_DEFAULT,
     NewPartitions,
@@ -69,13 +69,13 @@ def _serve(broker: Broker, context: RequestContext, request: CreateTopicsRequest
             if named[topic.name] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice")
             check_controller(broker)
-            other = named_alike.get(alike_key(topic.name))
+            other = named_alike.get(unify_collision_chars(topic.name))
             if other is not None:
                 raise BrokerError(
                     ErrorCode.INVALID_TOPIC, f"topic {topic.name} collides with {other} of the same request"
                 )
             wish = check_creation(broker, *_wanted(topic), room=room)
-            named_alike[alike_key(wish.name)] = wish.name
+            named_alike[unify_collision_chars(wish.name)] = wish.name
             partitions[topic.name] = len(wish.assignment)
             creations.append(wish)
             if request.validate_only:

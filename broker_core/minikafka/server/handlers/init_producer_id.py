@@ -13,7 +13,13 @@ import logging
 from collections.abc import Hashable
 from functools import partial
 
-from minikafka.base.errors import CoordinationLost, ErrorCode, MinikafkaError, OtherCluster, SessionExpired
+from minikafka.base.errors import (
+    CoordinationLost,
+    ErrorCode,
+    InconsistentClusterId,
+    MinikafkaError,
+    SessionExpired,
+)
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.wire.apis.init_producer_id import (
@@ -103,7 +109,7 @@ def _fetch(broker: Broker) -> None:
     except (CoordinationLost, SessionExpired):
         raise
     except MinikafkaError as error:
-        if not isinstance(error, OtherCluster):  # the log has that already
+        if not isinstance(error, InconsistentClusterId):  # the log has that already
             _log.error("there are no ids for producers: %s", error)
         block = range(0)
 

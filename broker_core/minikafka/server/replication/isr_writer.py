@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 
-from minikafka.base.errors import CoordinationError, CoordinationLost, OtherCluster, SessionExpired
+from minikafka.base.errors import CoordinationError, CoordinationLost, InconsistentClusterId, SessionExpired
 from minikafka.base.ids import TopicPartition
 from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
@@ -80,7 +80,7 @@ class IsrWriter:
             return broker.registrar.states.write(here)
         except (CoordinationLost, SessionExpired):
             raise
-        except OtherCluster:
+        except InconsistentClusterId:
             return {}  # that is logged already
         except CoordinationError as error:
             # Of one, perhaps: the others are not to wait for an answer for ever.

@@ -19,8 +19,8 @@ from minikafka.base.errors import (
     CoordinationError,
     CoordinationLost,
     ErrorCode,
+    InconsistentClusterId,
     NodeExists,
-    OtherCluster,
     SessionExpired,
 )
 from minikafka.registry.acl_paths import ACL_CHANGE_PREFIX, ACL_CHANGES, ACLS, AclChange
@@ -71,7 +71,7 @@ class AclRules:
             changed = change_resource(self._store, resource, change)
         except (CoordinationLost, SessionExpired):
             raise
-        except OtherCluster as error:
+        except InconsistentClusterId as error:
             raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from None
         except CoordinationError as error:
             raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
@@ -104,7 +104,7 @@ class AclRules:
         resource = AclChange.from_json(data, path).resource
         try:
             acls = read_resource(self._store, resource)
-        except (CoordinationLost, SessionExpired, OtherCluster):
+        except (CoordinationLost, SessionExpired, InconsistentClusterId):
             raise
         except CoordinationError as error:
             _log.error(f"access rules cannot be read: %s{_ADVICE}", error, ACL_CHANGES)

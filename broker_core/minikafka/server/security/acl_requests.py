@@ -67,7 +67,7 @@ def found(
         host=fields.host_filter,
         operation=_known_or_any(Operation, fields.operation, "operation"),
         permission=_known_or_any(Permission, fields.permission_type, "permission"),
-        also_every=fields.pattern_type_filter == MATCH,
+        match_wildcard=fields.pattern_type_filter == MATCH,
     )
     if fields.pattern_type_filter == PREFIXED:
         return []

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv6Address, ip_address
 
 from minikafka.base.acls import (
-    ANYBODY,
-    ANYWHERE,
-    EVERY_RESOURCE,
+    WILDCARD_HOST,
+    WILDCARD_PRINCIPAL,
+    WILDCARD_RESOURCE,
     Acl,
     AclFilter,
     Operation,
@@ -28,7 +28,7 @@ from minikafka.base.acls import (
 )
 from minikafka.base.errors import ConfigError
 
-NOBODY = frozenset({Acl(ANYBODY, Permission.DENY, ANYWHERE, Operation.ALL)})
+NOBODY = frozenset({Acl(WILDCARD_PRINCIPAL, Permission.DENY, WILDCARD_HOST, Operation.ALL)})
 """In place of rules that cannot be read: one of them may have denied."""
 
 _IMPLIED_BY = {
@@ -52,13 +52,13 @@ class Authorizer:
         """Whether ``principal``, who is at ``host`` (``host_of``), may do ``operation`` to ``resource``."""
         if principal in self.super_users:
             return True
-        every = Resource(resource.type, EVERY_RESOURCE)
+        every = Resource(resource.type, WILDCARD_RESOURCE)
         acls = self.acls.get(resource, frozenset()) | self.acls.get(every, frozenset())
         if not acls:
             return self.allow_everyone_if_no_acl_found
         implied_by, allowed = _IMPLIED_BY.get(operation, ()), False
         for acl in acls:
-            if acl.principal not in (principal, ANYBODY) or acl.host not in (host, ANYWHERE):
+            if acl.principal not in (principal, WILDCARD_PRINCIPAL) or acl.host not in (host, WILDCARD_HOST):
                 continue
             meant = acl.operation in (operation, Operation.ALL)
             if acl.permission is Permission.DENY and meant:
@@ -72,7 +72,7 @@ class Authorizer:
         wanted = tuple(filters)
         for resource, acls in self.acls.items():
             for acl in acls:
-                if any(one.finds(resource, acl) for one in wanted):
+                if any(one.matches(resource, acl) for one in wanted):
                     yield resource, acl
 
     def with_acls(self, resource: Resource, acls: frozenset[Acl]) -> Authorizer:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from minikafka.base.errors import CoordinationLost, OtherCluster, SessionExpired
+from minikafka.base.errors import CoordinationLost, InconsistentClusterId, SessionExpired
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ def _done(job: Job) -> bool:
     except (CoordinationLost, SessionExpired) as error:
         _log.warning("waiting for ZooKeeper: %s", error)
         return False
-    except OtherCluster as error:
+    except InconsistentClusterId as error:
         _log.warning("a job of the control path is left undone: %s", error)
     except Exception:  # noqa: BLE001 - one job must not end the worker
         _log.exception("a job of the control path failed")

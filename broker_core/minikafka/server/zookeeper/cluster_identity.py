@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from minikafka.base.errors import CoordinationError, NoNode, OtherCluster
+from minikafka.base.errors import CoordinationError, InconsistentClusterId, NoNode
 from minikafka.registry import paths
 from minikafka.registry.paths import ClusterId
 from minikafka.registry.store import Store
@@ -36,7 +36,7 @@ class ClusterIdentity:
         if self._looked_in != session_id:
             self.holds()
         if self._held_in != session_id:
-            raise OtherCluster(
+            raise InconsistentClusterId(
                 f"ZooKeeper does not hold cluster {self._own}, to which this broker belongs: nothing is "
                 f"written there until {paths.CLUSTER_ID} is back"
             )

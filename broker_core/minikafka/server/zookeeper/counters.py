@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable
 
-from minikafka.base.errors import BadVersion, CoordinationError, NodeExists, NoNode, OtherCluster
+from minikafka.base.errors import BadVersion, CoordinationError, InconsistentClusterId, NodeExists, NoNode
 from minikafka.base.ids import cluster_id_of
 from minikafka.log.checkpoints.topic_incarnations import Children, TopicIncarnations
 from minikafka.registry import paths
@@ -200,7 +200,7 @@ def _own_tree(store: Store, own: str) -> int:
     try:
         data, stat = store.read(paths.CLUSTER_ID)
     except NoNode:
-        raise OtherCluster(
+        raise InconsistentClusterId(
             f"the data directories belong to cluster {own}, and ZooKeeper has no {paths.CLUSTER_ID}: its "
             "data was removed, or zookeeper.connect names another one. Nothing is changed, there and here. "
             "Restore ZooKeeper's data from a copy, or correct zookeeper.connect. To begin a new cluster with "
@@ -211,7 +211,7 @@ def _own_tree(store: Store, own: str) -> int:
         ) from None
     found = ClusterId.from_json(data).id
     if found != own:
-        raise OtherCluster(
+        raise InconsistentClusterId(
             f"the data directories belong to cluster {own}, and ZooKeeper holds cluster {found}. Nothing is "
             "changed, there and here. Correct zookeeper.connect or log.dirs. To have this broker join that "
             "cluster with these directories, remove the line cluster.id from their meta.properties: the logs "

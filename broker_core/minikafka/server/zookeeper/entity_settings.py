@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from minikafka.base.errors import CoordinationError
-from minikafka.base.secrets import shown
+from minikafka.base.secrets import redact
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import write_config
 from minikafka.registry.paths import EntityConfig
@@ -101,7 +101,7 @@ def tell_changes(topic: str, old: Mapping[str, str], new: Mapping[str, str]) -> 
     names = sorted(changed | old.keys() - new.keys())
     if names:
         words = [
-            f"{name} {shown(name, old.get(name, 'default'))} -> {shown(name, new.get(name, 'default'))}"
+            f"{name} {redact(name, old.get(name, 'default'))} -> {redact(name, new.get(name, 'default'))}"
             for name in names
         ]
         _log.info("topic %s has other settings: %s", topic, ", ".join(words))

@@ -13,7 +13,13 @@ import logging
 from collections.abc import Callable
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import CoordinationError, CoordinationLost, NoNode, OtherCluster, SessionExpired
+from minikafka.base.errors import (
+    CoordinationError,
+    CoordinationLost,
+    InconsistentClusterId,
+    NoNode,
+    SessionExpired,
+)
 from minikafka.registry.store import Store
 
 _log = logging.getLogger(__name__)
@@ -73,7 +79,7 @@ class Notifications:
         try:
             data, _ = self._store.read(path)
             act(data, path)
-        except (CoordinationLost, SessionExpired, OtherCluster):
+        except (CoordinationLost, SessionExpired, InconsistentClusterId):
             raise
         except NoNode:
             return

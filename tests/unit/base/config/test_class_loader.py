@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.base.config.class_loader import instance, named, plugged
+from minikafka.base.config.class_loader import create_instance, import_name, load_plugin
 from minikafka.base.config.property_reader import PropertyReader
 from minikafka.base.errors import ConfigErrors
 
@@ -29,7 +29,7 @@ class KeywordsOnly(Plain):
 
 def found(value: object) -> Any:
     read = PropertyReader({})
-    made = plugged(read, "some.class", value, Plain, methods=("work",), known={"kafka.Plain": Plain})
+    made = load_plugin(read, "some.class", value, Plain, methods=("work",), known={"kafka.Plain": Plain})
     read.finish()
     return made
 
@@ -61,13 +61,13 @@ def test_what_stands_for_nothing_is_a_fault(value: object, why: str) -> None:
 
 
 def test_an_instance_gets_the_properties_if_it_takes_an_argument() -> None:
-    assert instance(Configured, {"a": 1}).properties == {"a": 1}
-    assert type(instance(Plain, {"a": 1})) is Plain
-    assert instance(KeywordsOnly, {"a": 1}).size == 1
+    assert create_instance(Configured, {"a": 1}).properties == {"a": 1}
+    assert type(create_instance(Plain, {"a": 1})) is Plain
+    assert create_instance(KeywordsOnly, {"a": 1}).size == 1
     one = Configured()
-    assert instance(one, {"a": 1}) is one
+    assert create_instance(one, {"a": 1}) is one
     assert one.properties is None
 
 
 def test_names_are_looked_up_in_modules() -> None:
-    assert named("collections.abc.Mapping") is Mapping
+    assert import_name("collections.abc.Mapping") is Mapping

@@ -71,12 +71,14 @@ def test_rules_come_in_order_and_newer_kinds_are_left_out(brokers: BrokersInMemo
     assert requests == [DescribeAclsRequest(1, None, 1, None, None, 1, 1)]
 
 
-@pytest.mark.parametrize(("also_every", "pattern"), [(False, 3), (True, 2)])
+@pytest.mark.parametrize(("match_wildcard", "pattern"), [(False, 3), (True, 2)])
 def test_a_filter_says_how_its_name_is_meant(
-    brokers: BrokersInMemory, admin: Admin, also_every: bool, pattern: int
+    brokers: BrokersInMemory, admin: Admin, match_wildcard: bool, pattern: int
 ) -> None:
     requests = asked(brokers, ApiKey.DESCRIBE_ACLS, DescribeAclsResponse(0, 0, None, ()))
-    wanted = AclFilter(ResourceType.TOPIC, "t", "User:a", "*", Operation.READ, Permission.DENY, also_every)
+    wanted = AclFilter(
+        ResourceType.TOPIC, "t", "User:a", "*", Operation.READ, Permission.DENY, match_wildcard
+    )
     assert admin.describe_acls(wanted) == []
     assert requests == [DescribeAclsRequest(2, "t", pattern, "User:a", "*", 3, 2)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.base.errors import BrokerError, ErrorCode, GroupHeld, NetworkError
+from minikafka.base.errors import BrokerError, ErrorCode, GroupInUse, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.admin import GroupAdmin
 from minikafka.clients.group.config import GroupConsumerConfig
@@ -46,7 +46,7 @@ def test_it_is_seen_in_the_group_with_its_partitions(world: World) -> None:
 
 def test_a_second_one_is_refused_with_the_name_of_the_first(world: World) -> None:
     world.member().hold([T0], world.deadline)
-    with pytest.raises(GroupHeld, match="g_one at 127") as refused:
+    with pytest.raises(GroupInUse, match="g_one at 127") as refused:
         world.member("g_two").hold([T1], world.deadline)
     assert refused.value.group_id == "g"
     assert len(world.group.members) == 1
@@ -57,7 +57,7 @@ def test_a_group_of_consumers_is_left_to_them(world: World) -> None:
     consumer.subscribe(["t"])
     for _ in range(4):
         consumer.poll(50)
-    with pytest.raises(GroupHeld, match="the consumer member-1 at 127"):
+    with pytest.raises(GroupInUse, match="the consumer member-1 at 127"):
         world.member().hold([T0], world.deadline)
     assert consumer.assignment == (T0, T1)
 
@@ -100,7 +100,7 @@ def test_one_that_was_forgotten_does_not_commit_over_its_successor(world: World)
     one.hold([T0], world.deadline)
     world.brokers.groups.throw_out("g", "member-1")
     world.member("g_two").hold([T0], world.deadline)
-    with pytest.raises(GroupHeld, match="g_two"):
+    with pytest.raises(GroupInUse, match="g_two"):
         one.commit({T0: 7}, world.deadline)
     assert world.committed() == {}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, Woken
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, Wakeup
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.consumer import Committed, GroupConsumer, GroupConsumerConfig
 from minikafka.wire.apis.metadata import MetadataTopic
@@ -239,7 +239,7 @@ def test_a_poll_that_is_woken_raises_and_the_next_one_goes_on(world: World) -> N
     consumer = world.consumer()
     consumer.wakeup()
     before_ms = world.brokers.clock.monotonic_ms()
-    with pytest.raises(Woken):
+    with pytest.raises(Wakeup):
         consumer.poll(60_000)
     assert world.brokers.clock.monotonic_ms() == before_ms
     assert set(world.read(consumer)) == everything()
@@ -264,7 +264,7 @@ def test_a_poll_that_waits_is_woken_within_a_tenth_of_a_second(world: World, joi
             consumer.wakeup()
 
     clock.advance = advancing  # type: ignore[method-assign]
-    with pytest.raises(Woken):
+    with pytest.raises(Wakeup):
         consumer.poll(600_000)
     assert woken_ms <= clock.monotonic_ms() <= woken_ms + 110
 

@@ -242,7 +242,7 @@ def test_a_wall_clock_that_is_set_back_does_not_put_off_the_next_try(broker: Bro
     broker.add(ONE, segments=2)
     broker.files.fail_next_write(match=".cleaned")
     assert broker.run() is None
-    broker.files.clock.set_wall(jump_ms)
+    broker.files.clock.adjust_wall_clock(jump_ms)
     broker.files.clock.advance(RETRY_MS)
     assert broker.run() == ONE
 
@@ -251,7 +251,7 @@ def test_a_wall_clock_that_is_set_on_does_not_hasten_the_next_try(broker: Broker
     broker.add(ONE, segments=2)
     broker.files.fail_next_write(match=".cleaned")
     assert broker.run() is None
-    broker.files.clock.set_wall(31_536_000_000)
+    broker.files.clock.adjust_wall_clock(31_536_000_000)
     assert broker.run() is None
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from minikafka.base.acls import (
     ANONYMOUS,
-    ANYWHERE,
     CLUSTER,
-    EVERY_RESOURCE,
+    WILDCARD_HOST,
+    WILDCARD_RESOURCE,
     Acl,
     Operation,
     Permission,
@@ -114,7 +114,7 @@ class Guarded(Simulation):
     def allow(
         self, operation: Operation, resource: Resource, permission: Permission = Permission.ALLOW
     ) -> None:
-        rule = Acl(ANONYMOUS, permission, ANYWHERE, operation)
+        rule = Acl(ANONYMOUS, permission, WILDCARD_HOST, operation)
         change_resource(self.rules, resource, lambda rules: rules | {rule})
         self.settle()
 
@@ -340,7 +340,7 @@ def test_brokers_are_told_of_where_every_topic_is_refused(world: Guarded) -> Non
 
 @pytest.mark.parametrize("resource", [CLUSTER, Resource(ResourceType.TOPIC, "new")], ids=str)
 def test_a_topic_is_made_for_who_asks_for_it_and_may_create(world: Guarded, resource: Resource) -> None:
-    world.allow(DESCRIBE, Resource(ResourceType.TOPIC, EVERY_RESOURCE))
+    world.allow(DESCRIBE, Resource(ResourceType.TOPIC, WILDCARD_RESOURCE))
     (refused,) = world.call(simulation.metadata("new")).topics
     assert refused.error_code == NO_TOPIC
     world.allow(CREATE, resource)
@@ -419,7 +419,7 @@ def test_rules_hold_as_soon_as_the_broker_hears_of_them(world: Guarded) -> None:
 
 def test_rules_of_before_the_start_hold_from_the_start_on() -> None:
     world = Simulation()
-    rule = Acl(ANONYMOUS, Permission.ALLOW, ANYWHERE, CREATE)
+    rule = Acl(ANONYMOUS, Permission.ALLOW, WILDCARD_HOST, CREATE)
     change_resource(world.zookeeper.connect(), CLUSTER, lambda rules: rules | {rule})
     world.machine.start(AUTHORIZER)
     assert world.create_topic("t") == 0
@@ -437,7 +437,7 @@ def test_where_there_are_no_rules_everybody_may_when_that_is_configured() -> Non
     world = Simulation()
     world.machine.start({**AUTHORIZER, "allow.everyone.if.no.acl.found": "true"})
     assert world.create_topic("t") == 0
-    rule = Acl("User:alice", Permission.ALLOW, ANYWHERE, WRITE)
+    rule = Acl("User:alice", Permission.ALLOW, WILDCARD_HOST, WRITE)
     change_resource(world.zookeeper.connect(), TOPIC, lambda rules: rules | {rule})
     world.settle()
     assert world.produce("t", b"x").error_code == NO_TOPIC
@@ -472,7 +472,7 @@ def test_at_the_start_too_what_cannot_be_read_is_closed(caplog: pytest.LogCaptur
 
 def test_after_an_expired_session_rules_are_read_anew(world: Guarded) -> None:
     world.zookeeper.expire(world.machine.store)
-    rule = Acl(ANONYMOUS, Permission.ALLOW, ANYWHERE, WRITE)
+    rule = Acl(ANONYMOUS, Permission.ALLOW, WILDCARD_HOST, WRITE)
     world.rules.create(acl_path(TOPIC), b"", make_parents=True)
     change_resource(world.rules, TOPIC, lambda rules: rules | {rule})
     for name in world.rules.children("/kafka-acl-changes"):

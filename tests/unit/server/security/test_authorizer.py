@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.acls import (
-    ANYBODY,
-    ANYWHERE,
     CLUSTER,
-    EVERY_RESOURCE,
+    WILDCARD_HOST,
+    WILDCARD_PRINCIPAL,
+    WILDCARD_RESOURCE,
     Acl,
     AclFilter,
     Operation,
@@ -22,7 +22,7 @@ from minikafka.server.security.authorizer import NOBODY, Authorizer, host_of, su
 ALICE, BOB, ROOT = "User:alice", "User:bob", "User:root"
 HERE, THERE = "192.168.1.1", "192.168.1.2"
 ORDERS = Resource(ResourceType.TOPIC, "orders")
-EVERY_TOPIC = Resource(ResourceType.TOPIC, EVERY_RESOURCE)
+EVERY_TOPIC = Resource(ResourceType.TOPIC, WILDCARD_RESOURCE)
 ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (
     Operation.ALL,
     Operation.READ,
@@ -35,11 +35,11 @@ ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (
 DOABLE = [operation for operation in Operation if operation is not ALL]
 
 
-def allow(principal: str, operation: Operation, host: str = ANYWHERE) -> Acl:
+def allow(principal: str, operation: Operation, host: str = WILDCARD_HOST) -> Acl:
     return Acl(principal, Permission.ALLOW, host, operation)
 
 
-def deny(principal: str, operation: Operation, host: str = ANYWHERE) -> Acl:
+def deny(principal: str, operation: Operation, host: str = WILDCARD_HOST) -> Acl:
     return Acl(principal, Permission.DENY, host, operation)
 
 
@@ -87,12 +87,12 @@ def test_a_rule_holds_for_its_operation_only() -> None:
 
 
 def test_the_rule_that_allows_all_to_anybody_anywhere_does() -> None:
-    rules = about(ORDERS, allow(ANYBODY, ALL))
+    rules = about(ORDERS, allow(WILDCARD_PRINCIPAL, ALL))
     assert all(rules.allows("User:random", "192.0.4.4", operation, ORDERS) for operation in DOABLE)
 
 
 def test_denying_goes_before_allowing() -> None:
-    rules = about(ORDERS, allow(ANYBODY, ALL), deny(ALICE, ALL, HERE))
+    rules = about(ORDERS, allow(WILDCARD_PRINCIPAL, ALL), deny(ALICE, ALL, HERE))
     assert not rules.allows(ALICE, HERE, READ, ORDERS)
     assert rules.allows(ALICE, THERE, READ, ORDERS)
     assert rules.allows(BOB, HERE, READ, ORDERS)
@@ -119,12 +119,12 @@ def test_what_is_denied_for_every_topic_cannot_be_allowed_for_one() -> None:
 
 
 def test_the_cluster_may_be_named_by_its_wildcard() -> None:
-    every = Resource(ResourceType.CLUSTER, EVERY_RESOURCE)
+    every = Resource(ResourceType.CLUSTER, WILDCARD_RESOURCE)
     assert about(every, allow(ALICE, CREATE)).allows(ALICE, HERE, CREATE, CLUSTER)
 
 
 def test_a_super_user_may_whatever_the_rules_say() -> None:
-    assert about(ORDERS, deny(ANYBODY, ALL)).allows(ROOT, HERE, READ, ORDERS)
+    assert about(ORDERS, deny(WILDCARD_PRINCIPAL, ALL)).allows(ROOT, HERE, READ, ORDERS)
     assert about(ORDERS, deny(ROOT, ALL)).allows(ROOT, HERE, READ, ORDERS)
 
 
@@ -165,7 +165,7 @@ def test_denied_describe_is_not_given_by_reading() -> None:
 
 
 def test_rules_that_cannot_be_read_keep_everybody_out_but_super_users() -> None:
-    rules = about(EVERY_TOPIC, allow(ANYBODY, ALL)).with_acls(ORDERS, NOBODY)
+    rules = about(EVERY_TOPIC, allow(WILDCARD_PRINCIPAL, ALL)).with_acls(ORDERS, NOBODY)
     assert not rules.allows(ALICE, HERE, READ, ORDERS)
     assert rules.allows(ROOT, HERE, READ, ORDERS)
 

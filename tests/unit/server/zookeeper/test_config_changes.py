@@ -119,11 +119,11 @@ def test_notifications_are_removed_15_minutes_after_they_were_acted_on() -> None
 def test_a_broker_whose_clock_is_wrong_removes_notifications_in_time(wrong_ms: int) -> None:
     world = World()
     world.notify_of("a")
-    world.clock.set_wall(wrong_ms)
+    world.clock.adjust_wall_clock(wrong_ms)
     assert world.follow() == ["a"]
     assert world.follow() == []
     assert world.store.children(CHANGES) == ["config_change_0000000000"]
-    world.clock.set_wall(-2 * wrong_ms)
+    world.clock.adjust_wall_clock(-2 * wrong_ms)
     world.clock.advance(EXPIRATION_MS + 1)
     assert world.follow() == []
     assert world.store.children(CHANGES) == []
