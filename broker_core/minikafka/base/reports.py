@@ -8,6 +8,7 @@ listens and nothing is written. Nobody reads what a log says for people.
     {"type": "compiled", "kernel": NAME}               one more, from a process that compiles
     {"type": "opening", "opened": 3, "of": 9, "checked_bytes": N}     logs
     {"type": "refused", "host": ADDRESS}               access rules refuse the controller there ClusterAction
+    {"type": "ready", "address": "HOST:PORT", "cluster_id": ID}       a broker serves
     {"type": "warning", "message": TEXT}               records that may be lost, or a log that takes no more
     {"type": "failed", "message": TEXT}                why it ends
 """
@@ -46,11 +47,15 @@ def report(kind: str, **fields: str | int) -> None:
     """Tell the starter, if one listens. Never blocks and never fails: what it cannot take is lost."""
     if _descriptor is None:
         return
-    told = {name: value[:_TEXT_MAX] if isinstance(value, str) else value for name, value in fields.items()}
-    line = json.dumps({"type": kind, **told}).encode("ascii") + b"\n"
-    if len(line) <= _LINE_MAX:
-        with contextlib.suppress(OSError):
-            os.write(_descriptor, line)
+    length = _TEXT_MAX
+    while True:
+        cut = {name: value[:length] if isinstance(value, str) else value for name, value in fields.items()}
+        line = json.dumps({"type": kind, **cut}).encode("ascii") + b"\n"
+        if len(line) <= _LINE_MAX or not length:
+            break
+        length //= 2  # characters outside ASCII take six bytes
+    with contextlib.suppress(OSError):
+        os.write(_descriptor, line)
 
 
 def parse_report(line: bytes) -> dict[str, object] | None:

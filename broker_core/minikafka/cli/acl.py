@@ -30,9 +30,13 @@ ADVICE = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "past the brokers: give --zookeeper HOST:PORT/CHROOT",
     ErrorCode.SECURITY_DISABLED: "rules can be made before it is: give --zookeeper HOST:PORT/CHROOT",
 }
-"""What else to try, by what a broker says."""
+"""What else to try, by the broker's error code."""
 NOT_THERE = 1
 """The status of ``remove`` where there was nothing to remove."""
+
+
+class AclRequestFailed(BrokerError):
+    """A broker's error on a request about rules; the message has advice already."""
 
 
 def _many(name: str, metavar: str, text: str) -> object:
@@ -223,7 +227,7 @@ def _keeper(bootstrap: str | None, zookeeper: str | None, data_dir: Path | None)
                 advice = ADVICE.get(error.code)
                 if advice is None:
                     raise
-                raise BrokerError(error.code, f"{error.detail}; {advice}") from None
+                raise AclRequestFailed(error.code, f"{error.detail}; {advice}") from None
 
 
 def _rows(rules: Iterable[AclBinding]) -> list[dict[str, object]]:

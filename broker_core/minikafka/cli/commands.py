@@ -167,7 +167,7 @@ def names_in(arguments: list[str]) -> list[str]:
 
 
 _HINT = re.compile(r"\. Did you mean ([^?]+)\?\Z")
-"""How typer ends what it says of an unknown command."""
+"""The end of typer's message on an unknown command; typer has no field for the hint."""
 
 
 def explain(error: Exception, names: Iterable[str] = ()) -> tuple[int, str]:
@@ -183,7 +183,7 @@ def explain(error: Exception, names: Iterable[str] = ()) -> tuple[int, str]:
         status = 2
     elif isinstance(error, BrokerError):
         status = 2 if error.code in BAD_INPUT else 1
-        if error.code in FORBIDDEN and "--zookeeper" not in text:  # as where rules themselves are refused
+        if error.code in FORBIDDEN and not isinstance(error, acl.AclRequestFailed):
             text += f"; {RULES_ADVICE}"
     elif isinstance(error, NoSuchBroker) or (
         isinstance(error, NetworkError) and isinstance(error.__cause__, BrokerError)

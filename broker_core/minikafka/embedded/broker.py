@@ -1,8 +1,8 @@
 """One broker in a process of its own: ``python -m minikafka.server FILE``.
 
 The file is written here, with Kafka's own property names, as ``broker-N.properties`` in the data directory;
-the process's output goes to ``logs/broker-N.log`` there. The broker is ready when it says ``ready HOST:PORT
-… cluster ID``. It ends with its parent.
+the process's output goes to ``logs/broker-N.log`` there. Its reports (``base.reports``) say how far its start
+is, and when it is ready. It ends with its parent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minikafka.embedded import members
-from minikafka.embedded.process import ChildProcess, ProcessFailed, tail
+from minikafka.embedded.process import ChildProcess, ProcessFailed
 
 READY_TIMEOUT_S = 60.0
 """From one report to the next, or to ready: a broker may have gigabytes to check."""
@@ -29,8 +29,6 @@ _LOOK_S = 1.0
 
 STOP_GRACE_S = 20.0
 """From SIGTERM to SIGKILL: long enough to flush and close many logs."""
-
-_READY = re.compile(r"ready (?P<address>\S+)(?: zookeeper \S+)? cluster (?P<cluster_id>\S+)")
 
 
 class BrokerFailed(ProcessFailed):
@@ -45,7 +43,7 @@ class BrokerFailed(ProcessFailed):
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a broker says when it serves."""
+    """Address and cluster of a broker that serves, from its report of type ``ready``."""
 
     address: str
     """HOST:PORT, with the port that was bound."""
@@ -55,12 +53,6 @@ class Ready:
     def port(self) -> int:
         """The port that was bound."""
         return int(self.address.rpartition(":")[2])
-
-
-def parse_ready(line: str) -> Ready | None:
-    """Read the ready line; None when ``line`` is another one."""
-    match = _READY.fullmatch(line.strip())
-    return None if match is None else Ready(match["address"], match["cluster_id"])
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
@@ -136,7 +128,6 @@ class BrokerProcess:
             [sys.executable, "-m", "minikafka.server", path],
             name=f"broker {broker_id}",
             log=log,
-            announce="ready ",
             grace_s=STOP_GRACE_S,
             keep_open=keep_open,
             on_exit=on_exit,
@@ -162,11 +153,11 @@ class BrokerProcess:
         """
         last, deadline = self._child.report, time.monotonic() + timeout_s
         said, say_at = "", 0.0
-        line: str | None = None
-        while line is None:
+        while True:
             left_s = deadline - time.monotonic()
             try:
-                line = self._child.wait_for_line(min(_LOOK_S, max(0.0, left_s)))
+                ready = self._child.wait_for_report("ready", min(_LOOK_S, max(0.0, left_s)))
+                return Ready(str(ready["address"]), str(ready["cluster_id"]))
             except ProcessFailed as failure:
                 if self._child.exit_code is not None:
                     raise self._failed(failure) from None
@@ -183,10 +174,6 @@ class BrokerProcess:
                 if text is not None and text != said and time.monotonic() >= say_at:
                     said, say_at = text, time.monotonic() + SAY_EVERY_S
                     on_progress(f"broker {self.broker_id}: {text}")
-        ready = parse_ready(line)
-        if ready is None:
-            raise BrokerFailed(f"broker {self.broker_id} said {line!r}, which is no ready line", None)
-        return ready
 
     def _refusal(self) -> str | None:
         host = self._refused_host()
@@ -215,12 +202,10 @@ class BrokerProcess:
         )
 
     def _failed(self, failure: ProcessFailed) -> BrokerFailed:
-        code = self._child.exit_code
-        report = self._child.last_report("failed")
-        words = str(report["message"]) if report else tail(self._child.log, 1).removeprefix("minikafka: ")
-        if code is None or not words:
+        code, reason = self._child.exit_code, self.reason()
+        if code is None or reason is None:
             return BrokerFailed(str(failure), code)
-        return BrokerFailed(f"broker {self.broker_id}: {words} (more in {self._child.log})", code)
+        return BrokerFailed(f"broker {self.broker_id}: {reason} (more in {self._child.log})", code)
 
     def stop(self) -> int:
         """Stop it cleanly and return its exit code, 0 when all went well."""
@@ -241,7 +226,3 @@ class BrokerProcess:
     def _told(self, kind: str) -> str | None:
         report = self._child.last_report(kind)
         return None if report is None else str(report.get("message"))
-
-    def last_words(self, lines: int = 1) -> str:
-        """The end of its log."""
-        return tail(self._child.log, lines)

@@ -19,6 +19,7 @@ from minikafka.base.errors import ConfigError
 JAVA_MIN_VERSION = 17
 """What Spark 4 wants too."""
 
+# Java is not ours: its file and its output are read by pattern.
 _VERSION = re.compile(r"""(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)""")
 
 

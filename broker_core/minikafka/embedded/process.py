@@ -25,6 +25,8 @@ from minikafka.base.reports import parse_report
 _SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 _SUPERVISOR_PATIENCE_S = 5.0
 """How much longer than the child's grace the supervisor itself may take to end."""
+_REPORTS_PATIENCE_S = 1.0
+"""To read the last reports of a child that has ended; a process that it started may hold the pipe open."""
 
 
 class ProcessFailed(MinikafkaError):
@@ -35,11 +37,12 @@ class ChildProcess:
     """One child process, running from construction on.
 
     command: program and arguments. name: for messages and threads. log: file for its output, appended to,
-    rotated at ``log_max_bytes`` with ``log_keep`` old ones. announce: the start of the line of output that
-    says it is ready, if there is one. grace_s: from SIGTERM to SIGKILL in ``stop``; orphan_grace_s: the same
-    when we die. A child of ours also reports what it does (``base.reports``).
-    keep_open: our descriptors that the supervisor and the child shall hold too, such as a lock. on_exit:
-    called with the exit code on the waiting thread when the child has ended, also after ``stop``.
+    rotated at ``log_max_bytes`` with ``log_keep`` old ones. grace_s: from SIGTERM to SIGKILL in ``stop``;
+    orphan_grace_s: the same when we die. keep_open: our descriptors that the supervisor and the child hold
+    too, such as a lock. on_exit: called with the exit code on the waiting thread when the child has ended,
+    also after ``stop``.
+
+    A Python child of this project sends reports (``base.reports``). Its output is for people only.
     """
 
     def __init__(
@@ -50,7 +53,6 @@ class ChildProcess:
         log: str,
         environment: Mapping[str, str] | None = None,
         directory: str | None = None,
-        announce: str = "",
         grace_s: float = 10.0,
         orphan_grace_s: float = 3.0,
         keep_open: Sequence[int] = (),
@@ -61,11 +63,9 @@ class ChildProcess:
         self.name = name
         self.log = log
         self._grace_s = grace_s
-        self._announce = announce
         self._on_exit = on_exit
         self._state = threading.Condition()
         self._pid: int | None = None
-        self._line: str | None = None
         self._report: dict[str, object] | None = None
         self._last: dict[str, dict[str, object]] = {}
         self._exit_code: int | None = None
@@ -80,7 +80,6 @@ class ChildProcess:
             "log": os.path.abspath(log),
             "log_max_bytes": log_max_bytes,
             "log_keep": log_keep,
-            "announce": announce,
             "reports": write_reports,
             "grace_s": grace_s,
             "orphan_grace_s": orphan_grace_s,
@@ -107,7 +106,10 @@ class ChildProcess:
             for descriptor in (read_lifeline, write_status, write_reports):
                 os.close(descriptor)
         listener = f"minikafka-{name}-reports"
-        threading.Thread(target=self._listen, args=(read_reports,), name=listener, daemon=True).start()
+        self._listener = threading.Thread(
+            target=self._listen, args=(read_reports,), name=listener, daemon=True
+        )
+        self._listener.start()
         self._thread = threading.Thread(target=self._wait, name=f"minikafka-{name}", daemon=True)
         self._thread.start()
 
@@ -143,16 +145,16 @@ class ChildProcess:
             self._state.wait_for(lambda: self._exit_code is not None, timeout_s)
             return self._exit_code
 
-    def wait_for_line(self, timeout_s: float) -> str:
-        """The line of output that starts with ``announce``, without its end.
+    def wait_for_report(self, kind: str, timeout_s: float) -> dict[str, object]:
+        """Return the last report of this type, as soon as there is one.
 
-        Raises ProcessFailed when the child ends before it, or is not there in time; then it still runs.
+        Raises ProcessFailed when the child ends without it, or after ``timeout_s``; then it still runs.
         """
         with self._state:
-            self._state.wait_for(lambda: self._line is not None or self._exit_code is not None, timeout_s)
-            if self._line is not None:
-                return self._line
-            raise self.failure(f"did not say {self._announce!r} within {timeout_s:g} s")
+            self._state.wait_for(lambda: kind in self._last or self._exit_code is not None, timeout_s)
+            if kind in self._last:
+                return self._last[kind]
+            raise self.failure(f"sent no report of type {kind!r} within {timeout_s:g} s")
 
     def failure(self, what: str) -> ProcessFailed:
         """An error that says ``what``, or the exit code if it has ended, with the end of the log."""
@@ -193,22 +195,22 @@ class ChildProcess:
                 if found is not None:
                     with self._state:
                         self._report = self._last[str(found["type"])] = found
+                        self._state.notify_all()
 
     def _wait(self) -> None:
         """Take in what the supervisor reports, then its end."""
         exit_code = None
-        with open(self._status, "rb") as reports:
-            for report in reports:
-                kind, _, text = report.decode("utf-8", "replace").rstrip("\n").partition(" ")
+        with open(self._status, "rb") as lines:
+            for line in lines:
                 with self._state:
-                    if kind == "pid":
-                        self._pid = int(text)
-                    elif kind == "line":
-                        self._line = text
-                    elif kind == "exit":
-                        exit_code = int(text)
+                    match parse_report(line):
+                        case {"type": "started", "pid": int(pid)}:
+                            self._pid = pid
+                        case {"type": "exited", "code": int(code)}:
+                            exit_code = code
                     self._state.notify_all()
         supervisor_code = self._supervisor.wait()
+        self._listener.join(_REPORTS_PATIENCE_S)
         os.close(self._lifeline)
         with self._state:
             self._exit_code = supervisor_code if exit_code is None else exit_code
@@ -226,6 +228,7 @@ def tail(path: str, lines: int = 15) -> str:
     with contextlib.suppress(OSError), open(path, "rb") as file:
         file.seek(max(0, os.path.getsize(path) - 32768))
         text = file.read().decode("utf-8", "replace").splitlines()
+        # Java's format, of a process that is not ours; it only shortens what people see.
         return "\n".join([line for line in text if not line.startswith(("\tat ", "\t... "))][-lines:])
     return ""
 

@@ -15,11 +15,13 @@ and 20 ms. So:
 - the supervisor's end: on Linux the child gets SIGKILL when the supervisor's main thread dies.
 
 SIGTERM, or our death: SIGTERM to the child, SIGKILL to its process group after ``grace_s`` or
-``orphan_grace_s``. SIGUSR1: SIGKILL at once. The child's output goes to a log file with rotation. On a second
-pipe stand ``pid N``, then ``line TEXT`` for the first line of output that starts with ``announce``, then
-``exit CODE``, -N for signal N.
+``orphan_grace_s``. SIGUSR1: SIGKILL at once. The child's output goes to a log file with rotation, and nothing
+reads it. A second pipe takes two JSON lines of ours:
 
-A third pipe is handed through to the child, which may report what it does there (``base.reports``).
+    {"type": "started", "pid": N}
+    {"type": "exited", "code": N}       -N for signal N
+
+The child inherits a third pipe, for its own reports (``base.reports``).
 
 Only the standard library, so that it starts fast.
 """
@@ -84,30 +86,17 @@ class RotatingLog:
         self._descriptor = self._open()
 
 
-def pump(source: int, log: RotatingLog, announce: bytes, status: int) -> None:
-    """Copy the child's output to the log until it ends, and report the first line that starts with
-    ``announce``.
-    """
+def pump(source: int, log: RotatingLog) -> None:
+    """Copy the child's output to the log until it ends."""
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
-    line = b""
     while data := os.read(source, 65536):
         log.write(data)
-        if not announce:
-            continue
-        *complete, line = (line[-65536:] + data).split(b"\n")
-        for text in complete:
-            if text.startswith(announce):
-                write_status(status, b"line " + text[:2000])
-                announce = b""
-                break
 
 
-def write_status(status: int, text: bytes) -> None:
-    """Report one line; whoever listened may be gone."""
-    try:
-        os.write(status, text + b"\n")
-    except OSError:
-        return
+def write_status(status: int, kind: str, **fields: int) -> None:
+    """Write one JSON line to the status pipe, whose reader may be gone."""
+    with contextlib.suppress(OSError):
+        os.write(status, json.dumps({"type": kind, **fields}).encode("ascii") + b"\n")
 
 
 def watch_lifeline(lifeline: int, main_thread: int) -> None:
@@ -187,11 +176,9 @@ def main() -> None:
     os.close(output)
     os.close(options["reports"])  # so that its end is the child's
     handle_signals(child, parent, options["grace_s"], options["orphan_grace_s"])
-    write_status(status, b"pid %d" % child)
+    write_status(status, "started", pid=child)
 
-    pumping = threading.Thread(
-        target=pump, args=(source, log, options["announce"].encode(), status), daemon=True
-    )
+    pumping = threading.Thread(target=pump, args=(source, log), daemon=True)
     pumping.start()
     main_thread = threading.get_ident()
     threading.Thread(target=watch_lifeline, args=(lifeline, main_thread), daemon=True).start()
@@ -203,7 +190,7 @@ def main() -> None:
     _, outcome = os.waitpid(child, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     pumping.join(1.0)  # something that the child started may still hold its output
-    write_status(status, b"exit %d" % os.waitstatus_to_exitcode(outcome))
+    write_status(status, "exited", code=os.waitstatus_to_exitcode(outcome))
     os._exit(0)
 
 

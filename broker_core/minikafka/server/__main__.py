@@ -84,6 +84,9 @@ def main(arguments: list[str] | None = None) -> int:
         report("failed", message=str(error))
         print(f"minikafka: {printable(str(error))}", file=sys.stderr)
         return 2
+    except Exception as error:
+        report("failed", message=f"internal error: {type(error).__name__}: {error}")
+        raise
     threading.Thread(target=announce, args=(running, config), name="announce", daemon=True).start()
     status = ending.wait()
     _log.info("stopping")
@@ -91,8 +94,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         running.stop()
     except MinikafkaError as error:
-        problem = printable(f"not stopped cleanly, the next start checks the logs: {error}")
-        print(f"minikafka: {problem}", file=sys.stderr)
+        problem = f"not stopped cleanly, the next start checks the logs: {error}"
+        report("failed", message=problem)
+        print(f"minikafka: {printable(problem)}", file=sys.stderr)
         return 1
     _log.info("stopped")
     return status
@@ -162,6 +166,7 @@ def announce(running: RunningBroker, config: BrokerConfig) -> None:
         f"cluster {running.broker.image.cluster_id}\n"
     )
     sys.stdout.flush()
+    report("ready", address=host_port(address.host, address.port), cluster_id=running.broker.image.cluster_id)
     for listener in config.listeners:
         told = running.broker.advertised[listener.name]
         complaint = unreachable(listener, told.port, addresses_of, can_connect)

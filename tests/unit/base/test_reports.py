@@ -17,6 +17,7 @@ import os, sys
 from minikafka.base.reports import VARIABLE, report
 report("compiling", done=5, of=17)
 report("failed", message="x" * 100_000)
+report("warning", message="\u00fc" * 2_000)
 assert VARIABLE not in os.environ
 """
 
@@ -28,9 +29,10 @@ def test_reports_are_lines_of_json_on_the_pipe_that_was_passed() -> None:
         environment = {**os.environ, VARIABLE: str(writing), "PYTHONPATH": os.pathsep.join(sys.path)}
         subprocess.run([sys.executable, "-c", PROGRAM], env=environment, pass_fds=(writing,), check=True)
         os.close(writing)
-        first, second = (parse_report(line) for line in lines)
+        first, second, third = (parse_report(line) for line in lines)
     assert first == {"type": "compiling", "done": 5, "of": 17}
     assert second == {"type": "failed", "message": "x" * 2000}
+    assert third == {"type": "warning", "message": "\u00fc" * 500}
 
 
 @pytest.mark.process

@@ -17,6 +17,7 @@ from minikafka.base.errors import (
     StorageError,
 )
 from minikafka.cli import commands
+from minikafka.cli.acl import AclRequestFailed
 from minikafka.cli.commands import explain, names_in, run
 from minikafka.embedded.broker import BrokerFailed
 
@@ -82,9 +83,8 @@ def test_what_rules_forbid_comes_with_where_to_look_for_them() -> None:
 
 
 def test_where_rules_themselves_may_not_be_seen_nobody_is_told_to_look_at_them() -> None:
-    said = "no; past the brokers: give --zookeeper HOST:PORT/CHROOT"
-    error = BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, said)
-    assert explain(error) == (1, f"CLUSTER_AUTHORIZATION_FAILED: {said}")
+    error = AclRequestFailed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no; give --zookeeper")
+    assert explain(error) == (1, "CLUSTER_AUTHORIZATION_FAILED: no; give --zookeeper")
 
 
 def test_a_mistake_of_ours_says_that_it_is_one() -> None:

@@ -9,27 +9,10 @@ from minikafka.embedded.broker import (
     BrokerFailed,
     BrokerProcess,
     Ready,
-    parse_ready,
     properties_text,
     write_properties,
 )
 from minikafka.server.config.properties import parse_properties
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "ready 127.0.0.1:9092 cluster igV7GLew82hUH29N3xBKhw",
-        "ready 127.0.0.1:9092 zookeeper 127.0.0.1:2181/a cluster igV7GLew82hUH29N3xBKhw\n",
-    ],
-)
-def test_the_ready_line_gives_address_and_cluster(line: str) -> None:
-    assert parse_ready(line) == Ready("127.0.0.1:9092", "igV7GLew82hUH29N3xBKhw")
-
-
-@pytest.mark.parametrize("line", ["", "ready", "ready 127.0.0.1:9092", "not ready a:1 cluster x"])
-def test_other_lines_are_not_taken_for_it(line: str) -> None:
-    assert parse_ready(line) is None
 
 
 def test_the_port_is_what_stands_behind_the_last_colon() -> None:

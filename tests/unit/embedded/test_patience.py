@@ -42,10 +42,10 @@ class SlowChild:
     def failure(self, what: str) -> ProcessFailed:
         return ProcessFailed(what)
 
-    def wait_for_line(self, timeout_s: float) -> str:
+    def wait_for_report(self, kind: str, timeout_s: float) -> dict[str, object]:
         self.asked += 1
         if self.asked > self._looks:
-            return "ready localhost:1 zookeeper localhost:2 cluster abc"
+            return {"type": kind, "address": "localhost:1", "cluster_id": "abc"}
         self.report = self._reports(self.asked)
         raise ProcessFailed("not yet")
 

@@ -19,7 +19,9 @@ from minikafka.embedded.owners import process_info
 from minikafka.embedded.process import ChildProcess, ProcessFailed, wait_until
 
 PATIENCE_S = 20.0
-FOREVER = "import time; print('ready now', flush=True); time.sleep(600)"
+READY = "from minikafka.base.reports import report; report('ready', {}); "
+"""A child that reports itself, with the fields in the braces."""
+FOREVER = READY.format("") + "import time; time.sleep(600)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + FOREVER
 
 Start = Callable[..., ChildProcess]
@@ -68,8 +70,8 @@ from minikafka.embedded.process import ChildProcess
 def start():
     global child
     child = ChildProcess([sys.executable, "-c", {child!r}], name="child", log={str(tmp_path / "child.log")!r},
-                         announce="ready", orphan_grace_s=0.3)
-    child.wait_for_line(20)
+                         orphan_grace_s=0.3)
+    child.wait_for_report("ready", 20)
 {before_end}
 """
         parent = subprocess.Popen(python(code), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -126,37 +128,51 @@ def test_a_log_whose_data_directory_was_removed_does_not_bring_it_back(start: St
     assert not (tmp_path / "data").exists()
 
 
-def test_the_announced_line_is_returned(start: Start) -> None:
-    child = start(
-        python("print('starting'); print('ready h:1 x', flush=True); print('ready again')"), announce="ready "
-    )
-    assert child.wait_for_line(PATIENCE_S) == "ready h:1 x"
+def test_report_is_returned_also_after_the_end(start: Start) -> None:
+    child = start(python(READY.format("address='h:1'") + "report('phase', phase='serving')"))
+    assert child.wait_for_report("ready", PATIENCE_S) == {"type": "ready", "address": "h:1"}
     child.wait(PATIENCE_S)
-    assert child.wait_for_line(0) == "ready h:1 x"
+    assert child.last_report("ready") == {"type": "ready", "address": "h:1"}
+    assert child.report == {"type": "phase", "phase": "serving"}
 
 
-def test_a_line_in_pieces_is_put_together(start: Start) -> None:
-    code = "import os, time\nfor c in b'ready now\\n': os.write(1, bytes([c])); time.sleep(0.001)"
-    assert start(python(code), announce="ready").wait_for_line(PATIENCE_S) == "ready now"
+def test_report_in_pieces_is_put_together(start: Start) -> None:
+    code = (
+        "import os, time; pipe = int(os.environ['MINIKAFKA_REPORTS_FD'])\n"
+        """for c in b'{"type": "ready"}\\n': os.write(pipe, bytes([c])); time.sleep(0.001)"""
+    )
+    assert start(python(code)).wait_for_report("ready", PATIENCE_S) == {"type": "ready"}
+
+
+def test_last_report_of_an_ended_child_is_known(start: Start) -> None:
+    child = start(python(READY.format("") + "report('failed', message='why'); raise SystemExit(1)"))
+    assert child.wait(PATIENCE_S) == 1
+    assert child.last_report("failed") == {"type": "failed", "message": "why"}
+
+
+def test_ready_line_in_the_output_is_no_report(start: Start) -> None:
+    child = start(python("print('ready h:1 cluster x')"))
+    with pytest.raises(ProcessFailed, match="child ended with exit code 0"):
+        child.wait_for_report("ready", PATIENCE_S)
 
 
 def test_a_child_that_ends_too_early_is_an_error_with_its_last_words(start: Start) -> None:
-    child = start(python("import sys; sys.exit('no such thing')"), announce="ready")
+    child = start(python("import sys; sys.exit('no such thing')"))
     with pytest.raises(ProcessFailed, match=r"child ended with exit code 1.*child\.log:\nno such thing"):
-        child.wait_for_line(PATIENCE_S)
+        child.wait_for_report("ready", PATIENCE_S)
 
 
 def test_last_words_leave_out_the_frames_of_java(start: Start) -> None:
     frames = "\\n".join(f"\\tat Some.method(Some.java:{number})" for number in range(50))
-    child = start(python(f"print('the cause\\n{frames}\\nthe end')"), announce="ready")
+    child = start(python(f"print('the cause\\n{frames}\\nthe end')"))
     with pytest.raises(ProcessFailed, match=r"child\.log:\nthe cause\nthe end$"):
-        child.wait_for_line(PATIENCE_S)
+        child.wait_for_report("ready", PATIENCE_S)
 
 
 def test_a_line_that_does_not_come_in_time_is_an_error(start: Start) -> None:
-    child = start(python("import time; time.sleep(600)"), announce="ready")
-    with pytest.raises(ProcessFailed, match=r"did not say 'ready' within 0\.05 s and wrote nothing"):
-        child.wait_for_line(0.05)
+    child = start(python("import time; time.sleep(600)"))
+    with pytest.raises(ProcessFailed, match=r"'ready' within 0\.05 s and wrote nothing"):
+        child.wait_for_report("ready", 0.05)
     assert child.exit_code is None
 
 
@@ -173,30 +189,30 @@ def test_the_exit_code_is_the_childs(start: Start, code: int) -> None:
 
 
 def test_a_signal_that_killed_it_is_told(start: Start) -> None:
-    child = start(python(FOREVER), announce="ready")
-    child.wait_for_line(PATIENCE_S)
+    child = start(python(FOREVER))
+    child.wait_for_report("ready", PATIENCE_S)
     os.kill(child.pid, signal.SIGSEGV)
     assert child.wait(PATIENCE_S) == -signal.SIGSEGV
 
 
 def test_a_command_that_does_not_exist_is_an_error(start: Start) -> None:
-    child = start(["/nonexistent/program"], announce="ready")
+    child = start(["/nonexistent/program"])
     with pytest.raises(
         ProcessFailed, match=r"exit code 127.*\ncannot run /nonexistent/program: No such file"
     ):
-        child.wait_for_line(PATIENCE_S)
+        child.wait_for_report("ready", PATIENCE_S)
 
 
 def test_stop_lets_a_child_end_by_itself(start: Start) -> None:
     code = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); " + FOREVER
-    child = start(python(code), announce="ready")
-    child.wait_for_line(PATIENCE_S)
+    child = start(python(code))
+    child.wait_for_report("ready", PATIENCE_S)
     assert child.stop() == 7
 
 
 def test_stop_kills_a_child_that_does_not_end(start: Start) -> None:
-    child = start(python(STUBBORN), announce="ready", grace_s=0.1)
-    child.wait_for_line(PATIENCE_S)
+    child = start(python(STUBBORN), grace_s=0.1)
+    child.wait_for_report("ready", PATIENCE_S)
     assert child.stop() == -signal.SIGKILL
 
 
@@ -212,8 +228,8 @@ def test_stop_of_one_that_has_ended_tells_how(start: Start) -> None:
 
 
 def test_kill_does_not_wait(start: Start) -> None:
-    child = start(python(STUBBORN), announce="ready")
-    child.wait_for_line(PATIENCE_S)
+    child = start(python(STUBBORN))
+    child.wait_for_report("ready", PATIENCE_S)
     assert child.kill() == -signal.SIGKILL
 
 
@@ -221,10 +237,12 @@ def test_kill_takes_what_the_child_started(start: Start) -> None:
     code = (
         "import subprocess, sys, time\n"
         "below = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "print('ready', below.pid, flush=True); time.sleep(600)"
+        + READY.format("pid=below.pid")
+        + "time.sleep(600)"
     )
-    child = start(python(code), announce="ready")
-    below = int(child.wait_for_line(PATIENCE_S).split()[1])
+    child = start(python(code))
+    below = child.wait_for_report("ready", PATIENCE_S)["pid"]
+    assert isinstance(below, int)
     child.kill()
     assert ends(below)
 
@@ -269,15 +287,18 @@ def test_a_child_has_the_usual_signals(start: Start, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_does_not_reach_a_child(start: Start) -> None:
-    child = start(python(FOREVER), announce="ready")
-    child.wait_for_line(PATIENCE_S)
+    child = start(python(FOREVER))
+    child.wait_for_report("ready", PATIENCE_S)
     assert os.getsid(child.pid) != os.getsid(0)
 
 
 def test_a_child_gets_environment_and_directory(start: Start, tmp_path: Path) -> None:
-    code = "import os; print('ready', os.getcwd(), os.environ['A'], os.environ.get('HOME'))"
-    child = start(python(code), announce="ready", environment={"A": "1"}, directory=str(tmp_path))
-    assert child.wait_for_line(PATIENCE_S) == f"ready {tmp_path} 1 None"
+    code = "import os; " + READY.format(
+        "directory=os.getcwd(), a=os.environ['A'], home=os.environ.get('HOME')"
+    )
+    child = start(python(code), environment={"A": "1"}, directory=str(tmp_path))
+    expected = {"type": "ready", "directory": str(tmp_path), "a": "1", "home": None}
+    assert child.wait_for_report("ready", PATIENCE_S) == expected
 
 
 # The death of the parent
@@ -342,8 +363,8 @@ def test_a_forked_copy_of_the_parent_keeps_no_child_alive(
 
 @linux_only
 def test_a_killed_supervisor_takes_its_child_along(start: Start) -> None:
-    child = start(python(FOREVER), announce="ready")
-    child.wait_for_line(PATIENCE_S)
+    child = start(python(FOREVER))
+    child.wait_for_report("ready", PATIENCE_S)
     pid = child.pid
     child._supervisor.kill()
     assert ends(pid)
@@ -353,8 +374,8 @@ def test_a_killed_supervisor_takes_its_child_along(start: Start) -> None:
 def test_a_lock_given_to_a_child_is_free_when_the_child_has_ended(start: Start, tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     held = lock.hold(path)
-    child = start(python(FOREVER), announce="ready", keep_open=(held,))
-    child.wait_for_line(PATIENCE_S)
+    child = start(python(FOREVER), keep_open=(held,))
+    child.wait_for_report("ready", PATIENCE_S)
     os.close(held)
     with pytest.raises(DirectoryLocked):
         lock.hold(path)
