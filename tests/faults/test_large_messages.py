@@ -1,4 +1,4 @@
-"""What a Spark task needs of memory where small bytes open to large messages (README, "Large records").
+"""The memory that a Spark task needs where small bytes hold large messages ("Large records" in the guides).
 
 The task runs in a process of its own, which hands its rows on as a worker of Spark does, and tells the most
 memory that it had.

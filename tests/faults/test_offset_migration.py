@@ -1,4 +1,4 @@
-"""The offsets of a group move from ZooKeeper to the brokers and back while it reads, as README says it."""
+"""The offsets of a group move from ZooKeeper to the brokers and back while it reads, as the guide says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples say what the README says of them."""
+"""The examples do what the documents say of them."""
 
 from __future__ import annotations
 

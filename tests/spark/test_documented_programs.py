@@ -1,4 +1,6 @@
-"""README's Spark examples run from top to bottom, as pasted in one session, and show what stands there."""
+"""The Spark programs of README and the tutorials run from top to bottom, as pasted in one session, and print
+what the page shows.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ from minikafka.embedded import local
 from minikafka.embedded.process import wait_until
 from tests.spark.conftest import child_environment
 
-README = Path(__file__).resolve().parents[2] / "README.md"
-SECTIONS = ("Spark, with nothing else running", "Read from where, how much, in how many tasks")
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "docs/tutorials/spark-batch.md", "docs/tutorials/spark-streaming.md")
+"""Each page uses topics of its own, so that all of them run in one session and one data directory."""
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:^```\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 PASTE = """
 import ast, json, sys
@@ -23,20 +26,18 @@ import ast, json, sys
 names = {}
 for block in json.load(open(sys.argv[1])):
     for statement in ast.parse(block).body:
-        exec(compile(ast.Interactive([statement]), "README", "single"), names)
+        exec(compile(ast.Interactive([statement]), "documentation", "single"), names)
     print("=== end of a block", flush=True)
 """
 
 
-def examples() -> list[tuple[str, str]]:
-    """Code and shown output of each example."""
-    parts = re.split(r"^## (.*)\n", README.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
-    return [found for name in SECTIONS for found in BLOCK.findall(sections[name])]
+def programs() -> list[tuple[str, str]]:
+    """Return the code and the shown output of each program, in the order of the pages."""
+    return [block for page in PAGES for block in BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))]
 
 
 def cells(table: str) -> list[list[str]]:
-    """Of a table that ``show`` printed, its header first; what differs from run to run is left out."""
+    """Return the cells of a table that ``show`` printed, header first, without columns that differ by run."""
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "|" in line
     ]
@@ -46,8 +47,8 @@ def cells(table: str) -> list[list[str]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_the_examples_run_as_pasted_and_show_what_stands_there(tmp_path: Path) -> None:
-    blocks = examples()
+def test_programs_run_as_pasted_and_print_what_is_shown(tmp_path: Path) -> None:
+    blocks = programs()
     (tmp_path / "blocks.json").write_text(json.dumps([code for code, _ in blocks]))
     settings = "--conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=2 --driver-memory 1g"
     done = subprocess.run(
@@ -64,9 +65,9 @@ def test_the_examples_run_as_pasted_and_show_what_stands_there(tmp_path: Path) -
     )
     assert done.returncode == 0, done.stderr[-4000:]
     printed = done.stdout.split("=== end of a block\n")
-    assert len(blocks) >= 4
-    for (code, shown), given in zip(blocks, printed, strict=False):
+    assert len(blocks) >= 6
+    for (code, shown), output in zip(blocks, printed, strict=False):
         if shown:
-            assert cells(given) == cells(shown), given
-        told = re.findall(r"\)  # (\d+):", code)
-        assert [line for line in given.splitlines() if line.isdecimal()] == told, given
+            assert cells(output) == cells(shown), output
+        results = re.findall(r"\)  # (\d+):", code)
+        assert [line for line in output.splitlines() if line.isdecimal()] == results, output
