@@ -36,7 +36,7 @@ from minikafka.embedded.java import find_java
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import CLEAN_SHUTDOWN_FILE, Layout
 from minikafka.log.log import Log
-from minikafka.log.recovery.opening import Known
+from minikafka.log.recovery.log_loader import Known
 from minikafka.records.append.produced import Limits
 from minikafka.records.append.validation import prepare, validate
 from minikafka.records.columns import encode

@@ -39,7 +39,7 @@ from minikafka.base.files import RealFiles
 from minikafka.log.cleanup.cleaner import Cleaner
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
-from minikafka.log.recovery.opening import Known
+from minikafka.log.recovery.log_loader import Known
 from minikafka.records.compaction import OffsetMap
 
 KEY_BYTES = 16

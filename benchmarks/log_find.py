@@ -25,7 +25,7 @@ import numpy as np
 
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
-from minikafka.log.recovery.opening import Known
+from minikafka.log.recovery.log_loader import Known
 
 FIGURES = [
     common.Figure("microseconds a look-up, processor", "us", 20, more_is_better=False),

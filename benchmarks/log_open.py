@@ -31,7 +31,7 @@ import psutil
 from minikafka.base.clock import SystemClock
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import TopicPartition
-from minikafka.log.checkpoints.checkpoint import write_checkpoint
+from minikafka.log.checkpoints.offset_checkpoint import write_checkpoint
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import RECOVERY_POINT_FILE, Layout
 from minikafka.log.manager import Jobs, LogManager

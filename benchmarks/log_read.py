@@ -30,7 +30,7 @@ import log_common as common
 
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
-from minikafka.log.recovery.opening import Known
+from minikafka.log.recovery.log_loader import Known
 from minikafka.net.network_send import Outgoing
 
 CHECK, DROP = b"c", b"d"

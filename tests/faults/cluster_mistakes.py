@@ -21,9 +21,9 @@ from minikafka.log.checkpoints.leader_epochs import LeaderEpochs
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.log.reading import LogRead
-from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
 from minikafka.partition.progress import Progress
+from minikafka.partition.replica import Leadership
 from minikafka.records.append.replicated import FollowerRecords, replicated
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer

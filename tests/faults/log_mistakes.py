@@ -21,7 +21,7 @@ from minikafka.log.layout import CLEANED_SUFFIX, SWAP_SUFFIX, Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.log.producers.producer_state_manager import ProducerStateManager
-from minikafka.log.recovery import opening, replacing
+from minikafka.log.recovery import log_loader, segment_replacement
 from minikafka.log.segment import Segment
 
 
@@ -37,7 +37,7 @@ class Mistake:
 SEGMENTS = tuple(layout.segment_suffix for layout in Layout)
 
 sync_file, sync_directory, remove_file = MemoryFile.sync, MemoryFiles.sync_dir, MemoryFiles.remove
-roll, retire, load_index = Log._roll, replacing.retire, OffsetIndex.load
+roll, retire, load_index = Log._roll, segment_replacement.retire, OffsetIndex.load
 adopt, rebuild = Segment.adopt, ProducerStateManager.rebuild
 close_directory, delete = LogManager._close_directory, LogManager.delete
 
@@ -70,7 +70,7 @@ def sync_no_data_directory(files: MemoryFiles, path: str) -> None:
         sync_directory(files, path)
 
 
-def check_nothing(found: opening._Recovery, number: int) -> int:
+def check_nothing(found: log_loader._Recovery, number: int) -> int:
     return found._segments[number].next_offset()
 
 
@@ -109,11 +109,11 @@ def ends(manager: LogManager, directory: DataDirectory) -> dict[TopicPartition, 
 
 def roll_from_zero(log: Log, now_ms: int) -> Segment:
     """The new segment's name is one too large."""
-    real, opening.create_segment = opening.create_segment, _one_further
+    real, log_loader.create_segment = log_loader.create_segment, _one_further
     try:
         return roll(log, now_ms)
     finally:
-        opening.create_segment = real
+        log_loader.create_segment = real
 
 
 def _one_further(
@@ -126,7 +126,7 @@ def _one_further(
     room_bytes: int = 0,
 ) -> Segment:
     name = layout.segment_name(base_offset + 1)
-    return opening._create(files, directory, layout, base_offset, name, now_ms, room_bytes)
+    return log_loader._create(files, directory, layout, base_offset, name, now_ms, room_bytes)
 
 
 def replace_in_the_wrong_order(log: Log, new: Segment, old: Sequence[Segment]) -> list[str]:
@@ -134,7 +134,7 @@ def replace_in_the_wrong_order(log: Log, new: Segment, old: Sequence[Segment]) -
     new.file.sync()
     for segment in old:
         segment.load_indexes()
-    gone = list(replacing.retire(log._files, log.directory, log.layout, old))
+    gone = list(segment_replacement.retire(log._files, log.directory, log.layout, old))
     log._files.sync_dir(log.directory)
     final = new.path.removesuffix(CLEANED_SUFFIX)
     log._put_in_place(new, old, final + SWAP_SUFFIX)
@@ -213,9 +213,9 @@ MISTAKES: dict[str, Mistake] = {
         [(LogManager, "delete", delete_without_checkpoints), (OffsetFile, "holds_too_much", no)], "delete"
     ),
     "a truncation is not flushed": Mistake([(Segment, "cut", cut_without_sync)]),
-    "a damaged end is not looked for": Mistake([(opening._Recovery, "_check", check_nothing)]),
+    "a damaged end is not looked for": Mistake([(log_loader._Recovery, "_check", check_nothing)]),
     "a damaged end is not cut": Mistake([(Segment, "cut", cut_nothing)]),
-    "a hole in the log is served": Mistake([(opening._Recovery, "_break_behind", nothing)]),
+    "a hole in the log is served": Mistake([(log_loader._Recovery, "_break_behind", nothing)]),
     "recovery does not write back what was not flushed": Mistake(
         [(file_scan, "_rewrite", nothing)], "fail_a_flush"
     ),
@@ -227,15 +227,17 @@ MISTAKES: dict[str, Mistake] = {
         [(LogManager, "_close_directory", mark_before_closing)], "close"
     ),
     "the clean marker stays": Mistake([(DataDirectory, "unmark", nothing)]),
-    "retention deletes the newest first": Mistake([(replacing, "retire", retire_newest_first)], "retain"),
+    "retention deletes the newest first": Mistake(
+        [(segment_replacement, "retire", retire_newest_first)], "retain"
+    ),
     "the start offset is not written down": Mistake([(LogManager, "advance_start", advance_only)]),
     "epochs are not cut with the log": Mistake([(LeaderEpochs, "cut_end", nothing)]),
     "a replacing segment is not flushed": Mistake([(MemoryFile, "sync", sync_no_swap)], "clean"),
     "the old segments go before the new one counts": Mistake(
         [(Log, "replace_segments", replace_in_the_wrong_order)], "clean"
     ),
-    "a replacement is not finished at open": Mistake([(replacing, "_finish", drop_swap)], "clean"),
-    "what replaced segments left is not removed": Mistake([(opening, "settle", no)], "clean"),
+    "a replacement is not finished at open": Mistake([(segment_replacement, "_finish", drop_swap)], "clean"),
+    "what replaced segments left is not removed": Mistake([(log_loader, "settle", no)], "clean"),
     "a tombstone goes with the first compaction": Mistake(
         [(cleaner._Pass, "_tombstones_stay", no)], "compact"
     ),

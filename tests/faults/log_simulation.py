@@ -15,7 +15,7 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import StorageError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log.checkpoints.checkpoint import read_checkpoint
+from minikafka.log.checkpoints.offset_checkpoint import read_checkpoint
 from minikafka.log.cleanup.cleaner import Cleaner
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import (
@@ -28,7 +28,7 @@ from minikafka.log.layout import (
 )
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
-from minikafka.log.recovery import opening
+from minikafka.log.recovery import log_loader
 from minikafka.records.append.produced import Limits
 from minikafka.records.append.validation import validate
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap
@@ -444,7 +444,7 @@ class Simulation:
         first = self.dice.randrange(len(full))
         old = full[first : first + self.dice.randrange(1, 4)]
         self.tell(f"clean {[segment.base_offset for segment in old]}", partition)
-        new = opening.create_cleaned(self.files, log.directory, log.layout, old[0].base_offset)
+        new = log_loader.create_cleaned(self.files, log.directory, log.layout, old[0].base_offset)
         dropped: set[int] = set()
         share = self.dice.choice([0.2, 0.6, 1.0])
         for segment in old:

@@ -12,7 +12,7 @@ from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.checkpoints.leader_epochs import LeaderEpochs
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import EPOCHS_FILE
-from minikafka.log.recovery import opening
+from minikafka.log.recovery import log_loader
 from tests.unit.log.support import (
     HOME,
     NOW_MS,
@@ -185,7 +185,7 @@ def test_a_replacing_segment_without_its_time_index_is_found_by_time(files: Kill
     log = open_log(files, config)
     fill(log, 20, in_set=1)
     log.flush()
-    new = opening.create_cleaned(files, HOME, log.layout, 0)
+    new = log_loader.create_cleaned(files, HOME, log.layout, 0)
     one = valid_set(numbered(0, 1))
     new.append(one.data, (NOW_MS, 0), 100)
     files.deadly = ("create", "00000000000.timeindex")

@@ -19,7 +19,7 @@ from minikafka.controller import events
 from minikafka.controller.controller import Controller
 from minikafka.controller.election import LEADER_DURING_DELETE, NO_LEADER
 from minikafka.controller.states import PartitionStatus
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 from tests.seeds import seeds
 
 BROKERS = (1, 2, 3, 4)

@@ -15,8 +15,8 @@ import pytest
 
 from minikafka.base.errors import BrokerError
 from minikafka.log.checkpoints.leader_epochs import UNKNOWN
-from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
+from minikafka.partition.replica import Leadership
 from minikafka.records.append.replicated import FollowerRecords
 from tests.seeds import seeds
 from tests.unit.partition.replicas import ALL, T, leadership, messages, replica, taken, values

@@ -11,7 +11,7 @@ from typing import Any
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.net.memory import Fault
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 from minikafka.registry.paths import PartitionState, partition_state_path
 from minikafka.server.control import controller_requests as messages
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownRequest

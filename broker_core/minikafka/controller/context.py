@@ -17,7 +17,7 @@ from minikafka.controller.states import (
     ReplicaStatus,
     check_move,
 )
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 
 _ON_THE_WAY_OUT = {
     ReplicaStatus.DELETION_STARTED: ReplicaStatus.OFFLINE,

@@ -28,6 +28,7 @@ from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
 from minikafka.controller.context import Context
 from minikafka.controller.deletion import Deletions
+from minikafka.controller.effect_batch import Outbox
 from minikafka.controller.election import (
     NO_LEADER,
     first_leadership,
@@ -35,11 +36,10 @@ from minikafka.controller.election import (
     preferred_leadership,
 )
 from minikafka.controller.events import Effect, Event
-from minikafka.controller.outbox import Outbox
-from minikafka.controller.preferred import PreferredElections
+from minikafka.controller.preferred_replica_election import PreferredElections
 from minikafka.controller.reassignment import Reassignments
 from minikafka.controller.states import PartitionStatus, ReplicaStatus
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 
 _EPOCH_STEP_MAX = 1 << 20
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 
 NO_LEADER = -1
 LEADER_DURING_DELETE = -2

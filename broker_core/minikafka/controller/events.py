@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller.assignment import Assignment
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 
 # --- events -------------------------------------------------------------------------------------------------
 

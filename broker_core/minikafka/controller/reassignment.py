@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from minikafka.base.ids import TopicPartition
 from minikafka.controller.context import Context
+from minikafka.controller.effect_batch import Outbox
 from minikafka.controller.election import Electorate
-from minikafka.controller.outbox import Outbox
 from minikafka.controller.states import ReplicaStatus
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 
 
 class Reassignments:

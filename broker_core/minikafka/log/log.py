@@ -42,7 +42,7 @@ from minikafka.log.highest import Highest
 from minikafka.log.layout import CLEANED_SUFFIX, SWAP_SUFFIX, Layout
 from minikafka.log.producers.producer_state import Appended
 from minikafka.log.reading import LogRead, ReadRule, read_segments
-from minikafka.log.recovery import opening, replacing
+from minikafka.log.recovery import log_loader, segment_replacement
 from minikafka.log.retention import SegmentFacts
 from minikafka.log.search import facts_of
 from minikafka.log.segment import Marks, Newest, Segment, UnusableSegment
@@ -60,7 +60,7 @@ class Log:
         directory: str,
         config: LogConfig,
         layout: Layout,
-        found: opening.Found,
+        found: log_loader.Found,
         new_mutex: Callable[[], AbstractContextManager[object]],
     ) -> None:
         self.directory = directory
@@ -89,7 +89,7 @@ class Log:
         """Held by whoever takes segments away or replaces them, over all its steps; taken first."""
         self._flushing = new_mutex()
         """Held by whoever flushes."""
-        self._change: replacing.Change | None = None
+        self._change: segment_replacement.Change | None = None
         """Of the list of segments, that the directory does not have yet."""
         self._gone: list[str] = []
         """Files that nothing names any more, and nobody was told of."""
@@ -103,7 +103,7 @@ class Log:
         directory: str,
         config: LogConfig,
         layout: Layout,
-        known: opening.Known = opening.Known(),  # noqa: B008 - a frozen value
+        known: log_loader.Known = log_loader.Known(),  # noqa: B008 - a frozen value
         *,
         now_ms: int | None = None,
         new_mutex: Callable[[], AbstractContextManager[object]] = nullcontext,
@@ -112,7 +112,7 @@ class Log:
 
         ``new_mutex`` makes locks, where several threads use the log.
         """
-        found = opening.open_segments(files, directory, config, layout, known, now_ms)
+        found = log_loader.open_segments(files, directory, config, layout, known, now_ms)
         found.epochs.mutex = new_mutex()
         return cls(files, directory, config, layout, found, new_mutex)
 
@@ -278,7 +278,7 @@ class Log:
             self._sync_full(newest)
         newest.write_indexes(sync=flushed)
         at, room = self._end_offset, self.config.segment_bytes if self.config.preallocate else 0
-        segment = opening.create_segment(
+        segment = log_loader.create_segment(
             self._files, self.directory, self.layout, at, now_ms, room_bytes=room
         )
         self._segments = (*self._segments, segment)
@@ -345,7 +345,7 @@ class Log:
                 self._start_offset = max(self._start_offset, rest[0].base_offset)
                 self._segments = rest
                 self.producers.drop_below(rest[0].base_offset)
-                self._change = replacing.Change(gone)
+                self._change = segment_replacement.Change(gone)
             self._carry_out()
             return self._take_gone()
 
@@ -412,7 +412,7 @@ class Log:
             raise StorageError(f"{self.directory} has changed: {new.path} takes no segment's place")
         new.move(swap_path)
         self._segments = (*segments[:first], new, *segments[behind:])
-        self._change = replacing.Change(old, new)
+        self._change = segment_replacement.Change(old, new)
 
     def truncate_to(self, offset: int) -> None:
         """Drop all messages from ``offset`` on; the change is flushed. Does nothing at or past the end.
@@ -455,12 +455,12 @@ class Log:
         self._durable = Highest(min(self._durable.value, offset))
         self._segments = tuple(keep)
         # Names before bytes: a crash between the two must not leave a whole log with a hole in it.
-        opening.remove_segments(self._files, gone)
+        log_loader.remove_segments(self._files, gone)
         self.producers.drop_above(-1 if anew else offset)
         self._files.sync_dir(self.directory)
         if anew:
             newest.cut(0)
-            newest = opening.rename_empty(self._files, self.directory, self.layout, newest, offset)
+            newest = log_loader.rename_empty(self._files, self.directory, self.layout, newest, offset)
             self._segments = (newest,)
             self._start_offset = self._start_by_names = offset
         else:

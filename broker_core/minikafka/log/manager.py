@@ -27,15 +27,15 @@ from minikafka.base.errors import BrokerError, DirectoryLocked, ErrorCode, Stora
 from minikafka.base.files import Files
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
 from minikafka.log.checkpoints.data_directory import DataDirectory
+from minikafka.log.checkpoints.high_watermarks import Watermarks
 from minikafka.log.checkpoints.leader_epoch_journal import LeaderEpochJournal
 from minikafka.log.checkpoints.topic_incarnations import TopicIncarnations, Tree
-from minikafka.log.checkpoints.watermarks import Watermarks
 from minikafka.log.cleanup.cleaner_control import CleanerControl
 from minikafka.log.cleanup.file_deletion import FileDeletion, remove_partitions
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import STRAY_SUFFIX, Layout
 from minikafka.log.log import Log
-from minikafka.log.recovery.opening import Known
+from minikafka.log.recovery.log_loader import Known
 from minikafka.log.recovery.opening_progress import OpeningProgress
 from minikafka.log.retention import SegmentFacts
 

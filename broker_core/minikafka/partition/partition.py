@@ -29,8 +29,8 @@ from minikafka.base.values import fast_value
 from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.log.log import Log
 from minikafka.log.reading import LogRead
-from minikafka.partition.leadership import Leadership
 from minikafka.partition.progress import Progress
+from minikafka.partition.replica import Leadership
 from minikafka.records.append.produced import LogAppendInfo, ValidatedRecords
 from minikafka.records.append.replicated import FollowerRecords
 

@@ -23,7 +23,7 @@ from minikafka.base.errors import ConfigError, CoordinationLost, InconsistentClu
 from minikafka.base.files import Files
 from minikafka.base.ids import BrokerAddress
 from minikafka.log.checkpoints.data_directory import contents
-from minikafka.log.checkpoints.meta import claim_directories, known_cluster
+from minikafka.log.checkpoints.meta_properties import claim_directories, known_cluster
 from minikafka.log.cleanup.cleaner import Cleaner
 from minikafka.log.cleanup.cleaner_manager import LogCleanerManager
 from minikafka.log.manager import Jobs, LogManager, one_after_another

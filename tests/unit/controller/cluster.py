@@ -8,7 +8,7 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
 from minikafka.controller.controller import Controller
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 EPOCH = 5

@@ -5,7 +5,7 @@ from minikafka.controller import events
 from minikafka.controller.controller import Controller
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.controller.states import PartitionStatus
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 
 ONE = BrokerAddress(1, "localhost", 9092)
 TWO = BrokerAddress(2, "localhost", 9093)

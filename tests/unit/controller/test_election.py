@@ -1,7 +1,7 @@
 """The four selectors of the release, which text 003 describes."""
 
 from minikafka.controller.election import Electorate, next_leadership, preferred_leadership
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 from tests.unit.controller.cluster import state
 
 KNOWN = state(1, (1, 2), (1, 2, 3), leader_epoch=7, version=4, controller_epoch=2)

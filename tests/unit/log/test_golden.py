@@ -10,7 +10,7 @@ import pytest
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.files import RealFiles
-from minikafka.log.checkpoints.meta import Meta, agreed_meta
+from minikafka.log.checkpoints.meta_properties import Meta, agreed_meta
 from minikafka.log.config import LogConfig
 from minikafka.log.file_scan import scan_file
 from minikafka.log.index.offset_index import OffsetIndex

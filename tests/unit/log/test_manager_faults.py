@@ -13,7 +13,7 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log.checkpoints.checkpoint import read_checkpoint
+from minikafka.log.checkpoints.offset_checkpoint import read_checkpoint
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
 from tests.unit.log.support import CHECKPOINT, MARKER, ONE, SMALL, TWO, fill, log_of, manager_of, read_all

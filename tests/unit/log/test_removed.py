@@ -14,7 +14,7 @@ import pytest
 from minikafka.base.errors import DirectoryLocked, StorageError
 from minikafka.base.files import RealFiles
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log.checkpoints.meta import Meta, write_meta
+from minikafka.log.checkpoints.meta_properties import Meta, write_meta
 from minikafka.log.manager import LogManager
 from tests.unit.log.support import HOME, ONE, OTHER, TWO, fill, log_of, manager_of, open_log, read_all
 

@@ -7,8 +7,8 @@ from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
-from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
+from minikafka.partition.replica import Leadership
 from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.replicated import FollowerRecords, replicated
 from minikafka.records.append.validation import validate

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
+from minikafka.partition.replica import Leadership
 from tests.unit.partition.replicas import ALL, leadership, leading, messages, taken, write
 
 LAG_MS = 10_000

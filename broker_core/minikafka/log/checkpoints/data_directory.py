@@ -27,8 +27,8 @@ from minikafka.base.errors import DirectoryLocked, StorageError
 from minikafka.base.files import Files, Lock, make_dirs_durably
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted, ranges
-from minikafka.log.checkpoints.checkpoint import read_checkpoint, write_checkpoint
-from minikafka.log.checkpoints.meta import META_FILE
+from minikafka.log.checkpoints.meta_properties import META_FILE
+from minikafka.log.checkpoints.offset_checkpoint import read_checkpoint, write_checkpoint
 from minikafka.log.layout import (
     CLEAN_SHUTDOWN_FILE,
     DELETED_SUFFIX,

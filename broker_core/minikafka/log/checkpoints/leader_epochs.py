@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from minikafka.base.errors import StorageError
 from minikafka.base.files import Files, read_file, replace_file
-from minikafka.log.checkpoints.checkpoint import VERSION, counted_lines
+from minikafka.log.checkpoints.offset_checkpoint import VERSION, counted_lines
 from minikafka.log.layout import EPOCHS_FILE
 from minikafka.records.append.replicated import FollowerRecords
 

@@ -44,7 +44,7 @@ from minikafka.log.index.offset_index import OffsetIndex
 from minikafka.log.index.time_index import TimeIndex
 from minikafka.log.layout import CLEANED_SUFFIX
 from minikafka.log.log import Log
-from minikafka.log.recovery.opening import create_cleaned
+from minikafka.log.recovery.log_loader import create_cleaned
 from minikafka.log.segment import Segment
 from minikafka.records.compaction import OffsetMap, Sieve, Transactions
 

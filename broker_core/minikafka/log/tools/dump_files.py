@@ -27,8 +27,8 @@ import numpy.typing as npt
 
 from minikafka.base.errors import StorageError
 from minikafka.base.files import Files, read_file
-from minikafka.log.checkpoints.checkpoint import read_checkpoint
 from minikafka.log.checkpoints.leader_epochs import read_epochs
+from minikafka.log.checkpoints.offset_checkpoint import read_checkpoint
 from minikafka.log.index.offset_index import OffsetIndex
 from minikafka.log.index.time_index import TimeIndex
 from minikafka.log.producers.snapshots import COVERED_AT, VERSION, parse_producers

@@ -26,8 +26,8 @@ import numpy as np
 from minikafka.base.errors import ConfigError, StorageError
 from minikafka.base.files import Files, read_file
 from minikafka.base.ids import TopicPartition
-from minikafka.log.checkpoints.checkpoint import read_checkpoint
 from minikafka.log.checkpoints.leader_epochs import read_epochs
+from minikafka.log.checkpoints.offset_checkpoint import read_checkpoint
 from minikafka.log.layout import (
     CLEANED_SUFFIX,
     CORRUPT_SUFFIX,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 from minikafka.wire.apis.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrRequest, LiveLeader
 from minikafka.wire.apis.stop_replica import StopReplicaPartition, StopReplicaRequest
 from minikafka.wire.apis.update_metadata import (

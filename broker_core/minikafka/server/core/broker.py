@@ -28,9 +28,9 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller.controller import Controller
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
-from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
-from minikafka.partition.waiting import Waiting
+from minikafka.partition.purgatory import Waiting
+from minikafka.partition.replica import Leadership
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.core.converted_records import PieceBudget
 from minikafka.server.core.encoded_metadata import EncodedMetadata

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from minikafka.base.ids import BrokerAddress, TopicPartition, unify_collision_chars
 from minikafka.controller.election import LEADER_DURING_DELETE
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 
 
 @dataclass(frozen=True, slots=True)

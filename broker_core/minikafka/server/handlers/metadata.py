@@ -16,7 +16,7 @@ from collections.abc import Generator, Hashable, Mapping
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
 from minikafka.controller.election import NO_LEADER
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 from minikafka.server.admin.topics import start_creation
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker

@@ -22,7 +22,7 @@ from minikafka.base.files import Files
 from minikafka.base.ids import TopicPartition
 from minikafka.base.reports import report
 from minikafka.log.probe import can_write
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 from minikafka.server.core.broker import Broker
 from minikafka.server.replication.replica_manager import ReplicaManager
 

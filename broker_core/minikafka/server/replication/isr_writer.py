@@ -13,8 +13,8 @@ from functools import partial
 
 from minikafka.base.errors import CoordinationError, CoordinationLost, InconsistentClusterId, SessionExpired
 from minikafka.base.ids import TopicPartition
-from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
+from minikafka.partition.replica import Leadership
 from minikafka.server.core.broker import Broker
 
 _log = logging.getLogger(__name__)

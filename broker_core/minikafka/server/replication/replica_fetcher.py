@@ -42,8 +42,8 @@ from minikafka.base.errors import (
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.net.interfaces import Connector
-from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
+from minikafka.partition.replica import Leadership
 from minikafka.records.append.replicated import FollowerRecords, replicated
 from minikafka.server.core.broker import Broker
 from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer

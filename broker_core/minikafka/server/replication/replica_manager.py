@@ -17,8 +17,8 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.reports import report
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.log.log import Log
-from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
+from minikafka.partition.replica import Leadership
 from minikafka.registry import paths
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker

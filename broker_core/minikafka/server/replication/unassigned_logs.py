@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from minikafka.base.errors import CoordinationError
 from minikafka.base.ids import TopicPartition
 from minikafka.controller.election import LEADER_DURING_DELETE
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 from minikafka.server.core.broker import Broker
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from minikafka.base.errors import CoordinationError, NoNode
 from minikafka.base.ids import TopicPartition
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import IsrChange, LogFailures
 from minikafka.registry.paths import PartitionState

@@ -28,7 +28,7 @@ from minikafka.base.files import Files
 from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import LogFailures
 from minikafka.registry.paths import (

@@ -7,7 +7,7 @@ from typing import Any, cast
 from minikafka.base.errors import ErrorCode, NetworkError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.net.interfaces import Connector, PendingResponse
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 from minikafka.server.control.controlled_shutdown import withdraw
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.metadata_cache import MetadataCache

@@ -2,7 +2,7 @@
 
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller.election import LEADER_DURING_DELETE
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 from minikafka.server.core.metadata_cache import MetadataCache
 
 ONE = BrokerAddress(1, "localhost", 9092)

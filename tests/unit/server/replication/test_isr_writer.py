@@ -15,8 +15,8 @@ from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
-from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
+from minikafka.partition.replica import Leadership
 from minikafka.server.replication.isr_writer import IsrWriter
 
 NAMES = tuple(TopicPartition("t", index) for index in range(2))

@@ -17,8 +17,8 @@ from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
-from minikafka.partition.leadership import Leadership
 from minikafka.partition.partition import Partition
+from minikafka.partition.replica import Leadership
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.server.context import RequestContext
 from minikafka.server.core.metadata_cache import MetadataCache

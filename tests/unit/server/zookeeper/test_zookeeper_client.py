@@ -15,7 +15,7 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.paths import ProducerIdBlock

@@ -8,7 +8,7 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log.checkpoints.checkpoint import read_checkpoint, write_checkpoint
+from minikafka.log.checkpoints.offset_checkpoint import read_checkpoint, write_checkpoint
 
 
 def file_with(text: bytes) -> MemoryFiles:

@@ -9,7 +9,7 @@ import pytest
 from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log.checkpoints.meta import (
+from minikafka.log.checkpoints.meta_properties import (
     Meta,
     agreed_meta,
     claim_directories,

@@ -12,7 +12,7 @@ from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout, snapshot_name
 from minikafka.log.log import Log
-from minikafka.log.recovery import opening
+from minikafka.log.recovery import log_loader
 from minikafka.log.segment import Segment
 from minikafka.records.append.validation import assign
 from minikafka.records.format.message_set import iterate
@@ -41,7 +41,7 @@ def of_40(files: MemoryFiles, layout: Layout) -> Log:
 
 def cleaned(files: MemoryFiles, log: Log, keep: range) -> Segment:
     """A segment in place of the first two that has only some of their messages."""
-    new = opening.create_cleaned(files, log.directory, log.layout, 0)
+    new = log_loader.create_cleaned(files, log.directory, log.layout, 0)
     for offset in keep:
         one = assign(valid_set(numbered(offset, 1), timestamp_ms=NOW_MS + offset), offset)
         new.append(one.data, (NOW_MS + offset, offset), 100)

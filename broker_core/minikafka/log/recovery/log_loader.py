@@ -24,7 +24,7 @@ from minikafka.log.file_scan import (
 )
 from minikafka.log.layout import CLEANED_SUFFIX, EPOCHS_FILE, Layout
 from minikafka.log.producers.producer_state_manager import ProducerStateManager, snapshot_offsets
-from minikafka.log.recovery.replacing import settle
+from minikafka.log.recovery.segment_replacement import settle
 from minikafka.log.segment import Segment
 
 

@@ -8,7 +8,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.context import Context
 from minikafka.controller.events import Effect
-from minikafka.partition.leadership import Leadership
+from minikafka.partition.replica import Leadership
 
 
 class Outbox:

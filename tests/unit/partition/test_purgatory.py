@@ -1,6 +1,6 @@
 """Requests that wait for a key or a deadline."""
 
-from minikafka.partition.waiting import Waiting
+from minikafka.partition.purgatory import Waiting
 
 
 def test_a_ticket_is_found_under_each_of_its_keys() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.context import Context
-from minikafka.controller.outbox import Outbox
+from minikafka.controller.effect_batch import Outbox
 
 
 class PreferredElections:
