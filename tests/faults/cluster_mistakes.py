@@ -14,16 +14,15 @@ from minikafka.base.ids import TopicPartition
 from minikafka.controller import controller as deciding
 from minikafka.controller.context import Context
 from minikafka.controller.controller import Controller
-from minikafka.controller.election import Electorate, next_leadership
-from minikafka.groups.shard import Shard
+from minikafka.controller.election import EligibleBrokers, next_leader_and_isr
+from minikafka.groups.shard import GroupCoordinatorShard
 from minikafka.log.checkpoints.data_directory import DataDirectory
 from minikafka.log.checkpoints.leader_epochs import LeaderEpochs
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.log.reading import LogRead
 from minikafka.partition.partition import Partition
-from minikafka.partition.progress import Progress
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import FollowerReplica, LeaderAndIsr
 from minikafka.records.append.replicated import FollowerRecords, replicated
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer
@@ -67,14 +66,14 @@ def yes(*_arguments: object, **_more: object) -> bool:
 # Of leaders and followers.
 
 become, read, check_leader, check_follower = (
-    Partition.become,
+    Partition.apply_leadership,
     Partition.read,
     Partition.check_leader,
     Partition.check_follower,
 )
-append_copy, cut_later, want = Log.append_copy, ReplicaFetcher._cut_later, Partition._want
+append_copy, cut_later, want = Log.append_copy, ReplicaFetcher._cut_later, Partition._propose_isr
 fetched, converse, read_states = (
-    Progress.fetched,
+    FollowerReplica.update_fetch_state,
     InterBrokerConnection.__init__,
     PartitionStates.read_with_doubts,
 )
@@ -91,7 +90,7 @@ def cut_to_high_watermark(fetcher: ReplicaFetcher, asking: list[FollowerPartitio
     return True
 
 
-def know_no_epoch(partition: Partition, epoch: int = -1) -> Leadership:
+def know_no_epoch(partition: Partition, epoch: int = -1) -> LeaderAndIsr:
     return check_leader(partition)
 
 
@@ -101,7 +100,7 @@ def advance_to_end(partition: Partition) -> bool:
     return moved
 
 
-advance = Partition._advance
+advance = Partition._advance_high_watermark
 
 
 def advance_beyond_wanted(partition: Partition) -> bool:
@@ -116,7 +115,7 @@ def advance_beyond_wanted(partition: Partition) -> bool:
         partition._leadership, partition._wanted = known, wanted
 
 
-def take_back(partition: Partition, replica: int, leadership: Leadership) -> Leadership | None:
+def take_back(partition: Partition, replica: int, leadership: LeaderAndIsr) -> LeaderAndIsr | None:
     """Into the ISR, whatever it has."""
     if partition._wanted is not None:
         return None
@@ -146,12 +145,12 @@ def append_gaps(log: Log, copied: FollowerRecords, **more: Any) -> None:
     append_copy(log, copied, **more)
 
 
-def fetched_much(progress: Progress, offset: int, leader_end: int, now_ms: int) -> None:
+def fetched_much(progress: FollowerReplica, offset: int, leader_end: int, now_ms: int) -> None:
     """As if it had what it is about to be given."""
     fetched(progress, leader_end, leader_end, now_ms)
 
 
-def follow_any_leader(partition: Partition, leader_epoch: int) -> Leadership:
+def follow_any_leader(partition: Partition, leader_epoch: int) -> LeaderAndIsr:
     leadership = partition.leadership
     assert leadership is not None
     return leadership
@@ -171,8 +170,8 @@ def doubt_nobody(states: PartitionStates, replicas: Any, registered: Any) -> Any
 
 
 def write_blindly(
-    states: PartitionStates, topic_partition: TopicPartition, leadership: Leadership
-) -> Leadership | None:
+    states: PartitionStates, topic_partition: TopicPartition, leadership: LeaderAndIsr
+) -> LeaderAndIsr | None:
     """Whatever the znode holds by now."""
     from minikafka.server.zookeeper import partition_states as module
 
@@ -180,7 +179,7 @@ def write_blindly(
     return replace(leadership, version=stat.version)
 
 
-def shrink_before_written(in_sync: IsrWriter, partition: Partition, wanted: Leadership) -> None:
+def shrink_before_written(in_sync: IsrWriter, partition: Partition, wanted: LeaderAndIsr) -> None:
     """The leader goes by the new ISR at once."""
     partition.complete_isr_update(wanted, wanted)
     in_sync._broker.after(lambda: None)
@@ -194,20 +193,22 @@ def obey_any(
 
 
 def elect_anybody(
-    known: Leadership,
+    known: LeaderAndIsr,
     replicas: tuple[int, ...],
-    electorate: Electorate,
+    eligible: EligibleBrokers,
     controller_epoch: int,
     *,
     unclean: bool = False,
-    again: bool = False,
-) -> Leadership | None:
-    return next_leadership(known, replicas, electorate, controller_epoch, unclean=True, again=again)
+    force_new_epoch: bool = False,
+) -> LeaderAndIsr | None:
+    return next_leader_and_isr(
+        known, replicas, eligible, controller_epoch, unclean=True, force_new_epoch=force_new_epoch
+    )
 
 
-def keep_epoch(*arguments: Any, **more: Any) -> Leadership | None:
+def keep_epoch(*arguments: Any, **more: Any) -> LeaderAndIsr | None:
     """Another leader in the same epoch."""
-    found = next_leadership(*arguments, **more)
+    found = next_leader_and_isr(*arguments, **more)
     return None if found is None else replace(found, leader_epoch=arguments[0].leader_epoch)
 
 
@@ -220,8 +221,8 @@ def forget_failed(controller: Controller, brokers: Mapping[int, Any], sessions: 
 brokers_changed = Controller._brokers_changed
 
 
-def no_doubts(context: Context, bounced_brokers: Collection[int] = ()) -> Electorate:
-    return Electorate(context.brokers, context.stopping)
+def no_doubts(context: Context, bounced_brokers: Collection[int] = ()) -> EligibleBrokers:
+    return EligibleBrokers(context.brokers, context.shutting_down)
 
 
 def stop_with_deletion(replicas: ReplicaManager, partitions: Any) -> None:
@@ -239,10 +240,10 @@ def delete_in_name_only(manager: LogManager, home: DataDirectory, partition: Top
 # Of groups.
 
 
-def coordinate_while_loading(coordinator: GroupCoordinator, group_id: str) -> Shard:
+def coordinate_while_loading(coordinator: GroupCoordinator, group_id: str) -> GroupCoordinatorShard:
     """What is being loaded has nothing yet."""
     if coordinator.partition_of(group_id).partition in coordinator._loads:
-        return Shard(coordinator._settings)
+        return GroupCoordinatorShard(coordinator._settings)
     return shard_of(coordinator, group_id)
 
 
@@ -262,14 +263,14 @@ MISTAKES: dict[str, Mistake] = {
         rare=True,
         seeds=(208, 100, 392),
     ),
-    "the high watermark is the log's end": Mistake([(Partition, "_advance", advance_to_end)]),
+    "the high watermark is the log's end": Mistake([(Partition, "_advance_high_watermark", advance_to_end)]),
     "the high watermark goes by an ISR that is not written yet": Mistake(
-        [(Partition, "_advance", advance_beyond_wanted)], seeds=(5, 2, 7)
+        [(Partition, "_advance_high_watermark", advance_beyond_wanted)], seeds=(5, 2, 7)
     ),
     "the ISR is written whatever its znode holds": Mistake([(PartitionStates, "write", write_blindly)]),
     "the ISR shrinks before it is written": Mistake([(IsrWriter, "write", shrink_before_written)]),
     "who lags is taken back into the ISR at once": Mistake(
-        [(Partition, "_with", take_back)],
+        [(Partition, "_expand_isr", take_back)],
         ("pause", "kill", "slow_network", "isolate"),
         rare=True,
         seeds=(510, 44, 96),
@@ -282,14 +283,14 @@ MISTAKES: dict[str, Mistake] = {
         ],
         seeds=(2, 1),
     ),
-    "acks=all is answered at once": Mistake([(Partition, "committed", committed_at_once)]),
+    "acks=all is answered at once": Mistake([(Partition, "is_committed", committed_at_once)]),
     "acks=all is answered for too few replicas": Mistake(
-        [(Partition, "committed", commit_with_too_few)], ("isolate", "pause", "partition"), seeds=(7,)
+        [(Partition, "is_committed", commit_with_too_few)], ("isolate", "pause", "partition"), seeds=(7,)
     ),
     "a replica out of sync is elected": Mistake(
-        [(deciding, "next_leadership", elect_anybody)], seeds=(69, 6, 8)
+        [(deciding, "next_leader_and_isr", elect_anybody)], seeds=(69, 6, 8)
     ),
-    "an election keeps the leader epoch": Mistake([(deciding, "next_leadership", keep_epoch)]),
+    "an election keeps the leader epoch": Mistake([(deciding, "next_leader_and_isr", keep_epoch)]),
     "a leader does not write down where its epoch begins": Mistake(
         [(LeaderEpochs, "begin", nothing)], ("kill", "end_in_the_middle", "power_cut"), seeds=(16, 20, 92)
     ),
@@ -300,7 +301,7 @@ MISTAKES: dict[str, Mistake] = {
         seeds=(20, 18, 16),
     ),
     "a follower counts as having what it is given": Mistake(
-        [(Progress, "fetched", fetched_much)], rare=True, seeds=(13, 10, 18)
+        [(FollowerReplica, "update_fetch_state", fetched_much)], rare=True, seeds=(13, 10, 18)
     ),
     "a follower's flush may fail": Mistake(
         [(ReplicaFetcher, "_is_safe", yes)],
@@ -313,7 +314,7 @@ MISTAKES: dict[str, Mistake] = {
         [(Controller, "_brokers_changed", forget_failed)], seeds=(52, 12, 23)
     ),
     "a broker that restarted at once is not bounced_brokers": Mistake(
-        [(Context, "electorate", no_doubts)], ("careful_power_cut",), rare=True, seeds=(49, 8, 33)
+        [(Context, "eligible_brokers", no_doubts)], ("careful_power_cut",), rare=True, seeds=(49, 8, 33)
     ),
     "a new controller doubts nobody": Mistake(
         [(PartitionStates, "read_with_doubts", doubt_nobody)], rare=True, seeds=(4, 1, 38)

@@ -19,7 +19,7 @@ from minikafka.controller import events
 from minikafka.controller.controller import Controller
 from minikafka.controller.election import LEADER_DURING_DELETE, NO_LEADER
 from minikafka.controller.states import PartitionStatus
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from tests.seeds import seeds
 
 BROKERS = (1, 2, 3, 4)
@@ -36,7 +36,7 @@ class Broker:
     alive: bool = True
     stopping: bool = False
     session: int = 0
-    heard: dict[TopicPartition, Leadership] = field(default_factory=dict)
+    heard: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     controller_epoch: int = 0
     inbox: deque[tuple[int, int, events.Effect]] = field(default_factory=deque)
     logs: set[TopicPartition] = field(default_factory=set)
@@ -61,8 +61,8 @@ class World:
         self.random = Random(seed)
         self.brokers = {broker_id: Broker(broker_id) for broker_id in BROKERS}
         self.sessions = 0
-        self.states: dict[TopicPartition, Leadership] = {}
-        self.written: set[tuple[TopicPartition, Leadership]] = set()
+        self.states: dict[TopicPartition, LeaderAndIsr] = {}
+        self.written: set[tuple[TopicPartition, LeaderAndIsr]] = set()
         self.leaders: dict[tuple[TopicPartition, int], int] = {}
         self.assignments: dict[str, dict[int, tuple[int, ...]]] = {}
         self.marked: set[str] = set()
@@ -109,7 +109,7 @@ class World:
         self.controller_epoch += 1
         broker.jobs.append(f"elected {self.controller_epoch}")
 
-    def leaderships(self) -> dict[TopicPartition, Leadership]:
+    def leaderships(self) -> dict[TopicPartition, LeaderAndIsr]:
         return {
             key: replace(state, replicas=self.assignments[key.topic][key.partition])
             for key, state in self.states.items()
@@ -235,7 +235,7 @@ class World:
         self.changed_isr.add(topic_partition)
         self.watch("isr")
 
-    def _follows(self, broker_id: int, topic_partition: TopicPartition, known: Leadership) -> bool:
+    def _follows(self, broker_id: int, topic_partition: TopicPartition, known: LeaderAndIsr) -> bool:
         other = self.brokers[broker_id]
         heard = other.heard.get(topic_partition)
         return other.alive and heard is not None and heard.leader_epoch == known.leader_epoch
@@ -331,7 +331,7 @@ class World:
                     self.reassignments.pop(topic_partition, None)
             case events.DropElections():
                 self.elections = None
-            case events.Note():
+            case events.LogLine():
                 pass
 
     def _remove(self, topic: str) -> None:
@@ -346,7 +346,7 @@ class World:
     def _replicas_of(self, key: TopicPartition) -> tuple[int, ...]:
         return self.assignments.get(key.topic, {}).get(key.partition, ())
 
-    def _write(self, key: TopicPartition, value: Leadership, *, create: bool) -> Leadership | None:
+    def _write(self, key: TopicPartition, value: LeaderAndIsr, *, create: bool) -> LeaderAndIsr | None:
         if key.topic not in self.assignments:
             return None
         state = self.states.get(key)
@@ -367,7 +367,7 @@ class World:
         self._store(key, value)
         return value
 
-    def _store(self, key: TopicPartition, value: Leadership) -> None:
+    def _store(self, key: TopicPartition, value: LeaderAndIsr) -> None:
         assert value.isr, f"{key} has nobody in sync"
         assert value.leader == NO_LEADER or value.leader in value.isr, f"{key}: {value}"
         self.states[key] = value

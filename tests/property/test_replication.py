@@ -16,7 +16,7 @@ import pytest
 from minikafka.base.errors import BrokerError
 from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.partition.partition import Partition
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.records.append.replicated import FollowerRecords
 from tests.seeds import seeds
 from tests.unit.partition.replicas import ALL, T, leadership, messages, replica, taken, values
@@ -34,15 +34,15 @@ class Replication:
         self.made = 0
         self.zookeeper = leadership(1)
         self.replicas = {one: replica(one) for one in ALL}
-        self.told: dict[int, Leadership] = dict.fromkeys(ALL, self.zookeeper)
+        self.told: dict[int, LeaderAndIsr] = dict.fromkeys(ALL, self.zookeeper)
         """What the controller has said last, to be heard."""
         self.agrees: set[int] = set()
         """Followers that have cut their logs for their present leader."""
         self.coming: dict[int, tuple[int, FollowerRecords | None, int]] = {}
         """Answers to fetches: leader epoch, messages, high watermark."""
-        self.wanted: dict[int, Leadership] = {}
+        self.wanted: dict[int, LeaderAndIsr] = {}
         """ISRs that leaders want written."""
-        self.written: dict[int, tuple[Leadership, Leadership | None]] = {}
+        self.written: dict[int, tuple[LeaderAndIsr, LeaderAndIsr | None]] = {}
         """What became of it, to be heard."""
         self.committed: list[bytes | None] = []
 
@@ -80,7 +80,10 @@ class Replication:
             self.cut(partition, leader)
             self.agrees.add(follower)
         offset = partition.log.end_offset
-        self.want(leader.leadership.leader, leader.followed(follower, offset, self.now_ms).wanted)
+        self.want(
+            leader.leadership.leader,
+            leader.update_follower_fetch_state(follower, offset, self.now_ms).proposed_isr,
+        )
         more = offset < leader.log.end_offset
         found = taken(leader, offset) if more else None
         self.coming[follower] = leader.leadership.leader_epoch, found, leader.high_watermark
@@ -97,7 +100,7 @@ class Replication:
                 break
             own_epoch, own_end = log.end_of_epoch(epoch)
             log.truncate_to(min(end, own_end))
-            partition.truncated()
+            partition.complete_truncation()
             if own_epoch == epoch:
                 break
             asked = own_epoch
@@ -111,12 +114,12 @@ class Replication:
         except BrokerError:
             return
         if found is not None and found.first_offset == partition.log.end_offset:
-            partition.replicate(found, epoch)
-        partition.learn_high_watermark(high_watermark)
+            partition.append_as_follower(found, epoch)
+        partition.update_high_watermark(high_watermark)
 
     # --- ZooKeeper ------------------------------------------------------------------------------------------
 
-    def want(self, broker: int, wanted: Leadership | None) -> None:
+    def want(self, broker: int, wanted: LeaderAndIsr | None) -> None:
         if wanted is not None:
             self.wanted[broker] = wanted
 
@@ -167,7 +170,7 @@ class Replication:
             return
         if known.leader == broker:
             partition.log.begin_epoch(known.leader_epoch)
-        if partition.become(known, self.now_ms):
+        if partition.apply_leadership(known, self.now_ms):
             self.agrees.discard(broker)
             self.coming.pop(broker, None)
 

@@ -11,7 +11,7 @@ from typing import Any
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.net.memory import Fault
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry.paths import PartitionState, partition_state_path
 from minikafka.server.control import controller_requests as messages
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownRequest
@@ -131,7 +131,7 @@ def leader_and_isr(
     partition: int = 0,
 ) -> Asked:
     """Tell the broker who leads a partition, and where each machine is."""
-    known = Leadership(leader, epoch, in_sync, replicas, controller_epoch, version)
+    known = LeaderAndIsr(leader, epoch, in_sync, replicas, controller_epoch, version)
     brokers = {
         number: BrokerAddress(number, machine.host, PORT) for number, machine in world.machines.items()
     }

@@ -191,14 +191,14 @@ def test_a_session_goes_with_its_connection(world: Simulation) -> None:
     running = world.machine.running
     assert running is not None
     waiting, partition = running.broker.waiting, TopicPartition("t", 0)
-    before = waiting.watching(partition)
+    before = waiting.tickets_of(partition)
     follower = Follower(world)
     follower.ask({0: 0, 1: 0, 2: 0})
-    assert len(waiting.watching(partition)) == len(before) + 1
+    assert len(waiting.tickets_of(partition)) == len(before) + 1
     follower.client.go_to(follower.client.port)
     del follower
     write(world, b"a")
-    assert waiting.watching(partition) == before
+    assert waiting.tickets_of(partition) == before
 
 
 def test_a_consumer_gets_no_session(world: Simulation) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
-from minikafka.groups.messages import NEVER_MS, OffsetValue
+from minikafka.groups.messages import NEVER_MS, OffsetCommitValue
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 from minikafka.wire.keys import ApiKey
@@ -18,7 +18,9 @@ def with_offsets(coordinator: GroupCoordinator, **counts: int) -> None:
     """So many offsets of each group, committed outside of it."""
     for group_id, count in counts.items():
         commits = {
-            TopicPartition("t", number): OffsetValue(1, -1, "", coordinator.broker.clock.now_ms(), NEVER_MS)
+            TopicPartition("t", number): OffsetCommitValue(
+                1, -1, "", coordinator.broker.clock.now_ms(), NEVER_MS
+            )
             for number in range(count)
         }
         for start in range(0, count, AT_ONCE):

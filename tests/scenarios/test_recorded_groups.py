@@ -14,9 +14,9 @@ import pytest
 from minikafka.base.ids import TopicPartition
 from minikafka.groups.messages import (
     NEVER_MS,
+    OffsetCommitValue,
     OffsetKey,
-    OffsetValue,
-    Versions,
+    ValueVersions,
     offset_bytes,
     offset_key,
     read_key,
@@ -123,10 +123,10 @@ def with_offsets(segment: bytes) -> Simulation:
 
 def test_what_was_committed_in_transactions_counts_as_far_as_they_were() -> None:
     def commit(base_offset: int, partition: int, offset: int, producer_id: int = -1) -> bytes:
-        value = OffsetValue(offset, -1, "", 0, NEVER_MS)
+        value = OffsetCommitValue(offset, -1, "", 0, NEVER_MS)
         key = offset_key("g", TopicPartition("t", partition))
         return build_batch(
-            [Record(key, offset_bytes(value, Versions(), 0), 0)],
+            [Record(key, offset_bytes(value, ValueVersions(), 0), 0)],
             base_offset=base_offset,
             producer_id=producer_id,
             producer_epoch=0,

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller.assignment import Assignment
-from minikafka.controller.election import LEADER_DURING_DELETE, Electorate
+from minikafka.controller.election import LEADER_DURING_DELETE, EligibleBrokers
 from minikafka.controller.states import (
     PARTITION_PREDECESSORS,
     REPLICA_PREDECESSORS,
@@ -17,7 +17,7 @@ from minikafka.controller.states import (
     ReplicaStatus,
     check_move,
 )
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 
 _ON_THE_WAY_OUT = {
     ReplicaStatus.DELETION_STARTED: ReplicaStatus.OFFLINE,
@@ -35,16 +35,18 @@ class Context:
         self.brokers: dict[int, BrokerAddress] = {}
         """Those that live, also those that are stopping."""
         self.sessions: dict[int, int] = {}
-        self.stopping: dict[int, None] = {}
-        self.unclean: frozenset[str] = frozenset()
+        self.shutting_down: dict[int, None] = {}
+        self.unclean_election_topics: frozenset[str] = frozenset()
         self.assignments: dict[str, dict[int, tuple[int, ...]]] = {}
-        self.leaderships: dict[TopicPartition, Leadership] = {}
+        self.leaderships: dict[TopicPartition, LeaderAndIsr] = {}
         """What the partitions' znodes are known to hold."""
         self._statuses: dict[TopicPartition, PartitionStatus] = {}
         self._replicas: dict[TopicPartition, dict[int, ReplicaStatus]] = {}
         self._on_broker: dict[int, dict[TopicPartition, None]] = {}
 
-    def restarted(self, brokers: Mapping[int, BrokerAddress], sessions: Mapping[int, int]) -> list[int]:
+    def restarted_brokers(
+        self, brokers: Mapping[int, BrokerAddress], sessions: Mapping[int, int]
+    ) -> list[int]:
         """Those of ``brokers`` that live, and are known, but at another address or in another session."""
         return [
             broker_id
@@ -59,7 +61,7 @@ class Context:
 
     # --- partitions and their replicas ----------------------------------------------------------------------
 
-    def add(self, topic: str, assignment: Assignment) -> list[TopicPartition]:
+    def add_partitions(self, topic: str, assignment: Assignment) -> list[TopicPartition]:
         """Take in the partitions of a topic that are new; return them."""
         known = self.assignments.setdefault(topic, {})
         added = []
@@ -82,7 +84,7 @@ class Context:
             self._on_broker.setdefault(replica, {})[topic_partition] = None
         self.assignments[topic][partition] = replicas
 
-    def forget(self, topic: str) -> list[TopicPartition]:
+    def remove_topic(self, topic: str) -> list[TopicPartition]:
         """Know nothing of a topic any more; return the partitions that it had."""
         partitions = list(self.partitions_of(topic))
         for topic_partition in partitions:
@@ -94,7 +96,7 @@ class Context:
         self.assignments.pop(topic, None)
         return partitions
 
-    def knows(self, topic_partition: TopicPartition) -> bool:
+    def has_partition(self, topic_partition: TopicPartition) -> bool:
         """Whether there is such a partition."""
         return topic_partition.partition in self.assignments.get(topic_partition.topic, ())
 
@@ -115,16 +117,18 @@ class Context:
         for topic in self.assignments:
             yield from self.partitions_of(topic)
 
-    def electorate(self, bounced_brokers: Collection[int] = ()) -> Electorate:
+    def eligible_brokers(self, bounced_brokers: Collection[int] = ()) -> EligibleBrokers:
         """Who can lead, when these brokers were away meanwhile."""
         if not bounced_brokers:
-            return Electorate(self.brokers, self.stopping)
-        return Electorate(self.brokers, {**self.stopping, **dict.fromkeys(bounced_brokers)})
+            return EligibleBrokers(self.brokers, self.shutting_down)
+        return EligibleBrokers(self.brokers, {**self.shutting_down, **dict.fromkeys(bounced_brokers)})
 
-    def farewell(self, topic_partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Leadership]:
+    def deletion_metadata(
+        self, topic_partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, LeaderAndIsr]:
         """What brokers are told of partitions that go."""
         return {
-            key: Leadership(LEADER_DURING_DELETE, 0, (), self.replicas_of(key), self.epoch)
+            key: LeaderAndIsr(LEADER_DURING_DELETE, 0, (), self.replicas_of(key), self.epoch)
             for key in topic_partitions
         }
 
@@ -134,12 +138,12 @@ class Context:
         """Where a partition stands."""
         return self._statuses.get(topic_partition, PartitionStatus.NON_EXISTENT)
 
-    def move(self, topic_partition: TopicPartition, to: PartitionStatus) -> None:
+    def set_status(self, topic_partition: TopicPartition, to: PartitionStatus) -> None:
         """Bring a partition to another state, which must be one that may follow."""
         check_move(topic_partition, self.status(topic_partition), to, PARTITION_PREDECESSORS)
         self._statuses[topic_partition] = to
 
-    def found(self, topic_partition: TopicPartition, leadership: Leadership | None) -> None:
+    def load_state(self, topic_partition: TopicPartition, leadership: LeaderAndIsr | None) -> None:
         """Begin with what ZooKeeper holds of a partition: a new controller's states."""
         if leadership is None:
             self._statuses[topic_partition] = PartitionStatus.NEW
@@ -156,7 +160,7 @@ class Context:
         """Where a replica stands."""
         return self._replicas.get(topic_partition, {}).get(broker_id, ReplicaStatus.NON_EXISTENT)
 
-    def move_replica(self, topic_partition: TopicPartition, broker_id: int, to: ReplicaStatus) -> None:
+    def set_replica_status(self, topic_partition: TopicPartition, broker_id: int, to: ReplicaStatus) -> None:
         """Bring a replica to another state, which must be one that may follow."""
         now = self.replica_status(topic_partition, broker_id)
         check_move((broker_id, topic_partition), now, to, REPLICA_PREDECESSORS)
@@ -165,10 +169,12 @@ class Context:
         else:
             self._replicas.setdefault(topic_partition, {})[broker_id] = to
 
-    def lead_out(self, topic_partition: TopicPartition, broker_id: int, to: ReplicaStatus) -> None:
+    def advance_replica_deletion(
+        self, topic_partition: TopicPartition, broker_id: int, to: ReplicaStatus
+    ) -> None:
         """Bring a replica through all states of a deletion that come before ``to``, and there."""
         if self.replica_status(topic_partition, broker_id) is to:
             return
         if to in _ON_THE_WAY_OUT:
-            self.lead_out(topic_partition, broker_id, _ON_THE_WAY_OUT[to])
-        self.move_replica(topic_partition, broker_id, to)
+            self.advance_replica_deletion(topic_partition, broker_id, _ON_THE_WAY_OUT[to])
+        self.set_replica_status(topic_partition, broker_id, to)

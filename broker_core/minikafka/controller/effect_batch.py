@@ -8,10 +8,10 @@ from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.context import Context
 from minikafka.controller.events import Effect
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 
 
-class Outbox:
+class EffectBatch:
     """What one step wants done.
 
     The order: log lines; assignments that grow; state znodes (other leaders, which clients wait for, then new
@@ -21,27 +21,27 @@ class Outbox:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._notes: list[Effect] = []
-        self._grown: dict[str, None] = {}
-        self._created: dict[TopicPartition, Leadership] = {}
-        self._elected: dict[TopicPartition, Leadership] = {}
-        self._changed: dict[TopicPartition, Leadership] = {}
-        self._leaderships: dict[int, dict[TopicPartition, Leadership]] = {}
-        self._news: dict[TopicPartition, Leadership] = {}
-        self._greeted: dict[int, None] = {}
-        self._told_all: dict[int, None] = {}
+        self._log_lines: list[Effect] = []
+        self._grown_assignments: dict[str, None] = {}
+        self._created: dict[TopicPartition, LeaderAndIsr] = {}
+        self._elected: dict[TopicPartition, LeaderAndIsr] = {}
+        self._changed: dict[TopicPartition, LeaderAndIsr] = {}
+        self._leaderships: dict[int, dict[TopicPartition, LeaderAndIsr]] = {}
+        self._update_metadata: dict[TopicPartition, LeaderAndIsr] = {}
+        self._send_live_brokers_to: dict[int, None] = {}
+        self._send_full_metadata_to: dict[int, None] = {}
         self._stopped: dict[int, dict[TopicPartition, None]] = {}
         self._deleted: dict[int, dict[TopicPartition, None]] = {}
-        self._settled: dict[str, None] = {}
+        self._completed_assignments: dict[str, None] = {}
         self._last: list[Effect] = []
-        self._dropped: dict[TopicPartition, str] = {}
+        self._dropped_reassignments: dict[TopicPartition, str] = {}
 
-    def note(self, text: str, *, warning: bool = False) -> None:
+    def add_log_line(self, text: str, *, warning: bool = False) -> None:
         """Have a line logged."""
-        self._notes.append(events.Note(text, warning))
+        self._log_lines.append(events.LogLine(text, warning))
 
-    def write(
-        self, topic_partition: TopicPartition, leadership: Leadership, known: Leadership | None
+    def add_state_write(
+        self, topic_partition: TopicPartition, leadership: LeaderAndIsr, known: LeaderAndIsr | None
     ) -> None:
         """Have a state znode written, in place of ``known``."""
         if known is None:
@@ -51,67 +51,76 @@ class Outbox:
         else:
             self._changed[topic_partition] = leadership
 
-    def write_assignment(self, topic: str) -> None:
+    def add_assignment_write(self, topic: str) -> None:
         """Have a topic's assignment, which has grown, written before its leaders are."""
-        self._grown[topic] = None
+        self._grown_assignments[topic] = None
 
-    def tell(self, broker_id: int, topic_partition: TopicPartition, leadership: Leadership) -> None:
+    def add_leader_and_isr(
+        self, broker_id: int, topic_partition: TopicPartition, leadership: LeaderAndIsr
+    ) -> None:
         """Tell a broker what it leads or follows."""
         self._leaderships.setdefault(broker_id, {})[topic_partition] = leadership
 
-    def publish(self, leaderships: Mapping[TopicPartition, Leadership]) -> None:
+    def add_update_metadata(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> None:
         """Tell all brokers who leads what."""
-        self._news.update(leaderships)
+        self._update_metadata.update(leaderships)
 
-    def greet(self, broker_ids: Iterable[int]) -> None:
+    def add_live_brokers(self, broker_ids: Iterable[int]) -> None:
         """Tell brokers who is alive, before they hear of leaders: 0.10.1 follows only whom it knows."""
-        self._greeted.update(dict.fromkeys(broker_ids))
+        self._send_live_brokers_to.update(dict.fromkeys(broker_ids))
 
-    def tell_all(self, broker_ids: Iterable[int]) -> None:
+    def add_full_metadata(self, broker_ids: Iterable[int]) -> None:
         """Tell brokers of every partition."""
-        self._told_all.update(dict.fromkeys(broker_ids))
+        self._send_full_metadata_to.update(dict.fromkeys(broker_ids))
 
-    def stop(self, broker_id: int, topic_partition: TopicPartition, *, delete: bool) -> None:
+    def add_stop_replica(self, broker_id: int, topic_partition: TopicPartition, *, delete: bool) -> None:
         """Have a broker stop a replica."""
         stopped = self._deleted if delete else self._stopped
         stopped.setdefault(broker_id, {})[topic_partition] = None
 
-    def reassigned(self, topic_partition: TopicPartition) -> None:
+    def complete_reassignment(self, topic_partition: TopicPartition) -> None:
         """A reassignment is done: have its topic's assignment written, and then the request removed."""
-        self._settled[topic_partition.topic] = None
-        self._dropped[topic_partition] = "done"
+        self._completed_assignments[topic_partition.topic] = None
+        self._dropped_reassignments[topic_partition] = "done"
 
     def drop_reassignment(self, topic_partition: TopicPartition, reason: str) -> None:
         """Have the request for a reassignment removed that is not carried out."""
-        self._dropped[topic_partition] = reason
+        self._dropped_reassignments[topic_partition] = reason
 
-    def finally_do(self, effect: Effect) -> None:
+    def add_last(self, effect: Effect) -> None:
         """Have this done after all else."""
         self._last.append(effect)
 
     def effects(self) -> list[Effect]:
         """All of it, in order."""
         brokers = dict(self._context.brokers)
-        effects = [*self._notes, *self._assignments(self._grown.keys() - self._settled.keys())]
+        effects = [
+            *self._log_lines,
+            *self._assignments(self._grown_assignments.keys() - self._completed_assignments.keys()),
+        ]
         effects += [
             events.WriteLeaderships(states, create=states is self._created)
             for states in (self._elected, self._created, self._changed)
             if states
         ]
-        effects += [events.SendUpdateMetadata(broker_id, brokers, {}) for broker_id in self._greeted]
+        effects += [
+            events.SendUpdateMetadata(broker_id, brokers, {}) for broker_id in self._send_live_brokers_to
+        ]
         effects += [events.SendLeaderAndIsr(broker_id, told) for broker_id, told in self._leaderships.items()]
-        all_known = {**self._context.leaderships, **self._news} if self._told_all else {}
+        all_known = (
+            {**self._context.leaderships, **self._update_metadata} if self._send_full_metadata_to else {}
+        )
         for broker_id in brokers:
-            if broker_id in self._told_all:
+            if broker_id in self._send_full_metadata_to:
                 effects.append(events.SendUpdateMetadata(broker_id, brokers, all_known))
-            elif self._news:
-                effects.append(events.SendUpdateMetadata(broker_id, brokers, self._news))
+            elif self._update_metadata:
+                effects.append(events.SendUpdateMetadata(broker_id, brokers, self._update_metadata))
         for delete, stopped in ((False, self._stopped), (True, self._deleted)):
             for broker_id, partitions in stopped.items():
                 effects.append(events.SendStopReplica(broker_id, tuple(partitions), delete))
-        effects += self._assignments(self._settled)
-        if self._dropped:
-            effects.append(events.DropReassignments(dict(self._dropped)))
+        effects += self._assignments(self._completed_assignments)
+        if self._dropped_reassignments:
+            effects.append(events.DropReassignments(dict(self._dropped_reassignments)))
         return [*effects, *self._last]
 
     def _assignments(self, topics: Collection[str]) -> list[Effect]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller.assignment import Assignment
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 
 # --- events -------------------------------------------------------------------------------------------------
 
@@ -19,21 +19,21 @@ from minikafka.partition.replica import Leadership
 class Elected:
     """This broker is the controller; what ZooKeeper holds at that moment.
 
-    ``sessions``: broker id -> the ZooKeeper session that registered it. ``unclean``: topics where a replica
-    out of sync may lead. ``reassignments``: what ``/admin/reassign_partitions`` asks for. ``elections``:
-    partitions that are to get their preferred leader, of ``/admin/preferred_replica_election``.
-    ``bounced_brokers``: live brokers of the ISR that were away since the partition's state was written.
+    ``sessions``: broker id -> the ZooKeeper session that registered it. ``unclean_election_topics``: topics
+    where a replica outside the ISR may lead. ``reassignments``: those of ``/admin/reassign_partitions``.
+    ``preferred_elections``: the partitions of ``/admin/preferred_replica_election``. ``bounced_brokers``:
+    live brokers of the ISR that were away since the partition's state was written.
     """
 
     epoch: int
     brokers: Mapping[int, BrokerAddress]
     assignments: Mapping[str, Assignment]
-    leaderships: Mapping[TopicPartition, Leadership]
+    leaderships: Mapping[TopicPartition, LeaderAndIsr]
     deletions: frozenset[str]
     sessions: Mapping[int, int] = field(default_factory=dict)
-    unclean: frozenset[str] = frozenset()
+    unclean_election_topics: frozenset[str] = frozenset()
     reassignments: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
-    elections: frozenset[TopicPartition] = frozenset()
+    preferred_elections: frozenset[TopicPartition] = frozenset()
     bounced_brokers: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
 
 
@@ -68,7 +68,7 @@ class LeadershipsWritten:
     ``gone``: partitions of the same write that have no znode, or one that cannot be read.
     """
 
-    leaderships: Mapping[TopicPartition, Leadership]
+    leaderships: Mapping[TopicPartition, LeaderAndIsr]
     gone: frozenset[TopicPartition] = frozenset()
 
 
@@ -115,7 +115,7 @@ class TopicRemoved:
 class IsrChanged:
     """Leaders wrote these states themselves (``/isr_change_notification``); what the znodes hold now."""
 
-    leaderships: Mapping[TopicPartition, Leadership]
+    leaderships: Mapping[TopicPartition, LeaderAndIsr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class LogsFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class UncleanChanged:
+class UncleanElectionChanged:
     """The topics, all of them, where a replica out of sync may lead if none in sync lives."""
 
     topics: frozenset[str]
@@ -156,7 +156,7 @@ class ReassignmentRequested:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
-    """A broker wants to stop, and to be led by others first; see ``Controller.partitions_left_on``."""
+    """A broker wants to stop, and to be led by others first; see ``Controller.partitions_still_led_by``."""
 
     broker_id: int
 
@@ -174,7 +174,7 @@ Event = (
     | TopicRemoved
     | IsrChanged
     | LogsFailed
-    | UncleanChanged
+    | UncleanElectionChanged
     | ElectionRequested
     | RebalanceDue
     | ReassignmentRequested
@@ -192,7 +192,7 @@ class WriteLeaderships:
     One effect for all, so that no client ever sees a part of a new topic's partitions.
     """
 
-    leaderships: Mapping[TopicPartition, Leadership]
+    leaderships: Mapping[TopicPartition, LeaderAndIsr]
     create: bool
 
 
@@ -201,7 +201,7 @@ class SendLeaderAndIsr:
     """Tell a broker what it leads or follows."""
 
     broker_id: int
-    leaderships: Mapping[TopicPartition, Leadership]
+    leaderships: Mapping[TopicPartition, LeaderAndIsr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class SendUpdateMetadata:
 
     broker_id: int
     brokers: Mapping[int, BrokerAddress]
-    leaderships: Mapping[TopicPartition, Leadership]
+    leaderships: Mapping[TopicPartition, LeaderAndIsr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ class DropElections:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class LogLine:
     """A line for the log."""
 
     text: str
@@ -287,5 +287,5 @@ Effect = (
     | WriteAssignments
     | DropReassignments
     | DropElections
-    | Note
+    | LogLine
 )

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from minikafka.base.ids import TopicPartition
 from minikafka.controller.context import Context
-from minikafka.controller.effect_batch import Outbox
-from minikafka.controller.election import Electorate
+from minikafka.controller.effect_batch import EffectBatch
+from minikafka.controller.election import EligibleBrokers
 from minikafka.controller.states import ReplicaStatus
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 
 
-class Reassignments:
+class PartitionReassignments:
     """The reassignments under way. Part of the Controller."""
 
     def __init__(self, context: Context) -> None:
@@ -33,7 +33,7 @@ class Reassignments:
         """The topics of the partitions under way."""
         return {topic_partition.topic for topic_partition in self._targets}
 
-    def refusal(
+    def rejection_reason(
         self, topic_partition: TopicPartition, replicas: tuple[int, ...], *, resumed: bool
     ) -> str | None:
         """Why a request cannot be carried out; None when it can.
@@ -41,7 +41,7 @@ class Reassignments:
         One that is ``resumed`` by a new controller was accepted once: it waits for brokers that are dead.
         """
         context = self._context
-        if not context.knows(topic_partition):
+        if not context.has_partition(topic_partition):
             return f"there is no partition {topic_partition}"
         known = context.leaderships.get(topic_partition)
         # Where replicas are only added, the assignment does not tell how far an earlier controller came.
@@ -55,7 +55,7 @@ class Reassignments:
             return f"{topic_partition} cannot move to brokers that are not alive: {dead}"
         return None
 
-    def start(self, topic_partition: TopicPartition, replicas: tuple[int, ...], out: Outbox) -> None:
+    def start(self, topic_partition: TopicPartition, replicas: tuple[int, ...], out: EffectBatch) -> None:
         """Assign the partition to its new replicas beside the old ones."""
         context = self._context
         self._targets[topic_partition] = replicas
@@ -65,24 +65,24 @@ class Reassignments:
         context.reassign(topic_partition, replicas + tuple(r for r in old if r not in replicas))
         for replica in replicas:
             if replica not in old:
-                context.move_replica(topic_partition, replica, ReplicaStatus.NEW)
+                context.set_replica_status(topic_partition, replica, ReplicaStatus.NEW)
                 if replica not in context.brokers:
-                    context.move_replica(topic_partition, replica, ReplicaStatus.OFFLINE)
-        out.write_assignment(topic_partition.topic)
+                    context.set_replica_status(topic_partition, replica, ReplicaStatus.OFFLINE)
+        out.add_assignment_write(topic_partition.topic)
 
-    def replicas_for(self, topic_partition: TopicPartition, electorate: Electorate) -> tuple[int, ...]:
+    def replicas_for(self, topic_partition: TopicPartition, eligible: EligibleBrokers) -> tuple[int, ...]:
         """The replicas that the partition's next state is for: the new ones alone once all are in sync."""
         target = self._targets.get(topic_partition)
         known = self._context.leaderships.get(topic_partition)
         if (
             target is not None
             and known is not None
-            and all(replica in known.isr and electorate.is_sure(replica) for replica in target)
+            and all(replica in known.isr and eligible.is_stable(replica) for replica in target)
         ):
             return target
         return self._context.replicas_of(topic_partition)
 
-    def finish(self, topic_partition: TopicPartition, known: Leadership, out: Outbox) -> None:
+    def finish(self, topic_partition: TopicPartition, known: LeaderAndIsr, out: EffectBatch) -> None:
         """Stop the old replicas, if ``known``, which ZooKeeper holds, is led by the new ones alone."""
         context, target = self._context, self._targets.get(topic_partition)
         if target is None or known.replicas != target or set(known.isr) != set(target):
@@ -90,15 +90,15 @@ class Reassignments:
         for replica in context.replicas_of(topic_partition):
             if replica not in target:
                 if replica in context.brokers:
-                    out.stop(replica, topic_partition, delete=True)
-                context.lead_out(topic_partition, replica, ReplicaStatus.NON_EXISTENT)
+                    out.add_stop_replica(replica, topic_partition, delete=True)
+                context.advance_replica_deletion(topic_partition, replica, ReplicaStatus.NON_EXISTENT)
             elif replica in context.brokers:
-                context.move_replica(topic_partition, replica, ReplicaStatus.ONLINE)
+                context.set_replica_status(topic_partition, replica, ReplicaStatus.ONLINE)
         context.reassign(topic_partition, target)
         del self._targets[topic_partition]
-        out.reassigned(topic_partition)
+        out.complete_reassignment(topic_partition)
 
-    def give_up(self, topic_partition: TopicPartition, reason: str, out: Outbox) -> None:
+    def cancel(self, topic_partition: TopicPartition, reason: str, out: EffectBatch) -> None:
         """Drop a request that is under way, or was not accepted."""
         self._targets.pop(topic_partition, None)
         out.drop_reassignment(topic_partition, reason)

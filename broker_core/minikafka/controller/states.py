@@ -43,24 +43,24 @@ class ReplicaStatus(Enum):
     """Never assigned, or deleted."""
 
 
-P = PartitionStatus
-R = ReplicaStatus
+_P = PartitionStatus
+_R = ReplicaStatus
 
 PARTITION_PREDECESSORS: Mapping[PartitionStatus, frozenset[PartitionStatus]] = {
-    P.NON_EXISTENT: frozenset({P.OFFLINE}),
-    P.NEW: frozenset({P.NON_EXISTENT}),
-    P.ONLINE: frozenset({P.NEW, P.ONLINE, P.OFFLINE}),
-    P.OFFLINE: frozenset({P.NEW, P.ONLINE, P.OFFLINE}),
+    _P.NON_EXISTENT: frozenset({_P.OFFLINE}),
+    _P.NEW: frozenset({_P.NON_EXISTENT}),
+    _P.ONLINE: frozenset({_P.NEW, _P.ONLINE, _P.OFFLINE}),
+    _P.OFFLINE: frozenset({_P.NEW, _P.ONLINE, _P.OFFLINE}),
 }
 
 REPLICA_PREDECESSORS: Mapping[ReplicaStatus, frozenset[ReplicaStatus]] = {
-    R.NEW: frozenset({R.NON_EXISTENT}),
-    R.ONLINE: frozenset({R.NEW, R.ONLINE, R.OFFLINE, R.DELETION_INELIGIBLE}),
-    R.OFFLINE: frozenset({R.NEW, R.ONLINE, R.OFFLINE, R.DELETION_INELIGIBLE}),
-    R.DELETION_STARTED: frozenset({R.OFFLINE}),
-    R.DELETION_SUCCESSFUL: frozenset({R.DELETION_STARTED}),
-    R.DELETION_INELIGIBLE: frozenset({R.DELETION_STARTED}),
-    R.NON_EXISTENT: frozenset({R.DELETION_SUCCESSFUL}),
+    _R.NEW: frozenset({_R.NON_EXISTENT}),
+    _R.ONLINE: frozenset({_R.NEW, _R.ONLINE, _R.OFFLINE, _R.DELETION_INELIGIBLE}),
+    _R.OFFLINE: frozenset({_R.NEW, _R.ONLINE, _R.OFFLINE, _R.DELETION_INELIGIBLE}),
+    _R.DELETION_STARTED: frozenset({_R.OFFLINE}),
+    _R.DELETION_SUCCESSFUL: frozenset({_R.DELETION_STARTED}),
+    _R.DELETION_INELIGIBLE: frozenset({_R.DELETION_STARTED}),
+    _R.NON_EXISTENT: frozenset({_R.DELETION_SUCCESSFUL}),
 }
 
 Status = TypeVar("Status", PartitionStatus, ReplicaStatus)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka.base.errors import ErrorCode
-from minikafka.groups.messages import GroupValue
+from minikafka.groups.messages import GroupMetadataValue
 
 # --- events -------------------------------------------------------------------------------------------------
 
@@ -67,7 +67,7 @@ class Leave:
 class Stored:
     """What Store asked for: every in-sync replica has ``value`` (NONE), or it failed."""
 
-    value: GroupValue
+    value: GroupMetadataValue
     error: ErrorCode
 
 
@@ -120,7 +120,7 @@ class Answered:
 class Store:
     """Write the group down; answered by one Stored."""
 
-    value: GroupValue
+    value: GroupMetadataValue
 
 
 Effect = Joined | Synced | Answered | Store

@@ -26,7 +26,7 @@ from typing import Any
 from minikafka.base.errors import ErrorCode
 from minikafka.groups import events
 from minikafka.groups.events import Effect, Event
-from minikafka.groups.messages import UNKNOWN_MS, GroupValue, MemberValue
+from minikafka.groups.messages import UNKNOWN_MS, GroupMetadataValue, MemberMetadataValue
 from minikafka.groups.states import VALID_PREDECESSORS, GroupState
 
 GROUP_BYTES = 2_000
@@ -63,7 +63,7 @@ class GroupDescription:
 
 
 class _Member:
-    """One member. ``joining`` and ``syncing`` are its requests that wait for an answer."""
+    """One member. ``awaiting_join`` and ``awaiting_sync`` are its requests that wait for an answer."""
 
     def __init__(self, join: events.Join, deadline_ms: int) -> None:
         self.member_id = join.new_member_id
@@ -73,13 +73,13 @@ class _Member:
         self.session_timeout_ms = join.session_timeout_ms
         self.protocols = join.protocols
         self.assignment = b""
-        self.joining: Any = None
-        self.syncing: Any = None
+        self.awaiting_join: Any = None
+        self.awaiting_sync: Any = None
         self.is_new = True
-        self.alive_until_ms = deadline_ms
+        self.session_deadline_ms = deadline_ms
 
     @classmethod
-    def restored(cls, value: MemberValue, protocol: str, protocol_type: str, now_ms: int) -> _Member:
+    def restored(cls, value: MemberMetadataValue, protocol: str, protocol_type: str, now_ms: int) -> _Member:
         """A member as it was stored, seen just now."""
         join = events.Join(
             request=None,
@@ -108,9 +108,9 @@ class _Member:
 
     def deadline_ms(self) -> int | None:
         """When it is given up; None while one of its requests waits, as it cannot send another then."""
-        if self.syncing is not None or (self.joining is not None and not self.is_new):
+        if self.awaiting_sync is not None or (self.awaiting_join is not None and not self.is_new):
             return None
-        return self.alive_until_ms
+        return self.session_deadline_ms
 
 
 class Group:
@@ -128,19 +128,19 @@ class Group:
         self.memory_bytes = GROUP_BYTES
         """What it takes, about, with all its members."""
         self._members: dict[str, _Member] = {}
-        self._supporters: Counter[str] = Counter()
+        self._protocol_support: Counter[str] = Counter()
         """How many members can follow each protocol."""
         self._join_until_ms = 0
         self._join_extension_ms = 0
         """By how much the first join may still be put off."""
         self._join_is_initial = False
-        self._joined_meanwhile = False
+        self._has_new_members = False
         """Whether somebody has come since the first join was last put off."""
         self._effects: list[Effect] = []
 
     @classmethod
     def restored(
-        cls, group_id: str, value: GroupValue, now_ms: int, *, initial_rebalance_delay_ms: int
+        cls, group_id: str, value: GroupMetadataValue, now_ms: int, *, initial_rebalance_delay_ms: int
     ) -> Group:
         """The group as it was stored; its members have a session time-out to be heard of.
 
@@ -247,12 +247,12 @@ class Group:
 
     def _join(self, event: events.Join, now_ms: int) -> None:
         member = self._members.get(event.member_id)
-        refusal = self._refusal(event, member)
+        refusal = self._join_error(event, member)
         if refusal is not ErrorCode.NONE:
             self._effects.append(events.Joined(event.request, refusal, event.member_id))
         elif member is None:
             self._add(event, now_ms)
-        elif self._has_answer_already(member, event):
+        elif self._is_repeated_join(member, event):
             self._effects.append(self._joined(member, event.request))
         else:
             self._count(member, -1)
@@ -261,7 +261,7 @@ class Group:
             self._wait_for_join(member, event.request)
             self._prepare_rebalance(now_ms)
 
-    def _refusal(self, event: events.Join, member: _Member | None) -> ErrorCode:
+    def _join_error(self, event: events.Join, member: _Member | None) -> ErrorCode:
         if self.state is GroupState.DEAD:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if self.state is GroupState.EMPTY:
@@ -273,7 +273,7 @@ class Group:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE
 
-    def _has_answer_already(self, member: _Member, event: events.Join) -> bool:
+    def _is_repeated_join(self, member: _Member, event: events.Join) -> bool:
         """Whether a join changes nothing: its answer was lost, or a follower makes sure.
 
         The leader's does in a stable group: that is how it asks for a rebalance, when topics have changed.
@@ -293,17 +293,17 @@ class Group:
         self._count(member, 1)
         if self.leader is None:
             self.leader = member.member_id
-        self._joined_meanwhile = self.state is GroupState.PREPARING_REBALANCE and self.generation == 0
+        self._has_new_members = self.state is GroupState.PREPARING_REBALANCE and self.generation == 0
         self._wait_for_join(member, event.request)
         self._prepare_rebalance(now_ms)
 
     def _wait_for_join(self, member: _Member, request: Any) -> None:
-        if member.joining is not None:
+        if member.awaiting_join is not None:
             # It has asked again, on another connection: nobody waits for this answer any more.
             self._effects.append(
-                events.Joined(member.joining, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+                events.Joined(member.awaiting_join, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
             )
-        member.joining = request
+        member.awaiting_join = request
 
     def _prepare_rebalance(self, now_ms: int) -> None:
         if self.state not in VALID_PREDECESSORS[GroupState.PREPARING_REBALANCE]:
@@ -315,7 +315,7 @@ class Group:
         if self._join_is_initial:
             self._join_until_ms = now_ms + self._initial_delay_ms
             self._join_extension_ms = max(0, longest_ms - self._initial_delay_ms)
-            self._joined_meanwhile = False
+            self._has_new_members = False
         else:
             self._join_until_ms = now_ms + longest_ms
         self._move(GroupState.PREPARING_REBALANCE)
@@ -327,21 +327,21 @@ class Group:
         if self._join_is_initial:
             if now_ms < self._join_until_ms:
                 return
-            if self._joined_meanwhile and self._join_extension_ms > 0:
+            if self._has_new_members and self._join_extension_ms > 0:
                 delay_ms = min(self._initial_delay_ms, self._join_extension_ms)
                 self._join_extension_ms -= delay_ms
                 self._join_until_ms = now_ms + delay_ms
-                self._joined_meanwhile = False
+                self._has_new_members = False
                 return
         elif now_ms < self._join_until_ms and any(
-            member.joining is None for member in self._members.values()
+            member.awaiting_join is None for member in self._members.values()
         ):
             return
         self._begin_generation(now_ms)
 
     def _begin_generation(self, now_ms: int) -> None:
         for member in list(self._members.values()):
-            if member.joining is None:
+            if member.awaiting_join is None:
                 self._forget(member)
         self.generation += 1
         if not self._members:
@@ -352,10 +352,10 @@ class Group:
         self.protocol = self._elect_protocol()
         self._move(GroupState.COMPLETING_REBALANCE)
         for member in self._members.values():
-            self._effects.append(self._joined(member, member.joining))
-            member.joining = None
+            self._effects.append(self._joined(member, member.awaiting_join))
+            member.awaiting_join = None
             member.is_new = False
-            member.alive_until_ms = now_ms + member.session_timeout_ms
+            member.session_deadline_ms = now_ms + member.session_timeout_ms
 
     def _joined(self, member: _Member, request: Any) -> events.Joined:
         assert self.protocol is not None
@@ -377,10 +377,10 @@ class Group:
 
     def _candidates(self) -> set[str]:
         """The protocols that every member, of at least one, can follow."""
-        return {name for name, count in self._supporters.items() if count == len(self._members)}
+        return {name for name, count in self._protocol_support.items() if count == len(self._members)}
 
     def _supports(self, protocols: Protocols) -> bool:
-        return any(self._supporters[name] == len(self._members) for name, _ in protocols)
+        return any(self._protocol_support[name] == len(self._members) for name, _ in protocols)
 
     def _elect_protocol(self) -> str:
         """The candidate with the most votes: each member votes for the first that it likes."""
@@ -403,16 +403,16 @@ class Group:
             self._effects.append(events.Synced(event.request, ErrorCode.REBALANCE_IN_PROGRESS))
         elif self.state is GroupState.STABLE:
             self._effects.append(events.Synced(event.request, ErrorCode.NONE, member.assignment))
-            member.alive_until_ms = now_ms + member.session_timeout_ms
+            member.session_deadline_ms = now_ms + member.session_timeout_ms
         else:
-            if member.syncing is not None:
+            if member.awaiting_sync is not None:
                 # As with joins: nobody waits for this answer any more.
-                self._effects.append(events.Synced(member.syncing, ErrorCode.REBALANCE_IN_PROGRESS))
-            member.syncing = event.request
+                self._effects.append(events.Synced(member.awaiting_sync, ErrorCode.REBALANCE_IN_PROGRESS))
+            member.awaiting_sync = event.request
             if member.member_id == self.leader:
                 self._effects.append(events.Store(self._value(event.assignments)))
 
-    def _stored(self, value: GroupValue, error: ErrorCode, now_ms: int) -> None:
+    def _stored(self, value: GroupMetadataValue, error: ErrorCode, now_ms: int) -> None:
         if self.state is not GroupState.COMPLETING_REBALANCE or value.generation != self.generation:
             return  # another rebalance has begun meanwhile
         if error is not ErrorCode.NONE:
@@ -429,22 +429,22 @@ class Group:
         for member in self._members.values():
             if error is not ErrorCode.NONE:
                 self._assign(member, b"")
-            if member.syncing is not None:
-                self._effects.append(events.Synced(member.syncing, error, member.assignment))
-                member.syncing = None
+            if member.awaiting_sync is not None:
+                self._effects.append(events.Synced(member.awaiting_sync, error, member.assignment))
+                member.awaiting_sync = None
                 # It could not send heartbeats while it waited.
-                member.alive_until_ms = now_ms + member.session_timeout_ms
+                member.session_deadline_ms = now_ms + member.session_timeout_ms
 
-    def _value(self, assignments: Mapping[str, bytes]) -> GroupValue:
+    def _value(self, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
         """The generation as it is stored; who is not named in ``assignments`` gets nothing."""
-        return GroupValue(
+        return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
             protocol=self.protocol,
             leader=self.leader,
             state_timestamp_ms=UNKNOWN_MS,
             members=tuple(
-                MemberValue(
+                MemberMetadataValue(
                     member.member_id,
                     None,
                     member.client_id,
@@ -477,7 +477,7 @@ class Group:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        member.alive_until_ms = now_ms + member.session_timeout_ms
+        member.session_deadline_ms = now_ms + member.session_timeout_ms
         return ErrorCode.NONE
 
     def _leave(self, member_id: str, now_ms: int) -> ErrorCode:
@@ -496,10 +496,10 @@ class Group:
     def _remove(self, member: _Member, now_ms: int) -> None:
         """Go on without a member."""
         self._forget(member)
-        if member.joining is not None:
-            self._effects.append(events.Joined(member.joining, ErrorCode.UNKNOWN_MEMBER_ID, ""))
-        if member.syncing is not None:
-            self._effects.append(events.Synced(member.syncing, ErrorCode.UNKNOWN_MEMBER_ID))
+        if member.awaiting_join is not None:
+            self._effects.append(events.Joined(member.awaiting_join, ErrorCode.UNKNOWN_MEMBER_ID, ""))
+        if member.awaiting_sync is not None:
+            self._effects.append(events.Synced(member.awaiting_sync, ErrorCode.UNKNOWN_MEMBER_ID))
         self._prepare_rebalance(now_ms)
 
     def _forget(self, member: _Member) -> None:
@@ -516,19 +516,21 @@ class Group:
         """A member is there from now on, or as it is no more: count what it takes, and what it can follow."""
         self.memory_bytes += sign * member.memory_bytes
         for name in _names(member.protocols):
-            self._supporters[name] += sign
-            if not self._supporters[name]:
-                del self._supporters[name]
+            self._protocol_support[name] += sign
+            if not self._protocol_support[name]:
+                del self._protocol_support[name]
 
     def _unload(self) -> None:
         for member in self._members.values():
-            if member.joining is not None:
-                refused = events.Joined(member.joining, ErrorCode.NOT_COORDINATOR_FOR_GROUP, member.member_id)
+            if member.awaiting_join is not None:
+                refused = events.Joined(
+                    member.awaiting_join, ErrorCode.NOT_COORDINATOR_FOR_GROUP, member.member_id
+                )
                 self._effects.append(refused)
-            if member.syncing is not None:
-                self._effects.append(events.Synced(member.syncing, ErrorCode.NOT_COORDINATOR_FOR_GROUP))
+            if member.awaiting_sync is not None:
+                self._effects.append(events.Synced(member.awaiting_sync, ErrorCode.NOT_COORDINATOR_FOR_GROUP))
         self._members.clear()
-        self._supporters.clear()
+        self._protocol_support.clear()
         self.memory_bytes = GROUP_BYTES
         self._move(GroupState.DEAD)
 

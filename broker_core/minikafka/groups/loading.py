@@ -13,8 +13,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from minikafka.base.errors import RemoteWireError
-from minikafka.groups.messages import GroupKey, OffsetKey, read_group, read_key, read_offset
-from minikafka.groups.shard import GroupSettings, Shard
+from minikafka.groups.messages import GroupMetadataKey, OffsetKey, read_group, read_key, read_offset
+from minikafka.groups.shard import GroupCoordinatorShard, GroupSettings
 from minikafka.records.format.batch import ControlType
 from minikafka.records.scan.isolation import TransactionPart
 
@@ -25,16 +25,16 @@ _Row = tuple[bytes | None, tuple[int, bytes | None]]
 """Key, and offset and value."""
 
 
-class Loading:
+class GroupMetadataLoader:
     """Collects the records of one partition, in log order."""
 
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
-        self._newest: dict[bytes | None, tuple[int, bytes | None]] = {}
+        self._latest: dict[bytes | None, tuple[int, bytes | None]] = {}
         self._open: dict[int, list[_Row]] = {}
         """By producer, what belongs to a transaction whose end was not seen yet."""
 
-    def take(
+    def add(
         self,
         keys: Sequence[bytes | None],
         offsets: Sequence[int],
@@ -46,7 +46,7 @@ class Loading:
         done = 0
         for part in parts:
             begin, end = bisect_left(offsets, part.first_offset), bisect_right(offsets, part.last_offset)
-            self._newest.update(rows[done:begin])
+            self._latest.update(rows[done:begin])
             done = end
             if part.mark is None:
                 self._open.setdefault(part.producer_id, []).extend(rows[begin:end])
@@ -54,16 +54,16 @@ class Loading:
             ended = self._open.pop(part.producer_id, [])
             if part.mark is ControlType.COMMIT:
                 # Of what was written meanwhile the later one in the log counts, not the one that ends later.
-                newest = self._newest
+                newest = self._latest
                 newest.update(row for row in ended if row[0] not in newest or newest[row[0]][0] < row[1][0])
-        self._newest.update(rows[done:])
+        self._latest.update(rows[done:])
 
-    def finish(self, now_ms: int, wall_ms: int) -> Shard:
+    def finish(self, now_ms: int, wall_ms: int) -> GroupCoordinatorShard:
         """The groups. What cannot be read is left out, and said once."""
-        shard = Shard(self._settings)
+        shard = GroupCoordinatorShard(self._settings)
         offsets: dict[OffsetKey, tuple[int, bytes | None]] = {}
         strange: list[str] = []
-        for raw, (log_offset, value) in self._newest.items():
+        for raw, (log_offset, value) in self._latest.items():
             if raw is None:
                 continue
             try:
@@ -72,7 +72,7 @@ class Loading:
                     # Key versions 0 and 1 mean the same.
                     if key not in offsets or offsets[key][0] < log_offset:
                         offsets[key] = log_offset, value
-                elif isinstance(key, GroupKey):
+                elif isinstance(key, GroupMetadataKey):
                     if value is not None:
                         shard.restore_group(key.group, read_group(value), now_ms)
                 else:

@@ -8,8 +8,8 @@ Both begin with an int16, the version; the key's version is also its kind::
 A key without a value is a tombstone: the offset or the group is gone. The topic is compacted, so that the
 newest value of each key stays.
 
-Which versions are written depends on ``inter.broker.protocol.version``, so that every broker of a cluster
-that is upgraded or mixed can become the coordinator: ``Versions.written_for``. 0.10.1, the default, reads
+``inter.broker.protocol.version`` selects the versions to write, so that every broker of a cluster that is
+upgraded or mixed can become the coordinator: ``ValueVersions.written_for``. 0.10.1, the default, reads
 offsets 0 and 1 and groups 0 and 1. Offsets 1 carry the time when they expire, which later versions leave to
 the coordinator. Source: ``GroupMetadataManager.scala`` of 0.10.1 and 2.1, ``GroupMetadataValue.json`` for 3.
 """
@@ -58,14 +58,14 @@ class OffsetKey:
 
 
 @fast_value
-class GroupKey:
+class GroupMetadataKey:
     """Which group."""
 
     group: str
 
 
 @fast_value
-class OffsetValue:
+class OffsetCommitValue:
     """A committed offset. Times are ms since the epoch."""
 
     offset: int
@@ -76,7 +76,7 @@ class OffsetValue:
 
 
 @fast_value
-class MemberValue:
+class MemberMetadataValue:
     """One member of a generation. ``subscription`` is its metadata for the chosen protocol."""
 
     member_id: str
@@ -90,7 +90,7 @@ class MemberValue:
 
 
 @fast_value
-class GroupValue:
+class GroupMetadataValue:
     """One generation of a group; ``protocol`` and ``leader`` are None where nobody is in it."""
 
     protocol_type: str
@@ -98,7 +98,7 @@ class GroupValue:
     protocol: str | None
     leader: str | None
     state_timestamp_ms: int
-    members: tuple[MemberValue, ...]
+    members: tuple[MemberMetadataValue, ...]
 
 
 _OFFSET_KEY = Struct(
@@ -107,9 +107,9 @@ _OFFSET_KEY = Struct(
     field("topic", STRING),
     field("partition", INT32),
 )
-_GROUP_KEY = Struct(GroupKey, field("group", STRING))
+_GROUP_KEY = Struct(GroupMetadataKey, field("group", STRING))
 _OFFSET_VALUE = Struct(
-    OffsetValue,
+    OffsetCommitValue,
     field("offset", INT64),
     field("leader_epoch", INT32, since=3, default=NO_EPOCH),
     field("metadata", STRING),
@@ -117,7 +117,7 @@ _OFFSET_VALUE = Struct(
     field("expire_timestamp_ms", INT64, since=1, until=1, default=NEVER_MS),
 )
 _GROUP_VALUE = Struct(
-    GroupValue,
+    GroupMetadataValue,
     field("protocol_type", STRING),
     field("generation", INT32),
     field("protocol", NULLABLE_STRING),
@@ -127,7 +127,7 @@ _GROUP_VALUE = Struct(
         "members",
         ArrayOf(
             Struct(
-                MemberValue,
+                MemberMetadataValue,
                 field("member_id", STRING),
                 field("group_instance_id", NULLABLE_STRING, since=3, default=None),
                 field("client_id", STRING),
@@ -143,14 +143,14 @@ _GROUP_VALUE = Struct(
 
 
 @dataclass(frozen=True, slots=True)
-class Versions:
+class ValueVersions:
     """The versions in which values are written."""
 
     offset: int = 1
     group: int = 1
 
     @classmethod
-    def written_for(cls, inter_broker_version: str) -> Versions:
+    def written_for(cls, inter_broker_version: str) -> ValueVersions:
         """What brokers of a release can read: ``0.10.1``, ``2.1`` or ``2.1-IV0``.
 
         ValueError when the text is no release.
@@ -172,10 +172,10 @@ def offset_key(group: str, topic_partition: TopicPartition) -> bytes:
 
 def group_key(group: str) -> bytes:
     """The key of a group."""
-    return _encode(_GROUP_KEY, GROUP_KEY, GroupKey(group))
+    return _encode(_GROUP_KEY, GROUP_KEY, GroupMetadataKey(group))
 
 
-def offset_bytes(value: OffsetValue, versions: Versions, retention_ms: int) -> bytes:
+def offset_bytes(value: OffsetCommitValue, versions: ValueVersions, retention_ms: int) -> bytes:
     """A committed offset as it is stored.
 
     Version 1 has no way to say that there is no time of its own. It gets ``retention_ms`` after the commit,
@@ -188,12 +188,12 @@ def offset_bytes(value: OffsetValue, versions: Versions, retention_ms: int) -> b
     return _encode(_OFFSET_VALUE, versions.offset, value)
 
 
-def group_bytes(value: GroupValue, versions: Versions) -> bytes:
+def group_bytes(value: GroupMetadataValue, versions: ValueVersions) -> bytes:
     """A generation as it is stored."""
     return _encode(_GROUP_VALUE, versions.group, value)
 
 
-def read_key(data: Buffer) -> OffsetKey | GroupKey | None:
+def read_key(data: Buffer) -> OffsetKey | GroupMetadataKey | None:
     """What a key is about; None for kinds that later releases added. RemoteWireError when it is damaged."""
     version, body = _opened(data)
     if version > NEWEST_KEY:
@@ -203,21 +203,21 @@ def read_key(data: Buffer) -> OffsetKey | GroupKey | None:
     return schema.decode(_OFFSET_KEY, version, body)
 
 
-def read_offset(data: Buffer, retention_ms: int) -> OffsetValue:
+def read_offset(data: Buffer, retention_ms: int) -> OffsetCommitValue:
     """A committed offset. RemoteWireError when it is damaged or of an unknown version."""
-    value: OffsetValue = _decode(_OFFSET_VALUE, data)
+    value: OffsetCommitValue = _decode(_OFFSET_VALUE, data)
     if value.expire_timestamp_ms == value.commit_timestamp_ms + retention_ms:
         return replace(value, expire_timestamp_ms=NEVER_MS)
     return value
 
 
-def read_group(data: Buffer) -> GroupValue:
+def read_group(data: Buffer) -> GroupMetadataValue:
     """A generation. RemoteWireError when it is damaged or of an unknown version."""
-    value: GroupValue = _decode(_GROUP_VALUE, data)
+    value: GroupMetadataValue = _decode(_GROUP_VALUE, data)
     return replace(value, members=tuple(map(_with_rebalance_timeout, value.members)))
 
 
-def _with_rebalance_timeout(member: MemberValue) -> MemberValue:
+def _with_rebalance_timeout(member: MemberMetadataValue) -> MemberMetadataValue:
     """Version 0 knows one time-out only."""
     if member.rebalance_timeout_ms >= 0:
         return member

@@ -14,38 +14,38 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from minikafka.base.ids import TopicPartition
-from minikafka.groups.messages import NEVER_MS, OffsetValue
+from minikafka.groups.messages import NEVER_MS, OffsetCommitValue
 
-Commits = Mapping[TopicPartition, OffsetValue]
+Commits = Mapping[TopicPartition, OffsetCommitValue]
 
 
-class Offsets:
+class CommittedOffsets:
     """The committed offsets of one group."""
 
     def __init__(self) -> None:
-        self._committed: dict[TopicPartition, tuple[int, OffsetValue]] = {}
+        self._committed: dict[TopicPartition, tuple[int, OffsetCommitValue]] = {}
         """With the offset of the log where the commit stands."""
-        self._pending: dict[TopicPartition, OffsetValue] = {}
+        self._pending: dict[TopicPartition, OffsetCommitValue] = {}
         """The newest commit that is on its way."""
 
     def __len__(self) -> int:
         return len(self._committed)
 
     @property
-    def in_use(self) -> bool:
+    def has_any(self) -> bool:
         """Whether anything is committed, or about to be."""
         return bool(self._committed or self._pending)
 
-    def get(self, topic_partition: TopicPartition) -> OffsetValue | None:
+    def get(self, topic_partition: TopicPartition) -> OffsetCommitValue | None:
         """What is committed for a partition."""
         entry = self._committed.get(topic_partition)
         return None if entry is None else entry[1]
 
-    def all(self) -> dict[TopicPartition, OffsetValue]:
+    def all(self) -> dict[TopicPartition, OffsetCommitValue]:
         """Everything that is committed."""
         return {topic_partition: value for topic_partition, (_, value) in self._committed.items()}
 
-    def load(self, topic_partition: TopicPartition, log_offset: int, value: OffsetValue) -> None:
+    def load(self, topic_partition: TopicPartition, log_offset: int, value: OffsetCommitValue) -> None:
         """Take in what the log holds."""
         known = self._committed.get(topic_partition)
         if known is None or known[0] < log_offset:
@@ -55,15 +55,15 @@ class Offsets:
         """These are on their way into the log."""
         self._pending.update(commits)
 
-    def done(self, commits: Commits, log_offset: int) -> None:
+    def complete(self, commits: Commits, log_offset: int) -> None:
         """Every in-sync replica has these, which stand in the log from ``log_offset`` on."""
         for topic_partition, value in commits.items():
             # What is not pending any more was removed while it was written: its topic is gone.
             if topic_partition in self._pending:
                 self.load(topic_partition, log_offset, value)
-        self.failed(commits)
+        self.abort(commits)
 
-    def failed(self, commits: Commits) -> None:
+    def abort(self, commits: Commits) -> None:
         """These are not on their way any more."""
         for topic_partition, value in commits.items():
             if self._pending.get(topic_partition) is value:

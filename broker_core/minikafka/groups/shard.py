@@ -16,18 +16,18 @@ from minikafka.groups.events import Effect, Event
 from minikafka.groups.group import MEMBER_BYTES, Group, GroupDescription, protocols_bytes
 from minikafka.groups.messages import (
     UNKNOWN_MS,
-    GroupValue,
-    OffsetValue,
-    Versions,
+    GroupMetadataValue,
+    OffsetCommitValue,
+    ValueVersions,
     group_bytes,
     group_key,
     offset_bytes,
     offset_key,
 )
-from minikafka.groups.offsets import Offsets
+from minikafka.groups.offsets import CommittedOffsets
 from minikafka.groups.states import GroupState
 
-Pair = tuple[bytes, bytes | None]
+KeyValue = tuple[bytes, bytes | None]
 """Key and value of a record; no value is a tombstone."""
 
 COMMIT_BYTES_MIN = 10 + 20
@@ -46,7 +46,7 @@ class GroupSettings:
     initial_rebalance_delay_ms: int = 3_000
     retention_ms: int = 10_080 * 60_000
     metadata_max_chars: int = 4_096
-    versions: Versions = field(default_factory=Versions)
+    versions: ValueVersions = field(default_factory=ValueVersions)
 
 
 class _Entry:
@@ -54,13 +54,13 @@ class _Entry:
 
     def __init__(self, group: Group, since_ms: int | None) -> None:
         self.group = group
-        self.offsets = Offsets()
+        self.offsets = CommittedOffsets()
         self.since_ms = since_ms
         self.counted_bytes = 0
         """What the shard counts of it."""
 
 
-class Shard:
+class GroupCoordinatorShard:
     """The groups of one partition. ``now_ms`` is monotonic, ``wall_ms`` since the epoch."""
 
     def __init__(self, settings: GroupSettings) -> None:
@@ -80,11 +80,11 @@ class Shard:
         """All groups."""
         return list(self._entries)
 
-    def listing(self) -> list[tuple[str, str]]:
+    def list_groups(self) -> list[tuple[str, str]]:
         """All groups with their protocol types."""
         return [(group_id, entry.group.protocol_type or "") for group_id, entry in self._entries.items()]
 
-    def has(self, group_id: str) -> bool:
+    def has_group(self, group_id: str) -> bool:
         """Whether there is such a group."""
         return group_id in self._entries
 
@@ -93,18 +93,18 @@ class Shard:
         entry = self._entries.get(group_id)
         return NO_GROUP if entry is None else entry.group.describe()
 
-    def offsets(self, group_id: str) -> Mapping[TopicPartition, OffsetValue]:
+    def offsets(self, group_id: str) -> Mapping[TopicPartition, OffsetCommitValue]:
         """All that a group has committed."""
         entry = self._entries.get(group_id)
         return {} if entry is None else entry.offsets.all()
 
-    def room_bytes(self, group_id: str, event: events.Join) -> int:
+    def extra_memory_bytes(self, group_id: str, event: events.Join) -> int:
         """How much more memory a Join takes; not more than 0 where it replaces one that took as much."""
         entry = self._entries.get(group_id)
         known_bytes = 0 if entry is None else entry.group.member_bytes(event.member_id)
         return MEMBER_BYTES + protocols_bytes(event.protocols) - known_bytes
 
-    def offset(self, group_id: str, topic_partition: TopicPartition) -> OffsetValue | None:
+    def offset(self, group_id: str, topic_partition: TopicPartition) -> OffsetCommitValue | None:
         """What a group has committed for a partition."""
         entry = self._entries.get(group_id)
         return None if entry is None else entry.offsets.get(topic_partition)
@@ -133,7 +133,7 @@ class Shard:
             entry.since_ms = wall_ms
         return effects
 
-    def stored_form(self, group_id: str, value: GroupValue) -> Pair:
+    def group_record(self, group_id: str, value: GroupMetadataValue) -> KeyValue:
         """What Store wants written."""
         entry = self._entries.get(group_id)
         since_ms = UNKNOWN_MS if entry is None or entry.since_ms is None else entry.since_ms
@@ -152,7 +152,7 @@ class Shard:
     def _count(self, entry: _Entry) -> None:
         """A group, or whether it has offsets, may have changed."""
         group = entry.group
-        kept_by_offsets = group.state is GroupState.EMPTY and entry.offsets.in_use
+        kept_by_offsets = group.state is GroupState.EMPTY and entry.offsets.has_any
         size = 0 if group.protocol_type is None or kept_by_offsets else group.memory_bytes
         self.memory_bytes += size - entry.counted_bytes
         entry.counted_bytes = size
@@ -170,28 +170,28 @@ class Shard:
             entry = self._add(group_id, wall_ms)
         return entry.group.check_commit(member_id, generation, now_ms)
 
-    def begin_commit(self, group_id: str, commits: Mapping[TopicPartition, OffsetValue]) -> None:
+    def begin_commit(self, group_id: str, commits: Mapping[TopicPartition, OffsetCommitValue]) -> None:
         """A commit that may be written is on its way."""
         entry = self._entries[group_id]
         entry.offsets.begin(commits)
         self._count(entry)
 
     def end_commit(
-        self, group_id: str, commits: Mapping[TopicPartition, OffsetValue], log_offset: int | None
+        self, group_id: str, commits: Mapping[TopicPartition, OffsetCommitValue], log_offset: int | None
     ) -> None:
         """It stands in the log from ``log_offset`` on, and every in-sync replica has it; None: it failed."""
         entry = self._entries.get(group_id)
         if entry is None:
             return
         if log_offset is None:
-            entry.offsets.failed(commits)
+            entry.offsets.abort(commits)
         else:
-            entry.offsets.done(commits, log_offset)
+            entry.offsets.complete(commits, log_offset)
         self._count(entry)
 
     # --- what goes ------------------------------------------------------------------------------------------
 
-    def delete(self, group_id: str) -> tuple[ErrorCode, list[Pair]]:
+    def delete(self, group_id: str) -> tuple[ErrorCode, list[KeyValue]]:
         """Delete a group that has no members, with its offsets; the tombstones."""
         entry = self._entries.get(group_id)
         if entry is None:
@@ -201,7 +201,7 @@ class Shard:
             return error, []
         return error, self._tombstones(group_id, entry, entry.offsets.remove_all())
 
-    def expire(self, group_id: str, wall_ms: int, limit: int) -> list[Pair]:
+    def expire_offsets(self, group_id: str, wall_ms: int, limit: int) -> list[KeyValue]:
         """Forget what a group has that is too old, up to ``limit`` offsets, and the group when nothing is
         left of it; the tombstones.
         """
@@ -211,14 +211,14 @@ class Shard:
         had_members = entry.group.protocol_type is not None
         since_ms = entry.since_ms if had_members else None
         removed = entry.offsets.expire(wall_ms, self._settings.retention_ms, since_ms, limit)
-        return self._buried(group_id, entry, removed)
+        return self._remove_if_empty(group_id, entry, removed)
 
-    def topics_deleted(self, gone: Iterable[TopicPartition]) -> list[Pair]:
+    def topics_deleted(self, gone: Iterable[TopicPartition]) -> list[KeyValue]:
         """Forget the offsets of partitions that there are no more; the tombstones."""
         partitions = tuple(gone)
-        tombstones: list[Pair] = []
+        tombstones: list[KeyValue] = []
         for group_id, entry in list(self._entries.items()):
-            tombstones += self._buried(group_id, entry, entry.offsets.remove(partitions))
+            tombstones += self._remove_if_empty(group_id, entry, entry.offsets.remove(partitions))
         return tombstones
 
     def unload(self) -> list[Effect]:
@@ -230,13 +230,13 @@ class Shard:
         self.memory_bytes = 0
         return effects
 
-    def _buried(self, group_id: str, entry: _Entry, removed: list[TopicPartition]) -> list[Pair]:
-        if entry.group.state is GroupState.EMPTY and not entry.offsets.in_use:
+    def _remove_if_empty(self, group_id: str, entry: _Entry, removed: list[TopicPartition]) -> list[KeyValue]:
+        if entry.group.state is GroupState.EMPTY and not entry.offsets.has_any:
             entry.group.delete()
         return self._tombstones(group_id, entry, removed)
 
-    def _tombstones(self, group_id: str, entry: _Entry, removed: list[TopicPartition]) -> list[Pair]:
-        tombstones: list[Pair] = [
+    def _tombstones(self, group_id: str, entry: _Entry, removed: list[TopicPartition]) -> list[KeyValue]:
+        tombstones: list[KeyValue] = [
             (offset_key(group_id, topic_partition), None) for topic_partition in removed
         ]
         if entry.group.state is GroupState.DEAD:
@@ -250,7 +250,7 @@ class Shard:
 
     # --- loading --------------------------------------------------------------------------------------------
 
-    def restore_group(self, group_id: str, value: GroupValue, now_ms: int) -> None:
+    def restore_group(self, group_id: str, value: GroupMetadataValue, now_ms: int) -> None:
         """Take in a generation as it was stored."""
         delay_ms = self._settings.initial_rebalance_delay_ms
         group = Group.restored(group_id, value, now_ms, initial_rebalance_delay_ms=delay_ms)
@@ -263,7 +263,7 @@ class Shard:
         group_id: str,
         topic_partition: TopicPartition,
         log_offset: int,
-        value: OffsetValue,
+        value: OffsetCommitValue,
         wall_ms: int,
     ) -> None:
         """Take in an offset as it was stored, after the groups."""
@@ -272,9 +272,9 @@ class Shard:
         self._count(entry)
 
 
-def commit_form(
-    group_id: str, commits: Mapping[TopicPartition, OffsetValue], settings: GroupSettings
-) -> list[Pair]:
+def commit_records(
+    group_id: str, commits: Mapping[TopicPartition, OffsetCommitValue], settings: GroupSettings
+) -> list[KeyValue]:
     """Commits as they are written. BrokerError INVALID_COMMIT_OFFSET_SIZE when a name or text is too long."""
     try:
         return [
@@ -288,7 +288,7 @@ def commit_form(
         raise BrokerError(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, str(error)) from None
 
 
-def commit_bytes(group_id: str, commits: Mapping[TopicPartition, OffsetValue]) -> int:
+def commit_bytes(group_id: str, commits: Mapping[TopicPartition, OffsetCommitValue]) -> int:
     """What commits take at least, as they are written, without a look at each character."""
     fixed = len(group_id) + COMMIT_BYTES_MIN
     return sum(fixed + len(key.topic) + len(value.metadata) for key, value in commits.items())

@@ -29,17 +29,16 @@ from minikafka.base.values import fast_value
 from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.log.log import Log
 from minikafka.log.reading import LogRead
-from minikafka.partition.progress import Progress
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import FollowerReplica, LeaderAndIsr
 from minikafka.records.append.produced import LogAppendInfo, ValidatedRecords
 from minikafka.records.append.replicated import FollowerRecords
 
 
 @fast_value
-class Appended:
+class LogAppendResult:
     """What one append did. ``must_flush``: call ``flush`` and report it before anybody is answered."""
 
-    assigned: LogAppendInfo
+    append_info: LogAppendInfo
     must_flush: bool
     leader_epoch: int
     """Under which it was written: who waits for replicas waits for this leader."""
@@ -49,13 +48,13 @@ class Appended:
 class FollowerFetchUpdate:
     """What a follower's fetch changed."""
 
-    moved: bool
+    high_watermark_advanced: bool
     """The high watermark has moved."""
-    wanted: Leadership | None
+    proposed_isr: LeaderAndIsr | None
     """The ISR to be written, with the follower; None where nothing changes."""
 
 
-_NOTHING_CHANGED = FollowerFetchUpdate(moved=False, wanted=None)
+_NOTHING_CHANGED = FollowerFetchUpdate(high_watermark_advanced=False, proposed_isr=None)
 
 
 class Partition:
@@ -68,21 +67,21 @@ class Partition:
         self.topic_partition = topic_partition
         self.log = log
         self._broker_id = broker_id
-        self._leadership: Leadership | None = None
-        self._high_watermark = self._within(high_watermark)
+        self._leadership: LeaderAndIsr | None = None
+        self._high_watermark = self._clamp(high_watermark)
         self._durable_end_offset = log.end_offset
         """What lies below is as safe here as is configured."""
-        self._followers: dict[int, Progress] = {}
-        self._begun_at = 0
+        self._followers: dict[int, FollowerReplica] = {}
+        self._leader_epoch_start_offset = 0
         """Where the log ended when this broker began to lead."""
-        self._led_since = 0
+        self._first_led_epoch = 0
         """The epoch in which it did: it has led all from there on."""
-        self._proposed_isr: Leadership | None = None
+        self._proposed_isr: LeaderAndIsr | None = None
         """An ISR that ZooKeeper was asked to take, and has not answered."""
         self._unconfirmed_isr: frozenset[int] = frozenset()
         """Who may be in sync for ZooKeeper, as it may have taken a write that it did not answer."""
 
-    def _within(self, offset: int) -> int:
+    def _clamp(self, offset: int) -> int:
         return min(max(offset, self.log.start_offset), self.log.end_offset)
 
     # --- what it is -----------------------------------------------------------------------------------------
@@ -93,11 +92,11 @@ class Partition:
         return self._high_watermark
 
     @property
-    def lags(self) -> bool:
+    def is_high_watermark_behind(self) -> bool:
         """Whether consumers may have been told a higher offset: the high watermark of a new leader is below
         what the log had when this broker began to lead, until the followers have fetched.
         """
-        return self._high_watermark < self._begun_at
+        return self._high_watermark < self._leader_epoch_start_offset
 
     @property
     def last_stable_offset(self) -> int:
@@ -110,7 +109,7 @@ class Partition:
         return min(self._high_watermark, max(begun, self.log.start_offset))
 
     @property
-    def leadership(self) -> Leadership | None:
+    def leadership(self) -> LeaderAndIsr | None:
         """What the controller said last, with the ISR as this broker has it now."""
         return self._leadership
 
@@ -121,7 +120,7 @@ class Partition:
 
     # --- who leads ------------------------------------------------------------------------------------------
 
-    def become(self, leadership: Leadership, now_ms: int = 0) -> bool:
+    def apply_leadership(self, leadership: LeaderAndIsr, now_ms: int = 0) -> bool:
         """Take over the controller's decision: lead, or follow. False, and nothing changes, where as new a
         leader epoch is known. ``now_ms``: monotonic.
         """
@@ -136,8 +135,8 @@ class Partition:
             self._followers = {}
             return True
         if not led:
-            self._led_since = leadership.leader_epoch
-            self._begun_at = self._durable_end_offset = self.log.end_offset
+            self._first_led_epoch = leadership.leader_epoch
+            self._leader_epoch_start_offset = self._durable_end_offset = self.log.end_offset
             if self.log.needs_flush():
                 self._durable_end_offset = self.log.recovery_point
         old = self._followers
@@ -145,17 +144,17 @@ class Partition:
         for replica in leadership.replicas:
             if replica != self._broker_id:
                 # Who is in sync has the usual time to say so; who is not has to show it.
-                fresh = Progress(now_ms if replica in leadership.isr else -(1 << 62))
+                fresh = FollowerReplica(now_ms if replica in leadership.isr else -(1 << 62))
                 self._followers[replica] = old.get(replica, fresh) if led else fresh
-        self._advance()
+        self._advance_high_watermark()
         return True
 
-    def give_up(self) -> None:
+    def drop_replica(self) -> None:
         """This broker has no replica any more: it neither leads nor follows, and who waits here is told."""
         self._leadership = self._proposed_isr = None
         self._followers = {}
 
-    def check_leader(self, epoch: int = UNKNOWN) -> Leadership:
+    def check_leader(self, epoch: int = UNKNOWN) -> LeaderAndIsr:
         """What this broker leads by. Raises BrokerError NOT_LEADER_FOR_PARTITION when it does not lead.
 
         ``epoch`` is the leader epoch that a client knows: an older one is FENCED_LEADER_EPOCH, and one that
@@ -176,7 +175,9 @@ class Partition:
 
     # --- as its leader --------------------------------------------------------------------------------------
 
-    def append(self, valid: ValidatedRecords, *, all_in_sync: bool = False, now_ms: int = 0) -> Appended:
+    def append(
+        self, valid: ValidatedRecords, *, all_in_sync: bool = False, now_ms: int = 0
+    ) -> LogAppendResult:
         """Give the messages the next offsets and write them. ``now_ms``: wall-clock time.
 
         ``all_in_sync``: the producer asked for acks=all: ``min.insync.replicas`` counts. Raises BrokerError
@@ -195,26 +196,26 @@ class Partition:
         must_flush = self.log.needs_flush()
         if not must_flush:
             self._durable_end_offset = self.log.end_offset
-            self._advance()
-        return Appended(assigned, must_flush, leadership.leader_epoch)
+            self._advance_high_watermark()
+        return LogAppendResult(assigned, must_flush, leadership.leader_epoch)
 
-    def flushed(self, end_offset: int) -> bool:
+    def complete_flush(self, end_offset: int) -> bool:
         """Everything before ``end_offset`` is on disk. True when the high watermark moved."""
         self._durable_end_offset = max(self._durable_end_offset, min(end_offset, self.log.end_offset))
-        return self.is_leader and self._advance()
+        return self.is_leader and self._advance_high_watermark()
 
-    def committed(self, offset: int, leader_epoch: int) -> bool:
+    def is_committed(self, offset: int, leader_epoch: int) -> bool:
         """Whether the message at ``offset``, written under ``leader_epoch``, is on every in-sync replica.
 
         Raises BrokerError NOT_LEADER_FOR_PARTITION when another leads since, or may have, as nobody knows
         then; and NOT_ENOUGH_REPLICAS_AFTER_APPEND when these are fewer than ``min.insync.replicas`` by now.
         """
         leadership = self.check_leader()
-        if leader_epoch < self._led_since:
+        if leader_epoch < self._first_led_epoch:
             raise BrokerError(
                 ErrorCode.NOT_LEADER_FOR_PARTITION,
-                f"{self.topic_partition} is led from here since epoch {self._led_since}, the message was "
-                f"written under {leader_epoch}",
+                f"{self.topic_partition}: this broker leads since epoch {self._first_led_epoch}, the message "
+                f"was written in epoch {leader_epoch}",
             )
         if self._high_watermark <= offset:
             return False
@@ -226,7 +227,7 @@ class Partition:
             )
         return True
 
-    def followed(self, replica: int, offset: int, now_ms: int) -> FollowerFetchUpdate:
+    def update_follower_fetch_state(self, replica: int, offset: int, now_ms: int) -> FollowerFetchUpdate:
         """Follower ``replica`` has everything below ``offset``. ``now_ms``: monotonic.
 
         Raises BrokerError as ``check_leader``, and UNKNOWN_TOPIC_OR_PARTITION where it has no replica.
@@ -239,28 +240,31 @@ class Partition:
                 f"broker {replica} has no replica of {self.topic_partition}: {leadership.replicas}",
             )
         if offset > self.log.end_offset:
-            progress.lost()
+            progress.reset()
             return _NOTHING_CHANGED
         before = progress.end_offset
-        progress.fetched(offset, self.log.end_offset, now_ms)
+        progress.update_fetch_state(offset, self.log.end_offset, now_ms)
         if replica not in leadership.isr:
             # It counts already while it is about to be written that it is in sync.
-            return FollowerFetchUpdate(moved=self._advance(), wanted=self._with(replica, leadership))
+            return FollowerFetchUpdate(
+                high_watermark_advanced=self._advance_high_watermark(),
+                proposed_isr=self._expand_isr(replica, leadership),
+            )
         if offset == before:
             return _NOTHING_CHANGED
-        return FollowerFetchUpdate(moved=self._advance(), wanted=None)
+        return FollowerFetchUpdate(high_watermark_advanced=self._advance_high_watermark(), proposed_isr=None)
 
-    def _with(self, replica: int, leadership: Leadership) -> Leadership | None:
+    def _expand_isr(self, replica: int, leadership: LeaderAndIsr) -> LeaderAndIsr | None:
         """The ISR with ``replica`` in it, where it has all that is committed, and all from before this
         leader's time, which may be more.
         """
-        least = max(self._high_watermark, self._begun_at)
+        least = max(self._high_watermark, self._leader_epoch_start_offset)
         if self._proposed_isr is not None or self._followers[replica].end_offset < least:
             return None
         in_sync = {*leadership.isr, replica}
-        return self._want(leadership, tuple(one for one in leadership.replicas if one in in_sync))
+        return self._propose_isr(leadership, tuple(one for one in leadership.replicas if one in in_sync))
 
-    def shrink_isr(self, now_ms: int, lag_max_ms: int) -> Leadership | None:
+    def shrink_isr(self, now_ms: int, lag_max_ms: int) -> LeaderAndIsr | None:
         """The ISR to be written, without those that lag (``replica.lag.time.max.ms``); None where all are in
         sync, or this broker does not lead. ``now_ms``: monotonic.
         """
@@ -271,26 +275,28 @@ class Partition:
             one
             for one in leadership.isr
             if one == self._broker_id
-            or (one in self._followers and not self._followers[one].lags(now_ms, lag_max_ms))
+            or (one in self._followers and not self._followers[one].is_lagging(now_ms, lag_max_ms))
         )
         if in_sync == leadership.isr and not self._unconfirmed_isr:
             return None
-        return self._want(leadership, in_sync)  # the same again, where only ZooKeeper knows what it holds
+        return self._propose_isr(
+            leadership, in_sync
+        )  # the same again, where only ZooKeeper knows what it holds
 
-    def _want(self, leadership: Leadership, in_sync: tuple[int, ...]) -> Leadership:
+    def _propose_isr(self, leadership: LeaderAndIsr, in_sync: tuple[int, ...]) -> LeaderAndIsr:
         self._proposed_isr = replace(leadership, isr=in_sync, version=leadership.version + 1)
         return self._proposed_isr
 
-    def complete_isr_update(self, wanted: Leadership, stored: Leadership | None) -> bool:
-        """ZooKeeper was asked to take ``wanted``, and holds ``stored``. True when the high watermark moved.
+    def complete_isr_update(self, proposed: LeaderAndIsr, stored: LeaderAndIsr | None) -> bool:
+        """Take the outcome of writing ``proposed``: ZooKeeper holds ``stored``, or None if that is unknown.
 
-        Another controller's decision that is there instead comes with its own message; until then this
-        broker goes on with the ISR that it had, and that decision may count on ``wanted``, taken before.
-        Where the state is of the same leader and epoch it is taken: it was this broker's, and the answer got
-        lost, or somebody mended it by hand. None: nobody knows.
+        Return whether the high watermark advanced. A stored state of the same leader and epoch is adopted: it
+        is this broker's own, whose response was lost, or an operator's. Any other state comes with a request
+        of the controller; until then this broker keeps the ISR that it had, and counts the members of
+        ``proposed`` besides, as the controller may have started from it.
         """
         leadership = self._leadership
-        if self._proposed_isr is not wanted or leadership is None:
+        if self._proposed_isr is not proposed or leadership is None:
             return False
         self._proposed_isr = None
         if (
@@ -301,10 +307,10 @@ class Partition:
             self._leadership = replace(leadership, isr=stored.isr, version=stored.version)
             self._unconfirmed_isr = frozenset()
         else:
-            self._unconfirmed_isr |= {*wanted.isr}
-        return self.is_leader and self._advance()
+            self._unconfirmed_isr |= {*proposed.isr}
+        return self.is_leader and self._advance_high_watermark()
 
-    def _advance(self) -> bool:
+    def _advance_high_watermark(self) -> bool:
         """Raise the high watermark to what every replica that counts as in sync has."""
         assert self._leadership is not None
         end = self._durable_end_offset
@@ -326,7 +332,7 @@ class Partition:
 
     # --- as a follower --------------------------------------------------------------------------------------
 
-    def replicate(
+    def append_as_follower(
         self,
         copied: FollowerRecords,
         leader_epoch: int,
@@ -344,11 +350,11 @@ class Partition:
         if copied.first_offset < log.end_offset == log.start_offset:
             # The leader's log starts within a batch (DeleteRecords): this one has to begin with the batch.
             log.begin_anew(copied.first_offset)
-            self.truncated()
+            self.complete_truncation()
         log.append_copy(copied, epochs=epochs, now_ms=now_ms)
         return log.needs_flush()
 
-    def check_follower(self, leader_epoch: int) -> Leadership:
+    def check_follower(self, leader_epoch: int) -> LeaderAndIsr:
         """What this broker follows by. NOT_LEADER_FOR_PARTITION when it has another leader by now."""
         leadership = self._leadership
         if leadership is None or self.is_leader or leadership.leader_epoch != leader_epoch:
@@ -358,14 +364,14 @@ class Partition:
             )
         return leadership
 
-    def learn_high_watermark(self, offset: int) -> None:
+    def update_high_watermark(self, offset: int) -> None:
         """The leader's high watermark is ``offset``; here it is at most what is here."""
         if not self.is_leader:
-            self._high_watermark = self._within(offset)
+            self._high_watermark = self._clamp(offset)
 
-    def truncated(self) -> None:
+    def complete_truncation(self) -> None:
         """The log was cut, or begun anew."""
-        self._high_watermark = self._within(self._high_watermark)
+        self._high_watermark = self._clamp(self._high_watermark)
         self._durable_end_offset = min(self._durable_end_offset, self.log.end_offset)
 
     # --- reading --------------------------------------------------------------------------------------------

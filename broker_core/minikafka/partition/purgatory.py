@@ -1,29 +1,33 @@
-"""Requests that wait for something to happen to a partition or a topic, or for their deadline.
+"""Delayed requests: the purgatory that holds them, and how long a fetch may stay in it.
 
-Kafka's purgatory, as a plain table: a ticket is filed under every key whose change may complete it. Nothing
-here knows what a ticket is or how it is answered. Texts: long poll ("min bytes, max wait") of the fetch
-request.
+Text: long poll ("min bytes, max wait") of the fetch request; ``DelayedOperationPurgatory`` of Kafka.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable
 from typing import Generic, TypeVar
+
+from minikafka.base.ids import TopicPartition
 
 Ticket = TypeVar("Ticket", bound=Hashable)
 
+MIN_WAIT_MS = 5
 _SPARE_DEADLINES = 64
 
 
-class Waiting(Generic[Ticket]):
-    """Tickets by key and by deadline. Every operation costs O(keys of that ticket) and a logarithm."""
+class Purgatory(Generic[Ticket]):
+    """Tickets of delayed requests, each filed under every key whose change may complete it.
+
+    The purgatory does not know what a ticket is or how its request is answered. Every operation costs
+    O(keys of that ticket) and a logarithm.
+    """
 
     def __init__(self) -> None:
         self._keys: dict[Ticket, tuple[Hashable, ...]] = {}
-        self._by_key: dict[
-            Hashable, dict[Ticket, None]
-        ] = {}  # a dict, for its order: first come, first served
+        # The inner dict keeps the order: first come, first served.
+        self._by_key: dict[Hashable, dict[Ticket, None]] = {}
         self._deadlines: list[tuple[int, int, Ticket]] = []
         self._count = 0
 
@@ -41,12 +45,12 @@ class Waiting(Generic[Ticket]):
         self._count += 1
         heapq.heappush(self._deadlines, (deadline_ms, self._count, ticket))
 
-    def watching(self, key: Hashable) -> list[Ticket]:
-        """The tickets under ``key``, oldest first. They stay filed until ``remove``."""
+    def tickets_of(self, key: Hashable) -> list[Ticket]:
+        """Return the tickets under ``key``, oldest first. They stay filed until ``remove``."""
         return list(self._by_key.get(key, ()))
 
     def remove(self, ticket: Ticket) -> bool:
-        """Take ``ticket`` out; False when it was not there any more (somebody else completed it)."""
+        """Take ``ticket`` out; return False if it is gone because another caller has completed it."""
         keys = self._keys.pop(ticket, None)
         if keys is None:
             return False
@@ -57,13 +61,13 @@ class Waiting(Generic[Ticket]):
                 if not tickets:
                     del self._by_key[key]
         if len(self._deadlines) > 2 * len(self._keys) + _SPARE_DEADLINES:
-            # Answered requests must not be kept until a deadline that concerns nobody any more.
+            # Answered requests must not stay in memory until their deadlines.
             self._deadlines = [entry for entry in self._deadlines if entry[2] in self._keys]
             heapq.heapify(self._deadlines)
         return True
 
-    def expired(self, now_ms: int) -> list[Ticket]:
-        """Take out and return the tickets whose deadline has come."""
+    def take_expired(self, now_ms: int) -> list[Ticket]:
+        """Take out and return the tickets whose deadline has passed."""
         due: list[Ticket] = []
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             ticket = heapq.heappop(self._deadlines)[2]
@@ -79,7 +83,51 @@ class Waiting(Generic[Ticket]):
         return tickets
 
     def next_deadline_ms(self) -> int | None:
-        """The earliest deadline of a ticket that still waits; None when nobody waits."""
+        """Return the earliest deadline of a filed ticket; None if there is none."""
         while self._deadlines and self._deadlines[0][2] not in self._keys:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
+
+
+class PartialReads:
+    """Shortens the wait of a consumer that has not fetched the rest of other partitions yet.
+
+    A client has one fetch in flight for each broker, and does not name the partitions of which it still
+    buffers messages. If it has read some partitions to their end and others in part, its fetch would wait for
+    those that have nothing; it would use up its buffer in no time and could not ask for more before the wait
+    ends. So such a fetch is answered early and empty: each time it waits as long again as the client has been
+    asking in vain, ``MIN_WAIT_MS`` at least. The waits double, so a client that does not come back (it has
+    paused the partition, lost it, or is slow) costs a handful of empty responses.
+
+    The state of one connection; at most the partitions that it has named.
+    """
+
+    __slots__ = ("_asking_since_ms", "_unfinished")
+
+    def __init__(self) -> None:
+        self._unfinished: set[TopicPartition] = set()
+        self._asking_since_ms: int | None = None
+
+    def record_response(self, partition: TopicPartition, has_more: bool) -> None:
+        """Note that a fetch of ``partition`` was answered, and whether data remains after the response."""
+        if has_more:
+            self._unfinished.add(partition)
+            self._asking_since_ms = None
+        else:
+            self._unfinished.discard(partition)
+
+    def max_wait_ms(self, named: Container[TopicPartition], requested_ms: int, now_ms: int) -> int:
+        """Return how long a fetch of the partitions ``named``, which have too little data, may wait.
+
+        ``requested_ms`` is the request's own limit, ``now_ms`` monotonic. Once a client has waited that long
+        in all without fetching the rest, its unfinished partitions are forgotten.
+        """
+        if all(partition in named for partition in self._unfinished):
+            return requested_ms
+        if self._asking_since_ms is None:
+            self._asking_since_ms = now_ms
+        wait_ms = max(MIN_WAIT_MS, now_ms - self._asking_since_ms)
+        if wait_ms < requested_ms:
+            return wait_ms
+        self._unfinished.clear()
+        return requested_ms

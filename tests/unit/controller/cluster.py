@@ -8,7 +8,7 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
 from minikafka.controller.controller import Controller
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 EPOCH = 5
@@ -18,10 +18,10 @@ Kind = TypeVar("Kind")
 
 def state(
     leader: int, isr: tuple[int, ...], replicas: tuple[int, ...] | None = None, **rest: int
-) -> Leadership:
+) -> LeaderAndIsr:
     """A partition's state, of epoch and version 0 if nothing else is said."""
     fields = {"leader_epoch": 0, "controller_epoch": EPOCH, "version": 0, **rest}
-    return Leadership(leader=leader, isr=isr, replicas=isr if replicas is None else replicas, **fields)
+    return LeaderAndIsr(leader=leader, isr=isr, replicas=isr if replicas is None else replicas, **fields)
 
 
 class Cluster:
@@ -30,7 +30,7 @@ class Cluster:
     def __init__(
         self,
         live: tuple[int, ...],
-        leaderships: dict[TopicPartition, Leadership] | None = None,
+        leaderships: dict[TopicPartition, LeaderAndIsr] | None = None,
         **elected: Any,
     ) -> None:
         self.controller = Controller(9, delete_topics=True)
@@ -94,7 +94,7 @@ class Cluster:
         """The last event's effects of a kind."""
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
-    def written(self, key: TopicPartition = T0) -> list[Leadership]:
+    def written(self, key: TopicPartition = T0) -> list[LeaderAndIsr]:
         """What the last event had written for a partition."""
         return [
             effect.leaderships[key]
@@ -102,12 +102,12 @@ class Cluster:
             if key in effect.leaderships
         ]
 
-    def led(self, key: TopicPartition = T0) -> dict[int, Leadership]:
+    def led(self, key: TopicPartition = T0) -> dict[int, LeaderAndIsr]:
         """Which brokers were told what of a partition they lead or follow, at last."""
         told = self.of(events.SendLeaderAndIsr)
         return {effect.broker_id: effect.leaderships[key] for effect in told if key in effect.leaderships}
 
-    def published(self, key: TopicPartition = T0) -> dict[int, Leadership]:
+    def published(self, key: TopicPartition = T0) -> dict[int, LeaderAndIsr]:
         """Which brokers were told what of a partition for their clients, at last."""
         told = self.of(events.SendUpdateMetadata)
         return {effect.broker_id: effect.leaderships[key] for effect in told if key in effect.leaderships}
@@ -118,9 +118,9 @@ class Cluster:
         return {effect.broker_id: effect.partitions for effect in told if effect.delete is delete}
 
     def notes(self) -> list[str]:
-        return [effect.text for effect in self.of(events.Note)]
+        return [effect.text for effect in self.of(events.LogLine)]
 
-    def known(self, key: TopicPartition = T0) -> Leadership:
+    def known(self, key: TopicPartition = T0) -> LeaderAndIsr:
         known = self.controller.leadership(key)
         assert known is not None
         return known

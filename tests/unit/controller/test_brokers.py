@@ -56,17 +56,17 @@ def test_the_replicas_of_a_dead_broker_are_offline_until_it_is_back() -> None:
 
 
 def test_an_unclean_leader_is_elected_with_a_warning_where_the_topic_allows_it() -> None:
-    cluster = Cluster((1, 2), {T0: state(1, (1,), (1, 2))}, unclean=frozenset({"t"}))
+    cluster = Cluster((1, 2), {T0: state(1, (1,), (1, 2))}, unclean_election_topics=frozenset({"t"}))
     cluster.lose(1)
     assert cluster.known() == state(2, (2,), (1, 2), leader_epoch=1, version=1)
-    assert cluster.of(events.Note)[0].warning
+    assert cluster.of(events.LogLine)[0].warning
     assert "no replica of t-0 in sync is alive ([1]): broker 2 leads" in cluster.notes()[0]
 
 
 def test_a_topic_that_comes_to_allow_it_gets_its_unclean_leader_at_once() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1,), (1, 2))})
     cluster.lose(1)
-    cluster.tell(events.UncleanChanged(frozenset({"t"})))
+    cluster.tell(events.UncleanElectionChanged(frozenset({"t"})))
     assert cluster.known().leader == 2
 
 
@@ -220,7 +220,7 @@ def test_what_a_later_controller_wrote_is_left_alone() -> None:
     cluster.lose(1)
     later = state(2, (2,), (1, 2), leader_epoch=1, version=1, controller_epoch=EPOCH + 1)
     cluster.tell(events.LeadershipsWritten({T0: later}))
-    assert [type(effect) for effect in cluster.effects] == [events.Note]
+    assert [type(effect) for effect in cluster.effects] == [events.LogLine]
     assert "controller epoch 6" in cluster.notes()[0]
 
 

@@ -5,12 +5,12 @@ from minikafka.controller import events
 from minikafka.controller.controller import Controller
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.controller.states import PartitionStatus
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 
 ONE = BrokerAddress(1, "localhost", 9092)
 TWO = BrokerAddress(2, "localhost", 9093)
 T0 = TopicPartition("t", 0)
-LED_BY_ONE = Leadership(leader=1, leader_epoch=0, isr=(1,), replicas=(1,), controller_epoch=5)
+LED_BY_ONE = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), replicas=(1,), controller_epoch=5)
 
 
 def elected(**changes: object) -> events.Elected:
@@ -94,7 +94,7 @@ def test_a_partition_without_a_live_replica_stays_new_until_one_comes() -> None:
     chief = controller(elected(), events.TopicsChanged({"t": {0: (2,)}}))
     assert chief.status(T0) is PartitionStatus.NEW
     effects = chief.step(events.BrokersChanged({1: ONE, 2: TWO}))
-    assert events.WriteLeaderships({T0: Leadership(2, 0, (2,), (2,), 5)}, create=True) in effects
+    assert events.WriteLeaderships({T0: LeaderAndIsr(2, 0, (2,), (2,), 5)}, create=True) in effects
 
 
 def test_after_a_restart_known_leaders_go_on_in_their_epoch() -> None:
@@ -106,22 +106,22 @@ def test_after_a_restart_known_leaders_go_on_in_their_epoch() -> None:
 
 
 def test_when_the_leader_dies_the_next_in_sync_replica_leads_in_a_new_epoch() -> None:
-    shared = Leadership(leader=2, leader_epoch=3, isr=(2, 1), replicas=(2, 1), controller_epoch=5)
+    shared = LeaderAndIsr(leader=2, leader_epoch=3, isr=(2, 1), replicas=(2, 1), controller_epoch=5)
     chief = controller(
         elected(brokers={1: ONE, 2: TWO}, assignments={"t": {0: (2, 1)}}, leaderships={T0: shared})
     )
     effects = chief.step(events.BrokersChanged({1: ONE}))
-    led_by_one = Leadership(1, 4, (1,), (2, 1), 5, version=1)
+    led_by_one = LeaderAndIsr(1, 4, (1,), (2, 1), 5, version=1)
     assert events.WriteLeaderships({T0: led_by_one}, create=False) in effects
 
 
 def test_no_replica_outside_the_isr_becomes_leader() -> None:
-    shared = Leadership(leader=2, leader_epoch=3, isr=(2,), replicas=(2, 1), controller_epoch=5)
+    shared = LeaderAndIsr(leader=2, leader_epoch=3, isr=(2,), replicas=(2, 1), controller_epoch=5)
     chief = controller(
         elected(brokers={1: ONE, 2: TWO}, assignments={"t": {0: (2, 1)}}, leaderships={T0: shared})
     )
     effects = chief.step(events.BrokersChanged({1: ONE}))
-    leaderless = Leadership(-1, 4, (2,), (2, 1), 5, version=1)
+    leaderless = LeaderAndIsr(-1, 4, (2,), (2, 1), 5, version=1)
     assert effects[0] == events.WriteLeaderships({T0: leaderless}, create=False)
     assert chief.status(T0) is PartitionStatus.OFFLINE
 
@@ -148,9 +148,9 @@ def test_the_znodes_go_only_after_the_last_replica() -> None:
     chief.step(events.DeletionRequested(frozenset({"t"})))
     assert chief.step(events.ReplicaDeleted(1, T0)) == []
     assert chief.step(events.ReplicaDeleted(1, TopicPartition("t", 1))) == [events.RemoveTopic("t")]
-    assert not chief.is_gone("t")
+    assert not chief.is_unknown("t")
     chief.step(events.TopicRemoved("t"))
-    assert chief.is_gone("t")
+    assert chief.is_unknown("t")
 
 
 def test_a_topic_can_be_made_again_under_the_name_of_a_deleted_one() -> None:
@@ -185,7 +185,7 @@ def test_a_deletion_that_a_crash_interrupted_goes_on_with_the_next_controller() 
 
 def test_a_topic_whose_znodes_somebody_removed_is_forgotten_and_its_logs_are_left() -> None:
     effects = online_topic().step(events.TopicsChanged({}, frozenset("t")))
-    assert [type(effect) for effect in effects] == [events.Note, events.SendUpdateMetadata]
+    assert [type(effect) for effect in effects] == [events.LogLine, events.SendUpdateMetadata]
 
 
 def test_a_controller_that_resigned_hears_nothing_more() -> None:

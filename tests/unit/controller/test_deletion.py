@@ -130,7 +130,7 @@ def test_a_topic_that_vanishes_while_its_deletion_waits_takes_its_request_with_i
     cluster.tell(WANTED)
     cluster.tell(events.TopicsChanged({}, frozenset("t")))
     assert cluster.of(events.DropDeletionRequest) == [events.DropDeletionRequest("t", "its znodes are gone")]
-    assert cluster.controller.is_gone("t")
+    assert cluster.controller.is_unknown("t")
 
 
 def test_partitions_that_come_while_the_topic_is_deleted_get_no_leader() -> None:

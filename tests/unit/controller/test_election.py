@@ -1,24 +1,29 @@
 """The four selectors of the release, which text 003 describes."""
 
-from minikafka.controller.election import Electorate, next_leadership, preferred_leadership
-from minikafka.partition.replica import Leadership
+from minikafka.controller.election import EligibleBrokers, next_leader_and_isr, preferred_leader_and_isr
+from minikafka.partition.replica import LeaderAndIsr
 from tests.unit.controller.cluster import state
 
 KNOWN = state(1, (1, 2), (1, 2, 3), leader_epoch=7, version=4, controller_epoch=2)
 
 
 def following(
-    known: Leadership = KNOWN,
+    known: LeaderAndIsr = KNOWN,
     replicas: tuple[int, ...] | None = None,
     *,
     live: tuple[int, ...] = (1, 2, 3),
     unsure: tuple[int, ...] = (),
     unclean: bool = False,
-    again: bool = False,
+    force_new_epoch: bool = False,
 ) -> tuple[int, tuple[int, ...]] | None:
     """Leader and replicas in sync that follow; None when nothing changes."""
-    made = next_leadership(
-        known, replicas or known.replicas, Electorate(live, unsure), 5, unclean=unclean, again=again
+    made = next_leader_and_isr(
+        known,
+        replicas or known.replicas,
+        EligibleBrokers(live, unsure),
+        5,
+        unclean=unclean,
+        force_new_epoch=force_new_epoch,
     )
     return None if made is None else (made.leader, made.isr)
 
@@ -28,8 +33,8 @@ def test_what_is_right_stays_as_it_is() -> None:
 
 
 def test_each_value_is_of_the_next_epoch_and_version_and_of_this_controller() -> None:
-    made = next_leadership(KNOWN, KNOWN.replicas, Electorate((2, 3)), 5)
-    assert made == Leadership(2, 8, (2,), (1, 2, 3), controller_epoch=5, version=5)
+    made = next_leader_and_isr(KNOWN, KNOWN.replicas, EligibleBrokers((2, 3)), 5)
+    assert made == LeaderAndIsr(2, 8, (2,), (1, 2, 3), controller_epoch=5, version=5)
 
 
 # --- offline: the leader died -------------------------------------------------------------------------------
@@ -103,16 +108,16 @@ def test_a_broker_that_stops_leads_rather_than_nobody() -> None:
 
 
 def test_the_same_leader_can_be_given_a_new_epoch() -> None:
-    assert following(again=True) == (1, (1, 2))
+    assert following(force_new_epoch=True) == (1, (1, 2))
 
 
 # --- preferred ----------------------------------------------------------------------------------------------
 
 
 def preferred(
-    known: Leadership, live: tuple[int, ...] = (1, 2, 3), unsure: tuple[int, ...] = ()
+    known: LeaderAndIsr, live: tuple[int, ...] = (1, 2, 3), unsure: tuple[int, ...] = ()
 ) -> tuple[int, tuple[int, ...]] | None:
-    made = preferred_leadership(known, known.replicas, Electorate(live, unsure), 5)
+    made = preferred_leader_and_isr(known, known.replicas, EligibleBrokers(live, unsure), 5)
     return None if made is None else (made.leader, made.isr)
 
 

@@ -84,7 +84,7 @@ def test_an_election_waits_for_what_is_being_written() -> None:
 
 
 def test_a_new_controller_goes_on_with_a_request() -> None:
-    cluster = Cluster((1, 2), {T0: BY_TWO}, elections=frozenset({T0}))
+    cluster = Cluster((1, 2), {T0: BY_TWO}, preferred_elections=frozenset({T0}))
     assert cluster.known().leader == 1
     assert cluster.effects[-1] == events.DropElections("done")
 

@@ -9,7 +9,7 @@ def test_its_leaders_move_to_other_replicas_in_sync() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
     cluster.tell(events.ShutdownRequested(1))
     assert cluster.known() == state(2, (2,), (1, 2), leader_epoch=1, version=1)
-    assert cluster.controller.partitions_left_on(1) == ()
+    assert cluster.controller.partitions_still_led_by(1) == ()
 
 
 def test_it_hears_that_it_leads_no_more_and_then_to_follow_nobody() -> None:
@@ -32,7 +32,7 @@ def test_what_no_other_could_lead_is_left_on_it_and_counted() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1,), (1, 2)), T1: state(1, (1,))})
     cluster.tell(events.ShutdownRequested(1))
     assert cluster.written() == []
-    assert cluster.controller.partitions_left_on(1) == (T0,), "T1 has no other replica at all"
+    assert cluster.controller.partitions_still_led_by(1) == (T0,), "T1 has no other replica at all"
 
 
 def test_it_asks_again_until_another_replica_has_come_into_sync() -> None:
@@ -40,7 +40,7 @@ def test_it_asks_again_until_another_replica_has_come_into_sync() -> None:
     cluster.tell(events.ShutdownRequested(1))
     cluster.tell(events.IsrChanged({T0: state(1, (1, 2), version=1)}))
     assert cluster.known().leader == 2
-    assert cluster.controller.partitions_left_on(1) == ()
+    assert cluster.controller.partitions_still_led_by(1) == ()
 
 
 def test_a_broker_that_stops_gets_no_leaders_of_new_topics() -> None:

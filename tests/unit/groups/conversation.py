@@ -14,7 +14,7 @@ from typing import Any
 from minikafka.base.errors import ErrorCode
 from minikafka.groups import events
 from minikafka.groups.group import Group
-from minikafka.groups.messages import GroupValue
+from minikafka.groups.messages import GroupMetadataValue
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
@@ -49,8 +49,8 @@ class Conversation:
         self.group = group or Group("g", initial_rebalance_delay_ms=delay_ms)
         self.now_ms = 0
         self.holds_stores = False
-        self.to_store: list[GroupValue] = []
-        self.stored: list[GroupValue] = []
+        self.to_store: list[GroupMetadataValue] = []
+        self.stored: list[GroupMetadataValue] = []
         self._ids = 0
 
     # --- what members say -----------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.groups import events
 from minikafka.groups.group import GROUP_BYTES, MEMBER_BYTES, PROTOCOL_BYTES
-from minikafka.groups.messages import GroupValue, OffsetValue
-from minikafka.groups.shard import GroupSettings, Shard
+from minikafka.groups.messages import GroupMetadataValue, OffsetCommitValue
+from minikafka.groups.shard import GroupCoordinatorShard, GroupSettings
 from minikafka.groups.states import GroupState
 
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0)
@@ -22,23 +22,23 @@ def join(member_id: str, new_id: str, *metadata: bytes) -> events.Join:
 
 
 def test_a_member_counts_with_what_it_says_of_itself() -> None:
-    shard = Shard(SETTINGS)
+    shard = GroupCoordinatorShard(SETTINGS)
     shard.step("g", join("", "m", bytes(1_000), bytes(500)), 0, 0)
     assert shard.memory_bytes == GROUP_BYTES + MEMBER_BYTES + 2 * (PROTOCOL_BYTES + 2) + 1_500
 
 
 def test_a_member_that_joins_again_counts_once() -> None:
-    shard = Shard(SETTINGS)
+    shard = GroupCoordinatorShard(SETTINGS)
     shard.step("g", join("", "m", bytes(1_000)), 0, 0)
     before = shard.memory_bytes
-    assert shard.room_bytes("g", join("m", "", bytes(1_200))) == 200
+    assert shard.extra_memory_bytes("g", join("m", "", bytes(1_200))) == 200
     shard.step("g", join("m", "", bytes(1_200)), 0, 0)
     assert shard.memory_bytes == before + 200
 
 
 def test_nothing_is_left_of_members_and_groups_that_are_gone() -> None:
     random_ = random.Random(5)
-    shard = Shard(SETTINGS)
+    shard = GroupCoordinatorShard(SETTINGS)
     for number in range(2_000):
         ids = [f"m{one}" for one in range(max(0, number - 12), number)] or ["m"]
         group, member_id = f"g{random_.randrange(3)}", random_.choice(ids)
@@ -71,13 +71,13 @@ def test_nothing_is_left_of_members_and_groups_that_are_gone() -> None:
 T0 = TopicPartition("t", 0)
 
 
-def left_with_an_offset() -> Shard:
+def left_with_an_offset() -> GroupCoordinatorShard:
     """A shard with a group whose only member committed, and left."""
-    shard = Shard(SETTINGS)
+    shard = GroupCoordinatorShard(SETTINGS)
     for effect in shard.step("g", join("", "m", b"x"), 0, 0):
         if isinstance(effect, events.Store):
             shard.step("g", events.Stored(effect.value, ErrorCode.NONE), 0, 0)
-    value = OffsetValue(1, -1, "", 0, 0)
+    value = OffsetCommitValue(1, -1, "", 0, 0)
     shard.begin_commit("g", {T0: value})
     shard.end_commit("g", {T0: value}, 0)
     assert shard.memory_bytes > GROUP_BYTES
@@ -96,28 +96,28 @@ def test_an_empty_group_that_its_offsets_keep_takes_no_room_from_new_ones() -> N
 
 
 def test_an_empty_group_without_offsets_counts_until_it_is_forgotten() -> None:
-    shard = Shard(SETTINGS)
+    shard = GroupCoordinatorShard(SETTINGS)
     shard.step("g", join("", "m", b"x"), 0, 0)
     for effect in shard.step("g", events.Leave("r", "m"), 0, 0):
         if isinstance(effect, events.Store):
             shard.step("g", events.Stored(effect.value, ErrorCode.NONE), 0, 0)
     assert shard.memory_bytes == GROUP_BYTES
-    shard.expire("g", HOUR_MS, 10)
+    shard.expire_offsets("g", HOUR_MS, 10)
     assert (len(shard), shard.memory_bytes) == (0, 0)
 
 
 def test_a_group_that_is_loaded_with_offsets_only_takes_no_room_either() -> None:
-    shard = Shard(SETTINGS)
-    shard.restore_group("g", GroupValue("consumer", 3, None, None, 0, ()), 0)
+    shard = GroupCoordinatorShard(SETTINGS)
+    shard.restore_group("g", GroupMetadataValue("consumer", 3, None, None, 0, ()), 0)
     assert shard.memory_bytes == GROUP_BYTES
-    shard.restore_offset("g", T0, 0, OffsetValue(1, -1, "", 0, 0), 0)
+    shard.restore_offset("g", T0, 0, OffsetCommitValue(1, -1, "", 0, 0), 0)
     assert shard.memory_bytes == 0
     shard.topics_deleted([T0])
     assert (len(shard), shard.memory_bytes) == (0, 0)
 
 
 def test_a_group_that_another_broker_takes_over_counts_no_more() -> None:
-    shard = Shard(SETTINGS)
+    shard = GroupCoordinatorShard(SETTINGS)
     shard.step("g", join("", "m", b"x"), 0, 0)
     shard.unload()
     assert shard.memory_bytes == 0

@@ -14,12 +14,12 @@ from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.ids import TopicPartition
 from minikafka.groups.messages import (
     NEVER_MS,
-    GroupKey,
-    GroupValue,
-    MemberValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadataValue,
+    OffsetCommitValue,
     OffsetKey,
-    OffsetValue,
-    Versions,
+    ValueVersions,
     group_bytes,
     group_key,
     offset_bytes,
@@ -53,7 +53,7 @@ def as_kafka_prints(key: bytes, value: bytes | None) -> str:
         metadata = offset.metadata or "NO_METADATA"
         times = f"CommitTime {offset.commit_timestamp_ms},ExpirationTime {offset.expire_timestamp_ms}"
         return f"{where}::[OffsetMetadata[{offset.offset},{metadata}],{times}]\n"
-    assert isinstance(named, GroupKey)
+    assert isinstance(named, GroupMetadataKey)
     if value is None:
         return f"{named.group}::NULL\n"
     group = read_group(value)
@@ -79,18 +79,18 @@ def test_what_the_release_has_written_is_written_again_byte_for_byte() -> None:
         if isinstance(named, OffsetKey):
             assert offset_key(named.group, named.topic_partition) == key
             if value is not None:
-                assert offset_bytes(read_offset(value, DAY_MS), Versions(), DAY_MS) == value
+                assert offset_bytes(read_offset(value, DAY_MS), ValueVersions(), DAY_MS) == value
         else:
-            assert isinstance(named, GroupKey)
+            assert isinstance(named, GroupMetadataKey)
             assert group_key(named.group) == key
             if value is not None:
-                assert group_bytes(read_group(value), Versions()) == value
+                assert group_bytes(read_group(value), ValueVersions()) == value
 
 
-PLAIN = OffsetValue(7, 3, "text", 1_000, NEVER_MS)
-OWN_TIME = OffsetValue(7, -1, "text", 1_000, 2_500)
-MEMBER = MemberValue("m-1", None, "m", "/127.0.0.1", 60_000, 10_000, b"topics", b"share")
-GROUP = GroupValue("consumer", 4, "range", "m-1", 99, (MEMBER,))
+PLAIN = OffsetCommitValue(7, 3, "text", 1_000, NEVER_MS)
+OWN_TIME = OffsetCommitValue(7, -1, "text", 1_000, 2_500)
+MEMBER = MemberMetadataValue("m-1", None, "m", "/127.0.0.1", 60_000, 10_000, b"topics", b"share")
+GROUP = GroupMetadataValue("consumer", 4, "range", "m-1", 99, (MEMBER,))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ GROUP = GroupValue("consumer", 4, "range", "m-1", 99, (MEMBER,))
 def test_values_are_written_as_brokers_of_that_release_read_them(
     release: str, offset: int, group: int
 ) -> None:
-    versions = Versions.written_for(release)
+    versions = ValueVersions.written_for(release)
     assert offset_bytes(PLAIN, versions, 500)[:2] == bytes([0, offset])
     assert group_bytes(GROUP, versions)[:2] == bytes([0, group])
 
@@ -120,14 +120,14 @@ def test_values_are_written_as_brokers_of_that_release_read_them(
 @pytest.mark.parametrize("text", ["", "2", "two", "0.10.1-IVx", "2.1 "])
 def test_what_is_no_release_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no release"):
-        Versions.written_for(text)
+        ValueVersions.written_for(text)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_every_version_gives_back_what_it_has_room_for(version: int) -> None:
-    offset = read_offset(offset_bytes(PLAIN, Versions(offset=version), 500), 500)
-    assert offset == OffsetValue(7, 3 if version == 3 else -1, "text", 1_000, NEVER_MS)
-    group = read_group(group_bytes(GROUP, Versions(group=version)))
+    offset = read_offset(offset_bytes(PLAIN, ValueVersions(offset=version), 500), 500)
+    assert offset == OffsetCommitValue(7, 3 if version == 3 else -1, "text", 1_000, NEVER_MS)
+    group = read_group(group_bytes(GROUP, ValueVersions(group=version)))
     timeout_ms = 60_000 if version else 10_000
     (member,) = group.members
     assert (group.state_timestamp_ms, member.rebalance_timeout_ms) == (99 if version >= 2 else -1, timeout_ms)
@@ -136,13 +136,13 @@ def test_every_version_gives_back_what_it_has_room_for(version: int) -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_time_that_a_client_asked_for_is_kept_in_every_version(version: int) -> None:
-    stored = offset_bytes(OWN_TIME, Versions(offset=version), 500)
+    stored = offset_bytes(OWN_TIME, ValueVersions(offset=version), 500)
     assert stored[:2] == b"\0\1"
     assert read_offset(stored, 500) == OWN_TIME
 
 
 def test_the_time_of_the_retention_is_none_of_its_own() -> None:
-    stored = offset_bytes(PLAIN, Versions(offset=1), 500)
+    stored = offset_bytes(PLAIN, ValueVersions(offset=1), 500)
     assert read_offset(stored, 501).expire_timestamp_ms == 1_500
     assert read_offset(stored, 500).expire_timestamp_ms == NEVER_MS
 

@@ -3,82 +3,82 @@
 from __future__ import annotations
 
 from minikafka.base.ids import TopicPartition
-from minikafka.groups.messages import NEVER_MS, OffsetValue
-from minikafka.groups.offsets import Offsets
+from minikafka.groups.messages import NEVER_MS, OffsetCommitValue
+from minikafka.groups.offsets import CommittedOffsets
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 RETENTION_MS = 1_000
 MANY = 1_000
 
 
-def at(offset: int, *, time_ms: int = 0, expires_ms: int = NEVER_MS) -> OffsetValue:
-    return OffsetValue(offset, -1, "", time_ms, expires_ms)
+def at(offset: int, *, time_ms: int = 0, expires_ms: int = NEVER_MS) -> OffsetCommitValue:
+    return OffsetCommitValue(offset, -1, "", time_ms, expires_ms)
 
 
-def committed(**times_ms: int) -> Offsets:
+def committed(**times_ms: int) -> CommittedOffsets:
     """A group that has committed ``a`` and ``b`` at these times."""
-    offsets = Offsets()
+    offsets = CommittedOffsets()
     for number, (name, time_ms) in enumerate(times_ms.items()):
         offsets.load({"a": A, "b": B}[name], number, at(1, time_ms=time_ms))
     return offsets
 
 
 def test_a_commit_is_seen_when_it_is_done() -> None:
-    offsets = Offsets()
+    offsets = CommittedOffsets()
     commit = {A: at(5)}
     offsets.begin(commit)
     assert offsets.get(A) is None
-    assert offsets.in_use
-    offsets.done(commit, 10)
+    assert offsets.has_any
+    offsets.complete(commit, 10)
     assert offsets.get(A) == at(5)
     assert offsets.all() == commit
 
 
 def test_a_commit_that_fails_leaves_what_was() -> None:
-    offsets = Offsets()
+    offsets = CommittedOffsets()
     first, second = {A: at(5)}, {A: at(6)}
     for commit in (first, second):
         offsets.begin(commit)
-    offsets.done(first, 10)
-    offsets.failed(second)
+    offsets.complete(first, 10)
+    offsets.abort(second)
     assert offsets.get(A) == at(5)
 
 
 def test_a_failed_commit_does_not_take_the_next_one_with_it() -> None:
-    offsets = Offsets()
+    offsets = CommittedOffsets()
     first, second = {A: at(5)}, {A: at(5)}
     for commit in (first, second):
         offsets.begin(commit)
-    offsets.failed(first)
-    offsets.done(second, 11)
+    offsets.abort(first)
+    offsets.complete(second, 11)
     assert offsets.get(A) == at(5)
 
 
 def test_of_commits_that_are_done_in_another_order_the_later_one_in_the_log_counts() -> None:
-    offsets = Offsets()
+    offsets = CommittedOffsets()
     first, second = {A: at(5)}, {A: at(6)}
     for commit in (first, second):
         offsets.begin(commit)
-    offsets.done(second, 11)
-    offsets.done(first, 10)
+    offsets.complete(second, 11)
+    offsets.complete(first, 10)
     assert offsets.get(A) == at(6)
 
 
 def test_a_commit_may_go_back() -> None:
-    offsets = Offsets()
+    offsets = CommittedOffsets()
     for log_offset, commit in enumerate([{A: at(6)}, {A: at(2)}]):
         offsets.begin(commit)
-        offsets.done(commit, log_offset)
+        offsets.complete(commit, log_offset)
     assert offsets.get(A) == at(2)
 
 
 def test_the_commit_to_a_topic_that_is_deleted_meanwhile_comes_to_nothing_also_in_the_log() -> None:
-    offsets = Offsets()
+    offsets = CommittedOffsets()
     commit = {A: at(5)}
     offsets.begin(commit)
     assert offsets.remove([A]) == [A]
-    offsets.done(commit, 10)
-    assert not offsets.in_use
+    offsets.complete(commit, 10)
+    assert not offsets.has_any
 
 
 def test_only_what_was_committed_is_removed() -> None:
@@ -91,7 +91,7 @@ def test_all_that_is_removed_is_what_was_committed_and_what_is_pending() -> None
     offsets = committed(a=0)
     offsets.begin({A: at(2), B: at(3)})
     assert offsets.remove_all() == [A, B]
-    assert not offsets.in_use
+    assert not offsets.has_any
 
 
 def test_outside_of_groups_an_offset_expires_a_retention_after_its_commit() -> None:
@@ -108,7 +108,7 @@ def test_the_offsets_of_a_group_expire_a_retention_after_its_last_member_has_lef
 
 
 def test_a_retention_of_its_own_counts_from_the_commit() -> None:
-    offsets = Offsets()
+    offsets = CommittedOffsets()
     offsets.load(A, 0, at(1, expires_ms=300))
     offsets.load(B, 1, at(1, expires_ms=90_000))
     assert offsets.expire(299, RETENTION_MS, 0, MANY) == []

@@ -9,19 +9,19 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.groups import events
-from minikafka.groups.loading import Loading
+from minikafka.groups.loading import GroupMetadataLoader
 from minikafka.groups.messages import (
     NEVER_MS,
-    GroupValue,
-    OffsetValue,
-    Versions,
+    GroupMetadataValue,
+    OffsetCommitValue,
+    ValueVersions,
     group_bytes,
     group_key,
     offset_bytes,
     offset_key,
     read_group,
 )
-from minikafka.groups.shard import NO_GROUP, GroupSettings, Pair, Shard, commit_form
+from minikafka.groups.shard import NO_GROUP, GroupCoordinatorShard, GroupSettings, KeyValue, commit_records
 from minikafka.groups.states import GroupState
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -29,18 +29,22 @@ MANY = 1_000
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0, retention_ms=1_000)
 
 
-def at(offset: int, time_ms: int = 0) -> OffsetValue:
-    return OffsetValue(offset, -1, "", time_ms, NEVER_MS)
+def at(offset: int, time_ms: int = 0) -> OffsetCommitValue:
+    return OffsetCommitValue(offset, -1, "", time_ms, NEVER_MS)
 
 
-def join(shard: Shard, *, member_id: str = "", session_ms: int = 10_000, wall_ms: int = 0) -> events.Joined:
+def join(
+    shard: GroupCoordinatorShard, *, member_id: str = "", session_ms: int = 10_000, wall_ms: int = 0
+) -> events.Joined:
     event = events.Join("r", member_id, "m-1", "m", "/h", 60_000, session_ms, "consumer", (("range", b""),))
     (joined,) = shard.step("g", event, 0, wall_ms)
     assert isinstance(joined, events.Joined)
     return joined
 
 
-def commit(shard: Shard, group_id: str, log_offset: int, **offsets: OffsetValue) -> None:
+def commit(
+    shard: GroupCoordinatorShard, group_id: str, log_offset: int, **offsets: OffsetCommitValue
+) -> None:
     commits = {TopicPartition("t", int(name[1:])): value for name, value in offsets.items()}
     assert shard.check_commit(group_id, "", -1, 0, 0) is ErrorCode.NONE
     shard.begin_commit(group_id, commits)
@@ -49,13 +53,13 @@ def commit(shard: Shard, group_id: str, log_offset: int, **offsets: OffsetValue)
 
 @pytest.mark.parametrize("session_ms", [5_999, 300_001])
 def test_a_session_timeout_out_of_bounds_is_refused_and_makes_no_group(session_ms: int) -> None:
-    shard = Shard(SETTINGS)
+    shard = GroupCoordinatorShard(SETTINGS)
     assert join(shard, session_ms=session_ms).error is ErrorCode.INVALID_SESSION_TIMEOUT
     assert len(shard) == 0
 
 
 def test_a_member_of_a_group_that_there_is_not_is_unknown_whatever_it_says() -> None:
-    shard = Shard(SETTINGS)
+    shard = GroupCoordinatorShard(SETTINGS)
     assert join(shard, member_id="m-9").error is ErrorCode.UNKNOWN_MEMBER_ID
     for event in (events.Sync("r", "m-9", 1, {}), events.Heartbeat("r", "m-9", 1), events.Leave("r", "m-9")):
         (answer,) = shard.step("g", event, 0, 0)
@@ -67,18 +71,20 @@ def test_a_member_of_a_group_that_there_is_not_is_unknown_whatever_it_says() -> 
 
 
 def test_a_generation_is_stored_with_the_time_of_its_state_where_the_version_has_room() -> None:
-    shard = Shard(GroupSettings(initial_rebalance_delay_ms=0, versions=Versions(group=2)))
+    shard = GroupCoordinatorShard(
+        GroupSettings(initial_rebalance_delay_ms=0, versions=ValueVersions(group=2))
+    )
     joined = join(shard, wall_ms=77)
     effects = shard.step("g", events.Sync("r", joined.member_id, 1, {"m-1": b"x"}), 0, 80)
     (store,) = [effect for effect in effects if isinstance(effect, events.Store)]
-    key, value = shard.stored_form("g", store.value)
+    key, value = shard.group_record("g", store.value)
     assert key == group_key("g")
     assert value is not None
     assert read_group(value).state_timestamp_ms == 77
 
 
 def test_a_deleted_group_is_buried_with_its_offsets() -> None:
-    shard = Shard(SETTINGS)
+    shard = GroupCoordinatorShard(SETTINGS)
     join(shard)
     shard.step("g", events.Leave("r", "m-1"), 0, 0)
     commit(shard, "g", 5, t0=at(1), t1=at(2))
@@ -89,48 +95,48 @@ def test_a_deleted_group_is_buried_with_its_offsets() -> None:
 
 
 def test_of_a_group_that_never_had_members_only_offsets_are_buried() -> None:
-    shard = Shard(SETTINGS)
+    shard = GroupCoordinatorShard(SETTINGS)
     commit(shard, "g", 5, t0=at(1))
     assert shard.delete("g") == (ErrorCode.NONE, [(offset_key("g", T0), None)])
 
 
 def test_a_group_with_members_is_not_deleted_and_its_offsets_do_not_expire() -> None:
-    shard = Shard(SETTINGS)
+    shard = GroupCoordinatorShard(SETTINGS)
     commit(shard, "g", 5, t0=at(1))
     join(shard)
     assert shard.delete("g") == (ErrorCode.NON_EMPTY_GROUP, [])
-    assert shard.expire("g", 99_000_000, MANY) == []
+    assert shard.expire_offsets("g", 99_000_000, MANY) == []
     assert shard.offsets("g") == {T0: at(1)}
 
 
 def test_a_group_goes_with_the_last_of_its_offsets() -> None:
-    shard = Shard(SETTINGS)
+    shard = GroupCoordinatorShard(SETTINGS)
     commit(shard, "g", 5, t0=at(1), t1=at(1))
-    assert shard.expire("g", 99_000_000, 1) == [(offset_key("g", T0), None)]
+    assert shard.expire_offsets("g", 99_000_000, 1) == [(offset_key("g", T0), None)]
     assert shard.offsets("g") == {T1: at(1)}
-    assert shard.expire("g", 99_000_000, 1) == [(offset_key("g", T1), None)]
+    assert shard.expire_offsets("g", 99_000_000, 1) == [(offset_key("g", T1), None)]
     assert len(shard) == 0
-    assert shard.expire("g", 99_000_000, 1) == []
+    assert shard.expire_offsets("g", 99_000_000, 1) == []
 
 
 def test_a_group_without_offsets_goes_with_the_next_look() -> None:
-    shard = Shard(SETTINGS)
+    shard = GroupCoordinatorShard(SETTINGS)
     join(shard)
     shard.step("g", events.Leave("r", "m-1"), 0, 0)
-    assert shard.expire("g", 0, MANY) == [(group_key("g"), None)]
+    assert shard.expire_offsets("g", 0, MANY) == [(group_key("g"), None)]
     assert len(shard) == 0
 
 
 def test_a_group_that_is_committing_stays() -> None:
-    shard = Shard(SETTINGS)
+    shard = GroupCoordinatorShard(SETTINGS)
     shard.check_commit("g", "", -1, 0, 0)
     shard.begin_commit("g", {T0: at(1)})
-    assert shard.expire("g", 99_000, MANY) == []
+    assert shard.expire_offsets("g", 99_000, MANY) == []
     assert shard.group_ids() == ["g"]
 
 
 def test_the_offsets_of_deleted_topics_are_buried_in_all_groups() -> None:
-    shard = Shard(SETTINGS)
+    shard = GroupCoordinatorShard(SETTINGS)
     commit(shard, "g", 5, t0=at(1), t1=at(1))
     commit(shard, "h", 6, t0=at(1))
     tombstones = shard.topics_deleted([T0])
@@ -140,29 +146,31 @@ def test_the_offsets_of_deleted_topics_are_buried_in_all_groups() -> None:
 
 def test_a_commit_that_cannot_be_written_is_refused() -> None:
     with pytest.raises(BrokerError) as refused:
-        commit_form("g" * 40_000, {T0: at(1)}, SETTINGS)
+        commit_records("g" * 40_000, {T0: at(1)}, SETTINGS)
     assert refused.value.code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
 
 # --- loading ------------------------------------------------------------------------------------------------
 
 
-def loaded(*records: Pair, wall_ms: int = 0) -> Shard:
+def loaded(*records: KeyValue, wall_ms: int = 0) -> GroupCoordinatorShard:
     """The groups of a log of these records, which is read in two windows."""
-    loading = Loading(SETTINGS)
+    loading = GroupMetadataLoader(SETTINGS)
     middle = len(records) // 2
     for start, window in ((0, records[:middle]), (middle, records[middle:])):
         keys = [key for key, _ in window]
-        loading.take(keys, range(start, start + len(window)), [value for _, value in window])
+        loading.add(keys, range(start, start + len(window)), [value for _, value in window])
     return loading.finish(0, wall_ms)
 
 
-def committed(partition: TopicPartition, offset: int, group: str = "g") -> Pair:
-    return offset_key(group, partition), offset_bytes(at(offset), Versions(), SETTINGS.retention_ms)
+def committed(partition: TopicPartition, offset: int, group: str = "g") -> KeyValue:
+    return offset_key(group, partition), offset_bytes(at(offset), ValueVersions(), SETTINGS.retention_ms)
 
 
-def generation(number: int, group: str = "g") -> Pair:
-    return group_key(group), group_bytes(GroupValue("consumer", number, None, None, -1, ()), Versions())
+def generation(number: int, group: str = "g") -> KeyValue:
+    return group_key(group), group_bytes(
+        GroupMetadataValue("consumer", number, None, None, -1, ()), ValueVersions()
+    )
 
 
 def test_of_each_key_the_newest_record_counts() -> None:
@@ -197,8 +205,8 @@ def test_a_commit_after_loading_is_newer_than_all_that_was_loaded() -> None:
 
 def test_offsets_of_a_group_without_members_expire_by_their_commits_after_loading() -> None:
     shard = loaded(committed(T0, 5), generation(3), wall_ms=500)
-    assert shard.expire("g", 999, MANY) == []
-    assert shard.expire("g", 1_000, MANY) == [(offset_key("g", T0), None), (group_key("g"), None)]
+    assert shard.expire_offsets("g", 999, MANY) == []
+    assert shard.expire_offsets("g", 1_000, MANY) == [(offset_key("g", T0), None), (group_key("g"), None)]
 
 
 def test_what_cannot_be_read_is_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -218,6 +226,6 @@ def test_what_cannot_be_read_is_left_out_and_said(caplog: pytest.LogCaptureFixtu
 
 
 def test_records_without_a_key_are_passed_over() -> None:
-    loading = Loading(SETTINGS)
-    loading.take([None], [0], [b"x"])
+    loading = GroupMetadataLoader(SETTINGS)
+    loading.add([None], [0], [b"x"])
     assert len(loading.finish(0, 0)) == 0

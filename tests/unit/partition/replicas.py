@@ -8,7 +8,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.partition.partition import Partition
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.replicated import FollowerRecords, replicated
 from minikafka.records.append.validation import validate
@@ -34,8 +34,8 @@ def leadership(
     *,
     version: int = 0,
     replicas: tuple[int, ...] = ALL,
-) -> Leadership:
-    return Leadership(leader, epoch, isr, replicas, 1, version)
+) -> LeaderAndIsr:
+    return LeaderAndIsr(leader, epoch, isr, replicas, 1, version)
 
 
 def leading(
@@ -43,7 +43,7 @@ def leading(
 ) -> Partition:
     """Replica 1 as the leader of epoch 0."""
     made = replica(1, config=LogConfig(min_insync_replicas=min_in_sync, flush_messages=flush_messages))
-    made.become(leadership(1, isr=isr), now_ms)
+    made.apply_leadership(leadership(1, isr=isr), now_ms)
     return made
 
 
@@ -56,7 +56,7 @@ def messages(*values: bytes, magic: int = 2) -> ValidatedRecords:
 def write(partition: Partition, count: int = 1, *, magic: int = 2, all_in_sync: bool = False) -> int:
     """Append one set; the last offset."""
     values = [b"%d" % (partition.log.end_offset + number) for number in range(count)]
-    return partition.append(messages(*values, magic=magic), all_in_sync=all_in_sync).assigned.last_offset
+    return partition.append(messages(*values, magic=magic), all_in_sync=all_in_sync).append_info.last_offset
 
 
 def taken(partition: Partition, offset: int) -> FollowerRecords:
@@ -73,10 +73,10 @@ def follow(follower: Partition, leader: Partition, now_ms: int = 0) -> None:
     known = follower.leadership
     assert known is not None
     for _ in range(2):
-        leader.followed(follower_id(follower), follower.log.end_offset, now_ms)
+        leader.update_follower_fetch_state(follower_id(follower), follower.log.end_offset, now_ms)
         if follower.log.end_offset < leader.log.end_offset:
-            follower.replicate(taken(leader, follower.log.end_offset), known.leader_epoch)
-        follower.learn_high_watermark(leader.high_watermark)
+            follower.append_as_follower(taken(leader, follower.log.end_offset), known.leader_epoch)
+        follower.update_high_watermark(leader.high_watermark)
 
 
 def follower_id(partition: Partition) -> int:

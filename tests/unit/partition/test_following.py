@@ -19,12 +19,12 @@ from tests.unit.partition.replicas import (
 
 def test_a_follower_has_what_its_leader_has_and_knows_a_fetch_later_that_it_is_committed() -> None:
     leader, follower = leading((1, 2)), replica(2)
-    follower.become(leadership(1, isr=(1, 2)))
+    follower.apply_leadership(leadership(1, isr=(1, 2)))
     write(leader, 3)
     write(leader, 2)
-    leader.followed(2, 0, 0)
-    follower.replicate(taken(leader, 0), 0)
-    follower.learn_high_watermark(leader.high_watermark)
+    leader.update_follower_fetch_state(2, 0, 0)
+    follower.append_as_follower(taken(leader, 0), 0)
+    follower.update_high_watermark(leader.high_watermark)
     assert (follower.log.end_offset, follower.high_watermark) == (5, 0)
     follow(follower, leader)
     assert follower.high_watermark == leader.high_watermark == 5
@@ -34,17 +34,17 @@ def test_a_follower_has_what_its_leader_has_and_knows_a_fetch_later_that_it_is_c
 @pytest.mark.parametrize(("told", "known"), [(-1, 0), (2, 2), (99, 3)])
 def test_its_high_watermark_is_at_most_its_end(told: int, known: int) -> None:
     leader, follower = leading((1, 2)), replica(2)
-    follower.become(leadership(1))
+    follower.apply_leadership(leadership(1))
     write(leader, 3)
-    follower.replicate(taken(leader, 0), 0)
-    follower.learn_high_watermark(told)
+    follower.append_as_follower(taken(leader, 0), 0)
+    follower.update_high_watermark(told)
     assert follower.high_watermark == known
 
 
 def test_a_leader_learns_no_high_watermark() -> None:
     leader = leading()
     write(leader, 3)
-    leader.learn_high_watermark(3)
+    leader.update_high_watermark(3)
     assert leader.high_watermark == 0
 
 
@@ -60,66 +60,66 @@ def test_a_high_watermark_that_was_written_down_is_believed_as_far_as_there_are_
 
 def test_what_comes_from_an_earlier_leader_is_not_written() -> None:
     leader, follower = leading((1, 2)), replica(2)
-    follower.become(leadership(1))
+    follower.apply_leadership(leadership(1))
     write(leader)
     copied = taken(leader, 0)
-    follower.become(leadership(3, 1))
+    follower.apply_leadership(leadership(3, 1))
     with pytest.raises(BrokerError) as refused:
-        follower.replicate(copied, 0)
+        follower.append_as_follower(copied, 0)
     assert refused.value.code is ErrorCode.NOT_LEADER_FOR_PARTITION
-    follower.become(leadership(2, 2))
+    follower.apply_leadership(leadership(2, 2))
     with pytest.raises(BrokerError):
-        follower.replicate(copied, 2)
+        follower.append_as_follower(copied, 2)
     assert follower.log.end_offset == 0
 
 
 def test_a_follower_says_when_it_must_flush_before_its_leader_hears_of_it() -> None:
     leader, follower = leading((1, 2)), replica(2, config=LogConfig(flush_messages=2))
-    follower.become(leadership(1))
+    follower.apply_leadership(leadership(1))
     write(leader)
-    assert not follower.replicate(taken(leader, 0), 0)
+    assert not follower.append_as_follower(taken(leader, 0), 0)
     write(leader)
-    assert follower.replicate(taken(leader, 1), 0)
+    assert follower.append_as_follower(taken(leader, 1), 0)
 
 
 def test_a_cut_takes_the_high_watermark_along() -> None:
     leader, follower = leading((1, 2)), replica(2)
-    follower.become(leadership(1))
+    follower.apply_leadership(leadership(1))
     for _ in range(4):
         write(leader)
     follow(follower, leader)
     assert follower.high_watermark == 4
     follower.log.truncate_to(2)
-    follower.truncated()
+    follower.complete_truncation()
     assert (follower.high_watermark, follower.log.end_offset) == (2, 2)
     follower.log.begin_anew(9)
-    follower.truncated()
+    follower.complete_truncation()
     assert follower.high_watermark == 9
 
 
 def test_what_lay_unflushed_when_a_log_was_cut_does_not_count_as_safe_later() -> None:
     leader = leading((1,), flush_messages=1)
     write(leader, 3)
-    leader.flushed(leader.log.flush())
-    leader.become(leadership(2, 1))
+    leader.complete_flush(leader.log.flush())
+    leader.apply_leadership(leadership(2, 1))
     leader.log.truncate_to(0)
-    leader.truncated()
-    leader.become(leadership(1, 2, (1,)))
+    leader.complete_truncation()
+    leader.apply_leadership(leadership(1, 2, (1,)))
     write(leader, 3)
     assert leader.high_watermark == 0
-    assert leader.flushed(leader.log.flush())
+    assert leader.complete_flush(leader.log.flush())
 
 
 def test_a_log_begins_with_the_batch_that_its_leaders_start_lies_in() -> None:
     leader, follower = leading((1, 2)), replica(2)
-    follower.become(leadership(1))
+    follower.apply_leadership(leadership(1))
     write(leader, 5)
     write(leader, 5)
-    leader.followed(2, 10, 0)
+    leader.update_follower_fetch_state(2, 10, 0)
     leader.log.advance_start(7)
     follower.log.begin_anew(7)
-    follower.truncated()
-    follower.replicate(taken(leader, 7), 0)
+    follower.complete_truncation()
+    follower.append_as_follower(taken(leader, 7), 0)
     assert (follower.log.start_offset, follower.log.end_offset) == (5, 10)
     assert values(follower) == [b"%d" % number for number in range(5, 10)]
 
@@ -128,31 +128,31 @@ def test_a_batch_that_overlaps_what_is_there_is_not_written() -> None:
     leader, other, follower = leading((1,)), leading((1,)), replica(2)
     write(leader, 5)
     write(other, 3)
-    follower.become(leadership(1))
-    follower.replicate(taken(other, 0), 0)
+    follower.apply_leadership(leadership(1))
+    follower.append_as_follower(taken(other, 0), 0)
     with pytest.raises(Exception, match="ends at offset 3, and was given 0"):
-        follower.replicate(taken(leader, 3), 0)
+        follower.append_as_follower(taken(leader, 3), 0)
     assert follower.log.end_offset == 3
 
 
 def test_a_follower_that_leads_goes_on_where_its_log_ends_and_knows_nobodys_progress() -> None:
     leader, follower = leading((1, 2)), replica(2)
-    follower.become(leadership(1))
+    follower.apply_leadership(leadership(1))
     write(leader, 3)
     follow(follower, leader)
-    follower.become(leadership(2, 1, (2, 1)))
+    follower.apply_leadership(leadership(2, 1, (2, 1)))
     write(follower)
     assert (follower.high_watermark, follower.log.end_offset) == (3, 4)
-    follower.followed(1, 4, 0)
+    follower.update_follower_fetch_state(1, 4, 0)
     assert follower.high_watermark == 4
 
 
 def test_what_a_follower_could_not_flush_is_not_committed_when_it_leads() -> None:
     leader, follower = leading((1, 2)), replica(2, config=LogConfig(flush_messages=1))
-    follower.become(leadership(1))
+    follower.apply_leadership(leadership(1))
     write(leader)
-    assert follower.replicate(taken(leader, 0), 0)
-    follower.become(leadership(2, 1, (2,)))
+    assert follower.append_as_follower(taken(leader, 0), 0)
+    follower.apply_leadership(leadership(2, 1, (2,)))
     assert follower.high_watermark == 0
-    assert follower.flushed(follower.log.flush())
+    assert follower.complete_flush(follower.log.flush())
     assert follower.high_watermark == 1

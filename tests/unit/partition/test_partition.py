@@ -11,7 +11,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.partition.partition import Partition
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import validate
 from minikafka.records.format.message_set import Record, TimestampType, build_message_set
@@ -34,7 +34,7 @@ def partition(*, leader: int = 1, flush_messages: int | None = None) -> Partitio
     config = LogConfig(flush_messages=flush_messages)
     log = Log.open(files, "/d/t_0", config, Layout.CLASSIC)
     made = Partition(TopicPartition("t", 0), log, broker_id=1)
-    made.become(Leadership(leader, 0, (leader,), (leader,), 1))
+    made.apply_leadership(LeaderAndIsr(leader, 0, (leader,), (leader,), 1))
     return made
 
 
@@ -50,7 +50,7 @@ def test_with_a_configured_flush_messages_are_visible_only_after_it() -> None:
     assert leading.append(messages(b"a")).must_flush
     assert leading.high_watermark == 0
     assert leading.read(0, 1000, at_least_one=True).slice is None
-    assert leading.flushed(leading.log.flush())
+    assert leading.complete_flush(leading.log.flush())
     assert leading.high_watermark == 1
     assert leading.read(0, 1000, at_least_one=True).slice is not None
 
@@ -68,9 +68,9 @@ def test_a_read_is_out_of_range_behind_the_end_of_the_log_not_behind_the_high_wa
 def test_a_flush_that_tells_nothing_new_leaves_the_high_watermark() -> None:
     leading = partition(flush_messages=1)
     leading.append(messages(b"a"))
-    assert leading.flushed(1)
-    assert not leading.flushed(1)
-    assert not leading.flushed(0)
+    assert leading.complete_flush(1)
+    assert not leading.complete_flush(1)
+    assert not leading.complete_flush(0)
     assert leading.high_watermark == 1
 
 
@@ -86,6 +86,6 @@ def test_a_broker_that_does_not_lead_neither_takes_nor_gives() -> None:
 
 def test_a_decision_of_an_older_epoch_changes_nothing() -> None:
     leading = partition()
-    leading.become(Leadership(1, 5, (1,), (1,), 2))
-    leading.become(Leadership(2, 4, (2,), (2,), 1))
+    leading.apply_leadership(LeaderAndIsr(1, 5, (1,), (1,), 2))
+    leading.apply_leadership(LeaderAndIsr(2, 4, (2,), (2,), 1))
     assert leading.is_leader

@@ -1,71 +1,71 @@
 """Requests that wait for a key or a deadline."""
 
-from minikafka.partition.purgatory import Waiting
+from minikafka.partition.purgatory import Purgatory
 
 
 def test_a_ticket_is_found_under_each_of_its_keys() -> None:
-    waiting: Waiting[str] = Waiting()
-    waiting.add("fetch", ["a", "b"], deadline_ms=100)
-    assert waiting.watching("a") == ["fetch"]
-    assert waiting.watching("b") == ["fetch"]
-    assert waiting.watching("c") == []
+    purgatory: Purgatory[str] = Purgatory()
+    purgatory.add("fetch", ["a", "b"], deadline_ms=100)
+    assert purgatory.tickets_of("a") == ["fetch"]
+    assert purgatory.tickets_of("b") == ["fetch"]
+    assert purgatory.tickets_of("c") == []
 
 
 def test_tickets_of_a_key_come_in_the_order_in_which_they_were_filed() -> None:
-    waiting: Waiting[str] = Waiting()
+    purgatory: Purgatory[str] = Purgatory()
     for ticket in ("first", "second", "third"):
-        waiting.add(ticket, ["a"], deadline_ms=100)
-    assert waiting.watching("a") == ["first", "second", "third"]
+        purgatory.add(ticket, ["a"], deadline_ms=100)
+    assert purgatory.tickets_of("a") == ["first", "second", "third"]
 
 
 def test_a_ticket_that_was_removed_is_under_no_key_and_never_expires() -> None:
-    waiting: Waiting[str] = Waiting()
-    waiting.add("fetch", ["a", "b"], deadline_ms=100)
-    assert waiting.remove("fetch")
-    assert waiting.watching("a") == []
-    assert waiting.watching("b") == []
-    assert waiting.expired(1000) == []
-    assert len(waiting) == 0
+    purgatory: Purgatory[str] = Purgatory()
+    purgatory.add("fetch", ["a", "b"], deadline_ms=100)
+    assert purgatory.remove("fetch")
+    assert purgatory.tickets_of("a") == []
+    assert purgatory.tickets_of("b") == []
+    assert purgatory.take_expired(1000) == []
+    assert len(purgatory) == 0
 
 
 def test_removing_a_ticket_twice_says_that_somebody_was_first() -> None:
-    waiting: Waiting[str] = Waiting()
-    waiting.add("fetch", ["a"], deadline_ms=100)
-    assert waiting.remove("fetch")
-    assert not waiting.remove("fetch")
+    purgatory: Purgatory[str] = Purgatory()
+    purgatory.add("fetch", ["a"], deadline_ms=100)
+    assert purgatory.remove("fetch")
+    assert not purgatory.remove("fetch")
 
 
 def test_a_ticket_expires_at_its_deadline_and_not_before() -> None:
-    waiting: Waiting[str] = Waiting()
-    waiting.add("late", ["a"], deadline_ms=200)
-    waiting.add("soon", ["a"], deadline_ms=100)
-    assert waiting.expired(99) == []
-    assert waiting.expired(100) == ["soon"]
-    assert waiting.watching("a") == ["late"]
-    assert waiting.expired(500) == ["late"]
+    purgatory: Purgatory[str] = Purgatory()
+    purgatory.add("late", ["a"], deadline_ms=200)
+    purgatory.add("soon", ["a"], deadline_ms=100)
+    assert purgatory.take_expired(99) == []
+    assert purgatory.take_expired(100) == ["soon"]
+    assert purgatory.tickets_of("a") == ["late"]
+    assert purgatory.take_expired(500) == ["late"]
 
 
 def test_the_next_deadline_is_that_of_a_ticket_that_still_waits() -> None:
-    waiting: Waiting[str] = Waiting()
-    assert waiting.next_deadline_ms() is None
-    waiting.add("soon", ["a"], deadline_ms=100)
-    waiting.add("late", ["a"], deadline_ms=200)
-    waiting.remove("soon")
-    assert waiting.next_deadline_ms() == 200
+    purgatory: Purgatory[str] = Purgatory()
+    assert purgatory.next_deadline_ms() is None
+    purgatory.add("soon", ["a"], deadline_ms=100)
+    purgatory.add("late", ["a"], deadline_ms=200)
+    purgatory.remove("soon")
+    assert purgatory.next_deadline_ms() == 200
 
 
 def test_clearing_gives_every_ticket_once() -> None:
-    waiting: Waiting[str] = Waiting()
-    waiting.add("one", ["a", "b"], deadline_ms=100)
-    waiting.add("two", ["a"], deadline_ms=50)
-    assert waiting.clear() == ["one", "two"]
-    assert waiting.clear() == []
-    assert waiting.watching("a") == []
+    purgatory: Purgatory[str] = Purgatory()
+    purgatory.add("one", ["a", "b"], deadline_ms=100)
+    purgatory.add("two", ["a"], deadline_ms=50)
+    assert purgatory.clear() == ["one", "two"]
+    assert purgatory.clear() == []
+    assert purgatory.tickets_of("a") == []
 
 
 def test_answered_tickets_are_not_kept_until_their_deadline() -> None:
-    waiting: Waiting[int] = Waiting()
+    purgatory: Purgatory[int] = Purgatory()
     for ticket in range(10_000):
-        waiting.add(ticket, ["a"], deadline_ms=1_000_000)
-        waiting.remove(ticket)
-    assert len(waiting._deadlines) < 200
+        purgatory.add(ticket, ["a"], deadline_ms=1_000_000)
+        purgatory.remove(ticket)
+    assert len(purgatory._deadlines) < 200

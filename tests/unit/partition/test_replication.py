@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.partition.partition import Partition
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from tests.unit.partition.replicas import ALL, leadership, leading, messages, taken, write
 
 LAG_MS = 10_000
@@ -21,7 +21,7 @@ def refused(action: object, *arguments: object, **options: object) -> ErrorCode:
     return caught.value.code
 
 
-def shrunk(partition: Partition, now_ms: int = LAG_MS + 1) -> Leadership:
+def shrunk(partition: Partition, now_ms: int = LAG_MS + 1) -> LeaderAndIsr:
     """The ISR that the leader wants written."""
     wanted = partition.shrink_isr(now_ms, LAG_MS)
     assert wanted is not None
@@ -34,51 +34,51 @@ def shrunk(partition: Partition, now_ms: int = LAG_MS + 1) -> Leadership:
 def test_a_message_is_committed_once_every_replica_in_sync_has_asked_for_what_is_behind_it() -> None:
     leader = leading()
     last = write(leader, 3)
-    assert not leader.followed(2, 3, 0).moved
-    assert not leader.committed(last, 0)
-    assert leader.followed(3, 3, 0).moved
-    assert (leader.high_watermark, leader.committed(last, 0)) == (3, True)
+    assert not leader.update_follower_fetch_state(2, 3, 0).high_watermark_advanced
+    assert not leader.is_committed(last, 0)
+    assert leader.update_follower_fetch_state(3, 3, 0).high_watermark_advanced
+    assert (leader.high_watermark, leader.is_committed(last, 0)) == (3, True)
 
 
 def test_the_high_watermark_of_a_new_leader_lags_until_it_is_where_its_log_ended() -> None:
     leader = leading()
     write(leader, 3)
-    leader.become(leadership(2, epoch=1))
-    leader.become(leadership(1, epoch=2))
-    assert leader.lags
+    leader.apply_leadership(leadership(2, epoch=1))
+    leader.apply_leadership(leadership(1, epoch=2))
+    assert leader.is_high_watermark_behind
     write(leader)
     for follower in (2, 3):
-        leader.followed(follower, 3, 0)
-    assert not leader.lags
+        leader.update_follower_fetch_state(follower, 3, 0)
+    assert not leader.is_high_watermark_behind
 
 
 def test_the_slowest_in_sync_decides() -> None:
     leader = leading()
     write(leader, 5)
-    leader.followed(2, 5, 0)
-    leader.followed(3, 2, 0)
+    leader.update_follower_fetch_state(2, 5, 0)
+    leader.update_follower_fetch_state(3, 2, 0)
     assert leader.high_watermark == 2
 
 
 def test_who_is_out_of_sync_holds_nobody_up() -> None:
     leader = leading((1, 2))
     write(leader, 5)
-    leader.followed(2, 5, 0)
+    leader.update_follower_fetch_state(2, 5, 0)
     assert leader.high_watermark == 5
 
 
 def test_one_in_sync_that_has_never_asked_holds_all_up() -> None:
     leader = leading((1, 2))
     write(leader, 5)
-    leader.followed(3, 5, 0)
+    leader.update_follower_fetch_state(3, 5, 0)
     assert leader.high_watermark == 0
 
 
 def test_the_high_watermark_never_goes_back_when_a_follower_does() -> None:
     leader = leading((1, 2))
     write(leader, 5)
-    leader.followed(2, 5, 0)
-    leader.followed(2, 1, 0)
+    leader.update_follower_fetch_state(2, 5, 0)
+    leader.update_follower_fetch_state(2, 1, 0)
     write(leader, 1)
     assert leader.high_watermark == 5
 
@@ -86,8 +86,8 @@ def test_the_high_watermark_never_goes_back_when_a_follower_does() -> None:
 def test_the_leaders_own_share_waits_for_its_flush() -> None:
     leader = leading((1, 2), flush_messages=1)
     write(leader, 2)
-    assert not leader.followed(2, 2, 0).moved
-    assert leader.flushed(leader.log.flush())
+    assert not leader.update_follower_fetch_state(2, 2, 0).high_watermark_advanced
+    assert leader.complete_flush(leader.log.flush())
     assert leader.high_watermark == 2
 
 
@@ -101,10 +101,10 @@ def test_consumers_see_what_is_committed_and_followers_all() -> None:
 def test_who_asks_for_what_the_leader_does_not_have_moves_nothing_and_joins_nothing() -> None:
     leader = leading((1, 2))
     write(leader, 2)
-    beyond = leader.followed(3, 7, 0)
-    assert (beyond.moved, beyond.wanted) == (False, None)
-    leader.followed(2, 2, 0)
-    leader.followed(2, 7, 0)
+    beyond = leader.update_follower_fetch_state(3, 7, 0)
+    assert (beyond.high_watermark_advanced, beyond.proposed_isr) == (False, None)
+    leader.update_follower_fetch_state(2, 2, 0)
+    leader.update_follower_fetch_state(2, 7, 0)
     write(leader, 3)
     assert leader.high_watermark == 2
 
@@ -123,12 +123,12 @@ def test_who_waits_while_too_many_leave_hears_that_it_is_written_but_not_safe() 
     leader = leading((1, 2), min_in_sync=2)
     last = write(leader, all_in_sync=True)
     leader.complete_isr_update(wanted := shrunk(leader), wanted)
-    assert refused(leader.committed, last, 0) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert refused(leader.is_committed, last, 0) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
 def test_a_replica_that_is_only_about_to_join_does_not_count_for_the_minimum() -> None:
     leader = leading((1,), min_in_sync=2)
-    assert leader.followed(2, 0, 0).wanted is not None
+    assert leader.update_follower_fetch_state(2, 0, 0).proposed_isr is not None
     assert refused(leader.append, messages(b"a"), all_in_sync=True) is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
@@ -138,7 +138,7 @@ def test_a_replica_that_is_only_about_to_join_does_not_count_for_the_minimum() -
 def test_who_stands_still_leaves_and_who_is_caught_up_stays() -> None:
     leader = leading()
     write(leader)
-    leader.followed(2, 1, LAG_MS)
+    leader.update_follower_fetch_state(2, 1, LAG_MS)
     assert leader.shrink_isr(LAG_MS, LAG_MS) is None
     wanted = shrunk(leader)
     assert (wanted.isr, wanted.version, wanted.leader_epoch) == ((1, 2), 1, 0)
@@ -148,7 +148,7 @@ def test_who_is_slow_leaves_though_it_asks_all_the_time() -> None:
     leader = leading((1, 2))
     for now_ms in range(0, LAG_MS + 1, 100):
         write(leader, 3)
-        leader.followed(2, now_ms // 100, now_ms)
+        leader.update_follower_fetch_state(2, now_ms // 100, now_ms)
     write(leader)
     assert shrunk(leader).isr == (1,)
 
@@ -162,10 +162,10 @@ def test_a_new_leader_gives_those_in_sync_the_whole_time_and_the_others_none() -
 def test_as_long_as_a_smaller_isr_is_not_written_the_old_one_counts() -> None:
     leader = leading()
     write(leader, 2)
-    leader.followed(2, 2, 1)
+    leader.update_follower_fetch_state(2, 2, 1)
     wanted = shrunk(leader)
     assert leader.high_watermark == 0
-    leader.followed(2, 2, LAG_MS)
+    leader.update_follower_fetch_state(2, 2, LAG_MS)
     write(leader)
     assert leader.high_watermark == 0
     assert leader.complete_isr_update(wanted, wanted)
@@ -180,7 +180,7 @@ def test_one_write_at_a_time_is_wanted() -> None:
 
 def test_a_broker_that_follows_drops_nobody() -> None:
     follower = leading()
-    follower.become(leadership(2, 1))
+    follower.apply_leadership(leadership(2, 1))
     assert follower.shrink_isr(9 * LAG_MS, LAG_MS) is None
 
 
@@ -190,9 +190,9 @@ def test_a_broker_that_follows_drops_nobody() -> None:
 def test_who_has_all_that_is_committed_comes_back_at_its_place_among_the_replicas() -> None:
     leader = leading((1, 3))
     write(leader, 4)
-    leader.followed(3, 4, 0)
-    assert leader.followed(2, 3, 0).wanted is None
-    wanted = leader.followed(2, 4, 0).wanted
+    leader.update_follower_fetch_state(3, 4, 0)
+    assert leader.update_follower_fetch_state(2, 3, 0).proposed_isr is None
+    wanted = leader.update_follower_fetch_state(2, 4, 0).proposed_isr
     assert wanted is not None
     assert (wanted.isr, wanted.version) == (ALL, 1)
 
@@ -200,28 +200,28 @@ def test_who_has_all_that_is_committed_comes_back_at_its_place_among_the_replica
 def test_what_an_earlier_leader_wrote_and_may_have_committed_is_asked_of_who_comes_back() -> None:
     leader = leading((1, 2))
     write(leader, 4)
-    leader.become(leadership(2, 1))
-    leader.become(leadership(1, 2, (1, 2)))
+    leader.apply_leadership(leadership(2, 1))
+    leader.apply_leadership(leadership(1, 2, (1, 2)))
     assert leader.high_watermark == 0
-    assert leader.followed(3, 0, 0).wanted is None
-    assert leader.followed(3, 3, 0).wanted is None
-    assert leader.followed(3, 4, 0).wanted is not None
+    assert leader.update_follower_fetch_state(3, 0, 0).proposed_isr is None
+    assert leader.update_follower_fetch_state(3, 3, 0).proposed_isr is None
+    assert leader.update_follower_fetch_state(3, 4, 0).proposed_isr is not None
 
 
 def test_as_long_as_a_larger_isr_is_not_written_both_count() -> None:
     leader = leading((1, 2))
     write(leader, 2)
-    leader.followed(2, 2, 0)
-    wanted = leader.followed(3, 2, 0).wanted
+    leader.update_follower_fetch_state(2, 2, 0)
+    wanted = leader.update_follower_fetch_state(3, 2, 0).proposed_isr
     assert wanted is not None
     write(leader)
-    leader.followed(2, 3, 0)
+    leader.update_follower_fetch_state(2, 3, 0)
     assert leader.high_watermark == 2
-    leader.followed(3, 3, 0)
+    leader.update_follower_fetch_state(3, 3, 0)
     assert leader.high_watermark == 3
     leader.complete_isr_update(wanted, wanted)
     write(leader)
-    leader.followed(2, 4, 0)
+    leader.update_follower_fetch_state(2, 4, 0)
     assert leader.high_watermark == 3
 
 
@@ -231,7 +231,7 @@ def test_as_long_as_a_larger_isr_is_not_written_both_count() -> None:
 def test_a_write_that_a_newer_state_overtook_leaves_the_isr_as_it_was() -> None:
     leader = leading()
     write(leader, 2)
-    leader.followed(2, 2, LAG_MS)
+    leader.update_follower_fetch_state(2, 2, LAG_MS)
     wanted = shrunk(leader)
     assert not leader.complete_isr_update(wanted, leadership(2, 1, (2, 3), version=1))
     assert leader.leadership == leadership(1)
@@ -242,7 +242,7 @@ def test_a_write_that_a_newer_state_overtook_leaves_the_isr_as_it_was() -> None:
 def test_a_state_of_its_own_epoch_that_is_there_instead_is_taken() -> None:
     leader = leading()
     write(leader, 2)
-    leader.followed(2, 2, LAG_MS)
+    leader.update_follower_fetch_state(2, 2, LAG_MS)
     wanted = shrunk(leader)
     stored = replace(wanted, version=4)
     assert leader.complete_isr_update(wanted, stored)
@@ -265,12 +265,12 @@ def test_where_nobody_knows_what_is_there_the_old_isr_counts_and_it_is_tried_aga
 
 
 @pytest.mark.parametrize("stored", [None, leadership(2, 1, ALL, version=2)], ids=["nothing", "newer"])
-def test_who_was_to_join_counts_until_the_leader_hears_whether_it_has(stored: Leadership | None) -> None:
+def test_who_was_to_join_counts_until_the_leader_hears_whether_it_has(stored: LeaderAndIsr | None) -> None:
     leader = leading((1, 2))
-    wanted = leader.followed(3, 0, 0).wanted
+    wanted = leader.update_follower_fetch_state(3, 0, 0).proposed_isr
     assert wanted is not None
     write(leader)
-    leader.followed(2, 1, 0)
+    leader.update_follower_fetch_state(2, 1, 0)
     assert not leader.complete_isr_update(wanted, stored)
     assert leader.high_watermark == 0
     again = leader.shrink_isr(0, LAG_MS)
@@ -282,7 +282,7 @@ def test_who_was_to_join_counts_until_the_leader_hears_whether_it_has(stored: Le
 def test_an_answer_to_a_write_of_an_earlier_leader_epoch_is_not_heard() -> None:
     leader = leading()
     wanted = shrunk(leader)
-    leader.become(leadership(1, 1, (1, 2), version=1))
+    leader.apply_leadership(leadership(1, 1, (1, 2), version=1))
     assert not leader.complete_isr_update(wanted, wanted)
     assert leader.leadership == leadership(1, 1, (1, 2), version=1)
 
@@ -293,34 +293,34 @@ def test_an_answer_to_a_write_of_an_earlier_leader_epoch_is_not_heard() -> None:
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_what_is_not_newer_than_known_changes_nothing(epoch: int) -> None:
     leader = leading()
-    leader.become(leadership(1, 1))
-    assert not leader.become(leadership(2, epoch))
+    leader.apply_leadership(leadership(1, 1))
+    assert not leader.apply_leadership(leadership(2, epoch))
     assert leader.is_leader
 
 
 def test_who_waits_for_a_leader_that_was_replaced_hears_that_nobody_knows() -> None:
     leader = leading((1,))
     last = write(leader)
-    leader.become(leadership(2, 1))
-    assert refused(leader.committed, last, 0) is ErrorCode.NOT_LEADER_FOR_PARTITION
-    leader.become(leadership(1, 2, (1,)))
-    assert refused(leader.committed, last, 0) is ErrorCode.NOT_LEADER_FOR_PARTITION
+    leader.apply_leadership(leadership(2, 1))
+    assert refused(leader.is_committed, last, 0) is ErrorCode.NOT_LEADER_FOR_PARTITION
+    leader.apply_leadership(leadership(1, 2, (1,)))
+    assert refused(leader.is_committed, last, 0) is ErrorCode.NOT_LEADER_FOR_PARTITION
 
 
 def test_who_waits_for_a_leader_that_may_have_been_replaced_hears_that_nobody_knows() -> None:
     leader = leading((1,))
     last = write(leader)
-    leader.become(leadership(1, 2, (1,)))
-    assert refused(leader.committed, last, 0) is ErrorCode.NOT_LEADER_FOR_PARTITION
+    leader.apply_leadership(leadership(1, 2, (1,)))
+    assert refused(leader.is_committed, last, 0) is ErrorCode.NOT_LEADER_FOR_PARTITION
 
 
 def test_who_waits_for_a_leader_that_goes_on_in_the_next_epoch_waits_on() -> None:
     leader = leading((1, 2))
     last = write(leader)
-    leader.become(leadership(1, 1, (1, 2)))
-    assert not leader.committed(last, 0)
-    leader.followed(2, last + 1, 0)
-    assert leader.committed(last, 0)
+    leader.apply_leadership(leadership(1, 1, (1, 2)))
+    assert not leader.is_committed(last, 0)
+    leader.update_follower_fetch_state(2, last + 1, 0)
+    assert leader.is_committed(last, 0)
 
 
 @pytest.mark.parametrize(
@@ -328,54 +328,56 @@ def test_who_waits_for_a_leader_that_goes_on_in_the_next_epoch_waits_on() -> Non
 )
 def test_who_names_another_epoch_is_told_so(epoch: int, code: ErrorCode) -> None:
     leader = leading()
-    leader.become(leadership(1, 1))
+    leader.apply_leadership(leadership(1, 1))
     assert refused(leader.check_leader, epoch) is code
 
 
 def test_a_leader_that_goes_on_in_another_epoch_remembers_how_far_its_followers_are() -> None:
     leader = leading()
     write(leader, 2)
-    leader.followed(2, 2, 0)
-    leader.become(leadership(1, 1, (1, 2)))
+    leader.update_follower_fetch_state(2, 2, 0)
+    leader.apply_leadership(leadership(1, 1, (1, 2)))
     assert leader.high_watermark == 2
 
 
 def test_a_leader_that_was_another_meanwhile_knows_nothing_of_its_followers() -> None:
     leader = leading((1, 2))
     write(leader, 2)
-    leader.become(leadership(2, 1))
-    leader.become(leadership(1, 2, (1, 2)))
+    leader.apply_leadership(leadership(2, 1))
+    leader.apply_leadership(leadership(1, 2, (1, 2)))
     assert leader.high_watermark == 0
-    leader.followed(2, 2, 0)
+    leader.update_follower_fetch_state(2, 2, 0)
     assert leader.high_watermark == 2
 
 
 def test_a_leader_that_missed_an_epoch_knows_nothing_of_its_followers() -> None:
     leader = leading()
     write(leader, 2)
-    leader.followed(2, 2, 0)
-    leader.become(leadership(1, 2, (1, 2)))  # in epoch 1 broker 2 may have been cut to follow broker 3
+    leader.update_follower_fetch_state(2, 2, 0)
+    leader.apply_leadership(
+        leadership(1, 2, (1, 2))
+    )  # in epoch 1 broker 2 may have been cut to follow broker 3
     assert leader.high_watermark == 0
-    leader.followed(2, 2, 0)
+    leader.update_follower_fetch_state(2, 2, 0)
     assert leader.high_watermark == 2
 
 
 def test_a_leader_alone_in_sync_has_committed_what_it_has() -> None:
     leader = leading()
     write(leader, 2)
-    leader.become(leadership(1, 1, (1,)))
+    leader.apply_leadership(leadership(1, 1, (1,)))
     assert leader.high_watermark == 2
 
 
 def test_who_has_no_replica_is_refused() -> None:
     leader = leading((1, 2))
-    assert refused(leader.followed, 9, 0, 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert refused(leader.update_follower_fetch_state, 9, 0, 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_fetch_of_a_follower_means_nothing_to_who_does_not_lead() -> None:
     follower = leading()
-    follower.become(leadership(2, 1))
-    assert refused(follower.followed, 3, 0, 0) is ErrorCode.NOT_LEADER_FOR_PARTITION
+    follower.apply_leadership(leadership(2, 1))
+    assert refused(follower.update_follower_fetch_state, 3, 0, 0) is ErrorCode.NOT_LEADER_FOR_PARTITION
 
 
 def test_what_is_written_while_a_leader_goes_over_to_a_new_epoch_is_of_that_epoch() -> None:
@@ -384,6 +386,6 @@ def test_what_is_written_while_a_leader_goes_over_to_a_new_epoch_is_of_that_epoc
     write(leader, 2)
     leader.log.begin_epoch(1)
     write(leader, 3)
-    leader.become(leadership(1, 1, (1,)))
+    leader.apply_leadership(leadership(1, 1, (1,)))
     assert taken(leader, 2).epochs == ((1, 2),)
     assert [leader.log.end_of_epoch(epoch) for epoch in (0, 1)] == [(0, 2), (1, 5)]

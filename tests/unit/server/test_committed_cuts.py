@@ -67,7 +67,7 @@ class World:
             topic_partition=NAME,
             log=self.log,
             high_watermark=18,
-            truncated=lambda: None,
+            complete_truncation=lambda: None,
             leadership=known,
         )
         connector: Any = None

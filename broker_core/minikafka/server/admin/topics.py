@@ -257,7 +257,7 @@ def _checked_settings(broker: Broker, name: str, config: Mapping[str, str | None
 
 def already_there(broker: Broker, name: str) -> BrokerError:
     """Why a topic that exists is not made."""
-    going = broker.controller.assignment_of(name) is None and not broker.controller.is_gone(name)
+    going = broker.controller.assignment_of(name) is None and not broker.controller.is_unknown(name)
     words = " and is marked for deletion: it goes once all brokers that have it are there" if going else ""
     return BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists{words}")
 

@@ -23,7 +23,7 @@ from minikafka.base.config.parsers import Parser, boolean, integer, real_number
 from minikafka.base.config.unknown_names import with_suggestions
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import host_port
-from minikafka.groups.messages import Versions
+from minikafka.groups.messages import ValueVersions
 from minikafka.groups.shard import GroupSettings
 from minikafka.log.config import BROKER_PROPERTIES, LogConfig, default_text
 from minikafka.log.layout import Layout
@@ -368,7 +368,7 @@ def _cleaner(values: Mapping[str, Any]) -> CleanerConfig:
 def _groups(values: Mapping[str, Any]) -> GroupSettings:
     version = values[_PROTOCOL]
     try:
-        versions = Versions.written_for(version)
+        versions = ValueVersions.written_for(version)
     except ValueError:
         raise ConfigError(_PROTOCOL, version, "a release like 0.10.1 or 2.1") from None
     return GroupSettings(

@@ -55,7 +55,7 @@ class ControlPath:
         broker = self._broker
         effects: list[events.Effect] = []
         if isinstance(event, events.BrokersChanged):
-            unseen = broker.controller.joined_unseen(event.brokers, event.sessions)
+            unseen = broker.controller.partitions_with_stale_isr(event.brokers, event.sessions)
             if unseen:
                 broker.registrar.refresh(unseen)
         broker.run(lambda: effects.extend(broker.controller.step(event)))
@@ -244,7 +244,7 @@ class ControlPath:
             case events.DropElections(reason):
                 _log.info("the request for preferred elections is taken away: %s", reason)
                 registrar.requests.drop_elections()
-            case events.Note(text, warning):
+            case events.LogLine(text, warning):
                 _log.log(logging.WARNING if warning else logging.INFO, "%s", text)
 
     def _send(self, effect: _Sent, epoch: int, brokers: Brokers) -> None:

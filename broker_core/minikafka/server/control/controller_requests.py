@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.wire.apis.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrRequest, LiveLeader
 from minikafka.wire.apis.stop_replica import StopReplicaPartition, StopReplicaRequest
 from minikafka.wire.apis.update_metadata import (
@@ -29,7 +29,7 @@ PLAINTEXT = 0
 def leader_and_isr(
     controller_id: int,
     controller_epoch: int,
-    leaderships: Mapping[TopicPartition, Leadership],
+    leaderships: Mapping[TopicPartition, LeaderAndIsr],
     brokers: Mapping[int, BrokerAddress],
 ) -> LeaderAndIsrRequest:
     """Who leads these partitions, and where those leaders are."""
@@ -44,7 +44,7 @@ def leader_and_isr(
 
 def told_leaderships(
     request: LeaderAndIsrRequest,
-) -> tuple[dict[TopicPartition, Leadership], dict[int, BrokerAddress], dict[TopicPartition, ErrorCode]]:
+) -> tuple[dict[TopicPartition, LeaderAndIsr], dict[int, BrokerAddress], dict[TopicPartition, ErrorCode]]:
     """What ``leader_and_isr`` was made of, and the partitions that are ``refused`` and left out of it."""
     leaders = {
         one.broker_id: BrokerAddress(one.broker_id, one.host, one.port) for one in request.live_leaders
@@ -65,7 +65,7 @@ def update_metadata(
     controller_id: int,
     controller_epoch: int,
     brokers: Mapping[int, BrokerAddress],
-    leaderships: Mapping[TopicPartition, Leadership],
+    leaderships: Mapping[TopicPartition, LeaderAndIsr],
 ) -> UpdateMetadataRequest:
     """What clients are to be told."""
     return UpdateMetadataRequest(
@@ -85,7 +85,7 @@ def update_metadata(
 
 def told_metadata(
     request: UpdateMetadataRequest,
-) -> tuple[dict[int, BrokerAddress], dict[TopicPartition, Leadership]]:
+) -> tuple[dict[int, BrokerAddress], dict[TopicPartition, LeaderAndIsr]]:
     """What ``update_metadata`` was made of, without brokers that have no plain-text endpoint and partitions
     that are ``refused``.
     """
@@ -102,7 +102,7 @@ def told_metadata(
 
 
 def _fields(
-    name: TopicPartition, found: Leadership
+    name: TopicPartition, found: LeaderAndIsr
 ) -> tuple[str, int, int, int, int, tuple[int, ...], int, tuple[int, ...]]:
     """What both messages say of a partition, in the order of their fields."""
     return (
@@ -160,10 +160,10 @@ def _has_twice(one: LeaderAndIsrPartition | UpdateMetadataPartition | StopReplic
 def _leaderships(
     partitions: Iterable[LeaderAndIsrPartition | UpdateMetadataPartition],
     left_out: Mapping[TopicPartition, ErrorCode],
-) -> dict[TopicPartition, Leadership]:
+) -> dict[TopicPartition, LeaderAndIsr]:
     """The other way."""
     return {
-        TopicPartition(one.topic, one.index): Leadership(
+        TopicPartition(one.topic, one.index): LeaderAndIsr(
             one.leader_id, one.leader_epoch, one.isr, one.replicas, one.controller_epoch, one.zk_version
         )
         for one in partitions

@@ -29,8 +29,8 @@ from minikafka.controller.controller import Controller
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.partition.partition import Partition
-from minikafka.partition.purgatory import Waiting
-from minikafka.partition.replica import Leadership
+from minikafka.partition.purgatory import Purgatory
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.core.converted_records import PieceBudget
 from minikafka.server.core.encoded_metadata import EncodedMetadata
@@ -97,7 +97,7 @@ class Broker:
         self.served_version = 0
         """How often ``partitions`` has changed."""
         self.encoded_metadata = EncodedMetadata()
-        self.waiting: Waiting[Ticket] = Waiting()
+        self.waiting: Purgatory[Ticket] = Purgatory()
         self.controller = Controller(broker_id, delete_topics=config.delete_topics)
         self.quotas = Quotas(config.quotas)
         self.throttles = Throttles(
@@ -110,7 +110,7 @@ class Broker:
         self.producer_ids = ProducerIds()
         self.deadline_added: Callable[[int], None] = lambda deadline_ms: None
         """Told of each new deadline (monotonic ms), so that the housekeeper wakes in time."""
-        self.propose_isr: Callable[[Partition, Leadership], None] = lambda partition, wanted: None
+        self.propose_isr: Callable[[Partition, LeaderAndIsr], None] = lambda partition, wanted: None
         """Told of each ISR that a leader here wants written."""
         self.log_failed: Callable[[TopicPartition, str], None] = lambda topic_partition, complaint: None
         """Told, from within steps too, of each log that does not take what its leader here writes, and with
@@ -238,7 +238,7 @@ class Broker:
 
     def touch(self, key: Hashable) -> None:
         """From within a step: something happened to ``key``; complete the tickets that this satisfies."""
-        for ticket in self.waiting.watching(key):
+        for ticket in self.waiting.tickets_of(key):
             if ticket.satisfied(key):
                 self.waiting.remove(ticket)
                 self.answer(ticket)
@@ -248,7 +248,7 @@ class Broker:
         next_deadline: list[int | None] = [None]
 
         def step() -> None:
-            for ticket in self.waiting.expired(self.clock.monotonic_ms()):
+            for ticket in self.waiting.take_expired(self.clock.monotonic_ms()):
                 self.answer(ticket)
             next_deadline[0] = self.waiting.next_deadline_ms()
 

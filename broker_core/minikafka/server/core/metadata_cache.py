@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from minikafka.base.ids import BrokerAddress, TopicPartition, unify_collision_chars
 from minikafka.controller.election import LEADER_DURING_DELETE
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,13 @@ class MetadataCache:
     cluster_id: str
     controller_id: int = -1
     brokers: Mapping[int, BrokerAddress] = field(default_factory=dict)
-    topics: Mapping[str, Mapping[int, Leadership]] = field(default_factory=dict)
+    topics: Mapping[str, Mapping[int, LeaderAndIsr]] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     """``unify_collision_chars`` of each topic -> its name: a new topic with the same key collides with it."""
     unreadable: frozenset[str] = frozenset()
     """Topics of which ZooKeeper holds nonsense: they can be deleted, and nothing else."""
 
-    def leadership(self, topic_partition: TopicPartition) -> Leadership | None:
+    def leadership(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
         """Who leads a partition; None when the cluster has no such partition."""
         return self.topics.get(topic_partition.topic, {}).get(topic_partition.partition)
 
@@ -43,10 +43,10 @@ class MetadataCache:
         return replace(self, unreadable=topics)
 
     def updated(
-        self, brokers: Mapping[int, BrokerAddress], leaderships: Mapping[TopicPartition, Leadership]
+        self, brokers: Mapping[int, BrokerAddress], leaderships: Mapping[TopicPartition, LeaderAndIsr]
     ) -> MetadataCache:
         """The image after an UpdateMetadata: a leader of -2 takes the partition out."""
-        by_topic: dict[str, dict[int, Leadership]] = {}
+        by_topic: dict[str, dict[int, LeaderAndIsr]] = {}
         for (topic, partition), leadership in leaderships.items():
             by_topic.setdefault(topic, {})[partition] = leadership
         topics, names = dict(self.topics), dict(self.names)

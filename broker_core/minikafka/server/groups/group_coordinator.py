@@ -28,9 +28,9 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, Storag
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.groups import events
 from minikafka.groups.group import GroupDescription
-from minikafka.groups.messages import OffsetValue
-from minikafka.groups.shard import Pair, Shard, commit_bytes, commit_form
-from minikafka.partition.partition import Appended, Partition
+from minikafka.groups.messages import OffsetCommitValue
+from minikafka.groups.shard import GroupCoordinatorShard, KeyValue, commit_bytes, commit_records
+from minikafka.partition.partition import LogAppendResult, Partition
 from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import validate
 from minikafka.records.format.hashes import partition_of_group
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-Commits = Mapping[TopicPartition, OffsetValue]
+Commits = Mapping[TopicPartition, OffsetCommitValue]
 Done = Callable[[ErrorCode, int], None]
 """Told, in a step, what came of a write: the error, and the offset of its first record (-1 with an error)."""
 
@@ -87,11 +87,11 @@ def _check_name(group_id: str) -> None:
 class _Write:
     """Records that were appended, until every in-sync replica has them. A ticket of ``Broker.wait``."""
 
-    def __init__(self, broker: Broker, partition: Partition, appended: Appended, done: Done) -> None:
+    def __init__(self, broker: Broker, partition: Partition, appended: LogAppendResult, done: Done) -> None:
         self._broker = broker
         self._partition = partition
-        self._first = appended.assigned.first_offset
-        self._last = appended.assigned.last_offset
+        self._first = appended.append_info.first_offset
+        self._last = appended.append_info.last_offset
         self._leader_epoch = appended.leader_epoch
         self._done = done
         self.failure: ErrorCode | None = None
@@ -99,7 +99,7 @@ class _Write:
     def satisfied(self, key: Hashable | None = None) -> bool:
         if self.failure is None:
             try:
-                return self._partition.committed(self._last, self._leader_epoch)
+                return self._partition.is_committed(self._last, self._leader_epoch)
             except BrokerError as error:
                 self.failure = error.code
         return True
@@ -148,7 +148,7 @@ class GroupCoordinator:
         self._settings = broker.config.groups
         self._loader = Loader(self._settings, broker.clock, self._config.load_bytes)
         self._loading = loading
-        self._shards: dict[int, Shard] = {}
+        self._shards: dict[int, GroupCoordinatorShard] = {}
         """By partition."""
         self._loads: dict[int, list[TopicPartition]] = {}
         """Partitions that are being loaded, and what the cluster has lost since each load began."""
@@ -184,7 +184,7 @@ class GroupCoordinator:
             },
         )
 
-    def _shard_of(self, group_id: str) -> Shard:
+    def _shard_of(self, group_id: str) -> GroupCoordinatorShard:
         """In a step. Raises BrokerError with the reason why this broker cannot speak for the group now."""
         if self._stopped:
             raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, "the broker stops")
@@ -215,12 +215,12 @@ class GroupCoordinator:
 
         self._ask(step)
 
-    def _check_room(self, shard: Shard, group_id: str, event: events.Join) -> None:
+    def _check_room(self, shard: GroupCoordinatorShard, group_id: str, event: events.Join) -> None:
         """Raise MESSAGE_TOO_LARGE for a member whose group could never be stored, whichever of its protocols
         is chosen; and GROUP_COORDINATOR_NOT_AVAILABLE, after which clients ask again, where groups take too
         much memory.
         """
-        more_bytes = shard.room_bytes(group_id, event)
+        more_bytes = shard.extra_memory_bytes(group_id, event)
         if more_bytes <= 0:
             return
         partition = self.broker.partitions.get(self.partition_of(group_id))
@@ -228,7 +228,7 @@ class GroupCoordinator:
             # The members choose one protocol, and only that is stored.
             self._check_size(partition, min((len(metadata) for _, metadata in event.protocols), default=0))
         used_bytes = sum(shard.memory_bytes for shard in self._shards.values())
-        limit_bytes = MEMBERS_BYTES if shard.has(group_id) else NEW_GROUPS_BYTES
+        limit_bytes = MEMBERS_BYTES if shard.has_group(group_id) else NEW_GROUPS_BYTES
         if used_bytes + more_bytes > limit_bytes:
             self._tell_full(used_bytes)
             raise BrokerError(
@@ -242,20 +242,20 @@ class GroupCoordinator:
             told = "members of groups take %d bytes: new ones are refused (at %d; those of new groups at %d)"
             _log.warning(told, used_bytes, MEMBERS_BYTES, NEW_GROUPS_BYTES)
 
-    def _step(self, shard: Shard, group_id: str, event: events.Event) -> None:
+    def _step(self, shard: GroupCoordinatorShard, group_id: str, event: events.Event) -> None:
         clock = self.broker.clock
         self._perform(shard, group_id, shard.step(group_id, event, clock.monotonic_ms(), clock.now_ms()))
         if not isinstance(event, events.Heartbeat):  # which only puts deadlines off
             self._watch(shard, group_id)
 
-    def _perform(self, shard: Shard, group_id: str, effects: Iterable[events.Effect]) -> None:
+    def _perform(self, shard: GroupCoordinatorShard, group_id: str, effects: Iterable[events.Effect]) -> None:
         for effect in effects:
             if isinstance(effect, events.Store):
                 self._store(shard, group_id, effect)
             else:
                 self.broker.after(partial(effect.request, effect))
 
-    def _store(self, shard: Shard, group_id: str, effect: events.Store) -> None:
+    def _store(self, shard: GroupCoordinatorShard, group_id: str, effect: events.Store) -> None:
         def done(error: ErrorCode, offset: int) -> None:
             if error is not ErrorCode.NONE:
                 generation = effect.value.generation
@@ -269,14 +269,14 @@ class GroupCoordinator:
             self._check_size(
                 partition, sum(len(m.subscription) + len(m.assignment) for m in effect.value.members)
             )
-            pairs = [shard.stored_form(group_id, effect.value)]
+            pairs = [shard.group_record(group_id, effect.value)]
             message_set = self._message_set(partition, pairs)
         except BrokerError as error:
             done(error.code, -1)
         else:
             self._append(topic_partition, message_set, done)
 
-    def _watch(self, shard: Shard, group_id: str) -> None:
+    def _watch(self, shard: GroupCoordinatorShard, group_id: str) -> None:
         """In a step: see that the group gets its Tick in time."""
         deadline_ms = shard.next_deadline_ms(group_id)
         timer = self._timers.get(group_id)
@@ -312,7 +312,7 @@ class GroupCoordinator:
         try:
             partition = self.broker.partition(topic_partition)
             self._check_size(partition, commit_bytes(group_id, commits))
-            pairs = commit_form(group_id, commits, self._settings)
+            pairs = commit_records(group_id, commits, self._settings)
             message_set = self._message_set(partition, pairs)
         except BrokerError as error:
             failure = _FAILED_COMMIT.get(error.code, error.code)
@@ -361,7 +361,7 @@ class GroupCoordinator:
             shard = self._shard_of(group_id)
             return {key: value for key in keys if (value := shard.offset(group_id, key)) is not None}
 
-        found: dict[TopicPartition, OffsetValue] = {}
+        found: dict[TopicPartition, OffsetCommitValue] = {}
         # At least once, for the error. Others have the lock in between.
         for start in range(0, max(1, len(wanted)), _OFFSETS_AT_ONCE):
             found |= self._ask(partial(some, wanted[start : start + _OFFSETS_AT_ONCE]))
@@ -379,7 +379,7 @@ class GroupCoordinator:
 
         def listing(number: int) -> list[tuple[str, str]]:
             shard = self._shards.get(number)
-            return [] if shard is None else shard.listing()
+            return [] if shard is None else shard.list_groups()
 
         if self._stopped:
             return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, []
@@ -412,11 +412,13 @@ class GroupCoordinator:
                 looking += (
                     (number, one) for number, shard in self._shards.items() for one in shard.group_ids()
                 )
-            tombstones: dict[int, list[Pair]] = {}
+            tombstones: dict[int, list[KeyValue]] = {}
             for _ in range(min(len(looking), _GROUPS_AT_ONCE)):
                 number, group_id = looking[0]
                 shard = self._shards.get(number)
-                found = [] if shard is None else shard.expire(group_id, self.broker.clock.now_ms(), room)
+                found = (
+                    [] if shard is None else shard.expire_offsets(group_id, self.broker.clock.now_ms(), room)
+                )
                 tombstones.setdefault(number, []).extend(found)
                 room -= len(found)
                 if room <= 0:
@@ -435,7 +437,7 @@ class GroupCoordinator:
         for lost in self._loads.values():
             lost += gone
 
-    def _bury(self, topic_partition: TopicPartition, tombstones: list[Pair]) -> None:
+    def _bury(self, topic_partition: TopicPartition, tombstones: list[KeyValue]) -> None:
         """Write tombstones. One that is lost is written again when what it buries has expired anew."""
         for start in range(0, len(tombstones), _TOMBSTONES_AT_ONCE):
             pairs = tombstones[start : start + _TOMBSTONES_AT_ONCE]
@@ -476,7 +478,7 @@ class GroupCoordinator:
             self._unload(number)
         elif number not in self._shards and number not in self._loads and not self._stopped:
             if partition.log.start_offset == partition.log.end_offset:
-                self._shards[number] = Shard(self._settings)
+                self._shards[number] = GroupCoordinatorShard(self._settings)
             else:
                 self._loads[number] = []
                 self._loading.submit(partial(self._load, partition, self._loads[number]))
@@ -540,7 +542,7 @@ class GroupCoordinator:
                 f"{partition.log.config.max_message_bytes} at once",
             )
 
-    def _message_set(self, partition: Partition, pairs: Sequence[Pair]) -> ValidatedRecords:
+    def _message_set(self, partition: Partition, pairs: Sequence[KeyValue]) -> ValidatedRecords:
         """The records as they go into the log. Raises BrokerError MESSAGE_TOO_LARGE and the like."""
         config, now_ms = partition.log.config, self.broker.clock.now_ms()
         records = [Record(key, value, now_ms) for key, value in pairs]
@@ -587,7 +589,7 @@ class GroupCoordinator:
             end_offset = 0
 
         def flushed() -> None:
-            if partition.flushed(end_offset) or write.failure is not None:
+            if partition.complete_flush(end_offset) or write.failure is not None:
                 self.broker.touch(partition.topic_partition)
 
         self.broker.run(flushed)

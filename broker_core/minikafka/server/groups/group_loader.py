@@ -8,8 +8,8 @@ import threading
 from minikafka.base.clock import Clock
 from minikafka.base.errors import OffsetOutOfRange, StorageError
 from minikafka.base.ids import TopicPartition
-from minikafka.groups.loading import Loading
-from minikafka.groups.shard import GroupSettings, Shard
+from minikafka.groups.loading import GroupMetadataLoader
+from minikafka.groups.shard import GroupCoordinatorShard, GroupSettings
 from minikafka.log.log import Log
 from minikafka.records.columns import decode
 from minikafka.records.scan.isolation import transaction_parts
@@ -33,10 +33,10 @@ class Loader:
         """Give up what is being loaded."""
         self._stopping.set()
 
-    def load(self, log: Log, topic_partition: TopicPartition) -> Shard | None:
+    def load(self, log: Log, topic_partition: TopicPartition) -> GroupCoordinatorShard | None:
         """The groups in a log; None when this was stopped. Raises StorageError or BrokerError."""
         began_ms = told_ms = self._clock.monotonic_ms()
-        loading = Loading(self._settings)
+        loading = GroupMetadataLoader(self._settings)
         start, end = log.start_offset, log.end_offset
         offset = start
         while offset < end:
@@ -53,7 +53,7 @@ class Loader:
                 break
             data = read.slice.read()
             columns = decode(data, offset, end)
-            loading.take(
+            loading.add(
                 columns.key_array().to_pylist(),
                 columns.offsets.tolist(),
                 columns.value_array().to_pylist(),

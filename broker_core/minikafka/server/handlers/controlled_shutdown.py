@@ -29,7 +29,7 @@ def handle(
     broker_id = request.broker_id
 
     def answer(tries: int) -> None:
-        left = broker.controller.partitions_left_on(broker_id)
+        left = broker.controller.partitions_still_led_by(broker_id)
         if left and tries > 0:
             # A leader may have changed an ISR meanwhile; then the controller writes again, as a job.
             broker.worker.submit(lambda: answer(tries - 1))
@@ -47,7 +47,7 @@ def handle(
 
     def shut_down() -> None:
         # Leaders change ISRs and tell of it later: as it stands now, others may be in sync.
-        broker.registrar.refresh(broker.controller.partitions_left_on(broker_id))
+        broker.registrar.refresh(broker.controller.partitions_still_led_by(broker_id))
         control.post(events.ShutdownRequested(broker_id))
         # Behind the writes that this led to.
         broker.worker.submit(lambda: answer(_TRIES))

@@ -61,4 +61,4 @@ def _check(broker: Broker, name: str, version: int) -> None:
 
 def _is_known(broker: Broker, name: str) -> bool:
     """Whether there is a topic, be it one without leaders, or one of which ZooKeeper holds nonsense."""
-    return name in broker.image.unreadable or not broker.controller.is_gone(name)
+    return name in broker.image.unreadable or not broker.controller.is_unknown(name)

@@ -12,7 +12,7 @@ followers are in ``server.replication.follower_fetch``. Behaviour
     a partition's share is cut at ``partition_max_bytes`` even within a message; from version 3 on the first
     partition that has anything gives at least one whole message. Messages at and above the high watermark are
     not given. A consumer that was given a part of other partitions, and does not name them, waits less
-    (``partition.catching_up``). A follower, which names itself as ``replica_id``, is given all that there
+    (``partition.purgatory``). A follower, which names itself as ``replica_id``, is given all that there
     is; the offsets that it asks for tell what it has, which moves the high watermark. What has to be
     converted down is converted while it is sent (``server.core.converted_records``): the last message of a
     partition's share may be cut off then, in version 3 too.
@@ -27,7 +27,7 @@ from typing import Any
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.net.server import Exchange
-from minikafka.partition.catching_up import CatchingUp
+from minikafka.partition.purgatory import PartialReads
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.converted_records import PLAIN_BYTES
@@ -113,10 +113,10 @@ class _FetchTicket:
     def patience_ms(self) -> int:
         """How long it waits at most."""
         most_ms = patience_ms(self._broker, self._request, self._shares.values())
-        catching_up = _catching_up(self._context.exchange, self._request)
-        if catching_up is None:
+        partial_reads = _partial_reads(self._context.exchange, self._request)
+        if partial_reads is None:
             return most_ms
-        return catching_up.patience_ms(self._shares, most_ms, self._broker.clock.monotonic_ms())
+        return partial_reads.max_wait_ms(self._shares, most_ms, self._broker.clock.monotonic_ms())
 
 
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> None:
@@ -152,13 +152,13 @@ def serve_at_once(broker: Broker, context: RequestContext, request: FetchRequest
     yield from _answer(broker, context, request, _collect(broker, context.version, request))
 
 
-def _catching_up(exchange: Exchange, request: FetchRequest) -> CatchingUp | None:
+def _partial_reads(exchange: Exchange, request: FetchRequest) -> PartialReads | None:
     """What is known of the connection; None where a replica asks."""
     if request.replica_id >= 0:
         return None
-    found: CatchingUp | None = exchange.memory.get(__name__)
+    found: PartialReads | None = exchange.memory.get(__name__)
     if found is None:
-        found = exchange.memory[__name__] = CatchingUp()
+        found = exchange.memory[__name__] = PartialReads()
     return found
 
 
@@ -185,7 +185,7 @@ def _answer(broker: Broker, context: RequestContext, request: FetchRequest, shar
     """Steps that send the answer. What has to be converted down for it may take many."""
     version = context.version
     committed_only = request.isolation_level == READ_COMMITTED
-    catching_up = _catching_up(context.exchange, request)
+    partial_reads = _partial_reads(context.exchange, request)
     note_given(broker, request, shares)
     topics = []
     plain_bytes = PLAIN_BYTES
@@ -200,9 +200,9 @@ def _answer(broker: Broker, context: RequestContext, request: FetchRequest, shar
             if version < MAGIC_2_SINCE and isinstance(given.records, memoryview):
                 plain_bytes -= len(given.records)
             partitions.append(given)
-            if catching_up is not None:
+            if partial_reads is not None:
                 more = share.read is not None and share.read.more and given.error_code == ErrorCode.NONE
-                catching_up.given(topic_partition, more)
+                partial_reads.record_response(topic_partition, more)
         topics.append(FetchTopicResponse(name=topic.name, partitions=tuple(partitions)))
     context.reply(
         FetchResponse(

@@ -116,7 +116,7 @@ def _fetch(broker: Broker) -> None:
     def arrived() -> None:
         broker.producer_ids.add(block)
         broker.touch(_NEWS)
-        left = broker.waiting.watching(_NEWS)
+        left = broker.waiting.tickets_of(_NEWS)
         if block and left:
             _want(broker)  # more have come than a block has ids
             return

@@ -167,7 +167,7 @@ def _check_lag(partition: Partition) -> None:
     """Raise LEADER_NOT_AVAILABLE where an earlier leader may have told a higher end: a consumer that began
     there would read what is below it again (KIP-207).
     """
-    if partition.lags:
+    if partition.is_high_watermark_behind:
         raise BrokerError(
             ErrorCode.LEADER_NOT_AVAILABLE, f"{partition.topic_partition}: the high watermark lags behind"
         )

@@ -16,7 +16,7 @@ from collections.abc import Generator, Hashable, Mapping
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
 from minikafka.controller.election import NO_LEADER
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.admin.topics import start_creation
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
@@ -145,7 +145,7 @@ def _missing(broker: Broker, context: RequestContext, name: str, *, may_create: 
 
 
 def _described(
-    broker: Broker, name: str, partitions: Mapping[int, Leadership], image: MetadataCache
+    broker: Broker, name: str, partitions: Mapping[int, LeaderAndIsr], image: MetadataCache
 ) -> Generator[int, None, MetadataTopic]:
     described: list[MetadataPartition] = []
     for index, leadership in partitions.items():

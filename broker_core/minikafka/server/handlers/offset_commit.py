@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.groups.messages import NEVER_MS, OffsetValue
+from minikafka.groups.messages import NEVER_MS, OffsetCommitValue
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import answer_by_jobs, portions
@@ -52,7 +52,7 @@ def _serve(coordinator: GroupCoordinator, context: RequestContext, request: Offs
         yield total * PARTITION_BYTES
     seen = 0
     errors: _Errors = {}
-    commits: dict[TopicPartition, OffsetValue] = {}
+    commits: dict[TopicPartition, OffsetCommitValue] = {}
     now_ms = broker.clock.now_ms()
     for topic in request.topics:
         for part in topic.partitions:
@@ -89,9 +89,9 @@ def _serve(coordinator: GroupCoordinator, context: RequestContext, request: Offs
         )
 
 
-def _value(part: OffsetCommitRequestPartition, retention_ms: int, now_ms: int) -> OffsetValue:
+def _value(part: OffsetCommitRequestPartition, retention_ms: int, now_ms: int) -> OffsetCommitValue:
     own_time = part.commit_timestamp != DEFAULT_RETENTION
-    return OffsetValue(
+    return OffsetCommitValue(
         offset=part.committed_offset,
         leader_epoch=part.committed_leader_epoch,
         metadata=part.committed_metadata or "",
@@ -104,7 +104,7 @@ def _commit_to_zookeeper(
     broker: Broker,
     context: RequestContext,
     group_id: str,
-    commits: dict[TopicPartition, OffsetValue],
+    commits: dict[TopicPartition, OffsetCommitValue],
     response: Callable[[ErrorCode], OffsetCommitResponse],
 ) -> None:
     def write(some: Sequence[tuple[TopicPartition, int]]) -> None:

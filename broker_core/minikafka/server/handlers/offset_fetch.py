@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.groups.messages import NO_EPOCH, OffsetValue
+from minikafka.groups.messages import NO_EPOCH, OffsetCommitValue
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import answer_by_jobs, portions
@@ -117,7 +117,7 @@ def _fetch_from_zookeeper(broker: Broker, context: RequestContext, request: Offs
     )
 
 
-def _committed(key: TopicPartition, value: OffsetValue) -> OffsetFetchResponsePartition:
+def _committed(key: TopicPartition, value: OffsetCommitValue) -> OffsetFetchResponsePartition:
     return OffsetFetchResponsePartition(
         partition_index=key.partition,
         committed_offset=value.offset,

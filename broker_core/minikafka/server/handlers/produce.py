@@ -29,7 +29,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, StorageError
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.log.log import Log
-from minikafka.partition.partition import Appended, Partition
+from minikafka.partition.partition import LogAppendResult, Partition
 from minikafka.records.append.batch_fast_path import PlainBatch, survey
 from minikafka.records.append.produced import Limits, OffsetMoved, ValidatedRecords
 from minikafka.records.append.validation import memory_to_prepare, prepare, validate, validate_steps
@@ -114,7 +114,7 @@ class _AckTicket:
     def satisfied(self, key: Hashable | None = None) -> bool:
         for partition, (last_offset, leader_epoch) in list(self._waiting.items()):
             try:
-                if not partition.committed(last_offset, leader_epoch):
+                if not partition.is_committed(last_offset, leader_epoch):
                     continue
             except BrokerError as error:
                 self._refuse(partition, error)
@@ -420,8 +420,8 @@ def _no_transactions() -> BrokerError:
     )
 
 
-def _written(partition: Partition, done: Appended, *, stamped: bool) -> _Written:
-    assigned = done.assigned
+def _written(partition: Partition, done: LogAppendResult, *, stamped: bool) -> _Written:
+    assigned = done.append_info
     return _Written(
         partition,
         assigned.first_offset if assigned.count else NO_OFFSET,
@@ -442,7 +442,7 @@ def _accepted(broker: Broker, written: _Written) -> ProducePartitionResponse:
             return _refusal(broker, topic_partition, error)
 
         def flushed() -> None:
-            if partition.flushed(end_offset):
+            if partition.complete_flush(end_offset):
                 broker.touch(topic_partition)
 
         broker.run(flushed)

@@ -22,7 +22,7 @@ from minikafka.base.files import Files
 from minikafka.base.ids import TopicPartition
 from minikafka.base.reports import report
 from minikafka.log.probe import can_write
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.core.broker import Broker
 from minikafka.server.replication.replica_manager import ReplicaManager
 
@@ -127,7 +127,7 @@ class FailingLogs:
     def _others(self, topic_partition: TopicPartition) -> bool:
         """Whether this broker is to lead a partition, and another replica could."""
         own, partition = self._broker.broker_id, self._broker.partitions.get(topic_partition)
-        known: Leadership | None = self._replicas.wanted(topic_partition)
+        known: LeaderAndIsr | None = self._replicas.wanted(topic_partition)
         if known is None and partition is not None:
             known = partition.leadership
         return known is not None and known.leader == own and any(one != own for one in known.isr)

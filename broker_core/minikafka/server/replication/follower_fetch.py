@@ -58,13 +58,13 @@ def note_follower(broker: Broker, replica_id: int, parts: Parts) -> None:
             continue
         try:
             partition.check_leader(part.current_leader_epoch)
-            followed = partition.followed(replica_id, part.fetch_offset, now_ms)
+            followed = partition.update_follower_fetch_state(replica_id, part.fetch_offset, now_ms)
         except BrokerError:
             continue  # who reads meets it again
-        if followed.moved:
+        if followed.high_watermark_advanced:
             broker.touch(topic_partition)
-        if followed.wanted is not None:
-            broker.propose_isr(partition, followed.wanted)
+        if followed.proposed_isr is not None:
+            broker.propose_isr(partition, followed.proposed_isr)
 
 
 class _Ear:

@@ -14,7 +14,7 @@ from functools import partial
 from minikafka.base.errors import CoordinationError, CoordinationLost, InconsistentClusterId, SessionExpired
 from minikafka.base.ids import TopicPartition
 from minikafka.partition.partition import Partition
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.core.broker import Broker
 
 _log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ _TELL_AT_LAST_MS = 60_000
 """or this long after the last time."""
 
 
-_Waiting = dict[TopicPartition, tuple[Partition, Leadership]]
+_Waiting = dict[TopicPartition, tuple[Partition, LeaderAndIsr]]
 
 
 class IsrWriter:
@@ -41,7 +41,7 @@ class IsrWriter:
         self._changed_ms = 0
         self._told_ms = 0
 
-    def write(self, partition: Partition, wanted: Leadership) -> None:
+    def write(self, partition: Partition, wanted: LeaderAndIsr) -> None:
         """In a step: have ``wanted``, of ``partition``, written, with all that comes until its turn is there:
         a broker that comes back is in sync of a thousand partitions at the same time.
         """
@@ -71,7 +71,7 @@ class IsrWriter:
 
         broker.run(step)
 
-    def _written(self, waiting: _Waiting) -> dict[TopicPartition, Leadership]:
+    def _written(self, waiting: _Waiting) -> dict[TopicPartition, LeaderAndIsr]:
         """What ZooKeeper holds after the writes, of those that are here, and where that is known."""
         broker = self._broker
         try:
@@ -88,7 +88,7 @@ class IsrWriter:
             return {}
 
     @staticmethod
-    def _log_change(name: TopicPartition, known: Leadership | None, stored: Leadership) -> None:
+    def _log_change(name: TopicPartition, known: LeaderAndIsr | None, stored: LeaderAndIsr) -> None:
         if known is not None and stored.isr != known.isr:
             how = "shrinks" if len(stored.isr) < len(known.isr) else "grows"
             _log.info("the ISR of %s %s from %s to %s", name, how, list(known.isr), list(stored.isr))

@@ -43,7 +43,7 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.net.interfaces import Connector
 from minikafka.partition.partition import Partition
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.records.append.replicated import FollowerRecords, replicated
 from minikafka.server.core.broker import Broker
 from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer
@@ -254,7 +254,7 @@ class ReplicaFetcher(InterBrokerConnection):
                     self.peer.address,
                 )
                 self._broker.logs.truncate(one.name, cut.offset, anew=cut.anew)
-                self._broker.run(one.partition.truncated)
+                self._broker.run(one.partition.complete_truncation)
         except StorageError as error:
             with self._applying:
                 one.begin()
@@ -377,7 +377,7 @@ class ReplicaFetcher(InterBrokerConnection):
             one.begin()
             self._put_off(one, reason)
 
-    def _write_lead(self, one: FollowerPartition, known: Leadership, leader_end: int) -> None:
+    def _write_lead(self, one: FollowerPartition, known: LeaderAndIsr, leader_end: int) -> None:
         states, own = self._broker.registrar.states, self._broker.broker_id
         current = states.read({one.name: known.replicas}).get(one.name)
         if current is not None and (current.leader, current.leader_epoch) == (known.leader, one.leader_epoch):
@@ -485,12 +485,12 @@ class ReplicaFetcher(InterBrokerConnection):
             try:
                 if copied is not None:
                     now_ms, told = self._broker.clock.now_ms(), one.told[::-1]
-                    if one.partition.replicate(copied, one.leader_epoch, epochs=told, now_ms=now_ms):
+                    if one.partition.append_as_follower(copied, one.leader_epoch, epochs=told, now_ms=now_ms):
                         to_flush.append(one)
                     # Those that had something come last the next time: a response has its largest size.
                     self._followed[one.name] = self._followed.pop(one.name)
                 one.partition.check_follower(one.leader_epoch)
-                one.partition.learn_high_watermark(part.high_watermark)
+                one.partition.update_high_watermark(part.high_watermark)
                 one.behind = part.high_watermark > one.partition.log.end_offset
                 self._follow_start(one, part.log_start_offset)
                 one.failures, one.complaint = 0, ""
@@ -556,4 +556,4 @@ def _common_end(one: FollowerPartition, leader_end: int) -> int:
 
 
 def _told_flushed(partition: Partition, end_offset: int) -> None:
-    partition.flushed(end_offset)
+    partition.complete_flush(end_offset)

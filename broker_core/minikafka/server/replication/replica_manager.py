@@ -18,7 +18,7 @@ from minikafka.base.reports import report
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.log.log import Log
 from minikafka.partition.partition import Partition
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry import paths
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
@@ -47,7 +47,7 @@ _OF_A_LOST_TOPIC = (
 _NOT_ITS_LEADERS = "not the one of its leader, which has other messages"
 
 T = TypeVar("T")
-Leaderships = Mapping[TopicPartition, Leadership]
+Leaderships = Mapping[TopicPartition, LeaderAndIsr]
 Brokers = Mapping[int, BrokerAddress]
 
 
@@ -75,7 +75,7 @@ class ReplicaManager:
         self._unassigned = UnassignedLogs(broker)
         self._registered_at: int | None = None
         self._controller_epoch = 0
-        self._not_opened: dict[TopicPartition, tuple[Leadership, Brokers]] = {}
+        self._not_opened: dict[TopicPartition, tuple[LeaderAndIsr, Brokers]] = {}
         self._open_at_ms = 0
         self._open_pause_ms = 0
         """Between tries to open: recovery may read gigabytes."""
@@ -133,7 +133,7 @@ class ReplicaManager:
         """Whether some of a topic could not be deleted yet."""
         return any(topic_partition.topic == topic for topic_partition in self._not_deleted)
 
-    def wanted(self, topic_partition: TopicPartition) -> Leadership | None:
+    def wanted(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
         """What the controller said of a partition whose log cannot be opened; None for the others."""
         found = self._not_opened.get(topic_partition)
         return None if found is None else found[0]
@@ -249,12 +249,12 @@ class ReplicaManager:
         if left:
             broker.run(lambda: self._let_go(left))
 
-    def _is_known(self, topic_partition: TopicPartition, leadership: Leadership) -> bool:
+    def _is_known(self, topic_partition: TopicPartition, leadership: LeaderAndIsr) -> bool:
         partition = self._broker.partitions.get(topic_partition)
         known = None if partition is None else partition.leadership
         return known is not None and known.leader_epoch >= leadership.leader_epoch
 
-    def _is_behind(self, topic_partition: TopicPartition, told: Leadership) -> bool:
+    def _is_behind(self, topic_partition: TopicPartition, told: LeaderAndIsr) -> bool:
         """Whether this broker knows of a newer leader than the controller: ZooKeeper's epochs went back. By
         an epoch that the log has already, followers could not tell where their logs part from the leader's.
         """
@@ -280,7 +280,7 @@ class ReplicaManager:
                 watermark = broker.logs.watermarks.of(topic_partition)
                 partition = Partition(topic_partition, log, broker.broker_id, high_watermark=watermark)
                 broker.serve(partition)
-            partition.become(leaderships[topic_partition], now_ms)
+            partition.apply_leadership(leaderships[topic_partition], now_ms)
             self._coordinator.leadership_changed(topic_partition)
             broker.touch(topic_partition)
         for topic in _topics(opened):
@@ -368,7 +368,7 @@ class ReplicaManager:
         for topic_partition in partitions:
             partition = self._broker.serve_no_more(topic_partition)
             if partition is not None:
-                partition.give_up()
+                partition.drop_replica()
             self._broker.touch(topic_partition)
             self._coordinator.leadership_changed(topic_partition)
 
@@ -426,7 +426,7 @@ class ReplicaManager:
     def _open(
         self,
         topic_partition: TopicPartition,
-        leadership: Leadership,
+        leadership: LeaderAndIsr,
         leaders: Brokers,
         overrides: Mapping[str, str],
     ) -> Log | None:

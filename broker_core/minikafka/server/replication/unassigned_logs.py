@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from minikafka.base.errors import CoordinationError
 from minikafka.base.ids import TopicPartition
 from minikafka.controller.election import LEADER_DURING_DELETE
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.core.broker import Broker
 
 _log = logging.getLogger(__name__)
@@ -39,13 +39,13 @@ class UnassignedLogs:
         self._partitions -= taken
         return taken
 
-    def find_taken(self, leaderships: Mapping[TopicPartition, Leadership]) -> list[TopicPartition]:
+    def find_taken(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> list[TopicPartition]:
         """Partitions that are served here and have other replicas, by states that are older than those here:
         ZooKeeper went back. When a replica is moved away, a newer state tells it.
         """
         return [key for key, told, known in self._moved(leaderships) if _is_older(told, known)]
 
-    def find_led(self, leaderships: Mapping[TopicPartition, Leadership]) -> list[TopicPartition]:
+    def find_led(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> list[TopicPartition]:
         """Those that this broker leads, and others by newer states: it was moved away, or was not heard of
         after ZooKeeper went back until others had led for a while.
         """
@@ -57,8 +57,8 @@ class UnassignedLogs:
         ]
 
     def _moved(
-        self, leaderships: Mapping[TopicPartition, Leadership]
-    ) -> Iterator[tuple[TopicPartition, Leadership, Leadership]]:
+        self, leaderships: Mapping[TopicPartition, LeaderAndIsr]
+    ) -> Iterator[tuple[TopicPartition, LeaderAndIsr, LeaderAndIsr]]:
         """Those that are served here and have other replicas, with what is told and what is known."""
         partitions, own = self._broker.partitions, self._broker.broker_id
         for key in sorted(leaderships.keys() & partitions.keys()):
@@ -117,7 +117,7 @@ class UnassignedLogs:
         return f"{path} (its replicas are on brokers {[] if known is None else list(known.replicas)})"
 
 
-def _is_older(told: Leadership, known: Leadership) -> bool:
+def _is_older(told: LeaderAndIsr, known: LeaderAndIsr) -> bool:
     if told.leader_epoch == known.leader_epoch:
         return told.leader != known.leader
     return told.leader_epoch < known.leader_epoch

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from minikafka.base.errors import CoordinationError, NoNode
 from minikafka.base.ids import TopicPartition
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import IsrChange, LogFailures
 from minikafka.registry.paths import PartitionState
@@ -37,13 +37,13 @@ class PartitionStates:
         self._store = store
         self._complain = complain
 
-    def read(self, replicas: Mapping[TopicPartition, tuple[int, ...]]) -> dict[TopicPartition, Leadership]:
+    def read(self, replicas: Mapping[TopicPartition, tuple[int, ...]]) -> dict[TopicPartition, LeaderAndIsr]:
         """The states of those of these partitions that have one, many read at once."""
         return self.read_with_doubts(replicas, {})[0]
 
     def read_with_doubts(
         self, replicas: Mapping[TopicPartition, tuple[int, ...]], registered: Mapping[int, int]
-    ) -> tuple[dict[TopicPartition, Leadership], dict[TopicPartition, tuple[int, ...]]]:
+    ) -> tuple[dict[TopicPartition, LeaderAndIsr], dict[TopicPartition, tuple[int, ...]]]:
         """``read``, and of each partition the in-sync replicas on brokers that registered after its state was
         written: they were away since, and no controller has seen that. ``registered``: broker id -> the
         change of ZooKeeper that registered it.
@@ -60,7 +60,9 @@ class PartitionStates:
                     doubts[topic_partition] = away
         return leaderships, doubts
 
-    def create(self, leaderships: Mapping[TopicPartition, Leadership]) -> dict[TopicPartition, Leadership]:
+    def create(
+        self, leaderships: Mapping[TopicPartition, LeaderAndIsr]
+    ) -> dict[TopicPartition, LeaderAndIsr]:
         """Make the states of new partitions; what they hold then, without those whose topic is gone.
 
         Where somebody else made one first, it stays, and is returned.
@@ -76,14 +78,14 @@ class PartitionStates:
         refused = self._store.create_all(states)
         written = {}
         for topic_partition, leadership in wanted.items():
-            held: Leadership | None = leadership
+            held: LeaderAndIsr | None = leadership
             if _path(topic_partition) in refused:
                 held = self._read(topic_partition, leadership.replicas)
             if held is not None:
                 written[topic_partition] = held
         return written
 
-    def write(self, leaderships: Mapping[TopicPartition, Leadership]) -> dict[TopicPartition, Leadership]:
+    def write(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
         """Replace states by the next ones, many at once; what they hold then: another's, where that came
         first. Those that are gone, or nonsense, are left out.
         """
@@ -142,7 +144,7 @@ class PartitionStates:
             with contextlib.suppress(NoNode):
                 self._store.delete(path, recursive=True)
 
-    def _read(self, topic_partition: TopicPartition, replicas: tuple[int, ...]) -> Leadership | None:
+    def _read(self, topic_partition: TopicPartition, replicas: tuple[int, ...]) -> LeaderAndIsr | None:
         try:
             data, stat = self._store.read(_path(topic_partition))
         except NoNode:
@@ -151,14 +153,14 @@ class PartitionStates:
 
     def _leadership_in(
         self, topic_partition: TopicPartition, replicas: tuple[int, ...], data: bytes, stat: Stat
-    ) -> Leadership | None:
+    ) -> LeaderAndIsr | None:
         path = _path(topic_partition)
         try:
             state = PartitionState.from_json(data, path)
         except CoordinationError as error:
             self._complain(path, f"{topic_partition} has no leader: {error}")
             return None
-        return Leadership(
+        return LeaderAndIsr(
             state.leader, state.leader_epoch, state.isr, replicas, state.controller_epoch, stat.version
         )
 
@@ -167,7 +169,7 @@ def _path(topic_partition: TopicPartition) -> str:
     return paths.partition_state_path(topic_partition.topic, topic_partition.partition)
 
 
-def _state_of(leadership: Leadership) -> PartitionState:
+def _state_of(leadership: LeaderAndIsr) -> PartitionState:
     return PartitionState(
         leadership.leader, leadership.leader_epoch, leadership.isr, leadership.controller_epoch
     )

@@ -28,7 +28,7 @@ from minikafka.base.files import Files
 from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import LogFailures
 from minikafka.registry.paths import (
@@ -288,8 +288,8 @@ class ZooKeeperClient:
         self._znodes.forget(paths.topic_path(topic))
 
     def write_leaderships(
-        self, leaderships: Mapping[TopicPartition, Leadership], *, create: bool
-    ) -> dict[TopicPartition, Leadership]:
+        self, leaderships: Mapping[TopicPartition, LeaderAndIsr], *, create: bool
+    ) -> dict[TopicPartition, LeaderAndIsr]:
         """Write partitions' state znodes; return what they hold then, without those whose topic is gone.
 
         Where somebody else wrote first, theirs stays, and is returned.
@@ -471,9 +471,9 @@ class ZooKeeperClient:
             leaderships=leaderships,
             bounced_brokers=bounced_brokers,
             deletions=marked - self._unreadable,
-            unclean=self._unclean,
+            unclean_election_topics=self._unclean,
             reassignments=reassignments,
-            elections=elections,
+            preferred_elections=elections,
         )
 
     def _leave_for_later(self, new: Sequence[str]) -> None:
@@ -661,7 +661,7 @@ class ZooKeeperClient:
     def _unclean_are(self, topics: frozenset[str]) -> None:
         known, self._unclean = self._unclean, topics
         if topics != known:
-            self._listener.post(events.UncleanChanged(topics))
+            self._listener.post(events.UncleanElectionChanged(topics))
 
     def _read_assignments(self, topics: Collection[str]) -> None:
         """Of topics that are not known."""

@@ -7,7 +7,7 @@ from typing import Any, cast
 from minikafka.base.errors import ErrorCode, NetworkError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.net.interfaces import Connector, PendingResponse
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.control.controlled_shutdown import withdraw
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.metadata_cache import MetadataCache
@@ -103,7 +103,7 @@ def test_the_tries_have_an_end() -> None:
 
 def test_what_has_no_other_replica_alive_is_not_waited_for() -> None:
     world = World(LEFT, DONE)
-    alone = Leadership(leader=1, leader_epoch=0, isr=(1,), replicas=(1, 2), controller_epoch=1)
+    alone = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), replicas=(1, 2), controller_epoch=1)
     world.broker.image = world.broker.image.updated(BROKERS, {TopicPartition("t", 0): alone})
     world.leave(2)
     world.withdraw()
@@ -112,7 +112,7 @@ def test_what_has_no_other_replica_alive_is_not_waited_for() -> None:
 
 def test_a_live_replica_may_come_into_sync() -> None:
     world = World(LEFT, DONE)
-    shrunk = Leadership(leader=1, leader_epoch=0, isr=(1,), replicas=(1, 2), controller_epoch=1)
+    shrunk = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), replicas=(1, 2), controller_epoch=1)
     world.broker.image = world.broker.image.updated(BROKERS, {TopicPartition("t", 0): shrunk})
     world.withdraw()
     assert (len(world.asked), world.waited_ms) == (2, BACKOFF_MS)

@@ -2,12 +2,12 @@
 
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller.election import LEADER_DURING_DELETE
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.core.metadata_cache import MetadataCache
 
 ONE = BrokerAddress(1, "localhost", 9092)
-LED = Leadership(1, 0, (1,), (1,), 1)
-GOING = Leadership(LEADER_DURING_DELETE, 0, (), (1,), 1)
+LED = LeaderAndIsr(1, 0, (1,), (1,), 1)
+GOING = LeaderAndIsr(LEADER_DURING_DELETE, 0, (), (1,), 1)
 
 
 def test_an_update_adds_partitions_in_order_and_keeps_the_others() -> None:

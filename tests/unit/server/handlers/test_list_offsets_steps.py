@@ -103,7 +103,7 @@ def test_a_new_leader_tells_consumers_no_end_before_its_high_watermark_has_come_
     world = World()
     append(world, Codec.NONE, 10, 1)
     found = world.broker.partition(TopicPartition("t", 0))
-    monkeypatch.setattr(type(found), "lags", True)
+    monkeypatch.setattr(type(found), "is_high_watermark_behind", True)
     topic = ListOffsetsTopic("t", (ListOffsetsPartition(0, -1, timestamp, 1),))
 
     def code(version: int, replica: int = -1) -> int:

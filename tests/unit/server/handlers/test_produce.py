@@ -13,7 +13,7 @@ import pytest
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.partition.partition import Appended
+from minikafka.partition.partition import LogAppendResult
 from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import assign, prepare
 from minikafka.records.format.compression import ContentBudget
@@ -231,8 +231,8 @@ class ForgettingPartition:
         self.topic_partition = topic_partition
         self.log = SimpleNamespace(config=config, end_offset=0, start_offset=0)
 
-    def append(self, valid: ValidatedRecords, *, all_in_sync: bool, now_ms: int) -> Appended:
-        return Appended(assign(valid, 0), must_flush=False, leader_epoch=0)
+    def append(self, valid: ValidatedRecords, *, all_in_sync: bool, now_ms: int) -> LogAppendResult:
+        return LogAppendResult(assign(valid, 0), must_flush=False, leader_epoch=0)
 
 
 def test_a_small_request_for_many_partitions_keeps_little_of_what_it_becomes() -> None:

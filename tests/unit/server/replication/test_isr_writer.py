@@ -16,7 +16,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
 from minikafka.partition.partition import Partition
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.replication.isr_writer import IsrWriter
 
 NAMES = tuple(TopicPartition("t", index) for index in range(2))
@@ -28,7 +28,7 @@ class States:
     def __init__(self) -> None:
         self.failures: list[CoordinationError] = []
 
-    def write(self, wanted: Mapping[TopicPartition, Leadership]) -> dict[TopicPartition, Leadership]:
+    def write(self, wanted: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
         if self.failures:
             raise self.failures.pop(0)
         return dict(wanted)
@@ -41,7 +41,7 @@ def broker_of(states: States, jobs: list[Callable[[], None]]) -> Any:
     logs.open_all()
     partitions = {name: Partition(name, logs.create(name), 1) for name in NAMES}
     for partition in partitions.values():
-        partition.become(Leadership(1, 0, (1, 2), (1, 2), 1, 0), 0)
+        partition.apply_leadership(LeaderAndIsr(1, 0, (1, 2), (1, 2), 1, 0), 0)
     clock.advance(60_000)
     return SimpleNamespace(
         clock=clock,

@@ -18,7 +18,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
 from minikafka.partition.partition import Partition
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.server.context import RequestContext
 from minikafka.server.core.metadata_cache import MetadataCache
@@ -85,8 +85,8 @@ def broker_of(files: MemoryFiles) -> Any:
     )
 
 
-def led_by(leader: int, epoch: int) -> dict[TopicPartition, Leadership]:
-    return {ONE: Leadership(leader, epoch, (OWN, OTHER), (OWN, OTHER), 1, 0)}
+def led_by(leader: int, epoch: int) -> dict[TopicPartition, LeaderAndIsr]:
+    return {ONE: LeaderAndIsr(leader, epoch, (OWN, OTHER), (OWN, OTHER), 1, 0)}
 
 
 def lost(*_: object) -> Any:

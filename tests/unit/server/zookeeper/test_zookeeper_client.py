@@ -15,7 +15,7 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
-from minikafka.partition.replica import Leadership
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.paths import ProducerIdBlock
@@ -25,7 +25,7 @@ from minikafka.server.zookeeper.counters import next_broker_id
 from minikafka.server.zookeeper.zookeeper_client import TOPICS_AT_ONCE, ZooKeeperClient
 
 T0 = TopicPartition("t", 0)
-LED = Leadership(leader=1, leader_epoch=0, isr=(1,), replicas=(1,), controller_epoch=1)
+LED = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), replicas=(1,), controller_epoch=1)
 
 
 class World:
@@ -371,16 +371,16 @@ def test_a_state_that_somebody_else_wrote_first_stays_and_is_returned() -> None:
     theirs = {"controller_epoch": 9, "leader": 1, "version": 1, "leader_epoch": 4, "isr": [1]}
     world.store.create("/brokers/topics/t/partitions/0/state", json.dumps(theirs).encode(), make_parents=True)
     held = world.registrar.write_leaderships({T0: LED}, create=True)
-    assert held == {T0: Leadership(1, 4, (1,), (1,), 9)}
+    assert held == {T0: LeaderAndIsr(1, 4, (1,), (1,), 9)}
 
 
 def test_a_state_is_replaced_only_at_the_version_that_the_controller_knew() -> None:
     world = World().start()
     world.create_topic("t", {0: (1,)}, {})
     world.registrar.write_leaderships({T0: LED}, create=True)
-    second = Leadership(1, 1, (1,), (1,), 1, version=1)
+    second = LeaderAndIsr(1, 1, (1,), (1,), 1, version=1)
     assert world.registrar.write_leaderships({T0: second}, create=False) == {T0: second}
-    late = Leadership(1, 7, (1,), (1,), 1, version=1)
+    late = LeaderAndIsr(1, 7, (1,), (1,), 1, version=1)
     assert world.registrar.write_leaderships({T0: late}, create=False) == {T0: second}
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.partition.progress import UNKNOWN_END, Progress
+from minikafka.partition.replica import UNKNOWN_END, FollowerReplica
 
 
-def after(*fetches: tuple[int, int, int], caught_up_ms: int = 0) -> Progress:
+def after(*fetches: tuple[int, int, int], caught_up_ms: int = 0) -> FollowerReplica:
     """Fetches of (offset, the leader's end, ms)."""
-    progress = Progress(caught_up_ms)
+    progress = FollowerReplica(caught_up_ms)
     for fetch in fetches:
-        progress.fetched(*fetch)
+        progress.update_fetch_state(*fetch)
     return progress
 
 
@@ -32,18 +32,18 @@ def test_who_is_always_one_fetch_behind_stays_in_sync() -> None:
     fetches = [(10 * turn, 10 * turn + 10, 100 * turn) for turn in range(50)]
     progress = after(*fetches)
     assert progress.caught_up_ms == 4800
-    assert not progress.lags(4900, 200)
+    assert not progress.is_lagging(4900, 200)
 
 
 def test_a_slow_one_asks_and_asks_and_is_never_caught_up() -> None:
     progress = after(*((turn, 100 * turn + 100, 100 * turn) for turn in range(1, 50)))
     assert progress.caught_up_ms == 0
-    assert progress.lags(4900, 4800)
+    assert progress.is_lagging(4900, 4800)
 
 
 @pytest.mark.parametrize(("now_ms", "lags"), [(0, False), (500, False), (501, True)])
 def test_it_lags_once_it_was_not_caught_up_for_longer_than_allowed(now_ms: int, lags: bool) -> None:
-    assert after((3, 3, 0)).lags(now_ms, 500) is lags
+    assert after((3, 3, 0)).is_lagging(now_ms, 500) is lags
 
 
 def test_a_clock_that_stood_still_takes_nothing_back() -> None:
@@ -57,5 +57,5 @@ def test_it_may_go_back_and_then_it_has_less() -> None:
 
 def test_of_one_that_asks_for_what_the_leader_does_not_have_nothing_counts() -> None:
     progress = after((10, 10, 70))
-    progress.lost()
+    progress.reset()
     assert (progress.end_offset, progress.caught_up_ms) == (UNKNOWN_END, 70)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.ids import TopicPartition
-from minikafka.partition.catching_up import FIRST_PATIENCE_MS, CatchingUp
+from minikafka.partition.purgatory import MIN_WAIT_MS, PartialReads
 
 FINISHED, UNFINISHED, OTHER = (TopicPartition("t", number) for number in range(3))
 MAX_WAIT_MS = 500
@@ -14,42 +14,42 @@ class Consumer:
     """Asks again as soon as it is answered."""
 
     def __init__(self) -> None:
-        self.catching_up = CatchingUp()
+        self.partial_reads = PartialReads()
         self.clock = ManualClock()
 
     def waits(self, *named: TopicPartition) -> int:
         """For how long it waits in vain."""
         now_ms = self.clock.monotonic_ms()
-        patience_ms = self.catching_up.patience_ms(set(named), MAX_WAIT_MS, now_ms)
+        patience_ms = self.partial_reads.max_wait_ms(set(named), MAX_WAIT_MS, now_ms)
         self.clock.advance(patience_ms)
         for partition in named:
-            self.catching_up.given(partition, more=False)
+            self.partial_reads.record_response(partition, has_more=False)
         return patience_ms
 
 
 def test_who_has_read_everything_waits_as_long_as_it_asked_to() -> None:
     consumer = Consumer()
     assert consumer.waits(FINISHED) == MAX_WAIT_MS
-    consumer.catching_up.given(FINISHED, more=False)
+    consumer.partial_reads.record_response(FINISHED, has_more=False)
     assert consumer.waits(FINISHED) == MAX_WAIT_MS
 
 
 def test_who_has_more_to_read_of_another_partition_waits_for_a_moment() -> None:
     consumer = Consumer()
-    consumer.catching_up.given(UNFINISHED, more=True)
-    assert consumer.waits(FINISHED) == FIRST_PATIENCE_MS
+    consumer.partial_reads.record_response(UNFINISHED, has_more=True)
+    assert consumer.waits(FINISHED) == MIN_WAIT_MS
 
 
 def test_who_names_everything_that_it_has_more_of_waits_as_long_as_it_asked_to() -> None:
     # Messages are there, but not as many as it wants.
     consumer = Consumer()
-    consumer.catching_up.given(UNFINISHED, more=True)
+    consumer.partial_reads.record_response(UNFINISHED, has_more=True)
     assert consumer.waits(FINISHED, UNFINISHED) == MAX_WAIT_MS
 
 
 def test_the_waits_double_up_to_what_was_asked_for() -> None:
     consumer = Consumer()
-    consumer.catching_up.given(UNFINISHED, more=True)
+    consumer.partial_reads.record_response(UNFINISHED, has_more=True)
     waits = [consumer.waits(FINISHED) for _ in range(10)]
     assert waits == [5, 5, 10, 20, 40, 80, 160, 320, MAX_WAIT_MS, MAX_WAIT_MS]
 
@@ -57,40 +57,40 @@ def test_the_waits_double_up_to_what_was_asked_for() -> None:
 def test_the_time_until_it_asks_again_does_not_count() -> None:
     # A large answer takes its time on a slow line.
     consumer = Consumer()
-    consumer.catching_up.given(UNFINISHED, more=True)
+    consumer.partial_reads.record_response(UNFINISHED, has_more=True)
     consumer.clock.advance(10 * MAX_WAIT_MS)
-    assert consumer.waits(FINISHED) == FIRST_PATIENCE_MS
+    assert consumer.waits(FINISHED) == MIN_WAIT_MS
 
 
 def test_the_waits_begin_anew_when_more_was_given_and_more_is_left() -> None:
     consumer = Consumer()
-    consumer.catching_up.given(UNFINISHED, more=True)
-    assert [consumer.waits(FINISHED) for _ in range(4)][-1] > FIRST_PATIENCE_MS
-    consumer.catching_up.given(UNFINISHED, more=True)
-    assert consumer.waits(FINISHED) == FIRST_PATIENCE_MS
+    consumer.partial_reads.record_response(UNFINISHED, has_more=True)
+    assert [consumer.waits(FINISHED) for _ in range(4)][-1] > MIN_WAIT_MS
+    consumer.partial_reads.record_response(UNFINISHED, has_more=True)
+    assert consumer.waits(FINISHED) == MIN_WAIT_MS
 
 
 def test_news_at_the_end_of_a_partition_do_not_shorten_the_waits() -> None:
     # Else whoever has paused one partition would ask again and again after each message of another.
     consumer = Consumer()
-    consumer.catching_up.given(UNFINISHED, more=True)
+    consumer.partial_reads.record_response(UNFINISHED, has_more=True)
     waits = [consumer.waits(FINISHED) for _ in range(4)]
-    consumer.catching_up.given(FINISHED, more=False)
+    consumer.partial_reads.record_response(FINISHED, has_more=False)
     assert consumer.waits(FINISHED) == 2 * waits[-1]
 
 
 def test_a_partition_that_is_read_to_its_end_is_forgotten() -> None:
     consumer = Consumer()
-    consumer.catching_up.given(UNFINISHED, more=True)
-    consumer.catching_up.given(UNFINISHED, more=False)
+    consumer.partial_reads.record_response(UNFINISHED, has_more=True)
+    consumer.partial_reads.record_response(UNFINISHED, has_more=False)
     assert consumer.waits(FINISHED) == MAX_WAIT_MS
 
 
 def test_who_never_comes_back_for_a_partition_is_not_reminded_of_it_when_another_has_more() -> None:
     consumer = Consumer()
-    consumer.catching_up.given(UNFINISHED, more=True)
+    consumer.partial_reads.record_response(UNFINISHED, has_more=True)
     while consumer.waits(FINISHED) < MAX_WAIT_MS:
         pass
-    consumer.catching_up.given(OTHER, more=True)
-    consumer.catching_up.given(OTHER, more=False)
+    consumer.partial_reads.record_response(OTHER, has_more=True)
+    consumer.partial_reads.record_response(OTHER, has_more=False)
     assert consumer.waits(FINISHED) == MAX_WAIT_MS
