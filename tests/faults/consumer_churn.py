@@ -216,7 +216,7 @@ class Churn:
         finally:
             # Half a rebalance may hold a lock of this thread, which the collector cannot release on another.
             for process in self._begun:
-                process.connector._stepper.drop()
+                process.connector._stepper.cancel()
 
     def news(self) -> None:
         """ZooKeeper sends what it has to say, and ends sessions that it has not heard of."""
@@ -274,7 +274,7 @@ class Churn:
             for process in self.random.sample(self.processes, len(self.processes)):
                 process.store.learn(1)
                 stepped |= process.connector.step()
-                if process.connector.rebalancing:
+                if process.connector.is_rebalancing:
                     for number in range(len(process.connector.all_streams)):
                         process.take(number, 1)
                 self._bury(process)

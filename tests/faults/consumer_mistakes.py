@@ -11,7 +11,7 @@ from typing import Any
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.assignment import RebalancePlan
-from minikafka.clients.consumer.rebalancer import Outcome, ZkRebalancerListener
+from minikafka.clients.consumer.rebalancer import RebalanceResult, ZkRebalancerListener
 from minikafka.clients.consumer.registration import GroupRegistration, Lease
 from minikafka.clients.consumer.runtime import Steps
 from minikafka.clients.consumer.streams import ConsumerIterator
@@ -31,7 +31,7 @@ class Mistake:
 release = ZkRebalancerListener.release_partition_ownership
 close = ZkRebalancerListener.close_fetchers
 close_queues = ZkRebalancerListener.close_fetchers_for_queues
-own = ZkRebalancerListener._own
+own = ZkRebalancerListener._claim
 
 
 def clear_queues_only(listener: ZkRebalancerListener) -> None:
@@ -82,7 +82,7 @@ def wait_for_nobody(listener: ZkRebalancerListener, kept: object, timeout_ms: in
 
 
 def look_offsets_up_first(listener: ZkRebalancerListener, plan: RebalancePlan) -> Steps[bool]:
-    listener._early = listener._connector.offsets.fetch(plan.share)  # type: ignore[attr-defined]
+    listener._early = listener._connector.offsets.fetch(plan.my_assignment)  # type: ignore[attr-defined]
     return (yield from close(listener, plan))
 
 
@@ -112,13 +112,13 @@ def write_unconditionally(
 def count_at_the_hand_out(iterator: ConsumerIterator[Any, Any]) -> Any:
     """As 0.10.1 does."""
     message = next_message(iterator)
-    iterator.count_delivered()
+    iterator.mark_delivered_consumed()
     return message
 
 
-def attempt_is_done(listener: ZkRebalancerListener) -> Steps[Outcome]:
+def attempt_is_done(listener: ZkRebalancerListener) -> Steps[RebalanceResult]:
     yield from rebalance(listener)
-    return Outcome.DONE
+    return RebalanceResult.DONE
 
 
 rebalance, next_message = ZkRebalancerListener.rebalance, ConsumerIterator.__next__
@@ -133,7 +133,7 @@ MISTAKES = {
     "the chunk that an iterator is in is not cleared": Mistake(
         (4,), [(LISTENER, "clear_fetcher_queues", clear_queues_only)]
     ),
-    "a partition is owned before the other has let go": Mistake((1,), [(LISTENER, "_own", own_at_once)]),
+    "a partition is owned before the other has let go": Mistake((1,), [(LISTENER, "_claim", own_at_once)]),
     "partitions are released before anything is stopped": Mistake(
         (3,), [(LISTENER, "close_fetchers", release_then_close)]
     ),
@@ -151,14 +151,16 @@ MISTAKES = {
             (LISTENER, "_fetch_offsets", use_early_offsets),
         ],
     ),
-    "the application is not waited for": Mistake((9,), [(LISTENER, "_settled", wait_for_nobody)]),
+    "the application is not waited for": Mistake(
+        (9,), [(LISTENER, "_wait_until_processed", wait_for_nobody)]
+    ),
     "a message counts when it is handed out": Mistake(
         (5, 9, 18), [(ConsumerIterator, "__next__", count_at_the_hand_out)]
     ),
-    "a lease is valid for ever": Mistake((4,), [(Lease, "valid", property(lambda lease: True))]),
+    "a lease is valid for ever": Mistake((4,), [(Lease, "is_valid", property(lambda lease: True))]),
     "what was owned in an old session is kept": Mistake((190,), [(LISTENER, "reset_state", forget_nothing)]),
     "commits need no lease": Mistake(
         (298, 569, 721),
-        [(GroupRegistration, "check", nothing), (ZookeeperOffsets, "commit", write_unconditionally)],
+        [(GroupRegistration, "check_lease", nothing), (ZookeeperOffsets, "commit", write_unconditionally)],
     ),
 }

@@ -55,19 +55,19 @@ class WatchedIterator:
         self._iterator.clear_current_chunk()
 
     @property
-    def in_hand_of(self) -> object:
-        return self._iterator.in_hand_of
+    def processing_partition(self) -> object:
+        return self._iterator.processing_partition
 
-    def let_go(self, kept: Collection[PartitionTopicInfo]) -> None:
-        self._iterator.let_go(kept)
-        if self._iterator.in_hand_of is None:
+    def forget_processing(self, kept: Collection[PartitionTopicInfo]) -> None:
+        self._iterator.forget_processing(kept)
+        if self._iterator.processing_partition is None:
             self._in_hand = None
 
-    def resume_at(self, info: PartitionTopicInfo) -> int:
-        return self._iterator.resume_at(info)
+    def next_fetch_offset(self, info: PartitionTopicInfo) -> int:
+        return self._iterator.next_fetch_offset(info)
 
-    def count_delivered(self) -> None:
-        self._iterator.count_delivered()
+    def mark_delivered_consumed(self) -> None:
+        self._iterator.mark_delivered_consumed()
         in_hand, self._in_hand = self._in_hand, None
         if in_hand is not None:
             self.counted(*in_hand)

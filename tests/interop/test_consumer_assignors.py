@@ -18,7 +18,7 @@ from minikafka.clients.consumer.assignment import (
     TopicCount,
     WildcardTopicCount,
     create_assignor,
-    registration_of,
+    make_registration,
 )
 from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
@@ -71,7 +71,7 @@ def group(chance: random.Random) -> tuple[MemoryStore, list[str], list[str]]:
     for consumer in consumers:
         one = random.Random(same) if same is not None else chance
         count = topic_count(consumer, one.choice(kinds), topics[: one.randint(1, 3)], one)
-        put(f"/consumers/g/ids/{consumer}", registration_of(count, 1).to_json())
+        put(f"/consumers/g/ids/{consumer}", make_registration(count, 1).to_json())
     return store, consumers, lines
 
 
@@ -88,7 +88,7 @@ def owners(strategy: str, ctx: AssignmentContext) -> str:
 def registered(kind: type[TopicFilter], raw: str) -> str:
     """In the words of the program."""
     count = WildcardTopicCount("c", kind(raw), 2, True, list)
-    return registration_of(count, 1).to_json().decode()
+    return make_registration(count, 1).to_json().decode()
 
 
 @pytest.mark.parametrize("seed", seeds(1))

@@ -93,7 +93,7 @@ class Run:
         kept = {tp: self.infos[tp] for tp in stay}
         for stream in self.streams:
             stream.stream.clear()
-            stream.stream.iterator().let_go(kept.values())
+            stream.stream.iterator().forget_processing(kept.values())
         in_hands, self.last = (
             set(self.last.values()),
             {number: tp for number, tp in self.last.items() if tp in kept},
@@ -101,7 +101,9 @@ class Run:
         for tp, info in self.infos.items():
             assert info.consumed_offset == self.next[tp] - (tp in in_hands), str(info)
             if tp in kept:
-                info.fetched_offset = max(one.stream.iterator().resume_at(info) for one in self.streams)
+                info.fetched_offset = max(
+                    one.stream.iterator().next_fetch_offset(info) for one in self.streams
+                )
                 assert info.fetched_offset == self.next[tp]
             else:
                 self.next[tp] = info.consumed_offset

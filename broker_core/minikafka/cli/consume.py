@@ -244,7 +244,7 @@ def _as_stream(
     from minikafka.cli.connect import CLIENT_ID, coordinated
     from minikafka.cli.output import note, warnings_as_notes
     from minikafka.cli.stream_follow import StreamFollower, settings
-    from minikafka.clients.consumer.assignment import topics_in
+    from minikafka.clients.consumer.assignment import list_topics
     from minikafka.clients.zookeeper_metadata import assigned, why_unknown
 
     config = settings(group, at[0], CLIENT_ID, properties, at_end=where.at_end)
@@ -254,7 +254,7 @@ def _as_stream(
                 reason = why_unknown(store, TopicPartition(wanted, 0), known)
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
         elif not any(
-            wanted.is_topic_allowed(one, config.exclude_internal_topics) for one in topics_in(store)
+            wanted.is_topic_allowed(one, config.exclude_internal_topics) for one in list_topics(store)
         ):
             note(f"minikafka: there is no topic yet that {wanted} chooses; waiting for one")
     with warnings_as_notes(CLIENTS, once=True), out.progress, StreamFollower(config, wanted) as member:

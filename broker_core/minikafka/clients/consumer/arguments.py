@@ -21,7 +21,7 @@ def checked_config(config: Any) -> ConsumerConfig:
     """A ConsumerConfig, as it was given."""
     if not isinstance(config, ConsumerConfig):
         wanted = "a ConsumerConfig, as ConsumerConfig.from_properties({'group.id': …}) makes it"
-        raise _unfit("config", wanted, config)
+        raise _type_error("config", wanted, config)
     return config
 
 
@@ -31,7 +31,7 @@ def check_topic_counts(topic_count_map: Any) -> None:
     """
     wanted = "a mapping of topics to their numbers of streams, as {'flights': 1}"
     if not isinstance(topic_count_map, Mapping) or not all(isinstance(one, str) for one in topic_count_map):
-        raise _unfit("topic_count_map", wanted, topic_count_map)
+        raise _type_error("topic_count_map", wanted, topic_count_map)
     for topic in topic_count_map:
         _check_topic(topic)
 
@@ -42,20 +42,20 @@ def check_filter(topic_filter: Any) -> None:
         example = topic_filter if isinstance(topic_filter, str) else "fli.*"
         filters = f"Whitelist({example!r}) or Blacklist({example!r})"
         wanted = f"a filter of clients.consumer.topic_filter, as {filters}"
-        raise _unfit("topic_filter", wanted, topic_filter)
+        raise _type_error("topic_filter", wanted, topic_filter)
 
 
 def check_decoders(key_decoder: Any, value_decoder: Any) -> None:
     """Each an object that decodes, or None."""
     for name, decoder in (("key_decoder", key_decoder), ("value_decoder", value_decoder)):
         if decoder is not None and not has_methods(decoder, "from_bytes"):
-            raise _unfit(name, "an object with from_bytes(data), as StringDecoder()", decoder)
+            raise _type_error(name, "an object with from_bytes(data), as StringDecoder()", decoder)
 
 
 def check_listener(listener: Any) -> None:
     """A ConsumerRebalanceListener."""
     if not has_methods(listener, *_LISTENER):
-        raise _unfit("listener", f"an object with {' and '.join(_LISTENER)}", listener)
+        raise _type_error("listener", f"an object with {' and '.join(_LISTENER)}", listener)
 
 
 def checked_offsets(offsets: Any) -> dict[TopicPartition, int]:
@@ -65,11 +65,11 @@ def checked_offsets(offsets: Any) -> dict[TopicPartition, int]:
     """
     wanted = "a mapping of partitions to offsets, as {TopicPartition('flights', 0): 12}"
     if not isinstance(offsets, Mapping):
-        raise _unfit("offsets", wanted, offsets)
+        raise _type_error("offsets", wanted, offsets)
     found = {}
     for partition, offset in offsets.items():
         if not _is_partition(partition) or type(offset) is not int:
-            raise _unfit("offsets", wanted, {partition: offset})
+            raise _type_error("offsets", wanted, {partition: offset})
         if offset < 0:
             raise ValueError(f"offsets are whole numbers from 0 on, not {{{partition!r}: {offset}}}")
         found[checked_partition(partition)] = offset
@@ -79,7 +79,7 @@ def checked_offsets(offsets: Any) -> dict[TopicPartition, int]:
 def checked_partition(partition: Any) -> TopicPartition:
     """One partition; a pair becomes one. ValueError and ConfigError as ``checked_offsets``."""
     if not _is_partition(partition):
-        raise _unfit("partition", "a TopicPartition, as TopicPartition('flights', 0)", partition)
+        raise _type_error("partition", "a TopicPartition, as TopicPartition('flights', 0)", partition)
     found = TopicPartition(*partition)
     _check_topic(found.topic)
     if found.partition < 0:
@@ -100,5 +100,5 @@ def _check_topic(topic: str) -> None:
         raise ConfigError("topic", topic, problem.detail) from None
 
 
-def _unfit(name: str, wanted: str, given: Any) -> TypeError:
+def _type_error(name: str, wanted: str, given: Any) -> TypeError:
     return TypeError(f"{name} is {wanted}, not {given!r:.100}")

@@ -51,7 +51,7 @@ class ConsumerThreadId:
         return f"{self.consumer}-{self.thread_id}"
 
     def __lt__(self, other: ConsumerThreadId) -> bool:
-        return in_java_order(str(self)) < in_java_order(str(other))
+        return java_order_key(str(self)) < java_order_key(str(other))
 
     @classmethod
     def parse(cls, text: str) -> ConsumerThreadId | None:
@@ -62,7 +62,7 @@ class ConsumerThreadId:
         return cls(consumer, int(number))
 
 
-def in_java_order(text: str) -> bytes:
+def java_order_key(text: str) -> bytes:
     """A key that sorts texts as Java's ``String.compareTo`` does: by UTF-16 code units.
 
     All consumers of a group have to agree on the order, in whatever language they are written.
@@ -131,7 +131,7 @@ class WildcardTopicCount:
     num_streams: int
     exclude_internal_topics: bool
     topics: Callable[[], Iterable[str]] = field(compare=False, repr=False)
-    """Gives the names of all topics that there are now; ``topics_in(store)`` for one."""
+    """Gives the names of all topics that there are now; ``list_topics(store)`` for one."""
 
     def __post_init__(self) -> None:
         _check_streams(self.topic_filter.regex, self.num_streams)
@@ -174,14 +174,14 @@ def construct_topic_count(
     """What a consumer of ``group`` has registered.
 
     The texts' two other forms are the constructors of the two classes. Raises NoNode where the consumer is
-    not registered, and as ``topic_count_of``.
+    not registered, and as ``parse_topic_count``.
     """
     path = paths.consumer_id_path(group, consumer_id)
     data, _ = store.read(path)
-    return topic_count_of(data, path, exclude_internal_topics, lambda: topics_in(store))
+    return parse_topic_count(data, path, exclude_internal_topics, lambda: list_topics(store))
 
 
-def topic_count_of(
+def parse_topic_count(
     data: bytes, path: str, exclude_internal_topics: bool, topics: Callable[[], Iterable[str]]
 ) -> TopicCount:
     """What stands in a consumer's registration; the consumer's id is the last part of ``path``.
@@ -201,12 +201,12 @@ def topic_count_of(
         raise CoordinationError(f"{path}: {problem}") from None
 
 
-def registration_of(topic_count: TopicCount, now_ms: int) -> ConsumerRegistration:
+def make_registration(topic_count: TopicCount, now_ms: int) -> ConsumerRegistration:
     """What a consumer writes that reads ``topic_count``."""
     return ConsumerRegistration(topic_count.get_topic_count_map(), now_ms, topic_count.pattern)
 
 
-def topics_in(store: Store) -> list[str]:
+def list_topics(store: Store) -> list[str]:
     """The names of all topics, sorted; none where there never was a topic."""
     try:
         return store.children(paths.BROKER_TOPICS)
@@ -262,9 +262,9 @@ class AssignmentContext:
         registered = store.read_all(paths.consumer_id_path(group, one) for one in ids)
         if mine not in registered:
             raise NoNode(f"{mine}: consumer {consumer_id!r} is not registered")
-        topics = topics_in(store)
+        topics = list_topics(store)
         threads = {
-            path.rpartition("/")[2]: topic_count_of(
+            path.rpartition("/")[2]: parse_topic_count(
                 data, path, exclude_internal_topics, lambda: topics
             ).get_consumer_thread_ids_per_topic()
             for path, (data, _) in registered.items()
@@ -294,7 +294,7 @@ class AssignmentContext:
     ) -> None:
         self.group = group
         self.consumer_id = consumer_id
-        self.consumers = tuple(sorted(threads, key=in_java_order))
+        self.consumers = tuple(sorted(threads, key=java_order_key))
         self.my_topic_thread_ids = threads[consumer_id]
         readers: dict[str, list[ConsumerThreadId]] = {}
         for one in self.consumers:
@@ -306,7 +306,7 @@ class AssignmentContext:
         }
 
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 STRATEGY = "partition.assignment.strategy"
 
@@ -333,7 +333,7 @@ class RangeAssignor:
 
     def assign(self, ctx: AssignmentContext) -> Owners:
         """The owners; the consumer's own threads that are left without any are named in the log."""
-        _warn_of_missing(ctx)
+        _warn_missing_topics(ctx)
         owners: Owners = {consumer: {} for consumer in ctx.consumers}
         for topic, partitions in ctx.partitions_for_topic.items():
             threads = ctx.consumers_for_topic[topic]
@@ -344,7 +344,7 @@ class RangeAssignor:
                 for number in partitions[start:end]:
                     owners[thread.consumer][TopicPartition(topic, number)] = thread
                 start = end
-            _warn_of_idle(ctx, topic, owners)
+            _warn_idle_threads(ctx, topic, owners)
         return owners
 
 
@@ -360,7 +360,7 @@ class RoundRobinAssignor:
         """The owners. Raises ConfigError, with two topics and their threads, unless the same threads read
         every topic of the group.
         """
-        _warn_of_missing(ctx)
+        _warn_missing_topics(ctx)
         owners: Owners = {consumer: {} for consumer in ctx.consumers}
         if not ctx.consumers_for_topic:
             return owners
@@ -371,8 +371,8 @@ class RoundRobinAssignor:
                     STRATEGY,
                     "roundrobin",
                     f"all consumers of group {ctx.group!r} must read the same topics, and each all of them "
-                    f"with the same number of streams; topic {first!r} is read by {_listed(threads)}, "
-                    f"topic {topic!r} by {_listed(others)}",
+                    f"with the same number of streams; topic {first!r} is read by "
+                    f"{_format_threads(threads)}, topic {topic!r} by {_format_threads(others)}",
                 )
         placed = (
             TopicPartition(topic, number)
@@ -404,24 +404,24 @@ def _hash_order(tp: TopicPartition) -> tuple[int, TopicPartition]:
     return string_hash(f"[{tp.topic},{tp.partition}]"), tp
 
 
-def _warn_of_idle(ctx: AssignmentContext, topic: str, owners: Owners) -> None:
+def _warn_idle_threads(ctx: AssignmentContext, topic: str, owners: Owners) -> None:
     """Say which threads of the consumer itself are left without a partition of a topic."""
     busy = {thread for tp, thread in owners[ctx.consumer_id].items() if tp.topic == topic}
     if not ctx.partitions_for_topic[topic]:
         return
     idle = tuple(thread for thread in ctx.my_topic_thread_ids[topic] if thread not in busy)
     if idle:
-        _log.warning("no partition of topic %r is left for %s", topic, _listed(idle))
+        logger.warning("no partition of topic %r is left for %s", topic, _format_threads(idle))
 
 
-def _warn_of_missing(ctx: AssignmentContext) -> None:
+def _warn_missing_topics(ctx: AssignmentContext) -> None:
     """Say which topics the consumer waits for."""
     for topic, partitions in ctx.partitions_for_topic.items():
         if not partitions:
-            _log.warning("there is no topic %r yet", topic)
+            logger.warning("there is no topic %r yet", topic)
 
 
-def _listed(threads: tuple[ConsumerThreadId, ...]) -> str:
+def _format_threads(threads: tuple[ConsumerThreadId, ...]) -> str:
     return "{" + ", ".join(map(str, threads)) + "}"
 
 
@@ -441,19 +441,19 @@ class RebalancePlan:
 
     assignment: Mapping[str, Mapping[TopicPartition, ConsumerThreadId]]
     """Of the whole group: consumer -> partition -> thread."""
-    share: Mapping[TopicPartition, ConsumerThreadId]
+    my_assignment: Mapping[TopicPartition, ConsumerThreadId]
     """Of this consumer."""
     release: tuple[TopicPartition, ...]
     """What this session owns and is to own no more, or in another thread."""
-    own: tuple[TopicPartition, ...]
+    claim: tuple[TopicPartition, ...]
     """What it is to own and does not yet."""
-    held: Mapping[TopicPartition, str]
+    held_by_others: Mapping[TopicPartition, str]
     """Of these, what somebody else owns, and who."""
 
     @property
-    def unchanged(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether it owns just what it is to own."""
-        return not self.release and not self.own
+        return not self.release and not self.claim
 
 
 def rebalance_plan(
@@ -473,8 +473,8 @@ def rebalance_plan(
     own = tuple(tp for tp, thread in share.items() if mine.get(tp) != str(thread))
     return RebalancePlan(
         assignment=assignment,
-        share=share,
+        my_assignment=share,
         release=tuple(tp for tp in sorted(mine) if str(share.get(tp)) != mine[tp]),
-        own=own,
-        held={tp: owners[tp].thread for tp in own if tp in owners and tp not in mine},
+        claim=own,
+        held_by_others={tp: owners[tp].thread for tp in own if tp in owners and tp not in mine},
     )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from minikafka.records.columns import Columns
 
 
-class Place(Protocol):
+class PartitionPosition(Protocol):
     """How far a partition was consumed: its ``PartitionTopicInfo``."""
 
     consumed_offset: int
@@ -59,7 +59,7 @@ class FetchedDataChunk:
     """
 
     messages: memoryview
-    info: Place
+    info: PartitionPosition
     fetch_offset: int
     next_offset: int
     error: MinikafkaError | None = None
@@ -95,17 +95,17 @@ class ChunkQueue:
         self.lock = threading.Lock()
         self._changed = threading.Condition(self.lock)
         self._chunks: deque[FetchedDataChunk] = deque()
-        self._in_work = 0
+        self._chunks_in_use = 0
         self._closed = False
         self._on_room: Callable[[], None] = _nothing
 
     @property
     def has_room(self) -> bool:
         """Whether another chunk would be taken now."""
-        return not self._closed and len(self._chunks) + self._in_work < self.max_chunks
+        return not self._closed and len(self._chunks) + self._chunks_in_use < self.max_chunks
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether the shutdown command is in it."""
         return self._closed
 
@@ -163,26 +163,26 @@ class ChunkQueue:
 
     def take_locked(self, end: float | None) -> FetchedDataChunk | Command | None:
         """As ``take``; ``end`` is on the scale of ``time.monotonic``."""
-        self.done_locked()
+        self.release_chunk_locked()
         while not self._chunks:
             if self._closed:
                 return SHUTDOWN
             if not self.wait_locked(end):
                 return None
-        self._in_work = 1
+        self._chunks_in_use = 1
         return self._chunks.popleft()
 
-    def done_locked(self) -> None:
+    def release_chunk_locked(self) -> None:
         """The chunk that was taken last is not worked on any more."""
-        if self._in_work:
-            self._in_work = 0
+        if self._chunks_in_use:
+            self._chunks_in_use = 0
             self._changed.notify_all()
             self._on_room()
 
     def clear_locked(self) -> None:
         """``clear``, and also what is in work."""
         self._chunks.clear()
-        self._in_work = 0
+        self._chunks_in_use = 0
         self._changed.notify_all()
         self._on_room()
 
@@ -263,7 +263,7 @@ class PartitionTopicInfo:
             return False
         self.fetched_offset = next_offset
         if messages:
-            ConsumerTopicStatsRegistry.get(self.client_id).received(self.topic, len(messages))
+            ConsumerTopicStatsRegistry.get(self.client_id).record_bytes(self.topic, len(messages))
         return True
 
     def reset(self, offset: int) -> bool:
@@ -287,7 +287,7 @@ class PartitionTopicInfo:
         )
 
 
-def no_partitions_error(error: MinikafkaError, queue: ChunkQueue) -> FetchedDataChunk:
+def error_chunk(error: MinikafkaError, queue: ChunkQueue) -> FetchedDataChunk:
     """What a stream raises ``error`` for that belongs to no partition."""
     nowhere = PartitionTopicInfo("", -1, queue, -1, -1, 0, "")
     return FetchedDataChunk(memoryview(b""), nowhere, -1, -1, error)
@@ -313,7 +313,7 @@ class Page(Generic[K, V]):
         self.messages = messages
 
     @property
-    def given(self) -> int:
+    def taken_count(self) -> int:
         """How many were asked for."""
         return self.count - length_hint(self._left)
 
@@ -332,7 +332,7 @@ class ChunkReader(Generic[K, V]):
         self._columns: Columns | None = None
         self._row = 0
 
-    def page(self) -> Page[K, V] | None:
+    def next_page(self) -> Page[K, V] | None:
         """The next messages; None behind the last one. CorruptMessage, and again until ``skip``."""
         while self._columns is None or self._row >= self._columns.count:
             if not self._data:

@@ -20,11 +20,11 @@ SMALLEST, LARGEST = "smallest", "largest"
 """What ``auto.offset.reset`` is mostly; anything else is an error where it is needed."""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]*")
-_LEGAL_SAID = "letters and digits of ASCII, '.', '_' and '-'"
+_LEGAL_TEXT = "letters and digits of ASCII, '.', '_' and '-'"
 _NO_ZNODE = re.compile(r"[/\x00-\x1f\x7f-\x9f]")
 _RESETS = (SMALLEST, LARGEST, "none")
-_OTHERS_WORDS = frozenset({"earliest", "latest"})
-_log = logging.getLogger(__name__)
+_NEW_CONSUMER_RESETS = frozenset({"earliest", "latest"})
+logger = logging.getLogger(__name__)
 
 _DERIVED: Any = None
 """Stands where another setting gives the default."""
@@ -37,7 +37,7 @@ class ConsumerConfig:
     The fields are the property names with ``_`` for ``.``; the defaults are 0.10.1's. Times are milliseconds,
     sizes bytes. Raises ConfigErrors, which names every fault at once under the name of its property.
 
-    ``auto_offset_reset`` is ``smallest`` or ``largest``, or anything else: then an offset that the log does
+    ``auto_offset_reset`` is ``smallest`` or ``max``, or anything else: then an offset that the log does
     not have is an error to whoever reads the stream. (0.10.1 describes that, and refuses such a setting.)
     Such a word is warned of at once, unless it is ``none``.
     The words of later consumers, ``earliest`` and ``latest``, are refused.
@@ -97,7 +97,7 @@ class ConsumerConfig:
         checked = _read({_KAFKA_NAMES[field.name]: getattr(self, field.name) for field in fields(self)})
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        self._look_at_reset()
+        self._warn_unknown_reset()
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> ConsumerConfig:
@@ -109,11 +109,11 @@ class ConsumerConfig:
         _check_mapping(properties)
         return cls(**_read(properties))
 
-    def _look_at_reset(self) -> None:
+    def _warn_unknown_reset(self) -> None:
         reset = self.auto_offset_reset
         if reset in _RESETS:
             return
-        _log.warning(
+        logger.warning(
             "auto.offset.reset=%r is neither %s nor %s: as with none, streams will raise an error where "
             "nothing was committed, or where the log does not have the offset%s",
             reset,
@@ -123,7 +123,7 @@ class ConsumerConfig:
         )
 
     @property
-    def no_brokers(self) -> str:
+    def no_brokers_hint(self) -> str:
         """Where brokers were looked for, and what to check, for who found none."""
         connect = self.zookeeper_connect
         hosts, chroot = _parsed_connect(connect)
@@ -154,7 +154,7 @@ def _check_mapping(properties: Any) -> None:
 def _read(properties: Mapping[str, object]) -> dict[str, Any]:
     """Field to value, of all fields. Raises ConfigErrors."""
     read = PropertyReader(properties)
-    found = _names(read) | _consuming(read) | _coordinating(read)
+    found = _read_names(read) | _read_fetching(read) | _read_coordination(read)
     wait_ms, timeout_ms = found["fetch_wait_max_ms"], found["socket_timeout_ms"]
     if wait_ms > timeout_ms:
         read.refuse("socket.timeout.ms", timeout_ms, f"not less than fetch.wait.max.ms, which is {wait_ms}")
@@ -162,15 +162,15 @@ def _read(properties: Mapping[str, object]) -> dict[str, Any]:
     return found
 
 
-def _names(read: PropertyReader) -> dict[str, Any]:
+def _read_names(read: PropertyReader) -> dict[str, Any]:
     """Who it is, and where ZooKeeper is."""
-    group = read.required("group.id", _LEGAL_SAID)
+    group = read.required("group.id", _LEGAL_TEXT)
     client, consumer = read.optional("client.id"), read.optional("consumer.id")
     connect = read.required("zookeeper.connect", "HOST:PORT, or HOST:PORT/CHROOT")
     if group is not None and (_LEGAL.fullmatch(group) is None or group in {"", ".", ".."}):
-        read.refuse("group.id", group, f"a name of {_LEGAL_SAID} that is not only one or two dots")
+        read.refuse("group.id", group, f"a name of {_LEGAL_TEXT} that is not only one or two dots")
     if client is not None and _LEGAL.fullmatch(client) is None:
-        read.refuse("client.id", client, f"made of {_LEGAL_SAID}")
+        read.refuse("client.id", client, f"made of {_LEGAL_TEXT}")
     if consumer is not None and _NO_ZNODE.search(consumer or "/"):
         read.refuse("consumer.id", consumer, "a name without '/' and control characters: a part of a path")
     if connect is not None:
@@ -196,10 +196,10 @@ def _parsed_connect(connect: str) -> tuple[str, str]:
     return parse_connect(connect)
 
 
-def _consuming(read: PropertyReader) -> dict[str, Any]:
+def _read_fetching(read: PropertyReader) -> dict[str, Any]:
     """How it fetches and hands out."""
     reset = read.text("auto.offset.reset", LARGEST)
-    if not reset or reset in _OTHERS_WORDS:
+    if not reset or reset in _NEW_CONSUMER_RESETS:
         wanted = f"{SMALLEST} or {LARGEST}, or another word, such as none, to have an error raised"
         read.refuse("auto.offset.reset", reset, wanted)
     return {
@@ -218,7 +218,7 @@ def _consuming(read: PropertyReader) -> dict[str, Any]:
     }
 
 
-def _coordinating(read: PropertyReader) -> dict[str, Any]:
+def _read_coordination(read: PropertyReader) -> dict[str, Any]:
     """How it shares partitions out, and where it commits."""
     storage = read.text("offsets.storage", ZOOKEEPER).lower()
     if storage not in {ZOOKEEPER, KAFKA}:

@@ -11,7 +11,7 @@ from typing import Protocol
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.chunks import PartitionTopicInfo
-from minikafka.clients.consumer.fetcher_thread import ConsumerFetcherThread, FetchSettings, Gate
+from minikafka.clients.consumer.fetcher_thread import ConsumerFetcherThread, FetchConfig, Gate
 from minikafka.clients.consumer.leader_finder import LeaderFinderThread
 from minikafka.clients.consumer.runtime import RetryLog, ShutdownableThread
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
@@ -21,14 +21,14 @@ from minikafka.net.interfaces import Connector
 from minikafka.records.format.hashes import string_hash
 from minikafka.registry.store import Store
 
-_LINGER_MS = 500
+_STOP_TIMEOUT_MS = 500
 """How long a stop waits for threads, which can do no harm any more."""
-_SHUTDOWN_MS = 15_000
+_SHUTDOWN_TIMEOUT_MS = 15_000
 
 logger = logging.getLogger("minikafka.clients")
 
 
-class FetcherConfig(FetchSettings, Protocol):
+class FetcherConfig(FetchConfig, Protocol):
     """What the manager wants of a ``ConsumerConfig``."""
 
     @property
@@ -60,7 +60,7 @@ class ConsumerFetcherManager:
 
     ``start_connections`` and ``stop_connections`` are called again and again, from one thread; then
     ``shutdown``. With ``threads`` False nothing moves but in ``step``. ``connector``, ``clock`` and
-    ``waiter_of`` stand in for sockets and time.
+    ``make_waiter`` stand in for sockets and time.
     """
 
     def __init__(
@@ -71,28 +71,28 @@ class ConsumerFetcherManager:
         *,
         connector: Connector | None = None,
         clock: Clock | None = None,
-        waiter_of: Callable[[], Waiter] = EventWaiter,
+        make_waiter: Callable[[], Waiter] = EventWaiter,
         threads: bool = True,
     ) -> None:
         self._consumer_id = consumer_id
         self._config = config
         self._store = store
-        self._connector = connector or _sockets(config)
+        self._connector = connector or _socket_connector(config)
         self._clock = clock or SystemClock()
-        self._troubles = RetryLog(self._clock)
-        self._waiter_of = waiter_of
+        self._retry_log = RetryLog(self._clock)
+        self._make_waiter = make_waiter
         self._threads = threads
         self._lock = threading.Lock()
-        self._now: _Connections | None = None
-        self._ending: list[ShutdownableThread] = []
+        self._current: _Connections | None = None
+        self._stopping_threads: list[ShutdownableThread] = []
 
     def start_connections(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """Fetch these partitions, each from its ``fetched_offset`` on. RuntimeError when it is started."""
-        connections = _Connections(infos, self._waiter_of())
+        connections = _Connections(infos, self._make_waiter())
         with self._lock:
-            if self._now is not None:
+            if self._current is not None:
                 raise RuntimeError("stop the connections before others are started")
-            self._now = connections
+            self._current = connections
             finder = connections.finder = self._new_finder(connections)
         for info in connections.infos.values():
             info.queue.on_room(self._wake_fetchers)
@@ -104,26 +104,26 @@ class ConsumerFetcherManager:
         an offset. Nothing is done when nothing is started.
         """
         with self._lock:
-            connections, self._now = self._now, None
+            connections, self._current = self._current, None
         if connections is None:
             return
         connections.gate.close()
         connections.waiter.stop()
         assert connections.finder is not None
-        ending: list[ShutdownableThread] = [connections.finder, *connections.fetchers.values()]
+        stopping: list[ShutdownableThread] = [connections.finder, *connections.fetchers.values()]
         for info in connections.infos.values():
             info.queue.on_room(None)
-        for one in ending:
+        for one in stopping:
             one.initiate_shutdown()
         # A thread may be held up where nothing cuts it off, as by ZooKeeper: it ends when it can.
-        self._ending = _alive(self._ending + ending, _LINGER_MS)
+        self._stopping_threads = _join_all(self._stopping_threads + stopping, _STOP_TIMEOUT_MS)
 
     def shutdown(self) -> None:
         """Stop for good, and wait for the threads. A second call does nothing."""
         self.stop_connections()
-        self._ending = _alive(self._ending, _SHUTDOWN_MS)
-        if self._ending:
-            names = ", ".join(one.name for one in self._ending)
+        self._stopping_threads = _join_all(self._stopping_threads, _SHUTDOWN_TIMEOUT_MS)
+        if self._stopping_threads:
+            names = ", ".join(one.name for one in self._stopping_threads)
             logger.warning("these threads have not ended yet: %s", names)
 
     @property
@@ -131,20 +131,20 @@ class ConsumerFetcherManager:
         """Of the partitions that are fetched, the most offsets between what was fetched and the log's end, as
         last heard (the gauge ``MaxLag``).
         """
-        connections = self._now
+        connections = self._current
         return 0 if connections is None else max((info.lag for info in connections.infos.values()), default=0)
 
     def add_partitions_with_error(self, partitions: Iterable[TopicPartition]) -> None:
         """Look for the leaders of these again."""
-        connections, partitions = self._now, list(partitions)
+        connections, partitions = self._current, list(partitions)
         if connections is not None:
             for fetcher in list(connections.fetchers.values()):
                 fetcher.remove_partitions(partitions)
-            self._without_leader(connections, partitions)
+            self._mark_without_leader(connections, partitions)
 
     def step(self) -> None:
         """Without threads: one turn of the leader finder and of each fetcher."""
-        connections = self._now
+        connections = self._current
         if connections is None:
             return
         assert connections.finder is not None
@@ -158,7 +158,7 @@ class ConsumerFetcherManager:
         return LeaderFinderThread(
             f"{self._consumer_id}-leader-finder-thread",
             self._store,
-            _Of(self, connections),
+            _FetcherPoolOfStart(self, connections),
             lambda brokers: ClusterClient(
                 brokers,
                 connector=self._connector,
@@ -166,13 +166,13 @@ class ConsumerFetcherManager:
                 request_timeout_ms=self._config.socket_timeout_ms,
                 creates_topics=False,
                 clock=self._clock,
-                waiter=self._waiter_of(),
+                waiter=self._make_waiter(),
             ),
             self._config.refresh_leader_backoff_ms,
-            self._troubles,
+            self._retry_log,
         )
 
-    def _without_leader(self, connections: _Connections, partitions: Iterable[TopicPartition]) -> None:
+    def _mark_without_leader(self, connections: _Connections, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
             connections.without_leader.update(tp for tp in partitions if tp in connections.infos)
         assert connections.finder is not None
@@ -180,14 +180,16 @@ class ConsumerFetcherManager:
 
     def _wake_fetchers(self) -> None:
         # With the lock of a queue held: nothing here may wait.
-        connections = self._now
+        connections = self._current
         if connections is not None:
             for fetcher in list(connections.fetchers.values()):
                 fetcher.wake()
 
-    def _add(self, connections: _Connections, leaders: Mapping[TopicPartition, BrokerAddress]) -> None:
+    def _add_fetchers(
+        self, connections: _Connections, leaders: Mapping[TopicPartition, BrokerAddress]
+    ) -> None:
         with self._lock:
-            if self._now is not connections:
+            if self._current is not connections:
                 return
             groups: dict[_BrokerAndFetcherId, list[PartitionTopicInfo]] = {}
             for tp, broker in leaders.items():
@@ -216,17 +218,17 @@ class ConsumerFetcherManager:
             broker,
             BrokerConnection(str(broker), broker.host, broker.port, links),
             connections.gate,
-            lambda partitions: self._without_leader(connections, partitions),
+            lambda partitions: self._mark_without_leader(connections, partitions),
             self._clock,
-            self._troubles,
+            self._retry_log,
         )
         if self._threads:
             fetcher.start()
         return fetcher
 
-    def _drop_idle(self, connections: _Connections) -> None:
+    def _shutdown_idle(self, connections: _Connections) -> None:
         with self._lock:
-            if self._now is not connections:
+            if self._current is not connections:
                 return
             idle = [fetcher for fetcher in connections.fetchers.values() if not fetcher.partition_count]
             connections.fetchers = {
@@ -243,7 +245,7 @@ class ConsumerFetcherManager:
         return (0 if number == -(1 << 31) else abs(number)) % self._config.num_consumer_fetchers
 
 
-class _Of:
+class _FetcherPoolOfStart:
     """The manager as the leader finder of one start sees it."""
 
     def __init__(self, manager: ConsumerFetcherManager, connections: _Connections) -> None:
@@ -255,19 +257,19 @@ class _Of:
             return sorted(self._connections.without_leader)
 
     def add_fetcher_for_partitions(self, leaders: Mapping[TopicPartition, BrokerAddress]) -> None:
-        self._manager._add(self._connections, leaders)
+        self._manager._add_fetchers(self._connections, leaders)
 
     def shutdown_idle_fetcher_threads(self) -> None:
-        self._manager._drop_idle(self._connections)
+        self._manager._shutdown_idle(self._connections)
 
 
-def _alive(threads: Iterable[ShutdownableThread], milliseconds: int) -> list[ShutdownableThread]:
+def _join_all(threads: Iterable[ShutdownableThread], milliseconds: int) -> list[ShutdownableThread]:
     """Those that have not ended within so long, all together."""
     deadline = Deadline(SystemClock(), milliseconds)  # threads live in real time
     return [one for one in threads if not one.await_shutdown(deadline.remaining_ms())]
 
 
-def _sockets(config: FetcherConfig) -> Connector:
+def _socket_connector(config: FetcherConfig) -> Connector:
     # Here and not above: whoever brings a connector of their own needs no sockets.
     from minikafka.net.connection import SocketConnector
 

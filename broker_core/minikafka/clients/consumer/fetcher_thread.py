@@ -71,7 +71,7 @@ _NOTHING = memoryview(b"")
 logger = logging.getLogger("minikafka.clients")
 
 
-class FetchSettings(Protocol):
+class FetchConfig(Protocol):
     """What fetchers want of a ``ConsumerConfig``."""
 
     @property
@@ -104,7 +104,7 @@ class Gate:
         with self._lock:
             self._open = False
 
-    def passing(self, act: Callable[[], bool]) -> bool:
+    def run_if_open(self, act: Callable[[], bool]) -> bool:
         """What ``act`` returns, which must not wait; False when the gate is closed."""
         with self._lock:
             return self._open and act()
@@ -113,39 +113,40 @@ class Gate:
 class ConsumerFetcherThread(ShutdownableThread):
     """Fetches partitions that one broker leads (``ConsumerFetcherThread`` of text 004).
 
-    ``without_leader`` gets those that this broker does not lead any more, ``troubles`` what did not go well.
+    ``on_without_leader`` is called with partitions that this broker no longer leads. ``retry_log`` gets the
+    failures.
     """
 
     def __init__(
         self,
         name: str,
-        config: FetchSettings,
+        config: FetchConfig,
         broker: BrokerAddress,
-        link: BrokerConnection,
+        connection: BrokerConnection,
         gate: Gate,
-        without_leader: Callable[[Iterable[TopicPartition]], None],
+        on_without_leader: Callable[[Iterable[TopicPartition]], None],
         clock: Clock,
-        troubles: RetryLog,
+        retry_log: RetryLog,
     ) -> None:
         super().__init__(name)
-        self._troubles = troubles
+        self._retry_log = retry_log
         self._config = config
         self._broker = broker
-        self._link = link
+        self._connection = connection
         self._gate = gate
-        self._without_leader = without_leader
+        self._on_without_leader = on_without_leader
         self._clock = clock
         self._stats = FetchRequestAndResponseStatsRegistry.get(config.client_id)
         self._lock = threading.Lock()
         self._partitions: OrderedDict[TopicPartition, PartitionTopicInfo] = OrderedDict()
-        self._waiting: dict[TopicPartition, Callable[[], bool]] = {}
+        self._pending_puts: dict[TopicPartition, Callable[[], bool]] = {}
         """What there was no room for, to be tried again."""
-        self._ended: set[TopicPartition] = set()
+        self._failed_partitions: set[TopicPartition] = set()
         """Those whose stream was given an error, behind which nothing comes."""
-        self._damaged: dict[TopicPartition, int] = {}
+        self._corrupt_offsets: dict[TopicPartition, int] = {}
         """Where the last answer could not be read. It may just have been written: it is asked for twice."""
         self._full_since_ms: dict[ChunkQueue, int] = {}
-        self._cuts_off = False
+        self._truncates_first_message = False
         """Whether the broker, by its last answer, never sends more than what it was asked for."""
 
     # --- who has it
@@ -162,8 +163,8 @@ class ConsumerFetcherThread(ShutdownableThread):
         with self._lock:
             for tp in partitions:
                 self._partitions.pop(tp, None)
-                self._waiting.pop(tp, None)
-                self._ended.discard(tp)
+                self._pending_puts.pop(tp, None)
+                self._failed_partitions.discard(tp)
 
     @property
     def partition_count(self) -> int:
@@ -173,15 +174,15 @@ class ConsumerFetcherThread(ShutdownableThread):
     def initiate_shutdown(self) -> None:
         """Let it end soon: what it waits for is cut off."""
         super().initiate_shutdown()
-        self._link.close()
+        self._connection.close()
 
     # --- one turn
 
     def do_work(self) -> None:
         """Put what waits into the queues, ask for more where there is room, and take the answer in."""
-        self._retry_waiting()
-        self._begin_partitions()
-        positions, wait_ms = self._to_ask()
+        self._retry_pending_puts()
+        self._initialize_offsets()
+        positions, wait_ms = self._next_positions()
         if not positions:
             self.wait_for_work(_IDLE_MS)
             return
@@ -189,21 +190,23 @@ class ConsumerFetcherThread(ShutdownableThread):
         try:
             response = self._fetch(positions, wait_ms)
         except (NetworkError, RemoteWireError, BrokerError) as error:
-            if self.running:
-                self._troubles.met(self.name, error)
-                self._give_back(tp for tp in list(self._partitions) if tp not in self._ended)
+            if self.is_running:
+                self._retry_log.record_failure(self.name, error)
+                self._return_partitions(
+                    tp for tp in list(self._partitions) if tp not in self._failed_partitions
+                )
                 self.back_off(self._config.refresh_leader_backoff_ms)
             return
-        self._troubles.over(self.name)
-        self._measure(response, self._clock.monotonic_ms() - begun_ms)
-        self._take(response, positions)
+        self._retry_log.record_recovery(self.name)
+        self._record_stats(response, self._clock.monotonic_ms() - begun_ms)
+        self._process_response(response, positions)
 
-    def _to_ask(self) -> tuple[dict[TopicPartition, int], int]:
+    def _next_positions(self) -> tuple[dict[TopicPartition, int], int]:
         """Where to read on, and how long the broker may wait for data."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            infos = [info for tp, info in self._partitions.items() if tp not in self._ended]
-            full = {self._partitions[tp].queue for tp in self._waiting if tp in self._partitions}
+            infos = [info for tp, info in self._partitions.items() if tp not in self._failed_partitions]
+            full = {self._partitions[tp].queue for tp in self._pending_puts if tp in self._partitions}
         full |= {info.queue for info in infos if not info.queue.has_room}
         self._full_since_ms = {queue: self._full_since_ms.get(queue, now_ms) for queue in full}
         wait_ms = self._config.fetch_wait_max_ms
@@ -226,17 +229,17 @@ class ConsumerFetcherThread(ShutdownableThread):
                 max_wait_ms=wait_ms,
             )
 
-        reply = self._link.send(FETCH, request, self._deadline())
+        reply = self._connection.send(FETCH, request, self._deadline())
         response = reply.result(wait_ms + self._config.socket_timeout_ms)
-        self._cuts_off = reply.version < _WHOLE_MESSAGE_SINCE
+        self._truncates_first_message = reply.version < _WHOLE_MESSAGE_SINCE
         return response
 
     def _deadline(self) -> Deadline:
         return Deadline(self._clock, self._config.socket_timeout_ms)
 
-    def _measure(self, response: FetchResponse, took_ms: int) -> None:
+    def _record_stats(self, response: FetchResponse, took_ms: int) -> None:
         size = sum(len(records_of(part)) for topic in response.topics for part in topic.partitions)
-        self._stats.answered(
+        self._stats.record_fetch(
             self._broker.host,
             self._broker.port,
             request_ms=took_ms,
@@ -244,7 +247,7 @@ class ConsumerFetcherThread(ShutdownableThread):
             throttle_ms=response.throttle_time_ms,
         )
 
-    def _take(self, response: FetchResponse, positions: Mapping[TopicPartition, int]) -> None:
+    def _process_response(self, response: FetchResponse, positions: Mapping[TopicPartition, int]) -> None:
         parts = [
             (TopicPartition(topic.name, part.index), part)
             for topic in response.topics
@@ -269,18 +272,18 @@ class ConsumerFetcherThread(ShutdownableThread):
             except (NetworkError, RemoteWireError, BrokerError) as error:
                 failed.append((info, error))
             else:
-                self._troubles.over(str(tp))
+                self._retry_log.record_recovery(str(tp))
         failed += self.handle_offsets_out_of_range(out_of_range)
-        self._leave_failed(failed)
+        self._handle_failed(failed)
 
-    def _leave_failed(self, failed: Iterable[tuple[PartitionTopicInfo, MinikafkaError]]) -> None:
+    def _handle_failed(self, failed: Iterable[tuple[PartitionTopicInfo, MinikafkaError]]) -> None:
         """Raise in the stream what will stay as it is; of the others, have the leaders looked for again."""
         with_errors = []
         for info, error in failed:
-            if isinstance(error, BrokerError) and _hopeless(error):
-                self._end(info, error)
-            elif self.running:
-                self._troubles.met(str(info.topic_partition), error)
+            if isinstance(error, BrokerError) and _is_permanent(error):
+                self._fail_partition(info, error)
+            elif self.is_running:
+                self._retry_log.record_failure(str(info.topic_partition), error)
                 with_errors.append(info.topic_partition)
         if with_errors:
             self.handle_partitions_with_errors(with_errors)
@@ -295,11 +298,11 @@ class ConsumerFetcherThread(ShutdownableThread):
             return
         whole, found = whole_entries(part)
         allowed = self._config.fetch_message_max_bytes
-        if self._cuts_off and found.wanted_bytes > allowed and not found.valid_bytes:
-            self._end(info, MessageSizeTooLarge(*tp, offset, found.wanted_bytes, allowed))
+        if self._truncates_first_message and found.wanted_bytes > allowed and not found.valid_bytes:
+            self._fail_partition(info, MessageSizeTooLarge(*tp, offset, found.wanted_bytes, allowed))
         elif found.valid_bytes and found.next_offset > offset:
-            self._put(info, partial(info.enqueue, _kept(whole), found.next_offset))
-            self._damaged.pop(tp, None)
+            self._put(info, partial(info.enqueue, _private_copy(whole), found.next_offset))
+            self._corrupt_offsets.pop(tp, None)
             with self._lock:
                 if tp in self._partitions:
                     self._partitions.move_to_end(tp)
@@ -308,8 +311,8 @@ class ConsumerFetcherThread(ShutdownableThread):
             with self._lock:
                 if tp in self._partitions:
                     self._partitions.move_to_end(tp, last=False)
-        elif self._damaged.get(tp) != offset:
-            self._damaged[tp] = offset
+        elif self._corrupt_offsets.get(tp) != offset:
+            self._corrupt_offsets[tp] = offset
         else:
             problem = found.problem or f"what came ends at {found.next_offset}, before it"
             error = CorruptMessage(*tp, offset, offset + 1, problem)
@@ -325,7 +328,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         rule = self._config.auto_offset_reset
         if rule not in _RESETS:
             for info in infos:
-                self._end(info, _no_rule(info.topic_partition, info.fetched_offset, rule))
+                self._fail_partition(info, _no_reset_error(info.topic_partition, info.fetched_offset, rule))
             return []
         found = self._earliest_or_latest_offsets([info.topic_partition for info in infos], _RESETS[rule])
         failed = []
@@ -337,49 +340,51 @@ class ConsumerFetcherThread(ShutdownableThread):
                 continue
             if offset != INVALID_OFFSET:
                 logger.warning("%s has no offset %d: going on with the %s one, %d", tp, offset, rule, reached)
-            self._troubles.over(str(tp))
+            self._retry_log.record_recovery(str(tp))
             self._put(info, partial(info.reset, reached))
         return failed
 
     def handle_partitions_with_errors(self, partitions: Iterable[TopicPartition]) -> None:
         """Leave these to whoever leads them now (``handlePartitionsWithErrors``)."""
-        self._give_back(partitions)
+        self._return_partitions(partitions)
 
     # --- inside
 
-    def _begin_partitions(self) -> None:
+    def _initialize_offsets(self) -> None:
         """Find where to begin those that nobody has read before."""
         with self._lock:
             unknown = [
                 info
                 for tp, info in self._partitions.items()
-                if info.fetched_offset < 0 and tp not in self._ended and tp not in self._waiting
+                if info.fetched_offset < 0
+                and tp not in self._failed_partitions
+                and tp not in self._pending_puts
             ]
-        self._leave_failed(self.handle_offsets_out_of_range(unknown))
+        self._handle_failed(self.handle_offsets_out_of_range(unknown))
 
     def _put(self, info: PartitionTopicInfo, act: Callable[[], bool]) -> None:
         """Do it now, or when the stream's queue has room."""
-        if not self._gate.passing(act):
+        if not self._gate.run_if_open(act):
             with self._lock:
                 if info.topic_partition in self._partitions:
-                    self._waiting[info.topic_partition] = act
+                    self._pending_puts[info.topic_partition] = act
 
-    def _retry_waiting(self) -> None:
-        for tp, act in list(self._waiting.items()):
-            if self._gate.passing(act):
+    def _retry_pending_puts(self) -> None:
+        for tp, act in list(self._pending_puts.items()):
+            if self._gate.run_if_open(act):
                 with self._lock:
-                    self._waiting.pop(tp, None)
+                    self._pending_puts.pop(tp, None)
 
-    def _end(self, info: PartitionTopicInfo, error: MinikafkaError) -> None:
+    def _fail_partition(self, info: PartitionTopicInfo, error: MinikafkaError) -> None:
         """Raise ``error`` in the stream, and fetch the partition no more."""
         with self._lock:
-            self._ended.add(info.topic_partition)
+            self._failed_partitions.add(info.topic_partition)
         self._put(info, partial(info.enqueue, _NOTHING, info.fetched_offset, error))
 
-    def _give_back(self, partitions: Iterable[TopicPartition]) -> None:
+    def _return_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         partitions = list(partitions)
         self.remove_partitions(partitions)
-        self._without_leader(partitions)
+        self._on_without_leader(partitions)
 
     def _earliest_or_latest_offsets(
         self, partitions: Collection[TopicPartition], time: int
@@ -395,7 +400,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         asked = tuple(ListOffsetsTopic(topic, tuple(rows)) for topic, rows in topics.items())
         request = ListOffsetsRequest(CONSUMER, 0, asked)
         try:
-            reply = self._link.send(LIST_OFFSETS, lambda _: request, self._deadline())
+            reply = self._connection.send(LIST_OFFSETS, lambda _: request, self._deadline())
             for topic in reply.result().topics:
                 for part in topic.partitions:
                     tp = TopicPartition(topic.name, part.index)
@@ -411,7 +416,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         return {tp: found.get(tp, unanswered) for tp in partitions}
 
 
-def _kept(data: memoryview) -> memoryview:
+def _private_copy(data: memoryview) -> memoryview:
     """A copy, whose memory goes back to the system with it.
 
     What an answer came in is soon used again; were it kept, a part of an answer would keep all of it, and
@@ -424,7 +429,7 @@ def _kept(data: memoryview) -> memoryview:
     return memoryview(memory)
 
 
-def _no_rule(tp: TopicPartition, offset: int, rule: str) -> MinikafkaError:
+def _no_reset_error(tp: TopicPartition, offset: int, rule: str) -> MinikafkaError:
     allowed = f"auto.offset.reset is {rule!r}: smallest or largest would choose one"
     if offset < 0:
         return NoCommittedOffset(f"no offset of {tp} was committed, and {allowed}")
@@ -433,6 +438,6 @@ def _no_rule(tp: TopicPartition, offset: int, rule: str) -> MinikafkaError:
     )
 
 
-def _hopeless(error: BrokerError) -> bool:
+def _is_permanent(error: BrokerError) -> bool:
     """Whether it will be the same the next time, too. What we do not know may pass."""
     return not is_retriable(error) and error.code is not ErrorCode.UNKNOWN

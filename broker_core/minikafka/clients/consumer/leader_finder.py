@@ -14,11 +14,11 @@ from minikafka.registry.paths import BROKER_IDS
 from minikafka.registry.store import Store
 
 _IDLE_MS = 60_000
-_METADATA_MS = 5_000
+_METADATA_TIMEOUT_MS = 5_000
 """Longest question; then the brokers that live are looked up again."""
 
 
-class Fetchers(Protocol):
+class FetcherPool(Protocol):
     """Who has the fetchers: a ``ConsumerFetcherManager``."""
 
     def partitions_without_leader(self) -> Collection[TopicPartition]:
@@ -34,23 +34,23 @@ class Fetchers(Protocol):
 class LeaderFinderThread(ShutdownableThread):
     """Finds leaders (``LeaderFinderThread`` of text 004): the live brokers in ZooKeeper, and what they say.
 
-    ``cluster_of`` makes a client of ``host:port,…``.
+    ``make_cluster`` makes a client of ``host:port,…``.
     """
 
     def __init__(
         self,
         name: str,
         store: Store,
-        fetchers: Fetchers,
-        cluster_of: Callable[[str], ClusterClient],
+        fetchers: FetcherPool,
+        make_cluster: Callable[[str], ClusterClient],
         refresh_leader_backoff_ms: int,
-        troubles: RetryLog,
+        retry_log: RetryLog,
     ) -> None:
         super().__init__(name)
         self._store = store
         self._fetchers = fetchers
-        self._cluster_of = cluster_of
-        self._troubles = troubles
+        self._make_cluster = make_cluster
+        self._retry_log = retry_log
         self._backoff_ms = refresh_leader_backoff_ms
         self._brokers = ""
         self._cluster: ClusterClient | None = None
@@ -65,11 +65,13 @@ class LeaderFinderThread(ShutdownableThread):
             leaders = self._leaders(wanted)
         except MinikafkaError as error:
             leaders = {}
-            if self.running:
-                self._troubles.met(self.name, error, f"no leader found for {_some(wanted)}: ")
+            if self.is_running:
+                self._retry_log.record_failure(
+                    self.name, error, f"no leader found for {_summarize(wanted)}: "
+                )
         else:
-            self._troubles.over(self.name)
-        if not self.running:
+            self._retry_log.record_recovery(self.name)
+        if not self.is_running:
             return
         self._fetchers.add_fetcher_for_partitions(leaders)
         self._fetchers.shutdown_idle_fetcher_threads()
@@ -84,7 +86,7 @@ class LeaderFinderThread(ShutdownableThread):
 
     def _leaders(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, BrokerAddress]:
         topics = sorted({tp.topic for tp in wanted})
-        metadata = self._client().metadata(topics, refresh=True, timeout_ms=_METADATA_MS)
+        metadata = self._client().metadata(topics, refresh=True, timeout_ms=_METADATA_TIMEOUT_MS)
         found = {tp: metadata.leader(tp) for tp in wanted}
         return {tp: leader for tp, leader in found.items() if leader is not None}
 
@@ -96,21 +98,23 @@ class LeaderFinderThread(ShutdownableThread):
         except CoordinationError as error:
             if not brokers:
                 raise
-            self._troubles.met(f"{self.name}'s ZooKeeper", error, "asking the brokers that are known: ")
+            self._retry_log.record_failure(
+                f"{self.name}'s ZooKeeper", error, "asking the brokers that are known: "
+            )
         else:
-            self._troubles.over(f"{self.name}'s ZooKeeper")
+            self._retry_log.record_recovery(f"{self.name}'s ZooKeeper")
         if not brokers:
             raise CoordinationError(f"{BROKER_IDS} names no broker that can be asked")
         if self._cluster is None or brokers != self._brokers:
             if self._cluster is not None:
                 self._cluster.close()
-            self._cluster, self._brokers = self._cluster_of(brokers), brokers
-        if not self.running:
+            self._cluster, self._brokers = self._make_cluster(brokers), brokers
+        if not self.is_running:
             # ``initiate_shutdown`` may have come before there was something to close.
             self._cluster.close()
         return self._cluster
 
 
-def _some(partitions: Collection[TopicPartition]) -> str:
+def _summarize(partitions: Collection[TopicPartition]) -> str:
     names = sorted(map(str, partitions))
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

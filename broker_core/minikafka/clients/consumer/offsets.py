@@ -39,7 +39,7 @@ logger = logging.getLogger("minikafka.clients.consumer")
 Offsets = Mapping[TopicPartition, int]
 
 
-def merge(zookeeper: Offsets, kafka: Offsets) -> dict[TopicPartition, int]:
+def merge_offsets(zookeeper: Offsets, kafka: Offsets) -> dict[TopicPartition, int]:
     """The larger offset of each partition; of one that only one of them has, that one."""
     return {
         tp: max(zookeeper.get(tp, -1), kafka.get(tp, -1)) for tp in sorted({*zookeeper.keys(), *kafka.keys()})
@@ -72,30 +72,32 @@ class ConsumerOffsets:
         self._backoff_ms = backoff_ms
 
     def commit(
-        self, offsets: Offsets, *, retried: bool, check: Callable[[], None] | None
+        self, offsets: Offsets, *, with_retries: bool, check: Callable[[], None] | None
     ) -> Steps[frozenset[TopicPartition]]:
-        """Commit; with ``retried`` at most ``offsets.commit.max.retries`` times more after a failure. Returns
-        the partitions that ZooKeeper says are owned no more, whose offsets are not committed there.
+        """Commit offsets; ``with_retries``, up to ``offsets.commit.max.retries`` more times after a failure.
+        Return the partitions that ZooKeeper says this consumer no longer owns, whose offsets are not
+        committed there.
 
-        ``check`` is called before each attempt, and once the coordinator is found: it raises where the
-        partitions may be others' by now. None is for administrators: the offsets are written whoever owns the
-        partitions. Looking for the coordinator is no attempt. Raises what the last attempt raised.
+        ``check`` is called before each attempt, and after the coordinator is found: it raises if other
+        consumers may own the partitions by now. None is for administrators: the offsets are written whoever
+        owns the partitions. A look-up of the coordinator does not count as an attempt. Raises the error of
+        the last attempt.
         """
         wanted = {tp: offset for tp, offset in offsets.items() if offset >= 0}
-        retries = self._max_retries if retried else 0
+        retries = self._max_retries if with_retries else 0
         while wanted:
             try:
-                return self._try(wanted, check)
+                return self._commit_once(wanted, check)
             except MinikafkaError as failed:
-                if retries <= 0 or not _may_pass(failed):
+                if retries <= 0 or not _is_retriable(failed):
                     raise
                 logger.info("offsets are not committed yet: %s", failed)
             retries -= 1
             yield Wait(self._backoff_ms)
         return frozenset()
 
-    def _try(self, offsets: Offsets, check: Callable[[], None] | None) -> frozenset[TopicPartition]:
-        still_owned = _every if check is None else self._still_owned
+    def _commit_once(self, offsets: Offsets, check: Callable[[], None] | None) -> frozenset[TopicPartition]:
+        still_owned = _all_owned if check is None else self._still_owned
         check = check or (lambda: None)
         lost: frozenset[TopicPartition] = frozenset()
         check()
@@ -117,14 +119,14 @@ class ConsumerOffsets:
         wanted = list(partitions)
         kafka = self._channel.fetch(wanted) if self._channel is not None and wanted else {}
         zookeeper = self.zookeeper.fetch(wanted) if self._in_zookeeper else {}
-        return merge(zookeeper, kafka)
+        return merge_offsets(zookeeper, kafka)
 
 
-def _every(partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
+def _all_owned(partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
     return partitions
 
 
-def _may_pass(error: MinikafkaError) -> bool:
+def _is_retriable(error: MinikafkaError) -> bool:
     """Whether another attempt is worth while: not where the session is gone."""
     return isinstance(error, CoordinationLost) or not isinstance(error, CoordinationError)
 
@@ -164,11 +166,11 @@ class GroupOffsetsChannel:
 
     def connect(self) -> None:
         """See ``OffsetsChannel.connect``."""
-        self._connected()
+        self._connected_coordinator()
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """See ``OffsetsChannel.commit``; looking for the coordinator before it is no attempt."""
-        coordinator = self._connected()
+        coordinator = self._connected_coordinator()
         deadline = coordinator.cluster.deadline(self._timeout_ms)
         committed = {tp: Committed(offset) for tp, offset in offsets.items()}
         request = commit_request(self._group, Author(), committed)
@@ -181,7 +183,7 @@ class GroupOffsetsChannel:
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """See ``OffsetsChannel.fetch``."""
-        coordinator = self._connected()
+        coordinator = self._connected_coordinator()
         deadline = coordinator.cluster.deadline(self._timeout_ms)
         found = committed_offsets(coordinator, partitions, deadline)
         return {tp: committed.offset for tp, committed in found.items()}
@@ -194,8 +196,8 @@ class GroupOffsetsChannel:
         if coordinator is not None:
             coordinator.cluster.close()
 
-    def _connected(self) -> CoordinatorClient:
-        coordinator = self._of_now()
+    def _connected_coordinator(self) -> CoordinatorClient:
+        coordinator = self._current_coordinator()
         deadline = coordinator.cluster.deadline(self._timeout_ms)
         what = f"looking for the coordinator of group {self._group!r}"
         try:
@@ -208,7 +210,7 @@ class GroupOffsetsChannel:
             raise
         return coordinator
 
-    def _of_now(self) -> CoordinatorClient:
+    def _current_coordinator(self) -> CoordinatorClient:
         with self._lock:
             if self._closed:
                 raise NetworkError(f"the channel to the offsets of group {self._group!r} is closed")
@@ -217,11 +219,11 @@ class GroupOffsetsChannel:
             return self._coordinator
 
 
-def brokers_in(store: Store, if_none: str) -> str:
+def registered_brokers(store: Store, hint: str) -> str:
     """The brokers that are registered, as ``host:port,host:port``. NetworkError where there are none, which
-    says ``if_none``.
+    says ``hint``.
     """
     found = plaintext_addresses(store)
     if not found:
-        raise NetworkError(f"no broker that takes plain text is registered: {if_none}")
+        raise NetworkError(f"no broker that takes plain text is registered: {hint}")
     return ",".join(found)

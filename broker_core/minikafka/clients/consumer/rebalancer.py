@@ -62,7 +62,7 @@ from minikafka.registry.store import Store
 
 logger = logging.getLogger("minikafka.clients.consumer")
 
-_SETTLE_POLL_MS = 5
+_PROCESSED_POLL_MS = 5
 """How often it is looked whether the application has asked for more, or the consumer is being shut down."""
 
 
@@ -109,17 +109,17 @@ class Connector(Protocol):
     def reinitialize_consumer(self, threads: ThreadIds) -> None:
         """These are the topics that it reads now."""
 
-    def commit_steps(self, *, retried: bool) -> Steps[frozenset[TopicPartition]]:
+    def commit_steps(self, *, with_retries: bool) -> Steps[frozenset[TopicPartition]]:
         """Commit all that was consumed."""
 
 
-class Outcome(Enum):
+class RebalanceResult(Enum):
     """Of one attempt."""
 
     DONE = "done"
     FAILED = "failed"
     """Another has not let go yet: counted against ``rebalance.max.retries``."""
-    OVERTAKEN = "overtaken"
+    SUPERSEDED = "overtaken"
     """Something else has changed meanwhile."""
 
 
@@ -148,8 +148,8 @@ class ZkRebalancerListener:
         """Never set."""
         self._held: Mapping[TopicPartition, str] = {}
         """Of the last attempt: what others had, and who."""
-        self._owned_of: Counter[str] = Counter()
-        self._told_by: int | None = None
+        self._owned_counts: Counter[str] = Counter()
+        self._listener_thread: int | None = None
         """The thread that is just calling the rebalance listener."""
 
     # --- what sets it off
@@ -165,7 +165,7 @@ class ZkRebalancerListener:
         self._triggered.set()
 
     @property
-    def triggered(self) -> bool:
+    def is_triggered(self) -> bool:
         """Whether one is to be made."""
         return self._triggered.is_set()
 
@@ -176,26 +176,26 @@ class ZkRebalancerListener:
     @property
     def owned_partitions_count(self) -> dict[str, int]:
         """Topic -> how many of its partitions this consumer owns (the gauges ``OwnedPartitionsCount``)."""
-        return dict(self._owned_of)
+        return dict(self._owned_counts)
 
-    def owns_nothing(self) -> None:
+    def clear_owned_partitions(self) -> None:
         """What was owned is gone with the session."""
-        self._owned_of.clear()
+        self._owned_counts.clear()
 
     @property
-    def called_by_rebalance_listener(self) -> bool:
+    def is_called_by_rebalance_listener(self) -> bool:
         """Whether the caller is the rebalance listener: it cannot know of messages that streams have given
         out, and that are in work yet.
         """
-        return self._told_by == threading.get_ident()
+        return self._listener_thread == threading.get_ident()
 
     @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
-        self._told_by = threading.get_ident()
+    def _calling_listener(self) -> Iterator[None]:
+        self._listener_thread = threading.get_ident()
         try:
             yield
         finally:
-            self._told_by = None
+            self._listener_thread = None
 
     # --- the rebalance
     # -------------------------------------------------------------------------------------------
@@ -210,19 +210,19 @@ class ZkRebalancerListener:
         failures, why = 0, ""
         while not connector.is_shutting_down:
             self._triggered.clear()
-            outcome = Outcome.OVERTAKEN
+            outcome = RebalanceResult.SUPERSEDED
             try:
                 outcome = yield from self.rebalance()
-                if outcome is Outcome.FAILED:
+                if outcome is RebalanceResult.FAILED:
                     why = ", ".join(f"{tp} is owned by {who}" for tp, who in list(self._held.items())[:3])
             except (CoordinationLost, SessionExpired) as error:
                 logger.info("%s: rebalance lost ZooKeeper: %s", self.consumer_id, error)
             except Exception as error:  # a listener's, a refusal of the assignor, a znode that went
                 logger.info("%s: rebalance failed: %s", self.consumer_id, error, exc_info=True)
-                outcome, why = Outcome.FAILED, f"{type(error).__name__}: {error}"
-            if outcome is Outcome.DONE:
+                outcome, why = RebalanceResult.FAILED, f"{type(error).__name__}: {error}"
+            if outcome is RebalanceResult.DONE:
                 return
-            if outcome is Outcome.FAILED and not self.triggered:
+            if outcome is RebalanceResult.FAILED and not self.is_triggered:
                 failures += 1
             if failures >= max(1, config.rebalance_max_retries):
                 raise ConsumerRebalanceFailed(
@@ -232,7 +232,7 @@ class ZkRebalancerListener:
                 )
             yield Wait(config.rebalance_backoff_ms)
 
-    def rebalance(self) -> Steps[Outcome]:
+    def rebalance(self) -> Steps[RebalanceResult]:
         """One attempt."""
         connector = self._connector
         if connector.registered_session != connector.store.session_id:
@@ -245,34 +245,34 @@ class ZkRebalancerListener:
             )
         except NoNode:
             connector.registration.forget()  # somebody has deleted it
-            return Outcome.OVERTAKEN
+            return RebalanceResult.SUPERSEDED
         connector.reinitialize_consumer(context.my_topic_thread_ids)
         yield None
         if not _children(connector.store, paths.BROKER_IDS):
-            no_brokers = connector.config.no_brokers
-            logger.warning("%s: there are no brokers to read from: %s", self.consumer_id, no_brokers)
-            return Outcome.DONE
+            no_brokers_hint = connector.config.no_brokers_hint
+            logger.warning("%s: there are no brokers to read from: %s", self.consumer_id, no_brokers_hint)
+            return RebalanceResult.DONE
         owners = self._owners(context)
         yield None
         plan = rebalance_plan(context, self._assignor, owners, session_id)
-        if plan.unchanged and plan.share == self._fetched:
-            return Outcome.DONE
+        if plan.is_unchanged and plan.my_assignment == self._fetched:
+            return RebalanceResult.DONE
         if not (yield from self.close_fetchers(plan)):
-            return Outcome.OVERTAKEN
+            return RebalanceResult.SUPERSEDED
         yield from self.release_partition_ownership(plan.release)
         if not (yield from self.reflect_partition_ownership_decision(plan)):
-            return Outcome.FAILED
+            return RebalanceResult.FAILED
         offsets = yield from self._fetch_offsets(plan)
         if offsets is None:
-            return Outcome.OVERTAKEN
-        kept = self._reading
+            return RebalanceResult.SUPERSEDED
+        kept = self._partitions_read
         registry = _by_topic(kept.values())
-        for tp, thread in plan.share.items():
+        for tp, thread in plan.my_assignment.items():
             if tp not in kept:
                 self.add_partition_topic_info(registry, tp, offsets.get(tp, -1), thread)
         yield None
         self.update_fetcher(registry, plan)
-        return Outcome.DONE
+        return RebalanceResult.DONE
 
     def _owners(self, context: AssignmentContext) -> dict[TopicPartition, Owner]:
         """Of all partitions that this consumer may read, and of those that it did read."""
@@ -280,7 +280,7 @@ class ZkRebalancerListener:
             TopicPartition(topic, number)
             for topic, numbers in context.partitions_for_topic.items()
             for number in numbers
-        } | self._reading.keys()
+        } | self._partitions_read.keys()
         places = {paths.consumer_owner_path(self.group, *tp): tp for tp in sorted(partitions)}
         return {
             places[path]: Owner(data.decode("utf-8", "replace"), stat.ephemeral_owner)
@@ -288,7 +288,7 @@ class ZkRebalancerListener:
         }
 
     @property
-    def _reading(self) -> dict[TopicPartition, PartitionTopicInfo]:
+    def _partitions_read(self) -> dict[TopicPartition, PartitionTopicInfo]:
         """What is read, or, in a rebalance, what of it was not given up."""
         registry = self._connector.topic_registry
         return {info.topic_partition: info for infos in registry.values() for info in infos.values()}
@@ -308,11 +308,11 @@ class ZkRebalancerListener:
         if connector.consumer_rebalance_listener is not None:
             # It may commit: what it has read is this consumer's as yet.
             before = {topic: set(infos) for topic, infos in connector.topic_registry.items()}
-            with self._telling():
+            with self._calling_listener():
                 connector.consumer_rebalance_listener.before_releasing_partitions(before)
         with connector.commit_lock:
             # Nothing may be committed of a partition that somebody else owns.
-            connector.topic_registry = _by_topic(self._to_keep(plan))
+            connector.topic_registry = _by_topic(self._kept_partitions(plan))
         return True
 
     def close_fetchers_for_queues(self, plan: RebalancePlan) -> Steps[bool]:
@@ -328,15 +328,15 @@ class ZkRebalancerListener:
         connector.fetcher.stop_connections()
         self.clear_fetcher_queues()
         yield None
-        kept = frozenset(self._to_keep(plan))
-        yield Wait(connector.config.rebalance_backoff_ms, partial(self._settled, kept))
+        kept = frozenset(self._kept_partitions(plan))
+        yield Wait(connector.config.rebalance_backoff_ms, partial(self._wait_until_processed, kept))
         if connector.is_shutting_down:
             return False
         for stream in connector.all_streams:
-            stream.iterator().let_go(kept)
+            stream.iterator().forget_processing(kept)
         if connector.config.auto_commit_enable:
             try:
-                yield from connector.commit_steps(retried=True)
+                yield from connector.commit_steps(with_retries=True)
             except (NetworkError, BrokerError) as error:
                 logger.warning(
                     "%s: offsets are not committed, their messages will come again: %s",
@@ -345,13 +345,15 @@ class ZkRebalancerListener:
                 )
         return True
 
-    def _to_keep(self, plan: RebalancePlan) -> list[PartitionTopicInfo]:
+    def _kept_partitions(self, plan: RebalancePlan) -> list[PartitionTopicInfo]:
         """Of what is read: what the same stream will read on, from where it is."""
         queues = self._connector.topic_thread_id_and_queues
-        stays = {tp: queues[tp.topic, thread] for tp, thread in plan.share.items() if tp not in plan.own}
+        stays = {
+            tp: queues[tp.topic, thread] for tp, thread in plan.my_assignment.items() if tp not in plan.claim
+        }
         return [
             info
-            for tp, info in self._reading.items()
+            for tp, info in self._partitions_read.items()
             if info.queue is stays.get(tp) and info.consumed_offset >= 0
         ]
 
@@ -362,23 +364,23 @@ class ZkRebalancerListener:
         for stream in self._connector.all_streams:
             stream.clear()
 
-    def _settled(self, kept: frozenset[PartitionTopicInfo], timeout_ms: int) -> bool:
+    def _wait_until_processed(self, kept: frozenset[PartitionTopicInfo], timeout_ms: int) -> bool:
         """Wait until the application has nothing in its hands but messages of what is kept."""
         connector = self._connector
         end_ms = connector.clock.monotonic_ms() + timeout_ms
         iterators = [stream.iterator() for stream in connector.all_streams]
-        while not {iterator.in_hand_of for iterator in iterators} <= {None, *kept}:
+        while not {iterator.processing_partition for iterator in iterators} <= {None, *kept}:
             left_ms = end_ms - connector.clock.monotonic_ms()
             if left_ms <= 0 or connector.is_shutting_down:
                 return False
-            self._pause.wait(min(_SETTLE_POLL_MS, left_ms) / 1000)
+            self._pause.wait(min(_PROCESSED_POLL_MS, left_ms) / 1000)
         return True
 
     def reset_state(self) -> None:
         """Forget all that was owned: it is gone with its session. Nothing of it is committed any more."""
         connector = self._connector
         self._fetched = None
-        self.owns_nothing()
+        self.clear_owned_partitions()
         connector.fetcher.stop_connections()
         with connector.commit_lock:
             connector.topic_registry = {}
@@ -392,7 +394,7 @@ class ZkRebalancerListener:
         """Let others have them."""
         for tp in partitions:
             self.delete_partition_ownership_from_zk(tp)
-            self._owned_of -= Counter([tp.topic])  # which leaves out what has come down to 0
+            self._owned_counts -= Counter([tp.topic])  # which leaves out what has come down to 0
             yield None
 
     def delete_partition_ownership_from_zk(self, tp: TopicPartition) -> None:
@@ -401,9 +403,9 @@ class ZkRebalancerListener:
         SessionExpired where that has ended meanwhile: by now the znode may be another's, and stays.
         """
         if self.still_owned([tp]):
-            self._delete_own(paths.consumer_owner_path(self.group, *tp))
+            self._delete_owner_znode(paths.consumer_owner_path(self.group, *tp))
 
-    def _delete_own(self, path: str) -> None:
+    def _delete_owner_znode(self, path: str) -> None:
         store, registration = self._connector.store, self._connector.registration.path
         try:
             # The registration goes with the session, and only the thread that is here makes it again.
@@ -420,8 +422,8 @@ class ZkRebalancerListener:
     def reflect_partition_ownership_decision(self, plan: RebalancePlan) -> Steps[bool]:
         """Own what the plan says; whether all of it is owned."""
         held: dict[TopicPartition, str] = {}
-        for tp in plan.own:
-            owner = self._own(tp, plan.share[tp])
+        for tp in plan.claim:
+            owner = self._claim(tp, plan.my_assignment[tp])
             if owner is not None:
                 logger.info("%s waits for %s to give up %s", self.consumer_id, owner, tp)
                 held[tp] = owner
@@ -429,7 +431,7 @@ class ZkRebalancerListener:
         self._held = held
         return not held
 
-    def _own(self, tp: TopicPartition, thread: ConsumerThreadId) -> str | None:
+    def _claim(self, tp: TopicPartition, thread: ConsumerThreadId) -> str | None:
         """Own one, or say who does."""
         store, session_id = self._connector.store, self._connector.registered_session
         path, data = paths.consumer_owner_path(self.group, *tp), str(thread).encode("utf-8")
@@ -444,7 +446,7 @@ class ZkRebalancerListener:
                 if stat.ephemeral_owner != session_id:
                     return there.decode("utf-8", "replace")
                 if there != data:
-                    self._delete_own(path)
+                    self._delete_owner_znode(path)
                     continue
             if store.session_id != session_id:
                 raise SessionExpired(f"{tp} was owned in another session than what else is owned")
@@ -458,14 +460,14 @@ class ZkRebalancerListener:
         changed.
         """
         connector = self._connector
-        wanted = sorted(plan.share.keys() - self._reading.keys())
+        wanted = sorted(plan.my_assignment.keys() - self._partitions_read.keys())
         while True:
             try:
                 return connector.offsets.fetch(wanted)
             except (NetworkError, BrokerError) as error:
                 logger.info("%s: offsets are not known yet: %s", self.consumer_id, error)
                 yield Wait(connector.config.offsets_channel_backoff_ms)
-                if self.triggered or connector.is_shutting_down:
+                if self.is_triggered or connector.is_shutting_down:
                     return None
 
     def add_partition_topic_info(
@@ -489,7 +491,7 @@ class ZkRebalancerListener:
     def update_fetcher(self, registry: dict[str, dict[int, PartitionTopicInfo]], plan: RebalancePlan) -> None:
         """Begin to read."""
         connector = self._connector
-        self._owned_of = Counter(tp.topic for tp in plan.share)
+        self._owned_counts = Counter(tp.topic for tp in plan.my_assignment)
         with connector.commit_lock:
             connector.topic_registry = registry
         if connector.consumer_rebalance_listener is not None:
@@ -497,17 +499,19 @@ class ZkRebalancerListener:
             for share in plan.assignment.values():
                 for tp, thread in share.items():
                     everyone.setdefault(tp.topic, {})[tp.partition] = thread
-            with self._telling():
+            with self._calling_listener():
                 connector.consumer_rebalance_listener.before_starting_fetchers(self.consumer_id, everyone)
             if connector.is_shutting_down:
                 return
-        logger.info("%s reads %s", self.consumer_id, ", ".join(map(str, plan.share)) or "nothing")
-        infos = list(self._reading.values())
+        logger.info("%s reads %s", self.consumer_id, ", ".join(map(str, plan.my_assignment)) or "nothing")
+        infos = list(self._partitions_read.values())
         for info in infos:
             # What the application has in its hands is not fetched again: it counts when more is asked for.
-            info.fetched_offset = max(stream.iterator().resume_at(info) for stream in connector.all_streams)
+            info.fetched_offset = max(
+                stream.iterator().next_fetch_offset(info) for stream in connector.all_streams
+            )
         connector.fetcher.start_connections(infos)
-        self._fetched = plan.share
+        self._fetched = plan.my_assignment
 
 
 def _by_topic(infos: Iterable[PartitionTopicInfo]) -> dict[str, dict[int, PartitionTopicInfo]]:

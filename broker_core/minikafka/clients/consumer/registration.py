@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import CoordinationError, CoordinationLost, NodeExists, SessionExpired
-from minikafka.clients.consumer.assignment import TopicCount, registration_of
+from minikafka.clients.consumer.assignment import TopicCount, make_registration
 from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.runtime import Steps, Wait
 from minikafka.registry import paths
@@ -24,7 +24,7 @@ from minikafka.registry.store import Store
 
 
 class Lease:
-    """One consumer's. Not valid before the first ``hold`` or ``renew``. Thread-safe."""
+    """One consumer's. Not valid before the first ``grant`` or ``renew``. Thread-safe."""
 
     def __init__(self, clock: Clock, session_timeout_ms: int) -> None:
         self._clock = clock
@@ -37,11 +37,11 @@ class Lease:
         """How often it is to be renewed."""
 
     @property
-    def valid(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether nobody else can own what was owned when it was last renewed."""
         return self._clock.monotonic_ms() < self._end_ms
 
-    def hold(self, session_id: int, asked_at_ms: int, granted_ms: int | None = None) -> None:
+    def grant(self, session_id: int, asked_at_ms: int, granted_ms: int | None = None) -> None:
         """From now on it is about what is owned in this session, and nothing of an earlier one is left.
 
         ``granted_ms`` is how long ZooKeeper lets it last, where that is less than what was asked for.
@@ -76,7 +76,7 @@ class Lease:
 logger = logging.getLogger("minikafka.clients.consumer")
 
 
-def consumer_id_of(config: ConsumerConfig, clock: Clock) -> str:
+def make_consumer_id(config: ConsumerConfig, clock: Clock) -> str:
     """The name that a consumer registers by: ``consumer.id`` behind its group, or one of its own."""
     if config.consumer_id is not None:
         return f"{config.group_id}_{config.consumer_id}"
@@ -86,11 +86,16 @@ def consumer_id_of(config: ConsumerConfig, clock: Clock) -> str:
 class GroupRegistration:
     """Of the consumer ``consumer_id``, in ``/consumers/G/ids/ID``.
 
-    ``lost`` is called where it is seen that the znode is not there any more.
+    ``on_lost`` is called where it is seen that the znode is not there any more.
     """
 
     def __init__(
-        self, config: ConsumerConfig, consumer_id: str, store: Store, clock: Clock, lost: Callable[[], None]
+        self,
+        config: ConsumerConfig,
+        consumer_id: str,
+        store: Store,
+        clock: Clock,
+        on_lost: Callable[[], None],
     ) -> None:
         self.path = paths.consumer_id_path(config.group_id, consumer_id)
         self.session_id = 0
@@ -102,7 +107,7 @@ class GroupRegistration:
         self._consumer_id = consumer_id
         self._store = store
         self._clock = clock
-        self._lost = lost
+        self._on_lost = on_lost
         self._stopped = False
 
     def register(self) -> Steps[None]:
@@ -112,7 +117,7 @@ class GroupRegistration:
         may last. NodeExists when it is still there then.
         """
         assert self.topic_count is not None
-        data = registration_of(self.topic_count, self._clock.now_ms()).to_json()
+        data = make_registration(self.topic_count, self._clock.now_ms()).to_json()
         end_ms = self._clock.monotonic_ms() + 2 * self._config.zookeeper_session_timeout_ms
         while True:
             if self._stopped:
@@ -133,7 +138,7 @@ class GroupRegistration:
                 break
             yield None
         self.session_id = session_id
-        self.lease.hold(session_id, asked_at_ms, self._store.session_timeout_ms)
+        self.lease.grant(session_id, asked_at_ms, self._store.session_timeout_ms)
 
     def stop(self) -> None:
         """Do not wait for another of the same name any more: ``register`` raises CoordinationLost."""
@@ -150,19 +155,19 @@ class GroupRegistration:
             stat = self._store.exists(self.path)
         except CoordinationError as error:
             logger.debug("%s: %s", self._consumer_id, error)
-            return self.lease.valid
+            return self.lease.is_valid
         if stat is None or not self.lease.renew(stat.ephemeral_owner, asked_at_ms):
-            self._lost()
-        return self.lease.valid
+            self._on_lost()
+        return self.lease.is_valid
 
-    def keep(self) -> None:
+    def renew_if_registered(self) -> None:
         """``renew``, once there is something to renew."""
         if self.session_id:
             self.renew()
 
-    def check(self) -> None:
+    def check_lease(self) -> None:
         """Raise SessionExpired or CoordinationLost where others may have by now what this consumer owned."""
-        if self.lease.valid or self.renew():
+        if self.lease.is_valid or self.renew():
             return
         if self._store.session_id != self.session_id:
             raise SessionExpired(f"the session of {self._consumer_id}, and all it owned, is gone")

@@ -2,7 +2,7 @@
 repeated failures.
 
 An operation that needs several round trips to ZooKeeper is a generator: it yields between round trips and
-where it has to wait. One thread runs it to its end (``run``), or a caller makes one step at a time
+where it has to wait. One thread runs it to its end (``run_steps``), or a caller makes one step at a time
 (``Stepper``), so that a simulation can interleave consumers.
 """
 
@@ -34,7 +34,7 @@ Steps = Generator[Wait | None, None, T]
 """Steps with a result."""
 
 
-def run(steps: Steps[T], waiter: Waiter) -> T:
+def run_steps(steps: Steps[T], waiter: Waiter) -> T:
     """Make all steps, on this thread."""
     while True:
         try:
@@ -61,24 +61,24 @@ class Stepper:
         self._running = False
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether steps are left."""
         return self._steps is not None
 
     @property
-    def waiting(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether the next step has to wait, at this moment."""
         wait = self._wait
         if wait is None or self._clock.monotonic_ms() >= self._wait_end_ms:
             return False
         return wait.done is None or not wait.done(0)
 
-    def begin(self, steps: Steps[object]) -> None:
+    def start(self, steps: Steps[object]) -> None:
         """Steps to make from now on; what was left of others is dropped."""
-        self.drop()
+        self.cancel()
         self._steps = steps
 
-    def drop(self) -> None:
+    def cancel(self) -> None:
         """Make no more of them; the one that calls this comes to its end."""
         if self._steps is not None and not self._running:
             self._steps.close()
@@ -86,7 +86,7 @@ class Stepper:
 
     def step(self) -> bool:
         """Make the next step, if it need not wait; whether one was made. Raises what the step raises."""
-        if self._steps is None or self.waiting:
+        if self._steps is None or self.is_waiting:
             return False
         steps, self._wait, self._running = self._steps, None, True
         try:
@@ -160,7 +160,7 @@ class Scheduler:
                 logger.exception("%s failed, and goes on", task.name)
 
 
-_AFTER_A_DEFECT_SECONDS = 1.0
+_BACK_OFF_AFTER_ERROR_SECONDS = 1.0
 
 
 class ShutdownableThread:
@@ -176,7 +176,7 @@ class ShutdownableThread:
         self._woken = threading.Event()
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether it was not told to stop."""
         return not self._stopped.is_set()
 
@@ -218,61 +218,61 @@ class ShutdownableThread:
         return not thread.is_alive()
 
     def _run(self) -> None:
-        while self.running:
+        while self.is_running:
             try:
                 self.do_work()
             except Exception:
                 # A thread that is gone would be noticed by nobody but whoever waits for its messages.
                 logger.exception("%s failed, and goes on", self.name)
-                self._stopped.wait(_AFTER_A_DEFECT_SECONDS)
+                self._stopped.wait(_BACK_OFF_AFTER_ERROR_SECONDS)
 
 
-TELL_EVERY_MS = 30_000
+REPEAT_INTERVAL_MS = 30_000
 """How often it is told while it lasts. What was not met for so long has passed meanwhile."""
 
 
 @dataclass(slots=True)
-class _Trouble:
+class _Failure:
     kind: object
     since_ms: int
-    told_ms: int
-    met_ms: int
+    logged_ms: int
+    last_ms: int
     times: int = 1
 
 
 class RetryLog:
     """Logs failures that repeat, such as those of a dead broker: the first, then one in each
-    ``TELL_EVERY_MS``, and the recovery. Failures are kept by the place where they occur. Thread-safe.
+    ``REPEAT_INTERVAL_MS``, and the recovery. Failures are kept by the place where they occur. Thread-safe.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: dict[str, _Trouble] = {}
+        self._failures: dict[str, _Failure] = {}
 
-    def met(self, where: str, error: MinikafkaError, doing: str = "") -> None:
+    def record_failure(self, where: str, error: MinikafkaError, doing: str = "") -> None:
         """Warn of ``error``, unless one of its kind was told there a short time ago."""
         kind = error.code if isinstance(error, BrokerError) else type(error)
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            one = self._known.get(where)
-            if one is None or one.kind != kind or now_ms - one.met_ms > TELL_EVERY_MS:
-                self._known[where] = _Trouble(kind, now_ms, now_ms, now_ms)
+            one = self._failures.get(where)
+            if one is None or one.kind != kind or now_ms - one.last_ms > REPEAT_INTERVAL_MS:
+                self._failures[where] = _Failure(kind, now_ms, now_ms, now_ms)
                 lasts = ""
             else:
-                one.met_ms, one.times = now_ms, one.times + 1
-                if now_ms - one.told_ms < TELL_EVERY_MS:
+                one.last_ms, one.times = now_ms, one.times + 1
+                if now_ms - one.logged_ms < REPEAT_INTERVAL_MS:
                     return
-                one.told_ms = now_ms
+                one.logged_ms = now_ms
                 lasts = f" ({one.times} times in {(now_ms - one.since_ms) // 1000} s; it is tried again)"
         logger.warning("%s: %s%s%s", where, doing, error, lasts)
 
-    def over(self, where: str) -> None:
+    def record_recovery(self, where: str) -> None:
         """It goes well there: a warning if it was met more than once, so that who has read of it knows."""
-        if where not in self._known:
+        if where not in self._failures:
             return
         with self._lock:
-            one = self._known.pop(where, None)
+            one = self._failures.pop(where, None)
         if one is not None:
             level = logging.WARNING if one.times > 1 else logging.INFO
             lasted_s = (self._clock.monotonic_ms() - one.since_ms) / 1000

@@ -104,12 +104,12 @@ class Summary:
         return self._sum / self._count if self._count else 0.0
 
     @property
-    def least(self) -> int:
+    def min(self) -> int:
         """0 for none."""
         return self._least
 
     @property
-    def largest(self) -> int:
+    def max(self) -> int:
         """0 for none."""
         return self._largest
 
@@ -158,18 +158,18 @@ class ConsumerTopicStats:
                 found = self._topics[name] = ConsumerTopicMetrics(self._clock)
             return found
 
-    def received(self, topic: str, size_bytes: int) -> None:
+    def record_bytes(self, topic: str, size_bytes: int) -> None:
         """A message set of ``topic`` was fetched."""
         self.topic(topic).bytes_.mark(size_bytes)
         self._all.bytes_.mark(size_bytes)
 
-    def taken(self, topic: str, messages: int) -> None:
+    def record_messages(self, topic: str, messages: int) -> None:
         """The application has taken messages of ``topic``."""
         if messages:
             self.topic(topic).messages.mark(messages)
             self._all.messages.mark(messages)
 
-    def passed_over(self, topic: str) -> None:
+    def record_skipped(self, topic: str) -> None:
         """The application has skipped a damaged message of ``topic``."""
         self.topic(topic).skipped.mark()
         self._all.skipped.mark()
@@ -250,7 +250,7 @@ class FetchRequestAndResponseStats:
                 found = self._brokers[key] = FetchRequestAndResponseMetrics(self._clock)
             return found
 
-    def answered(
+    def record_fetch(
         self, host: str, port: int, *, request_ms: int, response_bytes: int, throttle_ms: int
     ) -> None:
         """A broker has answered a fetch."""
@@ -284,13 +284,13 @@ _lock = threading.RLock()  # a collection of garbage may end a simple consumer w
 _users: Counter[str] = Counter()
 
 
-def begin_to_use(client_id: str) -> None:
+def acquire_stats(client_id: str) -> None:
     """One more does."""
     with _lock:
         _users[client_id] += 1
 
 
-def cease_to_use(client_id: str) -> None:
+def release_stats(client_id: str) -> None:
     """One of them does no more."""
     with _lock:
         _users[client_id] -= 1

@@ -5,7 +5,7 @@ and no commit passes it. (The release counts it when it is handed out.) What lie
 iterator's lock, which is that of its queue:
 
 - ``_page`` gives the messages of the chunk in work; whoever clears the chunk, puts an empty one in its place.
-- ``_in_hand`` is the message that was handed out and not followed by another request; ``_info`` is its
+- ``_processing`` is the message that was handed out and not followed by another request; ``_info`` is its
   partition, and that of the chunk.
 """
 
@@ -17,7 +17,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic, Protocol
 
 from minikafka.base.errors import ConsumerTimeout, CorruptMessage, MinikafkaError
-from minikafka.clients.consumer.chunks import ChunkQueue, ChunkReader, Command, FetchedDataChunk, Page, Place
+from minikafka.clients.consumer.chunks import (
+    ChunkQueue,
+    ChunkReader,
+    Command,
+    FetchedDataChunk,
+    Page,
+    PartitionPosition,
+)
 from minikafka.clients.consumer.message_and_metadata import K, MessageAndMetadata, V
 from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry
 from minikafka.clients.consumer.topic_filter import TopicFilter
@@ -28,19 +35,19 @@ _LEASE_POLL_SECONDS = 0.02
 logger = logging.getLogger("minikafka.clients.consumer")
 
 
-class Validity(Protocol):
+class LeaseState(Protocol):
     """Whether what is read is certainly nobody else's: a ``Lease``."""
 
     @property
-    def valid(self) -> bool:
+    def is_valid(self) -> bool:
         """While it is not, nothing is handed out."""
 
 
-class _Always:
-    valid = True
+class _AlwaysValid:
+    is_valid = True
 
 
-ALWAYS_VALID = _Always()
+ALWAYS_VALID = _AlwaysValid()
 """For who shares with nobody."""
 
 
@@ -60,7 +67,7 @@ class ConsumerIterator(Generic[K, V]):
         key_decoder: Decoder[K],
         value_decoder: Decoder[V],
         client_id: str,
-        lease: Validity = ALWAYS_VALID,
+        lease: LeaseState = ALWAYS_VALID,
     ) -> None:
         self.client_id = client_id
         self._queue = queue
@@ -70,13 +77,13 @@ class ConsumerIterator(Generic[K, V]):
         self._lease = lease
         self._stats = ConsumerTopicStatsRegistry.get(client_id)
         self._page: Iterator[MessageAndMetadata[K, V]] = iter(())
-        self._counted: Page[K, V] | None = None
+        self._page_in_use: Page[K, V] | None = None
         """The page in work, for the count of what was taken."""
         self._reader: ChunkReader[K, V] | None = None
-        self._info: Place
-        self._in_hand: MessageAndMetadata[K, V] | None = None
-        self._problem: MinikafkaError | None = None
-        self._raised: MinikafkaError | None = None
+        self._info: PartitionPosition
+        self._processing: MessageAndMetadata[K, V] | None = None
+        self._error: MinikafkaError | None = None
+        self._raised_error: MinikafkaError | None = None
         """What the last request raised; it may have been cleared since."""
 
     def __iter__(self) -> ConsumerIterator[K, V]:
@@ -84,11 +91,11 @@ class ConsumerIterator(Generic[K, V]):
 
     def __next__(self) -> MessageAndMetadata[K, V]:
         with self._lock:
-            if self._lease.valid:
+            if self._lease.is_valid:
                 for message in self._page:
                     # Asking for it says that all before it is done with.
                     self._info.consumed_offset = message.offset
-                    self._in_hand = message
+                    self._processing = message
                     return message
             return self._make_next()
 
@@ -102,32 +109,32 @@ class ConsumerIterator(Generic[K, V]):
             self._drop_chunk()
 
     @property
-    def in_hand_of(self) -> Place | None:
+    def processing_partition(self) -> PartitionPosition | None:
         """The partition of the message that the application has in its hands; None while it has none."""
         with self._lock:
-            return None if self._in_hand is None else self._info
+            return None if self._processing is None else self._info
 
-    def let_go(self, kept: Collection[Place] = ()) -> None:
+    def forget_processing(self, kept: Collection[PartitionPosition] = ()) -> None:
         """After ``clear_current_chunk``: the message in the application's hands does not count any more, and
         will be given out again wherever its partition goes; unless that is among ``kept``.
         """
         with self._lock:
-            if self._in_hand is not None and self._info not in kept:
-                self._in_hand = None
+            if self._processing is not None and self._info not in kept:
+                self._processing = None
 
-    def resume_at(self, info: Place) -> int:
+    def next_fetch_offset(self, info: PartitionPosition) -> int:
         """Behind all that was handed out of ``info``, which was kept: where to fetch on."""
         with self._lock:
-            held = self._in_hand if self._in_hand is not None and self._info is info else None
+            held = self._processing if self._processing is not None and self._info is info else None
             return info.consumed_offset if held is None else held.offset + 1
 
-    def count_delivered(self) -> None:
+    def mark_delivered_consumed(self) -> None:
         """All that was handed out is consumed: for who knows, at a shutdown or an explicit commit. A message
         in hand that could not be decoded is not: whoever is done with it asks for the next one.
         """
         with self._lock:
-            if self._in_hand is None or not self._in_hand.undecodable:
-                self._count_in_hand()
+            if self._processing is None or not self._processing.undecodable:
+                self._mark_processing_consumed()
 
     def skip_corrupt(self) -> int:
         """Pass over the damaged message that was raised; the offset where it goes on.
@@ -136,17 +143,17 @@ class ConsumerIterator(Generic[K, V]):
         it again. ValueError when none was raised.
         """
         with self._lock:
-            problem = self._raised
+            problem = self._raised_error
             if not isinstance(problem, CorruptMessage):
                 raise ValueError("there is no damaged message to be skipped")
-            self._raised = None
-            if self._problem is not problem:
+            self._raised_error = None
+            if self._error is not problem:
                 return problem.after_offset
             if self._reader is not None:
                 self._reader.skip(problem)
             self._info.consumed_offset = problem.after_offset
-            self._problem = None
-            self._stats.passed_over(problem.topic)
+            self._error = None
+            self._stats.record_skipped(problem.topic)
             logger.warning("skipped a damaged message: %s", problem)
             return problem.after_offset
 
@@ -154,29 +161,29 @@ class ConsumerIterator(Generic[K, V]):
 
     def _make_next(self) -> MessageAndMetadata[K, V]:
         """The next message where the page in work has none (``makeNext``)."""
-        self._count_in_hand()
-        self._raised = None
+        self._mark_processing_consumed()
+        self._raised_error = None
         end = None if self._timeout_ms < 0 else time.monotonic() + self._timeout_ms / 1000
         while True:
             # What is in a queue that was closed belongs to nobody else: it is why it was closed.
-            if not (self._lease.valid or self._queue.closed):
+            if not (self._lease.is_valid or self._queue.is_closed):
                 self._wait_for_lease(end)
                 continue
             for message in self._page:
                 self._info.consumed_offset = message.offset
-                self._in_hand = message
+                self._processing = message
                 return message
-            if self._problem is not None:
-                self._raised = self._problem
-                raise self._problem.with_traceback(None)
-            if self._turn_page():
+            if self._error is not None:
+                self._raised_error = self._error
+                raise self._error.with_traceback(None)
+            if self._load_page():
                 continue
             chunk = self._queue.take_locked(end)
             if chunk is None:
                 raise ConsumerTimeout(f"no message came within {self._timeout_ms} ms")
             if isinstance(chunk, Command):
                 raise StopIteration
-            self._begin(chunk)
+            self._start_chunk(chunk)
 
     def _wait_for_lease(self, end: float | None) -> None:
         """Wait a little. It is asked again and again, as a chunk that is cleared ends this wait, too."""
@@ -190,24 +197,24 @@ class ConsumerIterator(Generic[K, V]):
             now + _LEASE_POLL_SECONDS if end is None else min(end, now + _LEASE_POLL_SECONDS)
         )
 
-    def _turn_page(self) -> bool:
+    def _load_page(self) -> bool:
         """Go on in the chunk in work; False at its end. What is damaged becomes the problem."""
-        self._count_page()
+        self._record_page()
         if self._reader is None:
             return False
         try:
-            page = self._reader.page()
+            page = self._reader.next_page()
         except CorruptMessage as problem:
-            self._problem = problem
+            self._error = problem
             return True
         if page is None:
             self._info.consumed_offset = self._reader.chunk.next_offset
             self._reader = None
             return False
-        self._page, self._counted = page.messages, page
+        self._page, self._page_in_use = page.messages, page
         return True
 
-    def _begin(self, chunk: FetchedDataChunk) -> None:
+    def _start_chunk(self, chunk: FetchedDataChunk) -> None:
         info = self._info = chunk.info
         if chunk.messages and 0 <= info.consumed_offset < chunk.fetch_offset:
             logger.error(
@@ -217,23 +224,23 @@ class ConsumerIterator(Generic[K, V]):
                 chunk.fetch_offset,
             )
         info.consumed_offset = chunk.fetch_offset
-        self._problem = chunk.error
+        self._error = chunk.error
         self._reader = ChunkReader(chunk, *self._decoders) if chunk.messages else None
 
     def _drop_chunk(self) -> None:
-        self._count_page()
+        self._record_page()
         self._page = iter(())
-        self._reader = self._problem = None
+        self._reader = self._error = None
 
-    def _count_in_hand(self) -> None:
-        message, self._in_hand = self._in_hand, None
+    def _mark_processing_consumed(self) -> None:
+        message, self._processing = self._processing, None
         if message is not None:
             self._info.consumed_offset = message.offset + 1
 
-    def _count_page(self) -> None:
-        page, self._counted = self._counted, None
+    def _record_page(self) -> None:
+        page, self._page_in_use = self._page_in_use, None
         if page is not None:
-            self._stats.taken(self._info.topic_partition.topic, page.given)
+            self._stats.record_messages(self._info.topic_partition.topic, page.taken_count)
 
 
 class KafkaStream(Generic[K, V]):
@@ -249,7 +256,7 @@ class KafkaStream(Generic[K, V]):
         key_decoder: Decoder[K],
         value_decoder: Decoder[V],
         client_id: str,
-        lease: Validity = ALWAYS_VALID,
+        lease: LeaseState = ALWAYS_VALID,
     ) -> None:
         self.client_id = client_id
         self._iterator = ConsumerIterator(

@@ -45,7 +45,7 @@ class TopicFilter:
         try:
             self._compiled: re.Pattern[str] = compiled(self._regex, for_every_java=True)
         except BadPattern as problem:
-            raise ConfigError(type(self).__name__, raw_regex, _refusal(raw_regex, problem)) from None
+            raise ConfigError(type(self).__name__, raw_regex, _allowed_text(raw_regex, problem)) from None
 
     @property
     def regex(self) -> str:
@@ -59,9 +59,9 @@ class TopicFilter:
         """
         if exclude_internal_topics and topic == OFFSETS_TOPIC:
             return False
-        return self._chooses(self._compiled.fullmatch(topic) is not None)
+        return self._is_allowed(self._compiled.fullmatch(topic) is not None)
 
-    def _chooses(self, matches: bool) -> bool:
+    def _is_allowed(self, matches: bool) -> bool:
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -84,7 +84,7 @@ class Whitelist(TopicFilter):
 
     pattern = "white_list"
 
-    def _chooses(self, matches: bool) -> bool:
+    def _is_allowed(self, matches: bool) -> bool:
         return matches
 
 
@@ -93,10 +93,10 @@ class Blacklist(TopicFilter):
 
     pattern = "black_list"
 
-    def _chooses(self, matches: bool) -> bool:
+    def _is_allowed(self, matches: bool) -> bool:
         return not matches
 
 
-def _refusal(raw_regex: str, problem: BadPattern) -> str:
+def _allowed_text(raw_regex: str, problem: BadPattern) -> str:
     allowed = f"a regular expression of Java on names of topics; {problem}"
     return f"{allowed} (a comma stands for '|')" if "," in raw_regex else allowed

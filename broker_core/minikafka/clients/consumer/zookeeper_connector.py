@@ -40,9 +40,9 @@ from minikafka.clients.consumer.assignment import (
     ThreadIds,
     TopicCount,
     WildcardTopicCount,
-    topics_in,
+    list_topics,
 )
-from minikafka.clients.consumer.chunks import ChunkQueue, PartitionTopicInfo, no_partitions_error
+from minikafka.clients.consumer.chunks import ChunkQueue, PartitionTopicInfo, error_chunk
 from minikafka.clients.consumer.config import KAFKA, ZOOKEEPER, ConsumerConfig
 from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
 from minikafka.clients.consumer.listeners import (
@@ -55,12 +55,12 @@ from minikafka.clients.consumer.offsets import (
     ConsumerOffsets,
     GroupOffsetsChannel,
     OffsetsChannel,
-    brokers_in,
+    registered_brokers,
 )
 from minikafka.clients.consumer.rebalancer import Fetcher, ZkRebalancerListener
-from minikafka.clients.consumer.registration import GroupRegistration, consumer_id_of
-from minikafka.clients.consumer.runtime import RetryLog, Scheduler, Stepper, Steps, run
-from minikafka.clients.consumer.stats import begin_to_use, cease_to_use
+from minikafka.clients.consumer.registration import GroupRegistration, make_consumer_id
+from minikafka.clients.consumer.runtime import RetryLog, Scheduler, Stepper, Steps, run_steps
+from minikafka.clients.consumer.stats import acquire_stats, release_stats
 from minikafka.clients.consumer.streams import KafkaStream, WildcardStreamsHandler
 from minikafka.clients.consumer.topic_filter import TopicFilter
 from minikafka.clients.network.cluster import ClusterClient, is_retriable
@@ -74,7 +74,7 @@ from minikafka.registry.zookeeper import ZooKeeperStore
 K = TypeVar("K")
 V = TypeVar("V")
 
-OFFSET_MANAGER_PATIENCE_MS = 60_000
+OFFSET_MANAGER_TIMEOUT_MS = 60_000
 """How long a new connector looks for its group's coordinator. (The release: for ever.)"""
 
 logger = logging.getLogger("minikafka.clients.consumer")
@@ -101,7 +101,7 @@ class ZookeeperConsumerConnector:
     ) -> None:
         self.config = arguments.checked_config(config)
         self.clock = clock or SystemClock()
-        self.consumer_id_string = consumer_id_of(config, self.clock)
+        self.consumer_id_string = make_consumer_id(config, self.clock)
         self.topic_registry: dict[str, dict[int, PartitionTopicInfo]] = {}
         self.topic_thread_id_and_queues: dict[tuple[str, ConsumerThreadId], ChunkQueue] = {}
         self.message_stream_created = False
@@ -112,7 +112,7 @@ class ZookeeperConsumerConnector:
         self._threads = threads
         self._waiter = waiter or EventWaiter()
         self._stopping = threading.Event()
-        self._left = False
+        self._has_left = False
         self._shutdown_lock = threading.Lock()
         self._rebalance_lock = threading.RLock()  # a rebalance listener may shut its consumer down
         self._create_lock = threading.Lock()
@@ -155,7 +155,7 @@ class ZookeeperConsumerConnector:
         except BaseException:
             self.store.close()
             raise
-        begin_to_use(config.client_id)
+        acquire_stats(config.client_id)
         self.scheduler = Scheduler(self.clock, threads=threads)
         self._schedule()
 
@@ -166,7 +166,7 @@ class ZookeeperConsumerConnector:
         """``shutdown``. Where the block has raised, a message that was in hand may not be done with: it does
         not count, and will be given out again.
         """
-        self._shut_down(counts=kind is None)
+        self._shut_down(mark_consumed=kind is None)
 
     @property
     def is_shutting_down(self) -> bool:
@@ -187,7 +187,7 @@ class ZookeeperConsumerConnector:
         """What is done again and again."""
         config = self.config
         self.scheduler.schedule(
-            f"{self.consumer_id_string}_lease", self.registration.keep, self.lease.interval_ms
+            f"{self.consumer_id_string}_lease", self.registration.renew_if_registered, self.lease.interval_ms
         )
         if config.auto_commit_enable:
             self.scheduler.schedule(
@@ -222,12 +222,12 @@ class ZookeeperConsumerConnector:
         arguments.check_topic_counts(topic_count_map)
         arguments.check_decoders(key_decoder, value_decoder)
         topic_count = StaticTopicCount(self.consumer_id_string, dict(topic_count_map))
-        self._create_once()
+        self._mark_streams_created()
         streams: dict[str, list[KafkaStream[Any, Any]]] = {}
         for topic, number in topic_count_map.items():
             streams[topic] = self._new_streams(topic, number, key_decoder, value_decoder)
         self.load_balancer_listener.kafka_message_and_metadata_streams.update(streams)
-        self._consume(topic_count)
+        self._join_group(topic_count)
         return streams
 
     @overload
@@ -258,17 +258,17 @@ class ZookeeperConsumerConnector:
         arguments.check_decoders(key_decoder, value_decoder)
         excluded = self.config.exclude_internal_topics
         topic_count = WildcardTopicCount(
-            self.consumer_id_string, topic_filter, num_streams, excluded, lambda: topics_in(self.store)
+            self.consumer_id_string, topic_filter, num_streams, excluded, lambda: list_topics(self.store)
         )
-        self._create_once()
+        self._mark_streams_created()
         streams = self._new_streams(None, num_streams, key_decoder, value_decoder)
         handler = WildcardStreamsHandler(
             topic_filter,
             excluded,
-            topics_in(self.store),
+            list_topics(self.store),
             lambda topics: self.load_balancer_listener.rebalance_event_triggered(),
         )
-        self._consume(topic_count)
+        self._join_group(topic_count)
         self.wildcard_topic_watcher = ZookeeperTopicEventWatcher(self.store, handler)
         return streams
 
@@ -279,7 +279,7 @@ class ZookeeperConsumerConnector:
             raise MessageStreamsExist("a rebalance listener is set before streams are created")
         self.consumer_rebalance_listener = listener
 
-    def _create_once(self) -> None:
+    def _mark_streams_created(self) -> None:
         with self._create_lock:
             if self.is_shutting_down:
                 raise ValueError(f"{self.consumer_id_string} is shut down")
@@ -312,32 +312,32 @@ class ZookeeperConsumerConnector:
             queue, config.consumer_timeout_ms, key_decoder, value_decoder, config.client_id, self.lease
         )
 
-    def _consume(self, topic_count: TopicCount) -> None:
+    def _join_group(self, topic_count: TopicCount) -> None:
         """Be in the group from now on."""
         self.registration.topic_count = topic_count
         listener = self.load_balancer_listener
         self.store.on_session(self.session_expiration_listener.handle_state_changed)
         if not self._threads:
-            self._watch()
+            self._watch_group()
             listener.rebalance_event_triggered()
             return
         with self._rebalance_lock:
             try:
-                run(self.register_consumer_in_zk(), self._waiter)
-                self._watch()
-                run(listener.synced_rebalance(), self._waiter)
+                run_steps(self.register_consumer_in_zk(), self._waiter)
+                self._watch_group()
+                run_steps(listener.synced_rebalance(), self._waiter)
                 failed = None
             except MinikafkaError as error:
                 failed = error
         if failed is not None:
-            self._fail(failed)
+            self._leave_after_failure(failed)
             raise failed
         self._executor = threading.Thread(
             target=self._watcher_executor, name=f"{self.consumer_id_string}_watcher_executor", daemon=True
         )
         self._executor.start()
 
-    def _watch(self) -> None:
+    def _watch_group(self) -> None:
         listener = self.load_balancer_listener
         for path in (paths.consumer_ids_path(self.config.group_id), paths.BROKER_IDS):
             self.store.watch_children(path, partial(listener.handle_child_change, path))
@@ -394,24 +394,24 @@ class ZookeeperConsumerConnector:
     # --- offsets
     # -------------------------------------------------------------------------------------------
 
-    def _offsets_channel(self, brought: OffsetsChannel | None) -> OffsetsChannel | None:
+    def _offsets_channel(self, channel: OffsetsChannel | None) -> OffsetsChannel | None:
         config = self.config
         if config.offsets_storage != KAFKA and not config.dual_commit_enabled:
             return None
         timeout_ms = config.offsets_channel_socket_timeout_ms
 
         def make_cluster() -> ClusterClient:
-            brokers = brokers_in(self.store, config.no_brokers)
+            brokers = registered_brokers(self.store, config.no_brokers_hint)
             return ClusterClient(brokers, client_id=config.client_id, request_timeout_ms=timeout_ms)
 
-        return brought or GroupOffsetsChannel(make_cluster, config.group_id, timeout_ms)
+        return channel or GroupOffsetsChannel(make_cluster, config.group_id, timeout_ms)
 
     def ensure_offset_manager_connected(self) -> None:
         """Find the group's coordinator, where offsets are kept there; look for it for up to a minute, but not
         after an answer that will stay the same, as that the access rules do not permit it.
         """
-        end_ms = self.clock.monotonic_ms() + OFFSET_MANAGER_PATIENCE_MS
-        troubles = RetryLog(self.clock)
+        end_ms = self.clock.monotonic_ms() + OFFSET_MANAGER_TIMEOUT_MS
+        retry_log = RetryLog(self.clock)
         while self.offsets_channel is not None:
             try:
                 self.offsets_channel.connect()
@@ -420,10 +420,12 @@ class ZookeeperConsumerConnector:
                 if late or not is_retriable(error):
                     self.offsets_channel.close()
                     raise
-                troubles.met(self.consumer_id_string, error, "looking for the group's coordinator: ")
+                retry_log.record_failure(
+                    self.consumer_id_string, error, "looking for the group's coordinator: "
+                )
                 self._waiter.wait(self.config.offsets_channel_backoff_ms)
             else:
-                troubles.over(self.consumer_id_string)
+                retry_log.record_recovery(self.consumer_id_string)
                 return
 
     def auto_commit(self) -> None:
@@ -433,7 +435,7 @@ class ZookeeperConsumerConnector:
         if not self.topic_registry:
             return
         try:
-            run(self.commit_steps(retried=False), self._waiter)
+            run_steps(self.commit_steps(with_retries=False), self._waiter)
         except MinikafkaError as error:
             logger.warning("%s: offsets are not committed now: %s", self.consumer_id_string, error)
 
@@ -451,20 +453,22 @@ class ZookeeperConsumerConnector:
         if offsets is not None:
             offsets = arguments.checked_offsets(offsets)
         with self.commit_lock:  # before anything counts: a rebalance that waits for it goes on at once
-            if offsets is None and not self.load_balancer_listener.called_by_rebalance_listener:
+            if offsets is None and not self.load_balancer_listener.is_called_by_rebalance_listener:
                 for stream in self.all_streams:
-                    stream.iterator().count_delivered()
-            self._check_all_committed(run(self.commit_steps(retried=True, offsets=offsets), self._waiter))
+                    stream.iterator().mark_delivered_consumed()
+            self._check_all_committed(
+                run_steps(self.commit_steps(with_retries=True, offsets=offsets), self._waiter)
+            )
 
     def commit_steps(
-        self, *, retried: bool, offsets: Mapping[TopicPartition, int] | None = None
+        self, *, with_retries: bool, offsets: Mapping[TopicPartition, int] | None = None
     ) -> Steps[frozenset[TopicPartition]]:
         """The commit in steps; nobody changes meanwhile what is owned. Returns the partitions that are not
         this consumer's, of which nothing is committed.
         """
         with self.commit_lock:
             if offsets is not None and not self.message_stream_created:
-                return (yield from self.offsets.commit(offsets, retried=retried, check=None))
+                return (yield from self.offsets.commit(offsets, with_retries=with_retries, check=None))
             consumed = {
                 info.topic_partition: info.consumed_offset
                 for infos in self.topic_registry.values()
@@ -472,7 +476,9 @@ class ZookeeperConsumerConnector:
             }
             wanted = consumed if offsets is None else offsets
             own = {tp: offset for tp, offset in wanted.items() if tp in consumed}
-            lost = yield from self.offsets.commit(own, retried=retried, check=self.registration.check)
+            lost = yield from self.offsets.commit(
+                own, with_retries=with_retries, check=self.registration.check_lease
+            )
             return lost | (wanted.keys() - own.keys())
 
     def _check_all_committed(self, lost: frozenset[TopicPartition]) -> None:
@@ -489,7 +495,7 @@ class ZookeeperConsumerConnector:
             if not self.message_stream_created:
                 self.offsets.zookeeper.commit(wanted, lambda partitions: partitions)
                 return
-            self.registration.check()
+            self.registration.check_lease()
             own = {
                 tp: one for tp, one in wanted.items() if tp.partition in self.topic_registry.get(tp.topic, {})
             }
@@ -520,20 +526,20 @@ class ZookeeperConsumerConnector:
             return False
         self.scheduler.step()
         listener = self.load_balancer_listener
-        if not self._stepper.busy and listener.triggered:
-            self._stepper.begin(listener.synced_rebalance())
+        if not self._stepper.is_busy and listener.is_triggered:
+            self._stepper.start(listener.synced_rebalance())
         try:
             return self._stepper.step()
         except ConsumerRebalanceFailed as error:
-            self._fail(error)
+            self._leave_after_failure(error)
             return True
 
     @property
-    def rebalancing(self) -> bool:
+    def is_rebalancing(self) -> bool:
         """Whether a rebalance is to be made, or is being made by ``step``."""
         if self.is_shutting_down:
             return False
-        return self._stepper.busy or self.load_balancer_listener.triggered
+        return self._stepper.is_busy or self.load_balancer_listener.is_triggered
 
     # --- the end
     # -------------------------------------------------------------------------------------------
@@ -545,14 +551,14 @@ class ZookeeperConsumerConnector:
 
         Not for a signal handler: it may have interrupted what holds a lock. Let that set an event, or raise.
         """
-        self._shut_down(counts=True)
+        self._shut_down(mark_consumed=True)
 
-    def _shut_down(self, *, counts: bool) -> None:
+    def _shut_down(self, *, mark_consumed: bool) -> None:
         # Another who shuts down waits for the thread that rebalances, and a listener may call this there.
         waits = threading.current_thread() is not self._executor
         if self._shutdown_lock.acquire(blocking=waits):
             try:
-                self._leave(None, counts=counts)
+                self._leave(None, mark_consumed=mark_consumed)
             finally:
                 self._shutdown_lock.release()
 
@@ -564,23 +570,23 @@ class ZookeeperConsumerConnector:
                 return
             try:
                 with self._rebalance_lock:
-                    run(listener.synced_rebalance(), self._waiter)
+                    run_steps(listener.synced_rebalance(), self._waiter)
             except ConsumerRebalanceFailed as error:
-                self._fail(error)
+                self._leave_after_failure(error)
 
-    def _fail(self, error: MinikafkaError) -> None:
+    def _leave_after_failure(self, error: MinikafkaError) -> None:
         """Leave the group as nothing else is left; whoever reads a stream gets ``error``."""
         if self._shutdown_lock.acquire(blocking=False):
             try:
                 logger.error("%s gives up all its partitions: %s", self.consumer_id_string, error)
-                self._leave(error, counts=False)
+                self._leave(error, mark_consumed=False)
             finally:
                 self._shutdown_lock.release()
 
-    def _leave(self, error: MinikafkaError | None, *, counts: bool) -> None:
-        if self._left:
+    def _leave(self, error: MinikafkaError | None, *, mark_consumed: bool) -> None:
+        if self._has_left:
             return
-        self._left = True
+        self._has_left = True
         self._stopping.set()
         self._waiter.stop()
         self.registration.stop()
@@ -588,39 +594,41 @@ class ZookeeperConsumerConnector:
         if self.wildcard_topic_watcher is not None:
             self.wildcard_topic_watcher.shutdown()
         self.scheduler.shutdown()
-        self._stepper.drop()
+        self._stepper.cancel()
         if self._executor is not None and self._executor is not threading.current_thread():
             self._executor.join()
         with self._rebalance_lock:
             try:
                 self.fetcher.stop_connections()
                 self.fetcher.shutdown()
-                self.send_shutdown_to_all_queues(error, counts=counts)
+                self.send_shutdown_to_all_queues(error, mark_consumed=mark_consumed)
                 if self.config.auto_commit_enable and self.topic_registry:
-                    run(self.commit_steps(retried=True), EventWaiter() if self._threads else self._waiter)
+                    run_steps(
+                        self.commit_steps(with_retries=True), EventWaiter() if self._threads else self._waiter
+                    )
             except MinikafkaError as problem:
                 logger.error("%s: offsets are not committed: %s", self.consumer_id_string, problem)
             finally:
                 self.lease.revoke()
                 self.topic_registry = {}
-                self.load_balancer_listener.owns_nothing()
+                self.load_balancer_listener.clear_owned_partitions()
                 if self.offsets_channel is not None:
                     self.offsets_channel.close()
                 # With the session go the registration and all that is owned.
                 self.store.close()
-                cease_to_use(self.config.client_id)
+                release_stats(self.config.client_id)
 
     def send_shutdown_to_all_queues(
-        self, error: MinikafkaError | None = None, *, counts: bool = True
+        self, error: MinikafkaError | None = None, *, mark_consumed: bool = True
     ) -> None:
         """End all streams, or let them raise ``error``: nothing more is handed out when this returns.
 
-        ``counts``: what was handed out is consumed.
+        ``mark_consumed``: what was handed out is consumed.
         """
         for stream in self.all_streams:
             stream.clear()
-            if counts:
-                stream.iterator().count_delivered()
+            if mark_consumed:
+                stream.iterator().mark_delivered_consumed()
         for queues in self._queues.values():
             for queue in queues:
-                queue.close(None if error is None else no_partitions_error(error, queue))
+                queue.close(None if error is None else error_chunk(error, queue))

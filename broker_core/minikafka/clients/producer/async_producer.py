@@ -21,9 +21,9 @@ from minikafka.clients.producer.producer_stats import ProducerStats
 
 logger = logging.getLogger("minikafka.clients.producer")
 
-PROGRESS_S = 5.0
+PROGRESS_INTERVAL_S = 5.0
 """How often ``close`` says what it waits for."""
-PARTING_S = 1.0
+GIVE_UP_TIMEOUT_S = 1.0
 """How long the thread may take for its last words when nobody waits any longer."""
 
 
@@ -70,9 +70,9 @@ class AsyncProducer:
         send thread; ProducerClosed after ``close``.
         """
         if self._callback is not None:
-            taken = self._told(event, self._callback)
+            taken = self._send_with_callback(event, self._callback)
         else:
-            taken = self._offer(event) or self._offered_in_time(event, self._deadline())
+            taken = self._offer(event) or self._offer_until(event, self._deadline())
         if not taken:
             self._drop(event.topic, 1)
 
@@ -80,7 +80,7 @@ class AsyncProducer:
         """Queue events in their order. QueueFull says how many had no place; those before them are queued."""
         if self._callback is not None:
             for place, event in enumerate(events):
-                if not self._told(event, self._callback):
+                if not self._send_with_callback(event, self._callback):
                     self._drop_all(events[place:])
             return
         taken = self.queue.offer_all(events)
@@ -107,36 +107,36 @@ class AsyncProducer:
         """Without threads: send what may leave the queue now; whether there was anything."""
         return self._thread.step()
 
-    def close(self, at_end: Callable[[], None]) -> bool:
+    def close(self, on_end: Callable[[], None]) -> bool:
         """Take nothing more, send all that is queued, and end the thread. A second call only waits.
 
-        False where the thread's own code calls, which cannot wait for itself: it runs ``at_end`` at its end.
+        False where the thread's own code calls, which cannot wait for itself: it runs ``on_end`` at its end.
         What ends the wait, as Ctrl-C, is raised: ``give_up`` is the next to be called.
         """
-        was_closed = self.queue.closed
+        was_closed = self.queue.is_closed
         if not was_closed:
             self._failed_before = self._stats.failed_messages
         self.queue.close()
         if threading.current_thread() is self._thread:
-            self._thread.at_end = at_end
+            self._thread.on_end = on_end
             return False
         if self._threads:
             self._wait()
         elif not was_closed:
             while self.step():
                 pass
-            self._thread.last_batch()
+            self._thread.send_last_batch()
         if not was_closed:
-            self._tell_failed(0)
+            self._log_failed(0)
         return True
 
     def give_up(self) -> bool:
-        """Wait no longer than ``PARTING_S``, in which the handler, which was told, may fail what is left; and
-        tell how much that was. Whether the thread has ended.
+        """Wait up to ``GIVE_UP_TIMEOUT_S`` for the handler to fail the messages that are left, and log their
+        number. Return whether the thread has ended.
         """
         if self._threads:
-            self._thread.join(PARTING_S)
-        self._tell_failed(self._thread.waiting)
+            self._thread.join(GIVE_UP_TIMEOUT_S)
+        self._log_failed(self._thread.pending_count)
         return not self._thread.is_alive()
 
     def _wait(self) -> None:
@@ -144,9 +144,9 @@ class AsyncProducer:
         to_whom = "the event handler"
         if isinstance(self._handler, DefaultEventHandler):
             to_whom = f"the brokers at {self._cluster.bootstrap_text}"
-        self._thread.join(PROGRESS_S)
+        self._thread.join(PROGRESS_INTERVAL_S)
         while self._thread.is_alive():
-            waiting = self._thread.waiting
+            waiting = self._thread.pending_count
             if waiting:
                 logger.warning(
                     "minikafka: a producer is being closed: %s still wait%s for %s",
@@ -154,9 +154,9 @@ class AsyncProducer:
                     "s" if waiting == 1 else "",
                     to_whom,
                 )
-            self._thread.join(PROGRESS_S)
+            self._thread.join(PROGRESS_INTERVAL_S)
 
-    def _tell_failed(self, left: int) -> None:
+    def _log_failed(self, left: int) -> None:
         failed = self._stats.failed_messages - self._failed_before + left
         if failed:
             were = "was" if failed == 1 else "were"
@@ -164,16 +164,16 @@ class AsyncProducer:
                 "minikafka: a producer is closed, and %s %s not sent", counted(failed, "message"), were
             )
 
-    def _told(self, event: KeyedMessage, callback: CallbackHandler) -> bool:
+    def _send_with_callback(self, event: KeyedMessage, callback: CallbackHandler) -> bool:
         """Queue one event and tell the callback handler; whether there was room."""
         event = callback.before_enqueue(event)
         if not isinstance(event, KeyedMessage):
             raise TypeError(f"before_enqueue gave {event!r:.100}, and not a KeyedMessage")
-        added = self._offered_in_time(event, self._deadline())
+        added = self._offer_until(event, self._deadline())
         callback.after_enqueue(event, added)
         return added
 
-    def _offered_in_time(self, event: KeyedMessage, deadline: Deadline | None) -> bool:
+    def _offer_until(self, event: KeyedMessage, deadline: Deadline | None) -> bool:
         while not self._offer(event):
             if not self._wait_for_room(deadline):
                 return False
@@ -192,11 +192,11 @@ class AsyncProducer:
 
     def _drop_all(self, events: Sequence[KeyedMessage]) -> NoReturn:
         for event in events:
-            self._stats.dropped(event.topic)
+            self._stats.record_dropped(event.topic)
         raise self._full(len(events))
 
     def _drop(self, topic: str, count: int) -> NoReturn:
-        self._stats.dropped(topic, count)
+        self._stats.record_dropped(topic, count)
         raise self._full(count)
 
     def _full(self, dropped: int) -> QueueFull:

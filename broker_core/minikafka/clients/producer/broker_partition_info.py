@@ -30,11 +30,11 @@ class BrokerPartitionInfo:
         self._random = source or random.Random()
         self._refreshed_ms = cluster.clock.monotonic_ms()
         self._seen: set[str] = set()
-        self._kept: dict[str, int] = {}
+        self._sticky_partitions: dict[str, int] = {}
         self.unreachable: NetworkError | None = None
         """Why the last look for topics brought nothing: there was no broker to be asked."""
 
-    def begin(self, topics: Iterable[str]) -> None:
+    def refresh_if_due(self, topics: Iterable[str]) -> None:
         """Something is to be sent to ``topics``: ask again where it is time to."""
         self.unreachable = None
         self._seen.update(topics)
@@ -49,39 +49,39 @@ class BrokerPartitionInfo:
         """Ask again now; messages without a key go to another partition. What fails is only logged, and kept
         in ``unreachable``. timeout_ms: ``request.timeout.ms`` where it is not given.
         """
-        self._kept.clear()
+        self._sticky_partitions.clear()
         timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
         self.unreachable = None
         try:
             self._cluster.metadata(topics, refresh=True, timeout_ms=timeout_ms)
         except MinikafkaError as error:
-            self._note(error)
+            self._record_unreachable(error)
             logger.warning("minikafka: the topics of a producer could not be looked up: %s", error)
 
-    def topic(self, name: str, *, patient: bool) -> TopicMetadata:
+    def topic(self, name: str, *, wait: bool) -> TopicMetadata:
         """The topic, as far as is known without asking. One that nobody knows is asked for; it is waited for
-        where that is ``patient``, as it may be in the making. Raises why there is none: NetworkError where no
+        where that is ``wait``, as it may be in the making. Raises why there is none: NetworkError where no
         broker can tell, for all topics that are looked for in one attempt.
         """
         known = self._cluster.known_topic(name)
         if known is not None:
             return known
-        if self.unreachable is None and patient:
+        if self.unreachable is None and wait:
             try:
                 return self._cluster.topic(name, self._config.request_timeout_ms)
             except MinikafkaError as error:
-                self._note(error)
+                self._record_unreachable(error)
                 if self.unreachable is None:
                     raise
         if self.unreachable is not None:
             raise NetworkError(str(self.unreachable))
         raise self._cluster.why_unusable(name)
 
-    def _note(self, error: MinikafkaError) -> None:
+    def _record_unreachable(self, error: MinikafkaError) -> None:
         if isinstance(error, (NetworkError, RemoteWireError)):
             self.unreachable = NetworkError(f"no broker could be reached: {error}")
 
-    def without_key(self, topic: TopicMetadata, count: int) -> NDArray[np.int32]:
+    def partitions_without_key(self, topic: TopicMetadata, count: int) -> NDArray[np.int32]:
         """Partitions for ``count`` messages without a key, int32[count]: available ones by chance.
 
         LEADER_NOT_AVAILABLE where there is none. One that is kept stays while its leader is away: what fails
@@ -89,9 +89,9 @@ class BrokerPartitionInfo:
         """
         if self._config.null_key_partition == EACH:
             return np.array(self._random.choices(self._available(topic), k=count), dtype=np.int32)
-        chosen = self._kept.get(topic.name)
+        chosen = self._sticky_partitions.get(topic.name)
         if chosen is None:
-            chosen = self._kept[topic.name] = self._random.choice(self._available(topic))
+            chosen = self._sticky_partitions[topic.name] = self._random.choice(self._available(topic))
         return np.full(count, chosen, dtype=np.int32)
 
     def _available(self, topic: TopicMetadata) -> tuple[int, ...]:

@@ -31,12 +31,12 @@ from minikafka.clients.network.metadata import NO_LEADER, TopicMetadata
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.producer.broker_partition_info import BrokerPartitionInfo
 from minikafka.clients.producer.handlers import EventHandler
-from minikafka.clients.producer.messages import KeyedMessage, MessageColumns, Unsent, fields_of, serialized
-from minikafka.clients.producer.partition_records import PartitionRecords, Rows, grouped
+from minikafka.clients.producer.messages import KeyedMessage, MessageColumns, Unsent, fields_of, serialize
+from minikafka.clients.producer.partition_records import PartitionRecords, Rows, group_rows
 from minikafka.clients.producer.partitioner import DefaultPartitioner, Partitioner
 from minikafka.clients.producer.producer_config import ProducerConfig
 from minikafka.clients.producer.producer_stats import ProducerStats
-from minikafka.clients.producer.sync_producer import Sent, SyncProducer
+from minikafka.clients.producer.sync_producer import PendingProduce, SyncProducer
 from minikafka.clients.serializer import Encoder
 from minikafka.records.format.message_set import Codec
 
@@ -44,17 +44,17 @@ logger = logging.getLogger("minikafka.clients.producer")
 
 REQUEST_BYTES = 16 << 20
 """Of the sets of one request, unless a single one is larger."""
-TOLD = 8
+MAX_PLACES_IN_ERROR = 8
 """How many places an error names."""
-SETTING_MS = 5_000
+DESCRIBE_CONFIGS_TIMEOUT_MS = 5_000
 """How long a broker may take to tell the limit that a message has broken."""
 
-_NOWHERE = -2
+_NO_PARTITION = -2
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _TopicRows:
     """Rows of one topic that are still to be sent; timestamps are those of all its rows."""
 
     columns: MessageColumns
@@ -63,17 +63,17 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Failed:
+class _FailedRows:
     """Rows that no broker has, where they were to go, and why they are not there."""
 
-    part: _Part
+    part: _TopicRows
     place: str
     error: Exception
-    told: str
+    error_text: str
     """What is said of the error."""
 
 
-class _OfAPartitioner(ValueError):
+class _InvalidPartition(ValueError):
     """What a partitioner gave is no partition."""
 
 
@@ -81,22 +81,24 @@ class _Failures:
     """What failed so far: what will be tried again, and what not."""
 
     def __init__(self) -> None:
-        self.again: list[_Failed] = []
-        self.for_good: list[_Failed] = []
+        self.retriable: list[_FailedRows] = []
+        self.permanent: list[_FailedRows] = []
         self.limits: dict[tuple[str, str], str | None] = {}
         """Settings of topics that messages have broken, by topic and name."""
 
-    def add(self, part: _Part, place: str, error: Exception, told: str = "") -> None:
-        """Rows that failed at a partition or topic; ``told`` is said in place of the error's own text."""
-        retry = _is_tried_again(error)
-        (self.again if retry else self.for_good).append(_Failed(part, place, error, told or _told(error)))
+    def add(self, part: _TopicRows, place: str, error: Exception, error_text: str = "") -> None:
+        """Add rows that failed at a partition or topic. ``error_text`` replaces the error's own text."""
+        retry = _is_retried(error)
+        (self.retriable if retry else self.permanent).append(
+            _FailedRows(part, place, error, error_text or _error_text(error))
+        )
 
-    def take_again(self) -> list[_Part]:
+    def take_retriable(self) -> list[_TopicRows]:
         """What is to be tried again: one part a topic, its rows in order."""
-        taken, self.again = self.again, []
+        taken, self.retriable = self.retriable, []
         parts = {failed.part.columns.topic: failed.part for failed in taken}
         return [
-            _Part(
+            _TopicRows(
                 part.columns,
                 part.timestamps,
                 np.sort(np.concatenate([f.part.rows for f in taken if f.part.columns is part.columns])),
@@ -106,8 +108,8 @@ class _Failures:
 
     def give_up(self) -> None:
         """Nothing is tried again."""
-        self.for_good.extend(self.again)
-        self.again = []
+        self.permanent.extend(self.retriable)
+        self.retriable = []
 
 
 class DefaultEventHandler(EventHandler):
@@ -141,7 +143,7 @@ class DefaultEventHandler(EventHandler):
         self._end: Deadline | None = None
         """Of an outage while the producer is being closed."""
 
-    def closing(self) -> None:
+    def begin_close(self) -> None:
         """The producer is being closed: from now on one outage is waited for once."""
         self._closing = True
 
@@ -163,10 +165,10 @@ class DefaultEventHandler(EventHandler):
         """As ``handle``, of messages that are taken apart (``message_columns.fields_of``)."""
         refused: list[tuple[KeyedMessage, Exception]] = []
         try:
-            columns = serialized(fields, self._encoder, self._key_encoder)
+            columns = serialize(fields, self._encoder, self._key_encoder)
         except Exception:
             if self._config.is_sync:
-                self.stats.unserializable(1)
+                self.stats.record_serialization_errors(1)
                 raise
             columns, refused = self._serialized_singly(list(map(KeyedMessage, *fields)))
         self.handle_columns(columns, refused)
@@ -177,12 +179,12 @@ class DefaultEventHandler(EventHandler):
         """Send messages that are serialized. Raises as ``handle``; also for those that were ``refused``."""
         failures = _Failures()
         total = len(refused)
-        for several in _of_different_topics(columns):
+        for several in _group_distinct_topics(columns):
             total += sum(map(len, several))
             self._send(several, failures)
-        if failures.for_good or refused:
-            error = self._failure(failures.for_good, refused, total)
-            self.stats.failed(len(error.failed))
+        if failures.permanent or refused:
+            error = self._failure(failures.permanent, refused, total)
+            self.stats.record_failed_batch(len(error.failed))
             raise error from next(iter(error.causes.values()))
 
     def _serialized_singly(
@@ -192,29 +194,29 @@ class DefaultEventHandler(EventHandler):
         refused: list[tuple[KeyedMessage, Exception]] = []
         for event in events:
             try:
-                serialized(fields_of([event]), self._encoder, self._key_encoder)
+                serialize(fields_of([event]), self._encoder, self._key_encoder)
             except Exception as error:  # noqa: BLE001 - an encoder can raise anything
                 refused.append((event, error))
                 logger.error("minikafka: a message for topic %s cannot be serialized: %r", event.topic, error)
             else:
                 good.append(event)
-        self.stats.unserializable(len(refused))
+        self.stats.record_serialization_errors(len(refused))
         if not good:
             return [], refused
-        return serialized(fields_of(good), self._encoder, self._key_encoder), refused
+        return serialize(fields_of(good), self._encoder, self._key_encoder), refused
 
     def _send(self, columns: Sequence[MessageColumns], failures: _Failures) -> None:
         """Send messages of different topics, with all the attempts that there are."""
-        before = len(failures.for_good)
+        before = len(failures.permanent)
         try:
             self._attempts(columns, failures)
         except Exception:
             for one in columns:
-                self.stats.given_up(one.topic, len(one))
+                self.stats.record_failed(one.topic, len(one))
             raise
-        failed = failures.for_good[before:]
+        failed = failures.permanent[before:]
         for lost in failed:
-            self.stats.given_up(lost.part.columns.topic, len(lost.part.rows))
+            self.stats.record_failed(lost.part.columns.topic, len(lost.part.rows))
         self._outage = any(isinstance(lost.error, NetworkError) for lost in failed)
         if not self._outage:
             self._end = None
@@ -223,29 +225,29 @@ class DefaultEventHandler(EventHandler):
         now_ms = self._cluster.clock.now_ms()
         left = []
         for one in columns:
-            self.stats.sent(one.topic, len(one), one.value_bytes)
+            self.stats.record_sent(one.topic, len(one), one.value_bytes)
             stamps = np.full(len(one), now_ms, dtype=np.int64)
-            left.append(_Part(one, stamps, np.arange(len(one), dtype=np.int64)))
-        reason = self._hopeless(left)
+            left.append(_TopicRows(one, stamps, np.arange(len(one), dtype=np.int64)))
+        reason = self._reason_to_fail(left)
         if reason is not None:
             for part in left:
                 failures.add(part, part.columns.topic, reason)
             failures.give_up()
             return
-        self._topics.begin(part.columns.topic for part in left)
+        self._topics.refresh_if_due(part.columns.topic for part in left)
         for attempt in range(self._config.message_send_max_retries + 1):
             if attempt:
                 self._cluster.waiter.wait(self._config.retry_backoff_ms)
                 self._topics.refresh({part.columns.topic for part in left})
-                self.stats.resent()
-            self._dispatch(left, failures, patient=attempt == 0)
+                self.stats.record_resend()
+            self._dispatch(left, failures, wait=attempt == 0)
             if attempt == self._config.message_send_max_retries or self._given_up:
                 failures.give_up()
-            left = failures.take_again()
+            left = failures.take_retriable()
             if not left:
                 return
 
-    def _hopeless(self, left: Sequence[_Part]) -> NetworkError | None:
+    def _reason_to_fail(self, left: Sequence[_TopicRows]) -> NetworkError | None:
         """Why nothing is tried any more; None where it is."""
         if self._given_up:
             return NetworkError("the producer was closed without waiting any longer")
@@ -259,27 +261,29 @@ class DefaultEventHandler(EventHandler):
             return None
         return NetworkError(f"not tried, as the producer is being closed, and {self._topics.unreachable}")
 
-    def _dispatch(self, left: Sequence[_Part], failures: _Failures, *, patient: bool) -> None:
+    def _dispatch(self, left: Sequence[_TopicRows], failures: _Failures, *, wait: bool) -> None:
         """One attempt."""
-        lanes: list[PartitionRecords] = []
+        partitions: list[PartitionRecords] = []
         formats: dict[tuple[int, Codec], int | MinikafkaError] = {}
         for part in left:
             name = part.columns.topic
             try:
-                topic = self._topics.topic(name, patient=patient)
+                topic = self._topics.topic(name, wait=wait)
             except MinikafkaError as error:
                 failures.add(part, name, error)
                 continue
             ids = self._partitions(part, topic, failures)
-            for partition, places in grouped(ids):
+            for partition, places in group_rows(ids):
                 if partition >= 0:
-                    chosen = _Part(part.columns, part.timestamps, part.rows[places])
-                    lane = self._lane(chosen, TopicPartition(name, partition), topic, failures, formats)
-                    lanes.extend([lane] if lane is not None else [])
-        while lanes:
-            lanes = self._round(lanes, failures)
+                    chosen = _TopicRows(part.columns, part.timestamps, part.rows[places])
+                    pending = self._make_partition_records(
+                        chosen, TopicPartition(name, partition), topic, failures, formats
+                    )
+                    partitions.extend([pending] if pending is not None else [])
+        while partitions:
+            partitions = self._send_round(partitions, failures)
 
-    def _partitions(self, part: _Part, topic: TopicMetadata, failures: _Failures) -> NDArray[np.int32]:
+    def _partitions(self, part: _TopicRows, topic: TopicMetadata, failures: _Failures) -> NDArray[np.int32]:
         """The partition of each row; negative where that failed."""
         keys = part.columns.part_keys_of(part.rows)
         ids: NDArray[np.int32]
@@ -290,12 +294,14 @@ class DefaultEventHandler(EventHandler):
         keyless = np.flatnonzero(ids == -1)
         if len(keyless):
             try:
-                ids[keyless] = self._topics.without_key(topic, len(keyless))
+                ids[keyless] = self._topics.partitions_without_key(topic, len(keyless))
             except BrokerError as error:
-                failures.add(_Part(part.columns, part.timestamps, part.rows[keyless]), topic.name, error)
+                failures.add(_TopicRows(part.columns, part.timestamps, part.rows[keyless]), topic.name, error)
         return ids
 
-    def _by_key(self, keys: Any, part: _Part, topic: TopicMetadata, failures: _Failures) -> NDArray[np.int32]:
+    def _by_key(
+        self, keys: Any, part: _TopicRows, topic: TopicMetadata, failures: _Failures
+    ) -> NDArray[np.int32]:
         count = len(topic.partitions)
         if isinstance(self._partitioner, DefaultPartitioner):
             try:
@@ -310,12 +316,12 @@ class DefaultEventHandler(EventHandler):
             try:
                 ids[place] = self._partition_of(key, count)
             except Exception as error:  # noqa: BLE001 - so can a partitioner
-                ids[place] = _NOWHERE
-                told = str(error)
-                if not isinstance(error, _OfAPartitioner):
-                    told = f"{self._partitioner_name} failed on key {key!r:.100}: {_told(error)}"
+                ids[place] = _NO_PARTITION
+                error_text = str(error)
+                if not isinstance(error, _InvalidPartition):
+                    error_text = f"{self._partitioner_name} failed on key {key!r:.100}: {_error_text(error)}"
                 row = part.rows[place : place + 1]
-                failures.add(_Part(part.columns, part.timestamps, row), topic.name, error, told)
+                failures.add(_TopicRows(part.columns, part.timestamps, row), topic.name, error, error_text)
         return ids
 
     def _partition_of(self, key: Any, count: int) -> int:
@@ -325,9 +331,9 @@ class DefaultEventHandler(EventHandler):
             chosen = operator.index(given)
         except TypeError:
             text = f"{self._partitioner_name} gave {given!r:.100} to {key!r:.100}, which is no number"
-            raise _OfAPartitioner(text) from None
+            raise _InvalidPartition(text) from None
         if not 0 <= chosen < count:
-            raise _OfAPartitioner(
+            raise _InvalidPartition(
                 f"{self._partitioner_name} gave partition {chosen} of {count} to {key!r:.100}"
             )
         return chosen
@@ -337,9 +343,9 @@ class DefaultEventHandler(EventHandler):
         kind = type(self._partitioner)
         return f"partitioner {kind.__module__}.{kind.__qualname__}"
 
-    def _lane(
+    def _make_partition_records(
         self,
-        part: _Part,
+        part: _TopicRows,
         tp: TopicPartition,
         topic: TopicMetadata,
         failures: _Failures,
@@ -351,7 +357,7 @@ class DefaultEventHandler(EventHandler):
         try:
             if leader_id == NO_LEADER:
                 raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader")
-            magic = self._format(leader_id, codec, formats)
+            magic = self._leader_magic(leader_id, codec, formats)
             return PartitionRecords(
                 tp, leader_id, part.columns, part.rows, part.timestamps, magic=magic, codec=codec
             )
@@ -359,7 +365,7 @@ class DefaultEventHandler(EventHandler):
             failures.add(part, str(tp), error)
             return None
 
-    def _format(
+    def _leader_magic(
         self, leader_id: int, codec: Codec, formats: dict[tuple[int, Codec], int | MinikafkaError]
     ) -> int:
         """The format that a leader takes. One that cannot be reached is waited for once in an attempt."""
@@ -373,101 +379,112 @@ class DefaultEventHandler(EventHandler):
             raise found
         return found
 
-    def _round(self, lanes: Sequence[PartitionRecords], failures: _Failures) -> list[PartitionRecords]:
+    def _send_round(
+        self, partitions: Sequence[PartitionRecords], failures: _Failures
+    ) -> list[PartitionRecords]:
         """Send the current set of each partition; those that have more."""
-        under_way: list[Sent] = []
+        under_way: list[PendingProduce] = []
         results: dict[TopicPartition, MinikafkaError | None] = {}
-        for several in _requests(lanes):
-            sets = {lane.topic_partition: lane.current.data for lane in several}
+        for several in _group_into_requests(partitions):
+            sets = {pending.topic_partition: pending.current.data for pending in several}
             try:
                 under_way.append(self._sync.send(several[0].leader_id, sets, several[0].magic))
             except MinikafkaError as error:
                 results.update(dict.fromkeys(sets, error))
         deadline = self._cluster.deadline(self._config.request_timeout_ms)
-        for lane in lanes:
-            lane.prepare()
+        for pending in partitions:
+            pending.prepare()
         for sent in under_way:
             results.update(sent.result(max(1, deadline.remaining_ms())))
-        return [lane for lane in lanes if self._goes_on(lane, results[lane.topic_partition], failures)]
+        return [
+            pending
+            for pending in partitions
+            if self._handle_result(pending, results[pending.topic_partition], failures)
+        ]
 
-    def _goes_on(self, lane: PartitionRecords, error: MinikafkaError | None, failures: _Failures) -> bool:
+    def _handle_result(
+        self, pending: PartitionRecords, error: MinikafkaError | None, failures: _Failures
+    ) -> bool:
         """Note what became of a lane's set; whether the lane has another one."""
         if error is None:
-            return lane.acknowledged()
-        part = _Part(lane.columns, lane.timestamps, lane.left)
-        place = str(lane.topic_partition)
+            return pending.acknowledge()
+        part = _TopicRows(pending.columns, pending.timestamps, pending.remaining)
+        place = str(pending.topic_partition)
         if not (isinstance(error, BrokerError) and error.code in _TOO_LARGE):
             failures.add(part, place, error)
             return False
-        if lane.divide():
+        if pending.split():
             return True
-        told = self._too_large(error.code, lane, failures)
-        rows, more = lane.skip()
-        failures.add(_Part(lane.columns, lane.timestamps, rows), place, told)
+        error_text = self._too_large(error.code, pending, failures)
+        rows, more = pending.skip()
+        failures.add(_TopicRows(pending.columns, pending.timestamps, rows), place, error_text)
         return more
 
-    def _too_large(self, code: ErrorCode, lane: PartitionRecords, failures: _Failures) -> BrokerError:
+    def _too_large(self, code: ErrorCode, pending: PartitionRecords, failures: _Failures) -> BrokerError:
         """What is told of a message that its broker does not take, as the current set, for its size."""
-        topic = lane.topic_partition.topic
+        topic = pending.topic_partition.topic
         name = "max.message.bytes" if code is ErrorCode.MESSAGE_TOO_LARGE else "segment.bytes"
         if (topic, name) not in failures.limits:
-            failures.limits[topic, name] = self._setting(topic, name)
+            failures.limits[topic, name] = self._topic_config(topic, name)
         limit = failures.limits[topic, name]
         is_now = "" if limit is None else f", which is {limit},"
         return BrokerError(
             code,
-            f"with its key and header a message takes {len(lane.current.data)} bytes, more than {name} of "
-            f"topic {topic!r}{is_now} lets broker {lane.leader_id} take: make it smaller, or raise that",
+            f"with its key and header a message takes {len(pending.current.data)} bytes, more than {name} of "
+            f"topic {topic!r}{is_now} lets broker {pending.leader_id} take: make it smaller, or raise that",
         )
 
-    def _setting(self, topic: str, name: str) -> str | None:
+    def _topic_config(self, topic: str, name: str) -> str | None:
         """The value of a topic's setting, where the brokers tell (since 0.11)."""
         from minikafka.clients.admin.configs import describe_configs
         from minikafka.wire.apis.describe_configs import ResourceType
 
         try:
             settings = describe_configs(
-                self._cluster, ResourceType.TOPIC, topic, self._cluster.deadline(SETTING_MS)
+                self._cluster, ResourceType.TOPIC, topic, self._cluster.deadline(DESCRIBE_CONFIGS_TIMEOUT_MS)
             )
         except MinikafkaError:
             return None
         return next((one.value for one in settings if one.name == name), None)
 
     def _failure(
-        self, failed: Sequence[_Failed], refused: Sequence[tuple[KeyedMessage, Exception]], total: int
+        self, failed: Sequence[_FailedRows], refused: Sequence[tuple[KeyedMessage, Exception]], total: int
     ) -> FailedToSendMessage:
         causes: dict[str, Exception] = {one.place: one.error for one in failed}
-        texts = {one.place: one.told for one in failed}
+        texts = {one.place: one.error_text for one in failed}
         counts = Counter(dict.fromkeys(causes, 0))
         for one in failed:
             counts[one.place] += len(one.part.rows)
         for event, error in refused:
             place = f"{event.topic} (not serialized)"
-            causes[place], texts[place] = error, _told(error)
+            causes[place], texts[place] = error, _error_text(error)
             counts[place] += 1
         unsent = Unsent(
             [(one.part.columns, one.part.rows) for one in failed], [event for event, _ in refused]
         )
-        told = [f"{place}: {counts[place]} ({texts[place]})" for place in list(causes)[:TOLD]]
-        if len(causes) > TOLD:
-            told.append(f"and {len(causes) - TOLD} others")
-        tried = any(map(_is_tried_again, causes.values()))
+        named = list(causes)[:MAX_PLACES_IN_ERROR]
+        places = [f"{place}: {counts[place]} ({texts[place]})" for place in named]
+        if len(causes) > MAX_PLACES_IN_ERROR:
+            places.append(f"and {len(causes) - MAX_PLACES_IN_ERROR} others")
+        tried = any(map(_is_retried, causes.values()))
         retries = f", with up to {self._config.message_send_max_retries} retries" if tried else ""
         return FailedToSendMessage(
-            f"{len(unsent)} of {total} messages were not sent{retries}: {'; '.join(told)}", unsent, causes
+            f"{len(unsent)} of {total} messages were not sent{retries}: {'; '.join(places)}",
+            unsent,
+            causes,
         )
 
 
-def _is_tried_again(error: Exception) -> bool:
+def _is_retried(error: Exception) -> bool:
     return isinstance(error, MinikafkaError) and is_retriable(error)
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Its text; of what others than this project raise, with its kind, without which a text says little."""
     return str(error) if isinstance(error, MinikafkaError) else f"{type(error).__name__}: {error}"
 
 
-def _of_different_topics(columns: Iterable[MessageColumns]) -> Iterable[list[MessageColumns]]:
+def _group_distinct_topics(columns: Iterable[MessageColumns]) -> Iterable[list[MessageColumns]]:
     """The columns in groups, a topic once in each: what comes later is sent later."""
     group: dict[str, MessageColumns] = {}
     for one in columns:
@@ -480,18 +497,18 @@ def _of_different_topics(columns: Iterable[MessageColumns]) -> Iterable[list[Mes
         yield list(group.values())
 
 
-def _requests(lanes: Iterable[PartitionRecords]) -> Iterable[list[PartitionRecords]]:
+def _group_into_requests(partitions: Iterable[PartitionRecords]) -> Iterable[list[PartitionRecords]]:
     """The lanes whose sets go to one broker together."""
     of_leader: dict[tuple[int, int], list[PartitionRecords]] = {}
-    for lane in lanes:
-        of_leader.setdefault((lane.leader_id, lane.magic), []).append(lane)
+    for pending in partitions:
+        of_leader.setdefault((pending.leader_id, pending.magic), []).append(pending)
     for several in of_leader.values():
         request: list[PartitionRecords] = []
         size = 0
-        for lane in several:
-            if request and size + len(lane.current.data) > REQUEST_BYTES:
+        for pending in several:
+            if request and size + len(pending.current.data) > REQUEST_BYTES:
                 yield request
                 request, size = [], 0
-            request.append(lane)
-            size += len(lane.current.data)
+            request.append(pending)
+            size += len(pending.current.data)
         yield request

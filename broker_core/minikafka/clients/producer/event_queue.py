@@ -16,14 +16,14 @@ from minikafka.base.errors import ProducerClosed
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.producer.messages import KeyedMessage, MessageColumns
 
-FIELDS = len(KeyedMessage._fields)
+FIELDS_PER_MESSAGE = len(KeyedMessage._fields)
 
 Piece = list[Any] | MessageColumns
 """Messages that came one by one (topic, message, key, part_key, topic, …), or all in one call."""
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class QueueBatch:
     """What left the queue together. ``expired``: because the time was up, before there was a batch of it."""
 
     pieces: tuple[Piece, ...]
@@ -31,7 +31,7 @@ class Taken:
 
     def __len__(self) -> int:
         """How many messages they are."""
-        return sum(map(_size, self.pieces)) // FIELDS
+        return sum(map(_size, self.pieces)) // FIELDS_PER_MESSAGE
 
 
 class EventQueue:
@@ -43,38 +43,38 @@ class EventQueue:
 
     def __init__(self, clock: Clock, *, max_messages: int, batch_messages: int, queue_ms: int) -> None:
         self._clock = clock
-        self._max = max_messages * FIELDS
-        self._batch = batch_messages * FIELDS
+        self._max = max_messages * FIELDS_PER_MESSAGE
+        self._batch = batch_messages * FIELDS_PER_MESSAGE
         self._queue_ms = queue_ms
         self._lock = threading.Lock()
         self._filled = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
-        self._before: list[Piece] = []
+        self._closed_pieces: list[Piece] = []
         """What came before ``_fields``."""
-        self._used_before = 0
+        self._closed_pieces_size = 0
         self._fields: list[Any] = []
         self._since_ms = 0
         self._closed = False
 
     def __len__(self) -> int:
         """Messages that wait."""
-        return self._used // FIELDS
+        return self._used // FIELDS_PER_MESSAGE
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether nothing is taken any more."""
         return self._closed
 
     @property
     def _used(self) -> int:
         # All sizes here are in fields.
-        return self._used_before + len(self._fields)
+        return self._closed_pieces_size + len(self._fields)
 
     def offer(self, event: KeyedMessage) -> bool:
         """Take one message if there is room. ProducerClosed after ``close``."""
         with self._lock:
             fields = self._fields
-            used = self._used_before + len(fields)
+            used = self._closed_pieces_size + len(fields)
             if used >= self._max:
                 # Nearly all messages find room: only where there is none is it asked why.
                 if self._closed:
@@ -84,7 +84,7 @@ class EventQueue:
             if not used:
                 self._since_ms = self._clock.monotonic_ms()
                 self._filled.notify()
-            elif used + FIELDS == self._batch:
+            elif used + FIELDS_PER_MESSAGE == self._batch:
                 self._filled.notify()
             return True
 
@@ -95,7 +95,7 @@ class EventQueue:
             taken = self._room_for(len(events))
             for event in events[:taken]:
                 self._fields += event
-            self._came(used)
+            self._notify_added(used)
             return taken
 
     def offer_columns(self, columns: MessageColumns) -> int:
@@ -104,8 +104,8 @@ class EventQueue:
             used = self._used
             taken = self._room_for(len(columns))
             if taken:
-                self._put_behind(columns if taken == len(columns) else columns.slice(0, taken))
-                self._came(used)
+                self._append_piece(columns if taken == len(columns) else columns.slice(0, taken))
+                self._notify_added(used)
             return taken
 
     def wait_for_room(self, deadline: Deadline | None) -> bool:
@@ -122,7 +122,7 @@ class EventQueue:
                 raise ProducerClosed("the producer is closed")
             return True
 
-    def take(self, most: int, *, wait: bool = True) -> Taken | None:
+    def take(self, most: int, *, wait: bool = True) -> QueueBatch | None:
         """What may leave, ``most`` messages at a time. None after ``close`` when nothing is left, and, where
         it does not ``wait``, when nothing may leave yet.
         """
@@ -132,10 +132,10 @@ class EventQueue:
                     return None
                 self._filled.wait(None if left_ms is None else left_ms / 1000)
             expired = self._used < self._batch and not self._closed
-            taken = tuple(self._split(most * FIELDS))
+            taken = tuple(self._split(most * FIELDS_PER_MESSAGE))
             self._since_ms = self._clock.monotonic_ms()
             self._room.notify_all()
-            return Taken(taken, expired)
+            return QueueBatch(taken, expired)
 
     def close(self) -> None:
         """Take nothing more; what is there leaves at once."""
@@ -148,7 +148,7 @@ class EventQueue:
     def clear(self) -> None:
         """Forget what is there."""
         with self._lock:
-            self._before, self._used_before, self._fields = [], 0, []
+            self._closed_pieces, self._closed_pieces_size, self._fields = [], 0, []
             self._room.notify_all()
 
     def _wait_ms(self) -> int | None:
@@ -162,35 +162,35 @@ class EventQueue:
     def _room_for(self, messages: int) -> int:
         if self._closed:
             raise ProducerClosed("the producer is closed")
-        return min(messages, (self._max - self._used) // FIELDS)
+        return min(messages, (self._max - self._used) // FIELDS_PER_MESSAGE)
 
-    def _came(self, before: int) -> None:
+    def _notify_added(self, before: int) -> None:
         """Something was put into the queue, which had ``before`` fields."""
         if not before:
             self._since_ms = self._clock.monotonic_ms()
         if not before or before < self._batch <= self._used:
             self._filled.notify()
 
-    def _put_behind(self, piece: Piece) -> None:
+    def _append_piece(self, piece: Piece) -> None:
         """Put a piece behind everything else."""
         if self._fields:
-            self._before.append(self._fields)
-            self._used_before += len(self._fields)
+            self._closed_pieces.append(self._fields)
+            self._closed_pieces_size += len(self._fields)
             self._fields = []
-        self._before.append(piece)
-        self._used_before += _size(piece)
+        self._closed_pieces.append(piece)
+        self._closed_pieces_size += _size(piece)
 
     def _split(self, most: int) -> Iterable[Piece]:
         """Take out the first pieces, ``most`` fields in all."""
-        pieces: list[Piece] = [*self._before, self._fields] if self._fields else self._before
-        self._before, self._used_before, self._fields = [], 0, []
+        pieces: list[Piece] = [*self._closed_pieces, self._fields] if self._fields else self._closed_pieces
+        self._closed_pieces, self._closed_pieces_size, self._fields = [], 0, []
         for place, piece in enumerate(pieces):
             size = _size(piece)
             if size > most:
                 if most:
                     yield _part(piece, 0, most)
                 for rest in (_part(piece, most, size), *pieces[place + 1 :]):
-                    self._put_behind(rest)
+                    self._append_piece(rest)
                 return
             yield piece
             most -= size
@@ -203,15 +203,17 @@ def messages_of(pieces: Iterable[Piece]) -> list[KeyedMessage]:
         if isinstance(piece, MessageColumns):
             found.extend(piece.messages(range(len(piece))))
         else:
-            found.extend(map(KeyedMessage, *(piece[field::FIELDS] for field in range(FIELDS))))
+            found.extend(
+                map(KeyedMessage, *(piece[field::FIELDS_PER_MESSAGE] for field in range(FIELDS_PER_MESSAGE)))
+            )
     return found
 
 
 def _size(piece: Piece) -> int:
-    return len(piece) * FIELDS if isinstance(piece, MessageColumns) else len(piece)
+    return len(piece) * FIELDS_PER_MESSAGE if isinstance(piece, MessageColumns) else len(piece)
 
 
 def _part(piece: Piece, start: int, end: int) -> Piece:
     if isinstance(piece, MessageColumns):
-        return piece.slice(start // FIELDS, (end - start) // FIELDS)
+        return piece.slice(start // FIELDS_PER_MESSAGE, (end - start) // FIELDS_PER_MESSAGE)
     return piece[start:end]

@@ -45,7 +45,7 @@ PIECE_ROWS = 8_192
 """What is handled together, at most; messages of 100 bytes make one set then. Larger pieces would take memory
 anew each time, whose first use costs more than all else.
 """
-_READY = DefaultEncoder()
+_PASS_THROUGH = DefaultEncoder()
 _FIELDS = tuple(itemgetter(place) for place in range(len(KeyedMessage._fields)))
 
 
@@ -54,7 +54,7 @@ class MessageColumns:
     """``values`` and ``keys`` are pa.BinaryArray or pa.StringArray of one length; None stands for keys that
     are all null. ``part_keys`` decide the partitions: a column, a list of Python objects, or None.
 
-    ``given`` are message, key and part_key of each as they were before encoders had them, where there are
+    ``originals`` are message, key and part_key of each as they were before encoders had them, where there are
     such.
     """
 
@@ -62,14 +62,14 @@ class MessageColumns:
     values: pa.Array
     keys: pa.Array | None = None
     part_keys: pa.Array | Sequence[Any] | None = None
-    given: tuple[Sequence[Any], Sequence[Any], Sequence[Any]] | None = None
+    originals: tuple[Sequence[Any], Sequence[Any], Sequence[Any]] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
 
     def slice(self, start: int, count: int) -> MessageColumns:
         """``count`` messages from ``start`` on, without a copy; of columns that are not made of messages."""
-        assert self.given is None
+        assert self.originals is None
         parts = self.part_keys
         if isinstance(parts, pa.Array):
             parts = parts.slice(start, count)
@@ -78,7 +78,7 @@ class MessageColumns:
         keys = None if self.keys is None else self.keys.slice(start, count)
         return MessageColumns(self.topic, self.values.slice(start, count), keys, parts)
 
-    def joined(self, other: MessageColumns) -> MessageColumns | None:
+    def concatenate(self, other: MessageColumns) -> MessageColumns | None:
         """These messages and then those of ``other``, as one copy; None where they are not of one kind."""
         ours, theirs = self._arrays(), other._arrays()
         if self.topic != other.topic or ours is None or theirs is None:
@@ -93,7 +93,7 @@ class MessageColumns:
 
     def _arrays(self) -> tuple[pa.Array, pa.Array | None] | None:
         """Values and keys, where there is nothing else."""
-        return (self.values, self.keys) if self.part_keys is self.keys and self.given is None else None
+        return (self.values, self.keys) if self.part_keys is self.keys and self.originals is None else None
 
     def part_keys_of(self, rows: NDArray[np.int64]) -> pa.Array | Sequence[Any] | None:
         """The partition keys of the chosen rows."""
@@ -104,8 +104,8 @@ class MessageColumns:
 
     def messages(self, rows: Sequence[int] | NDArray[np.int64]) -> list[KeyedMessage]:
         """The chosen rows as messages: those of which they were made, else of bytes."""
-        if self.given is not None:
-            values, keys, part_keys = self.given
+        if self.originals is not None:
+            values, keys, part_keys = self.originals
             return [KeyedMessage(self.topic, values[row], keys[row], part_keys[row]) for row in rows]
         return [
             KeyedMessage(self.topic, _as_bytes(self.values, row), _as_bytes(self.keys, row))
@@ -160,7 +160,7 @@ def fields_of(events: Sequence[KeyedMessage]) -> list[list[Any]]:
     return [list(map(field, events)) for field in _FIELDS]
 
 
-def serialized(
+def serialize(
     fields: Sequence[list[Any]], encoder: Encoder[Any], key_encoder: Encoder[Any]
 ) -> list[MessageColumns]:
     """Messages (see ``fields_of``) of each topic, in their order. Raises what an encoder raises, NotBytes
@@ -173,20 +173,20 @@ def serialized(
         for row, topic in enumerate(topics):
             rows.setdefault(topic, []).append(row)
         of_topics = ([[field[row] for row in some] for field in fields] for some in rows.values())
-        return [one for some in of_topics for one in serialized(some, encoder, key_encoder)]
+        return [one for some in of_topics for one in serialize(some, encoder, key_encoder)]
     encoded = encoded_column(values, encoder)
     encoded_keys = None if _all_none(keys) else encoded_column(keys, key_encoder)
     if isinstance(encoded, pa.ChunkedArray) or isinstance(encoded_keys, pa.ChunkedArray):
         # More than a column of Arrow holds, which are 2 GiB.
         middle = len(topics) // 2
         halves = ([field[:middle] for field in fields], [field[middle:] for field in fields])
-        return [one for half in halves for one in serialized(half, encoder, key_encoder)]
-    decide: list[Any] | None = keys
+        return [one for half in halves for one in serialize(half, encoder, key_encoder)]
+    partition_keys: list[Any] | None = keys
     if not _all_none(part_keys):
-        decide = [key if part is None else part for key, part in zip(keys, part_keys, strict=True)]
+        partition_keys = [key if part is None else part for key, part in zip(keys, part_keys, strict=True)]
     elif encoded_keys is None:
-        decide = None
-    return [MessageColumns(topics[0], encoded, encoded_keys, decide, (values, keys, part_keys))]
+        partition_keys = None
+    return [MessageColumns(topics[0], encoded, encoded_keys, partition_keys, (values, keys, part_keys))]
 
 
 def encoded_column(values: Sequence[Any], encoder: Encoder[Any]) -> pa.Array | pa.ChunkedArray:
@@ -217,17 +217,17 @@ def columns_of(
         keys = values.column("key") if "key" in names else None
         values = values.column("value")
     _check_topics([topic])
-    _check_many("values", values)
-    values, encoder = _ready(values, encoder)
-    decide = None
+    _check_collection("values", values)
+    values, encoder = _prepare(values, encoder)
+    partition_keys = None
     if keys is not None:
-        _check_many("keys", keys)
-        decide = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else list(keys)
-        keys, key_encoder = _ready(decide, key_encoder)
+        _check_collection("keys", keys)
+        partition_keys = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else list(keys)
+        keys, key_encoder = _prepare(partition_keys, key_encoder)
         if len(keys) != len(values):
             raise ValueError(f"{len(keys)} keys were given for {len(values)} values")
     if isinstance(values, list) or isinstance(keys, list):
-        return _pieces(topic, values, keys, decide, encoder, key_encoder)
+        return _pieces(topic, values, keys, partition_keys, encoder, key_encoder)
     return _batches(topic, values, keys)
 
 
@@ -239,7 +239,7 @@ def _batches(topic: str, values: pa.Array | pa.ChunkedArray, keys: Any) -> Itera
 
 
 def _pieces(
-    topic: str, values: Any, keys: Any, decide: Any, encoder: Encoder[Any], key_encoder: Encoder[Any]
+    topic: str, values: Any, keys: Any, partition_keys: Any, encoder: Encoder[Any], key_encoder: Encoder[Any]
 ) -> Iterator[MessageColumns]:
     count = PIECE_ROWS
     at = 0
@@ -251,8 +251,8 @@ def _pieces(
             count //= 2  # more than a column of Arrow holds, which are 2 GiB
             continue
         of_piece = of_keys
-        if isinstance(decide, list):
-            of_piece = decide[at:end]
+        if isinstance(partition_keys, list):
+            of_piece = partition_keys[at:end]
             if _all_none(of_piece):
                 of_keys = of_piece = None
         yield MessageColumns(topic, column, of_keys, of_piece)
@@ -266,7 +266,7 @@ def _check_topics(topics: Sequence[Any]) -> None:
                 raise TypeError(f"a topic's name is text, not {topic!r:.100}")
 
 
-def _check_many(name: str, given: Any) -> None:
+def _check_collection(name: str, given: Any) -> None:
     """TypeError for what is one value, or would be taken apart into something that nobody wants to send."""
     single = isinstance(given, (str, bytes, bytearray, memoryview, KeyedMessage, Mapping))
     if single or hasattr(given, "__dataframe__") or not isinstance(given, Iterable):
@@ -276,7 +276,7 @@ def _check_many(name: str, given: Any) -> None:
         )
 
 
-def _ready(values: Any, encoder: Encoder[Any]) -> tuple[Any, Encoder[Any]]:
+def _prepare(values: Any, encoder: Encoder[Any]) -> tuple[Any, Encoder[Any]]:
     """Values that can be taken apart and made columns, and the encoder that is to do it, without a fault."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         kind = values.type
@@ -292,14 +292,14 @@ def _ready(values: Any, encoder: Encoder[Any]) -> tuple[Any, Encoder[Any]]:
     values = values if isinstance(values, list) else list(values)
     if _is_utf8(values, encoder):
         return values, encoder
-    return _bytes_of(values, encoder), _READY
+    return _bytes_of(values, encoder), _PASS_THROUGH
 
 
 def _column(values: Any, at: int, end: int, encoder: Encoder[Any]) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, list):
         piece = values[at:end]
         # What an encoder has to do with bytes was done before.
-        return pa.array(piece, pa.binary()) if encoder is _READY else encoded_column(piece, encoder)
+        return pa.array(piece, pa.binary()) if encoder is _PASS_THROUGH else encoded_column(piece, encoder)
     piece = values.slice(at, end - at)
     return piece.combine_chunks() if isinstance(piece, pa.ChunkedArray) else piece
 
@@ -312,7 +312,7 @@ def _bytes_of(values: Sequence[Any], encoder: Encoder[Any]) -> Sequence[Any]:
     if type(encoder) is not DefaultEncoder:
         values = [None if value is None else encoder.to_bytes(value) for value in values]
     if not _kinds(values) <= {bytes}:
-        values = [None if value is None else _checked(value) for value in values]
+        values = [None if value is None else _to_bytes(value) for value in values]
     return values
 
 
@@ -328,7 +328,7 @@ def _all_none(values: Sequence[Any]) -> bool:
     return values.count(None) == len(values)
 
 
-def _checked(value: Any) -> bytes:
+def _to_bytes(value: Any) -> bytes:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     raise NotBytes(value)

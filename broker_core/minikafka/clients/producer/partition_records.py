@@ -14,7 +14,7 @@ from minikafka.records.format.message_set import Codec
 
 Rows = NDArray[np.int64]
 
-SET_BYTES = 900_000
+MAX_BATCH_BYTES = 900_000
 """Of the largest set: what a broker with default limits takes as one."""
 
 
@@ -42,63 +42,63 @@ class PartitionRecords:
         self.columns = columns
         self.timestamps = timestamps
         self._codec = codec
-        self._max_bytes = SET_BYTES
-        self.left = rows
+        self._max_bytes = MAX_BATCH_BYTES
+        self.remaining = rows
         """Those that are not acknowledged."""
-        self._sets = self._encode()
+        self._batches = self._encode()
         self._next: EncodedRecords | None = None
-        self.current = self._following()
+        self.current = self._next_batch()
 
-    def acknowledged(self) -> bool:
+    def acknowledge(self) -> bool:
         """The broker has the current set; False when that was the last."""
-        self.left = self.left[self.current.count :]
-        if not len(self.left):
+        self.remaining = self.remaining[self.current.count :]
+        if not len(self.remaining):
             return False
-        self.current = self._following()
+        self.current = self._next_batch()
         return True
 
     def prepare(self) -> None:
         """Encode the set behind the current one, if there is one."""
-        if self._next is None and len(self.left) > self.current.count:
-            self._next = next(self._sets)
+        if self._next is None and len(self.remaining) > self.current.count:
+            self._next = next(self._batches)
 
-    def divide(self) -> bool:
+    def split(self) -> bool:
         """Go on with sets of half the size; False when the current one is of one message."""
         if self.current.count == 1:
             return False
         self._max_bytes = min(self._max_bytes, len(self.current.data)) // 2
-        self._encode_anew()
+        self._restart_encoding()
         return True
 
     def skip(self) -> tuple[Rows, bool]:
         """Give the current set up: its rows, and whether there are others."""
-        given_up, self.left = self.left[: self.current.count], self.left[self.current.count :]
-        if len(self.left):
-            self._encode_anew()
-        return given_up, len(self.left) > 0
+        given_up, self.remaining = self.remaining[: self.current.count], self.remaining[self.current.count :]
+        if len(self.remaining):
+            self._restart_encoding()
+        return given_up, len(self.remaining) > 0
 
-    def _encode_anew(self) -> None:
-        self._sets = self._encode()
+    def _restart_encoding(self) -> None:
+        self._batches = self._encode()
         self._next = None
-        self.current = self._following()
+        self.current = self._next_batch()
 
-    def _following(self) -> EncodedRecords:
+    def _next_batch(self) -> EncodedRecords:
         following, self._next = self._next, None
-        return next(self._sets) if following is None else following
+        return next(self._batches) if following is None else following
 
     def _encode(self) -> Iterator[EncodedRecords]:
         return encode(
             self.columns.keys,
             self.columns.values,
             self.timestamps,
-            self.left,
+            self.remaining,
             magic=self.magic,
             codec=self._codec,
             max_bytes=self._max_bytes,
         )
 
 
-def grouped(ids: NDArray[np.int32]) -> Iterator[tuple[int, Rows]]:
+def group_rows(ids: NDArray[np.int32]) -> Iterator[tuple[int, Rows]]:
     """``(id, row numbers)`` for every id that occurs; rows keep their order."""
     if not len(ids):
         return

@@ -48,7 +48,7 @@ class Producer:
         self._key_encoder = create_instance(config.key_serializer_class, config.properties)
         callback: CallbackHandler | None = create_instance(config.callback_handler, config.properties)
         self._own_cluster = cluster is None
-        self._cluster = cluster or _cluster_of(config)
+        self._cluster = cluster or _make_cluster(config)
         self._handler: EventHandler = create_instance(config.event_handler, config.properties)
         if self._handler is None:
             self._handler = DefaultEventHandler(
@@ -92,11 +92,11 @@ class Producer:
             else:
                 self._async.send(messages)
             return
-        several = messages if isinstance(messages, (list, tuple)) else _listed(messages)
+        several = messages if isinstance(messages, (list, tuple)) else _to_list(messages)
         if not set(map(type, several)) <= _MESSAGES:  # a tenth of the time of asking each
             for one in several:
                 if not isinstance(one, KeyedMessage):
-                    raise TypeError(_no_message(one))
+                    raise TypeError(_type_error_text(one))
         if self._async is None:
             self._send_sync(several)
         else:
@@ -204,13 +204,13 @@ class Producer:
             raise ProducerClosed("the producer is closed")
 
 
-def _listed(given: Any) -> list[KeyedMessage]:
+def _to_list(given: Any) -> list[KeyedMessage]:
     if isinstance(given, (str, bytes, bytearray, memoryview)) or not isinstance(given, Iterable):
-        raise TypeError(_no_message(given))
+        raise TypeError(_type_error_text(given))
     return list(given)
 
 
-def _no_message(given: object) -> str:
+def _type_error_text(given: object) -> str:
     return (
         f"a producer sends KeyedMessages, not {given!r:.100}: give KeyedMessage(topic, message), a list of "
         "them, or send_values(topic, messages)"
@@ -221,7 +221,7 @@ def _not_queued(_: KeyedMessage) -> bool:
     return False
 
 
-def _cluster_of(config: ProducerConfig) -> ClusterClient:
+def _make_cluster(config: ProducerConfig) -> ClusterClient:
     from minikafka.net.connection import SocketConnector
 
     return ClusterClient(

@@ -20,10 +20,10 @@ KEEP, EACH = "keep", "each"
 
 _CLIENT_ID = re.compile(r"[a-zA-Z0-9._-]*")
 
-_PLUGGED = frozenset(
+_CLASS_SETTINGS = frozenset(
     {"serializer.class", "key.serializer.class", "partitioner.class", "event.handler", "callback.handler"}
 )
-_OTHER_NAMES = {"queue.time": "queue.buffering.max.ms", "batch.size": "batch.num.messages"}
+_ALIASES = {"queue.time": "queue.buffering.max.ms", "batch.size": "batch.num.messages"}
 _CODECS = {codec.name.lower(): codec for codec in Codec} | {str(number): Codec(number) for number in range(4)}
 """The release takes the numbers, too."""
 _CLASSES: dict[str, Any] = {
@@ -126,24 +126,24 @@ _KAFKA_NAMES = {one.name: one.name.replace("_", ".") for one in fields(ProducerC
 
 def _read(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Field to value, of all fields. Raises ConfigErrors."""
-    given = {name: _as_text(value) for name, value in properties.items() if name not in _PLUGGED}
-    twice = [(name, other) for name, other in _OTHER_NAMES.items() if name in given and other in given]
-    for name, other in _OTHER_NAMES.items():
+    given = {name: _as_text(value) for name, value in properties.items() if name not in _CLASS_SETTINGS}
+    set_twice = [(name, other) for name, other in _ALIASES.items() if name in given and other in given]
+    for name, other in _ALIASES.items():
         if name in given:
             given.setdefault(other, given[name])
             del given[name]
     read = PropertyReader(given)
-    for name, other in twice:
+    for name, other in set_twice:
         if str(properties[name]) != str(properties[other]):
             read.refuse(name, properties[name], f"as {other}, of which it is another name, or nothing")
     # Not a setting of its own: that of an encoder.
     read.optional(serializer.ENCODING)
-    values = _sending(read) | _queueing(read) | _classes(read, properties)
+    values = _read_sending(read) | _read_queueing(read) | _read_classes(read, properties)
     read.finish()
     return values
 
 
-def _sending(read: PropertyReader) -> dict[str, Any]:
+def _read_sending(read: PropertyReader) -> dict[str, Any]:
     brokers = read.required(BROKER_LIST, "host:port,host:port of some brokers")
     if brokers is not None:
         try:
@@ -169,7 +169,7 @@ def _sending(read: PropertyReader) -> dict[str, Any]:
     }
 
 
-def _queueing(read: PropertyReader) -> dict[str, Any]:
+def _read_queueing(read: PropertyReader) -> dict[str, Any]:
     batch, most = (
         read.integer("batch.num.messages", 200, 1),
         read.integer("queue.buffering.max.messages", 10_000, 1),
@@ -185,7 +185,7 @@ def _queueing(read: PropertyReader) -> dict[str, Any]:
     }
 
 
-def _classes(read: PropertyReader, given: Mapping[str, Any]) -> dict[str, Any]:
+def _read_classes(read: PropertyReader, given: Mapping[str, Any]) -> dict[str, Any]:
     def found(name: str, default: Any, *methods: str) -> Any:
         return load_plugin(read, name, given.get(name), default, methods=methods, known=_CLASSES)
 

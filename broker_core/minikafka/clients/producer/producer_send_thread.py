@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from minikafka.base.errors import FailedToSendMessage
 from minikafka.clients.producer.default_event_handler import DefaultEventHandler
-from minikafka.clients.producer.event_queue import FIELDS, EventQueue, Piece, Taken, messages_of
+from minikafka.clients.producer.event_queue import (
+    FIELDS_PER_MESSAGE,
+    EventQueue,
+    Piece,
+    QueueBatch,
+    messages_of,
+)
 from minikafka.clients.producer.handlers import CallbackHandler, EventHandler
 from minikafka.clients.producer.messages import PIECE_BYTES, PIECE_ROWS, KeyedMessage, MessageColumns
 from minikafka.clients.producer.producer_stats import ProducerStats
@@ -39,51 +45,51 @@ class ProducerSendThread(threading.Thread):
         self._callback = callback
         self._stats = stats
         self._batch_messages = batch_messages
-        self._under_way = 0
-        self.at_end: Callable[[], None] | None = None
+        self._in_flight = 0
+        self.on_end: Callable[[], None] | None = None
         """What is left to do behind all else, where the thread's own code has closed the producer."""
 
     @property
-    def waiting(self) -> int:
+    def pending_count(self) -> int:
         """Messages that are in the queue or being handled."""
-        return len(self._queue) + self._under_way
+        return len(self._queue) + self._in_flight
 
     def run(self) -> None:
         try:
-            while (taken := self._queue.take(self._most())) is not None:
+            while (taken := self._queue.take(self._max_batch_messages())) is not None:
                 self._handle(taken)
-            self.last_batch()
+            self.send_last_batch()
         except BaseException:
             # As the SystemExit of somebody's callback. Who waits for room would wait for ever.
             self._queue.close()
-            lost = self.waiting
+            lost = self.pending_count
             self._queue.clear()
-            self._under_way = 0
-            self._stats.failed(lost)
+            self._in_flight = 0
+            self._stats.record_failed_batch(lost)
             logger.exception(
                 "minikafka: the send thread has ended, and the producer is closed; %d messages were not sent",
                 lost,
             )
-        if self.at_end is not None:
-            self.at_end()
+        if self.on_end is not None:
+            self.on_end()
 
     def step(self) -> bool:
         """Handle what may leave the queue now; whether there was anything."""
-        taken = self._queue.take(self._most(), wait=False)
+        taken = self._queue.take(self._max_batch_messages(), wait=False)
         if taken is None:
             return False
         self._handle(taken)
         return True
 
-    def last_batch(self) -> None:
+    def send_last_batch(self) -> None:
         """What the callback handler has to send behind everything else."""
         callback = self._callback
         if callback is not None:
-            events = self._guarded(lambda: _events(callback.last_batch_before_close() or ()), ())
+            events = self._call_callback(lambda: _check_events(callback.last_batch_before_close() or ()), ())
             if events:
                 self._send_events(events)
 
-    def _most(self) -> int:
+    def _max_batch_messages(self) -> int:
         """How many messages are to be handled together."""
         so_far = self._stats.all_topics
         plugged = self._callback is not None or not isinstance(self._handler, DefaultEventHandler)
@@ -92,32 +98,34 @@ class ProducerSendThread(threading.Thread):
         mean_bytes = max(1, so_far.bytes // so_far.messages)
         return max(self._batch_messages, min(PIECE_ROWS, PIECE_BYTES // mean_bytes))
 
-    def _handle(self, taken: Taken) -> None:
-        self._under_way = len(taken)
-        if self._queue.closed and isinstance(self._handler, DefaultEventHandler):
-            self._handler.closing()
+    def _handle(self, taken: QueueBatch) -> None:
+        self._in_flight = len(taken)
+        if self._queue.is_closed and isinstance(self._handler, DefaultEventHandler):
+            self._handler.begin_close()
         self._handle_pieces(taken)
-        self._under_way = 0
+        self._in_flight = 0
 
-    def _handle_pieces(self, taken: Taken) -> None:
+    def _handle_pieces(self, taken: QueueBatch) -> None:
         callback = self._callback
         if callback is None:
             if isinstance(self._handler, DefaultEventHandler):
-                for piece in joined(taken.pieces):
+                for piece in concatenate(taken.pieces):
                     self._send_piece(self._handler, piece)
             else:
                 self._send_events(messages_of(taken.pieces))
             return
         left = messages_of(taken.pieces)
         dequeued = [*left, *((None,) if taken.expired else ())]
-        events = self._guarded(
+        events = self._call_callback(
             lambda: [
-                kept for event in dequeued for kept in _events(callback.after_dequeuing_existing_data(event))
+                kept
+                for event in dequeued
+                for kept in _check_events(callback.after_dequeuing_existing_data(event))
             ],
             left,
         )
         if events:
-            events = self._guarded(lambda: _events(callback.before_sending_data(events)), events)
+            events = self._call_callback(lambda: _check_events(callback.before_sending_data(events)), events)
         if events:
             self._send_events(events)
 
@@ -125,14 +133,14 @@ class ProducerSendThread(threading.Thread):
         if isinstance(piece, MessageColumns):
             self._attempt(lambda: handler.handle_columns([piece]), len(piece))
         else:
-            fields = [piece[field::FIELDS] for field in range(FIELDS)]
+            fields = [piece[field::FIELDS_PER_MESSAGE] for field in range(FIELDS_PER_MESSAGE)]
             self._attempt(lambda: handler.handle_fields(fields), len(fields[0]))
 
     def _send_events(self, events: Sequence[KeyedMessage]) -> None:
         error = self._attempt(lambda: self._handler.handle(events), len(events))
         callback = self._callback
         if callback is not None:
-            self._guarded(lambda: callback.after_sending_data(events, error), ())
+            self._call_callback(lambda: callback.after_sending_data(events, error), ())
 
     def _attempt(self, send: Callable[[], None], count: int) -> Exception | None:
         try:
@@ -142,12 +150,12 @@ class ProducerSendThread(threading.Thread):
             logger.error("minikafka: %s", error)
             return error
         except Exception as error:
-            self._stats.failed(count)
+            self._stats.record_failed_batch(count)
             logger.exception("minikafka: a batch of %d messages was not handled", count)
             return error
         return None
 
-    def _guarded(
+    def _call_callback(
         self, call: Callable[[], Sequence[KeyedMessage] | None], lost: Sequence[object]
     ) -> Sequence[KeyedMessage]:
         """What a callback gives; nothing where it fails, and the events that it had are lost."""
@@ -155,12 +163,12 @@ class ProducerSendThread(threading.Thread):
             return call() or ()
         except Exception:
             if lost:
-                self._stats.failed(len(lost))
+                self._stats.record_failed_batch(len(lost))
             logger.exception("minikafka: the callback handler failed; %d messages are lost", len(lost))
             return ()
 
 
-def _events(given: object) -> Sequence[KeyedMessage]:
+def _check_events(given: object) -> Sequence[KeyedMessage]:
     """What a callback has given, which must be a sequence of messages: one message is a tuple of others'
     fields, and what is forgotten (None) would be lost without a word.
     """
@@ -173,13 +181,13 @@ def _events(given: object) -> Sequence[KeyedMessage]:
     return events
 
 
-def joined(pieces: Iterable[Piece]) -> list[Piece]:
+def concatenate(pieces: Iterable[Piece]) -> list[Piece]:
     """The same messages with neighbouring columns joined, as each piece is a request of its own."""
     found: list[Piece] = []
     for piece in pieces:
         last = found[-1] if found else None
         if isinstance(last, MessageColumns) and isinstance(piece, MessageColumns):
-            both = last.joined(piece)
+            both = last.concatenate(piece)
             if both is not None:
                 found[-1] = both
                 continue

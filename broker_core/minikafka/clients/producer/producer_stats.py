@@ -57,35 +57,35 @@ class ProducerStats:
             sum(one.failed for one in every),
         )
 
-    def sent(self, topic: str, messages: int, size: int) -> None:
+    def record_sent(self, topic: str, messages: int, size: int) -> None:
         """Messages of ``size`` bytes in all go to the brokers."""
         with self._lock:
             one = self._topics[topic]
             self._topics[topic] = replace(one, messages=one.messages + messages, bytes=one.bytes + size)
 
-    def dropped(self, topic: str, messages: int = 1) -> None:
+    def record_dropped(self, topic: str, messages: int = 1) -> None:
         """There was no room for them."""
         with self._lock:
             one = self._topics[topic]
             self._topics[topic] = replace(one, dropped=one.dropped + messages)
 
-    def given_up(self, topic: str, messages: int) -> None:
+    def record_failed(self, topic: str, messages: int) -> None:
         """Of those that were counted as sent, no broker has these."""
         with self._lock:
             one = self._topics[topic]
             self._topics[topic] = replace(one, failed=one.failed + messages)
 
-    def unserializable(self, messages: int) -> None:
+    def record_serialization_errors(self, messages: int) -> None:
         """An encoder has failed on them."""
         with self._lock:
             self.serialization_errors += messages
 
-    def resent(self) -> None:
+    def record_resend(self) -> None:
         """One more attempt."""
         with self._lock:
             self.resends += 1
 
-    def failed(self, messages: int) -> None:
+    def record_failed_batch(self, messages: int) -> None:
         """A batch of which these were given up."""
         with self._lock:
             self.failed_sends += 1

@@ -22,7 +22,7 @@ from minikafka.wire.apis.produce import (
 )
 
 
-class Sent:
+class PendingProduce:
     """A request that is under way."""
 
     def __init__(
@@ -77,7 +77,7 @@ class SyncProducer:
         """The newest format that the broker takes; connects where nobody ever did. NetworkError when it is
         not there, BrokerError where it does not know the codec.
         """
-        version = self._link_version(broker_id, self._cluster.deadline(self._timeout_ms))
+        version = self._produce_version(broker_id, self._cluster.deadline(self._timeout_ms))
         if codec is Codec.ZSTD and version < ZSTD_SINCE:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -85,7 +85,7 @@ class SyncProducer:
             )
         return magic_of(version)
 
-    def send(self, broker_id: int, sets: Mapping[TopicPartition, Buffer], magic: int) -> Sent:
+    def send(self, broker_id: int, sets: Mapping[TopicPartition, Buffer], magic: int) -> PendingProduce:
         """Send one set of the format ``magic`` for each partition, without waiting for the answer.
 
         Raises NetworkError when the broker cannot be reached.
@@ -111,8 +111,10 @@ class SyncProducer:
         newest = None if magic == magic_of(MAGIC_2_SINCE) else MAGIC_2_SINCE - 1
         if self._acks == 0:
             link.send_only(PRODUCE, of_version, deadline, newest)
-            return Sent(self._cluster, broker_id, sets, None)
-        return Sent(self._cluster, broker_id, sets, link.send(PRODUCE, of_version, deadline, newest))
+            return PendingProduce(self._cluster, broker_id, sets, None)
+        return PendingProduce(
+            self._cluster, broker_id, sets, link.send(PRODUCE, of_version, deadline, newest)
+        )
 
-    def _link_version(self, broker_id: int, deadline: Deadline) -> int:
+    def _produce_version(self, broker_id: int, deadline: Deadline) -> int:
         return self._cluster.link(broker_id, ConnectionPool.PRODUCE).version(PRODUCE, deadline)

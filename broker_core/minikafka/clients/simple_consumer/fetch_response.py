@@ -18,7 +18,7 @@ from minikafka.records.scan.stream import MessageSet
 _NO_INDEX = 1 << 30
 _LARGEST_ENTRY = (1 << 31) + 11
 """All that a size can say: brokers that convert down say 2^31 - 1 of a message that does not fit."""
-NOT_TOLD = -1
+UNKNOWN_HIGH_WATERMARK = -1
 """The high watermark where the broker tells none."""
 
 
@@ -28,16 +28,20 @@ class FetchedMessages:
     ``error`` is the broker's; iterating raises it as BrokerError, as it does CORRUPT_MESSAGE for damage. A
     message that is cut off at the end, as the size of the fetch may do, is left out. ``high_watermark``: -1
     with an error, and from a CLASSIC listener. With OFFSET_OUT_OF_RANGE no broker says where the log begins
-    and ends: the error asks ``ends`` for it, a function that gives None where it cannot tell.
+    and ends: the error asks ``find_log_range`` for it, a function that gives None where it cannot tell.
     """
 
     def __init__(
-        self, request: FetchRequest, error: ErrorCode, data: Buffer, high_watermark: int = NOT_TOLD
+        self,
+        request: FetchRequest,
+        error: ErrorCode,
+        data: Buffer,
+        high_watermark: int = UNKNOWN_HIGH_WATERMARK,
     ) -> None:
         self.request = request
         self.error = error
         self.high_watermark = high_watermark
-        self.ends: Callable[[], tuple[int, int] | None] = lambda: None
+        self.find_log_range: Callable[[], tuple[int, int] | None] = lambda: None
         self._data = data
         self._set = MessageSet(data, max_entry_bytes=_LARGEST_ENTRY)
 
@@ -67,7 +71,7 @@ class FetchedMessages:
         if self.error is not ErrorCode.NONE:
             asked, found = self.request, None
             if self.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-                found = self.ends()
+                found = self.find_log_range()
             log = "" if found is None else f": its log begins at {found[0]} and ends at {found[1]}"
             raise BrokerError(
                 self.error, f"fetching {asked.topic}-{asked.partition} from {asked.offset}{log}"

@@ -64,11 +64,11 @@ class MultiFetchRequest:
             )
         places = [TopicPartition(one.topic, one.partition) for one in self.fetches]
         twice = next((one for number, one in enumerate(places) if one in places[:number]), None)
-        if self.waits and twice is not None:
+        if self.may_wait and twice is not None:
             raise ValueError(f"{twice} stands twice in a request that waits: ask for it once")
 
     @property
-    def waits(self) -> bool:
+    def may_wait(self) -> bool:
         """Whether the broker may keep it until there is something."""
         return self.max_wait_ms > 0 and self.min_bytes > 0
 
@@ -118,7 +118,7 @@ class FetchRequestBuilder:
         )
 
 
-OF_THE_COORDINATOR = 1
+COORDINATOR_VERSION = 1
 """The version that the release sends by default."""
 
 
@@ -133,7 +133,7 @@ class OffsetCommitRequest:
 
     group_id: str
     offsets: Mapping[TopicPartition, Committed]
-    version: int = OF_THE_COORDINATOR
+    version: int = COORDINATOR_VERSION
     generation_id: int = NO_GENERATION
     consumer_id: str = ""
 
@@ -169,7 +169,7 @@ class OffsetFetchRequest:
 
     group_id: str
     partitions: tuple[TopicPartition, ...]
-    version: int = OF_THE_COORDINATOR
+    version: int = COORDINATOR_VERSION
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partitions", partitions_given(self.partitions))

@@ -13,12 +13,13 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, Networ
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.stats import (
     FetchRequestAndResponseStatsRegistry,
-    begin_to_use,
-    cease_to_use,
+    acquire_stats,
+    release_stats,
 )
 from minikafka.clients.group.offsets import Author, commit_request
 from minikafka.clients.network.arguments import partitions_given
 from minikafka.clients.network.metadata import from_response
+from minikafka.clients.simple_consumer.channels import Channel, ClassicChannel, KafkaChannel
 from minikafka.clients.simple_consumer.fetch_response import (
     FetchedMessages,
     MessageIterator,
@@ -38,7 +39,6 @@ from minikafka.clients.simple_consumer.requests import (
     TopicMetadataRequest,
     TopicMetadataResponse,
 )
-from minikafka.clients.simple_consumer.wires import ClassicWire, KafkaWire, Wire
 from minikafka.net.connection import SocketConnector
 from minikafka.net.interfaces import Connector
 from minikafka.wire import classic as compact
@@ -76,29 +76,31 @@ class SimpleConsumer:
     ) -> None:
         connector = connector or SocketConnector(request_timeout_ms=request_timeout_ms)
         self._lock = threading.Lock()
-        self._other = "a Kafka listener: leave classic=True out" if classic else "CLASSIC: give classic=True"
-        self._understood = False
-        begin_to_use(client_id)
-        weakref.finalize(self, cease_to_use, client_id).atexit = False
+        self._other_protocol = (
+            "a Kafka listener: leave classic=True out" if classic else "CLASSIC: give classic=True"
+        )
+        self._has_answered = False
+        acquire_stats(client_id)
+        weakref.finalize(self, release_stats, client_id).atexit = False
         self.stats = FetchRequestAndResponseStatsRegistry.get(client_id)
         """What the fetches of this client id cost, over all of its consumers."""
-        self._wire: Wire
+        self._channel: Channel
         if classic:
-            self._wire = ClassicWire(host, port, connector, self.stats)
+            self._channel = ClassicChannel(host, port, connector, self.stats)
         else:
-            self._wire = KafkaWire(host, port, connector, self.stats, request_timeout_ms)
+            self._channel = KafkaChannel(host, port, connector, self.stats, request_timeout_ms)
 
     # --- the connection
 
     def connect(self) -> None:
         """Connect now (``connect``). Every call does so where there is no connection."""
         with self._lock:
-            self._wire.connect()
+            self._channel.connect()
 
     def disconnect(self) -> None:
         """Close the connection (``disconnect``). A later call makes a new one."""
         with self._lock:
-            self._wire.close()
+            self._channel.close()
 
     def close(self) -> None:
         """As ``disconnect``."""
@@ -133,9 +135,11 @@ class SimpleConsumer:
     def multifetch(self, requests: Sequence[FetchRequest] | MultiFetchRequest) -> MultiFetchResponse:
         """What each request gives, in their order (``multifetch``). An error is its partition's alone."""
         asked = requests if isinstance(requests, MultiFetchRequest) else MultiFetchRequest(tuple(requests))
-        found = self._twice(lambda: self._wire.fetch(asked))
+        found = self._with_reconnect(lambda: self._channel.fetch(asked))
         for one in found:
-            one.ends = functools.partial(self._ends, TopicPartition(one.request.topic, one.request.partition))
+            one.find_log_range = functools.partial(
+                self._log_range, TopicPartition(one.request.topic, one.request.partition)
+            )
         return MultiFetchResponse(found)
 
     def iterator(
@@ -156,9 +160,9 @@ class SimpleConsumer:
 
         BrokerError with the broker's code; UNSUPPORTED_VERSION for Kafka 4, which no longer tells them.
         """
-        place = TopicPartition(topic, partition)
-        error, offsets = self._twice(lambda: self._wire.offsets(place, time_ms, max_num_offsets))
-        _check(error, place)
+        tp = TopicPartition(topic, partition)
+        error, offsets = self._with_reconnect(lambda: self._channel.offsets(tp, time_ms, max_num_offsets))
+        _check(error, tp)
         return offsets
 
     def earliest_or_latest_offset(
@@ -173,13 +177,15 @@ class SimpleConsumer:
         sees all. (A CLASSIC listener takes everybody for a consumer.) BrokerError with the broker's code;
         TypeError for what is no partition, and no pair of topic and number.
         """
-        (place,) = partitions_given([topic_partition])
+        (tp,) = partitions_given([topic_partition])
         if earliest_or_latest not in (EARLIEST_TIME, LATEST_TIME):
             raise ValueError(
                 f"{EARLIEST_TIME} (EARLIEST_TIME) or {LATEST_TIME} (LATEST_TIME), not {earliest_or_latest}"
             )
-        error, offset = self._twice(lambda: self._wire.end(place, earliest_or_latest, consumer_id))
-        _check(error, place)
+        error, offset = self._with_reconnect(
+            lambda: self._channel.earliest_or_latest(tp, earliest_or_latest, consumer_id)
+        )
+        _check(error, tp)
         return offset
 
     # --- the cluster
@@ -198,13 +204,13 @@ class SimpleConsumer:
             return self._coordinator(request)
         asked = MetadataRequest(request.topics or None, request.creates_topics)
         found = from_response(
-            self._twice(lambda: self._wire.ask(METADATA, lambda _: asked)), 0, request.topics
+            self._with_reconnect(lambda: self._channel.request(METADATA, lambda _: asked)), 0, request.topics
         )
         return TopicMetadataResponse(found.brokers, found.topics)
 
     def _coordinator(self, request: ConsumerMetadataRequest) -> ConsumerMetadataResponse:
         asked = FindCoordinatorRequest(request.group)
-        answer = self._twice(lambda: self._wire.ask(FIND_COORDINATOR, lambda _: asked))
+        answer = self._with_reconnect(lambda: self._channel.request(FIND_COORDINATOR, lambda _: asked))
         error = ErrorCode.of(answer.error_code)
         if error is not ErrorCode.NONE:
             return ConsumerMetadataResponse(None, error)
@@ -219,7 +225,9 @@ class SimpleConsumer:
         """
         author = Author(request.generation_id, request.consumer_id)
         asked = commit_request(request.group_id, author, request.offsets)
-        answer = self._twice(lambda: self._wire.ask(OFFSET_COMMIT, lambda _: asked, request.version))
+        answer = self._with_reconnect(
+            lambda: self._channel.request(OFFSET_COMMIT, lambda _: asked, request.version)
+        )
         return OffsetCommitResponse(
             {
                 TopicPartition(topic.name, part.partition_index): ErrorCode.of(part.error_code)
@@ -233,11 +241,13 @@ class SimpleConsumer:
         from 1 on.
         """
         topics: dict[str, list[int]] = {}
-        for place in request.partitions:
-            topics.setdefault(place.topic, []).append(place.partition)
+        for tp in request.partitions:
+            topics.setdefault(tp.topic, []).append(tp.partition)
         rows = tuple(OffsetFetchRequestTopic(name, tuple(numbers)) for name, numbers in topics.items())
         asked = FetchOffsets(request.group_id, rows)
-        answer = self._twice(lambda: self._wire.ask(OFFSET_FETCH, lambda _: asked, request.version))
+        answer = self._with_reconnect(
+            lambda: self._channel.request(OFFSET_FETCH, lambda _: asked, request.version)
+        )
         return OffsetFetchResponse(
             {
                 TopicPartition(topic.name, part.partition_index): OffsetMetadataAndError(
@@ -251,36 +261,36 @@ class SimpleConsumer:
 
     # --- inside
 
-    def _ends(self, place: TopicPartition) -> tuple[int, int] | None:
+    def _log_range(self, tp: TopicPartition) -> tuple[int, int] | None:
         """Where a log begins and ends; None where the broker does not say so (any more)."""
         try:
             return (
-                self.earliest_or_latest_offset(place, EARLIEST_TIME),
-                self.earliest_or_latest_offset(place, LATEST_TIME),
+                self.earliest_or_latest_offset(tp, EARLIEST_TIME),
+                self.earliest_or_latest_offset(tp, LATEST_TIME),
             )
         except MinikafkaError:
             return None
 
-    def _twice(self, ask: Callable[[], Result]) -> Result:
+    def _with_reconnect(self, ask: Callable[[], Result]) -> Result:
         with self._lock:
             try:
                 found = ask()
             except NetworkError:
-                self._wire.close()
-                found = self._again(ask)
-            self._understood = True
+                self._channel.close()
+                found = self._retry(ask)
+            self._has_answered = True
             return found
 
-    def _again(self, ask: Callable[[], Result]) -> Result:
+    def _retry(self, ask: Callable[[], Result]) -> Result:
         try:
             return ask()
         except NetworkError as error:
             # So ends who says what a listener cannot read.
-            if self._understood or "closed the connection" not in str(error):
+            if self._has_answered or "closed the connection" not in str(error):
                 raise
-            raise NetworkError(f"{error}; is this port {self._other}?") from None
+            raise NetworkError(f"{error}; is this port {self._other_protocol}?") from None
 
 
-def _check(error: ErrorCode, place: TopicPartition) -> None:
+def _check(error: ErrorCode, tp: TopicPartition) -> None:
     if error is not ErrorCode.NONE:
-        raise BrokerError(error, f"asking for the offsets of {place}")
+        raise BrokerError(error, f"asking for the offsets of {tp}")

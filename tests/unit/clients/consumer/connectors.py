@@ -151,7 +151,7 @@ class World:
             self.zookeeper.deliver()
             for one in self.ones:
                 one.connector.step()
-                if asks and one.connector.rebalancing:
+                if asks and one.connector.is_rebalancing:
                     for number in range(len(one.streams)):
                         one.take(1, number)
             self.clock.advance(10)

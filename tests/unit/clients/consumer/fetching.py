@@ -39,7 +39,7 @@ class Fetching:
             self.store,
             connector=brokers.network,
             clock=brokers.clock,
-            waiter_of=lambda: ManualWaiter(brokers.clock),
+            make_waiter=lambda: ManualWaiter(brokers.clock),
             threads=False,
         )
         FetchRequestAndResponseStatsRegistry.remove(CLIENT)

@@ -10,7 +10,7 @@ from minikafka.base.errors import ConsumerTimeout
 from minikafka.clients.consumer.chunks import ChunkQueue, PartitionTopicInfo
 from minikafka.clients.consumer.message_and_metadata import MessageAndMetadata
 from minikafka.clients.consumer.stats import ConsumerTopicStats, ConsumerTopicStatsRegistry
-from minikafka.clients.consumer.streams import ALWAYS_VALID, KafkaStream, Validity
+from minikafka.clients.consumer.streams import ALWAYS_VALID, KafkaStream, LeaseState
 from minikafka.clients.serializer import DefaultDecoder
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 
@@ -43,7 +43,7 @@ class OneStream:
 
 @contextlib.contextmanager
 def one_stream(
-    max_chunks: int = 10, timeout_ms: int = 0, lease: Validity = ALWAYS_VALID
+    max_chunks: int = 10, timeout_ms: int = 0, lease: LeaseState = ALWAYS_VALID
 ) -> Iterator[OneStream]:
     queue = ChunkQueue(max_chunks)
     decoder = DefaultDecoder()

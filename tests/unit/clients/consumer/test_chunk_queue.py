@@ -58,7 +58,7 @@ def test_the_shutdown_command_stays_in_the_queue() -> None:
     queue = ChunkQueue(1)
     queue.offer(chunk())
     queue.close()
-    assert queue.closed
+    assert queue.is_closed
     assert [queue.take() for _ in range(3)] == [SHUTDOWN] * 3
     assert not queue.offer(chunk())
     assert not queue.put(chunk())

@@ -184,7 +184,7 @@ def test_all_that_was_handed_out_counts_when_the_caller_says_so() -> None:
         info = one.partition()
         fill(info, 3)
         one.take(2)
-        one.stream.iterator().count_delivered()
+        one.stream.iterator().mark_delivered_consumed()
         assert info.consumed_offset == 2
         one.take(1)
         assert info.consumed_offset == 2
@@ -200,8 +200,8 @@ def test_a_message_that_a_decoder_failed_on_counts_only_when_the_next_one_is_ask
         iterator = ConsumerIterator(one.queue, 0, LongDecoder(), LongDecoder(), "c")
         with pytest.raises(UndecodableMessage):
             _ = next(iterator).message
-        iterator.count_delivered()
-        assert (info.consumed_offset, iterator.in_hand_of) == (0, info)
+        iterator.mark_delivered_consumed()
+        assert (info.consumed_offset, iterator.processing_partition) == (0, info)
         next(iterator)
         assert info.consumed_offset == 1
 
@@ -298,7 +298,7 @@ def test_while_it_is_cleared_again_and_again_only_what_is_new_is_handed_out() ->
         reading.start()
         for round_ in range(1, rounds):
             one.stream.clear()
-            assert wait_until(lambda: one.stream.iterator().in_hand_of is None, 60)
+            assert wait_until(lambda: one.stream.iterator().processing_partition is None, 60)
             assert begin[0] <= info.consumed_offset <= begin[0] + count
             begin[0] = round_ * count
             info = one.partition(offset=begin[0])
@@ -313,12 +313,12 @@ def test_the_last_message_stays_in_the_applications_hands_until_it_asks_for_more
     with one_stream() as one:
         info = one.partition()
         fill(info, 1)
-        assert one.stream.iterator().in_hand_of is None
+        assert one.stream.iterator().processing_partition is None
         one.take(1)
         one.stream.clear()
-        assert one.stream.iterator().in_hand_of is info
+        assert one.stream.iterator().processing_partition is info
         assert one.drain() == []
-        assert one.stream.iterator().in_hand_of is None
+        assert one.stream.iterator().processing_partition is None
         assert info.consumed_offset == 1
 
 
@@ -328,7 +328,7 @@ def test_a_message_in_work_does_not_count_where_its_partition_is_given_up() -> N
         fill(info, 2)
         one.take(1)
         one.stream.clear()
-        one.stream.iterator().let_go()
+        one.stream.iterator().forget_processing()
         assert one.drain() == []
         assert info.consumed_offset == 0
 
@@ -339,14 +339,14 @@ def test_a_message_in_work_counts_later_where_its_partition_is_kept() -> None:
         fill(info, 2)
         one.take(1)
         one.stream.clear()
-        one.stream.iterator().let_go([info])
-        assert (info.consumed_offset, one.stream.iterator().resume_at(info)) == (0, 1)
+        one.stream.iterator().forget_processing([info])
+        assert (info.consumed_offset, one.stream.iterator().next_fetch_offset(info)) == (0, 1)
         assert one.drain() == []
-        assert (info.consumed_offset, one.stream.iterator().resume_at(info)) == (1, 1)
+        assert (info.consumed_offset, one.stream.iterator().next_fetch_offset(info)) == (1, 1)
 
 
 class ALease:
-    valid = True
+    is_valid = True
 
 
 def test_nothing_is_handed_out_while_the_lease_is_not_valid() -> None:
@@ -355,31 +355,31 @@ def test_nothing_is_handed_out_while_the_lease_is_not_valid() -> None:
         info = one.partition()
         fill(info, 3)
         one.take(1)
-        lease.valid = False
+        lease.is_valid = False
         for _ in range(2):
             with pytest.raises(ConsumerTimeout, match="ZooKeeper does not answer"):
                 one.take(1)
         assert info.consumed_offset == 1
-        lease.valid = True
+        lease.is_valid = True
         assert offsets(one.drain()) == [1, 2]
 
 
 def test_who_waits_for_the_lease_goes_on_with_it() -> None:
     lease = ALease()
-    lease.valid = False
+    lease.is_valid = False
     with one_stream(timeout_ms=-1, lease=lease) as one:
         fill(one.partition(), 1)
         found: list[int] = []
         reading = threading.Thread(target=lambda: found.extend(offsets(one.take(1))))
         reading.start()
-        lease.valid = True
+        lease.is_valid = True
         reading.join()
         assert found == [0]
 
 
 def test_the_shutdown_ends_the_wait_for_the_lease() -> None:
     lease = ALease()
-    lease.valid = False
+    lease.is_valid = False
     with one_stream(timeout_ms=-1, lease=lease) as one:
         one.queue.close()
         assert list(one.stream) == []

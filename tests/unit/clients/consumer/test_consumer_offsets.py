@@ -15,7 +15,7 @@ from minikafka.base.errors import (
     SessionExpired,
 )
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.consumer.offsets import ConsumerOffsets, merge
+from minikafka.clients.consumer.offsets import ConsumerOffsets, merge_offsets
 from minikafka.clients.consumer.runtime import Wait
 from minikafka.registry.consumers import ZookeeperOffsets
 from minikafka.registry.memory import MemoryZooKeeper
@@ -85,10 +85,10 @@ def run(
     offsets: ConsumerOffsets,
     wanted: dict[TopicPartition, int],
     *,
-    retried: bool = True,
+    with_retries: bool = True,
     check: Callable[[], None] | None = lambda: None,
 ) -> list[Wait | None]:
-    return list(offsets.commit(wanted, retried=retried, check=check))
+    return list(offsets.commit(wanted, with_retries=with_retries, check=check))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def run(
 def test_of_two_offsets_the_larger_is_taken(
     zookeeper: dict[TopicPartition, int], kafka: dict[TopicPartition, int], merged: dict[TopicPartition, int]
 ) -> None:
-    assert merge(zookeeper, kafka) == merged
+    assert merge_offsets(zookeeper, kafka) == merged
 
 
 def test_who_loses_its_partitions_while_it_looks_for_the_coordinator_commits_nothing(world: World) -> None:
@@ -226,14 +226,14 @@ def test_a_commit_is_tried_again_as_often_as_allowed(world: World) -> None:
 def test_an_automatic_commit_is_tried_once(world: World) -> None:
     world.failures = [NetworkError("cut")]
     with pytest.raises(NetworkError):
-        run(world.offsets(), {T0: 5}, retried=False)
+        run(world.offsets(), {T0: 5}, with_retries=False)
     assert world.attempts == 1
 
 
 def test_the_brokers_are_never_behind_zookeeper_where_they_are_named(world: World) -> None:
     world.failures = [NetworkError("cut")]
     with pytest.raises(NetworkError):
-        run(world.offsets(), {T0: 5}, retried=False)
+        run(world.offsets(), {T0: 5}, with_retries=False)
     assert (world.kafka, world.store.exists("/consumers/g/offsets/t/0")) == ({}, None)
 
 
@@ -241,12 +241,12 @@ def test_zookeeper_is_never_behind_the_brokers_where_it_is_named(world: World) -
     both = world.offsets(named="zookeeper")
     world.zookeeper.suspend(world.store)
     with pytest.raises(CoordinationLost):
-        run(both, {T0: 5}, retried=False)
+        run(both, {T0: 5}, with_retries=False)
     assert (world.attempts, world.kafka) == (0, {})
     world.zookeeper.resume(world.store)
     world.failures = [NetworkError("cut")]
     with pytest.raises(NetworkError):
-        run(both, {T0: 5}, retried=False)
+        run(both, {T0: 5}, with_retries=False)
     assert (world.znode()[0], world.kafka) == (b"5", {})
 
 

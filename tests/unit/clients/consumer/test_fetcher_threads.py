@@ -31,7 +31,7 @@ def threaded(brokers: BrokersInMemory, **config: Any) -> Iterator[tuple[Fetching
     """A manager with threads, and a stream that waits for ever; no thread is left behind."""
     fetching = Fetching(brokers, refresh_leader_backoff_ms=1, fetch_wait_max_ms=1, **config)
     fetching.manager = ConsumerFetcherManager(
-        "g_c", fetching.config, fetching.store, connector=ThreadedConnector(brokers), waiter_of=EventWaiter
+        "g_c", fetching.config, fetching.store, connector=ThreadedConnector(brokers), make_waiter=EventWaiter
     )
     before = threading.active_count()
     try:
@@ -91,8 +91,8 @@ def test_a_stop_ends_the_search_for_leaders() -> None:
 def test_a_stop_does_not_wait_for_a_zookeeper_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(fetcher_manager, "_LINGER_MS", 1)
-    monkeypatch.setattr(fetcher_manager, "_SHUTDOWN_MS", 1)
+    monkeypatch.setattr(fetcher_manager, "_STOP_TIMEOUT_MS", 1)
+    monkeypatch.setattr(fetcher_manager, "_SHUTDOWN_TIMEOUT_MS", 1)
     asked, answer = threading.Event(), threading.Event()
 
     def children(_: str) -> list[str]:
@@ -117,12 +117,12 @@ def test_a_thread_that_a_stop_does_not_wait_for_can_put_nothing_into_a_queue() -
     def late() -> None:
         begun.set()
         go_on.wait()
-        ended.append(gate.passing(lambda: True))
+        ended.append(gate.run_if_open(lambda: True))
 
     thread = threading.Thread(target=late)
     thread.start()
     begun.wait()
-    assert gate.passing(lambda: True)
+    assert gate.run_if_open(lambda: True)
     gate.close()
     go_on.set()
     thread.join()
@@ -138,13 +138,13 @@ def test_a_stop_waits_for_what_is_just_passing() -> None:
         passed.append(True)
         return True
 
-    passing = threading.Thread(target=gate.passing, args=[act])
+    run_if_open = threading.Thread(target=gate.run_if_open, args=[act])
     closing = threading.Thread(target=lambda: (gate.close(), passed.append(False)))
-    passing.start()
+    run_if_open.start()
     inside.wait()
     closing.start()
     go_on.set()
-    passing.join()
+    run_if_open.join()
     closing.join()
     assert passed == [True, False]
 

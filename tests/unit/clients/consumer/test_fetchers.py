@@ -249,7 +249,7 @@ def test_fetches_and_what_they_brought_are_counted() -> None:
     size = sum(len(entry) for _, _, entry in brokers.logs[T0].entries)
     for one in (stats.all_brokers, stats.brokers[f"{HOST}:{FIRST_PORT + 1}"]):
         assert (one.requests.count, one.request_ms.count) == (2, 2)
-        assert (one.response_bytes.largest, one.response_bytes.least) == (size, 0)
+        assert (one.response_bytes.max, one.response_bytes.min) == (size, 0)
         assert one.throttle_ms.sum == 0
     assert ConsumerTopicStatsRegistry.get(CLIENT).topic("t").bytes_.count == size
 

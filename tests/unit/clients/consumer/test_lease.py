@@ -14,56 +14,56 @@ def clock() -> ManualClock:
 
 
 def test_it_is_not_valid_before_zookeeper_has_answered(clock: ManualClock) -> None:
-    assert not Lease(clock, 6_000).valid
+    assert not Lease(clock, 6_000).is_valid
 
 
 def test_it_counts_from_the_question_on_for_nine_tenths_of_the_sessions_time(clock: ManualClock) -> None:
     lease = Lease(clock, 6_000)
     clock.advance(1_000)
-    lease.hold(7, asked_at_ms=400)
+    lease.grant(7, asked_at_ms=400)
     clock.advance(4_799)
-    assert lease.valid
+    assert lease.is_valid
     clock.advance(1)
-    assert not lease.valid
+    assert not lease.is_valid
     assert lease.renew(7, asked_at_ms=clock.monotonic_ms())
-    assert lease.valid
+    assert lease.is_valid
 
 
 def test_an_answer_that_comes_late_takes_nothing_away(clock: ManualClock) -> None:
     lease = Lease(clock, 6_000)
-    lease.hold(7, asked_at_ms=0)
+    lease.grant(7, asked_at_ms=0)
     assert lease.renew(7, asked_at_ms=3_000)
     assert lease.renew(7, asked_at_ms=1_000)
     clock.advance(8_399)
-    assert lease.valid
+    assert lease.is_valid
 
 
 def test_an_answer_in_another_session_renews_nothing(clock: ManualClock) -> None:
     lease = Lease(clock, 6_000)
-    lease.hold(7, asked_at_ms=0)
+    lease.grant(7, asked_at_ms=0)
     clock.advance(6_000)
     assert not lease.renew(8, asked_at_ms=6_000)
-    assert not lease.valid
+    assert not lease.is_valid
 
 
 def test_news_of_an_earlier_sessions_end_holds_up_until_the_next_answer_only(clock: ManualClock) -> None:
     lease = Lease(clock, 6_000)
-    lease.hold(8, asked_at_ms=0)
+    lease.grant(8, asked_at_ms=0)
     lease.revoke()
-    assert not lease.valid
+    assert not lease.is_valid
     assert lease.renew(8, asked_at_ms=0)
-    assert lease.valid
+    assert lease.is_valid
 
 
 def test_what_zookeeper_grants_counts_where_it_is_less(clock: ManualClock) -> None:
     lease = Lease(clock, 6_000)
-    lease.hold(7, asked_at_ms=0, granted_ms=2_000)
+    lease.grant(7, asked_at_ms=0, granted_ms=2_000)
     clock.advance(1_799)
-    assert lease.valid
+    assert lease.is_valid
     clock.advance(1)
-    assert not lease.valid
-    lease.hold(8, asked_at_ms=1_800, granted_ms=40_000)
+    assert not lease.is_valid
+    lease.grant(8, asked_at_ms=1_800, granted_ms=40_000)
     clock.advance(5_399)
-    assert lease.valid
+    assert lease.is_valid
     clock.advance(1)
-    assert not lease.valid
+    assert not lease.is_valid

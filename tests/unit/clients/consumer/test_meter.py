@@ -33,18 +33,18 @@ def test_the_rate_of_late_follows_what_happens_and_fades() -> None:
 
 def test_a_summary_knows_mean_least_and_largest() -> None:
     summary = Summary()
-    assert (summary.count, summary.mean, summary.least, summary.largest) == (0, 0.0, 0, 0)
+    assert (summary.count, summary.mean, summary.min, summary.max) == (0, 0.0, 0, 0)
     for number in (4, 2, 9):
         summary.add(number)
-    assert (summary.count, summary.sum, summary.mean, summary.least, summary.largest) == (3, 15, 5.0, 2, 9)
+    assert (summary.count, summary.sum, summary.mean, summary.min, summary.max) == (3, 15, 5.0, 2, 9)
 
 
 def test_topics_are_counted_alone_and_together() -> None:
     stats = ConsumerTopicStats("c", ManualClock())
-    stats.taken("a", 3)
-    stats.taken("b", 1)
-    stats.received("a", 100)
-    stats.passed_over("b")
+    stats.record_messages("a", 3)
+    stats.record_messages("b", 1)
+    stats.record_bytes("a", 100)
+    stats.record_skipped("b")
     assert {name: one.messages.count for name, one in stats.topics.items()} == {"a": 3, "b": 1}
     assert stats.all_topics.messages.count == 4
     assert (stats.topic("a").bytes_.count, stats.all_topics.bytes_.count) == (100, 100)

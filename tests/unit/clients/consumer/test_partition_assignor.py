@@ -22,7 +22,7 @@ from minikafka.clients.consumer.assignment import (
     TopicCount,
     WildcardTopicCount,
     create_assignor,
-    registration_of,
+    make_registration,
 )
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.records.format.hashes import string_hash
@@ -184,7 +184,7 @@ def group(consumers: Mapping[str, TopicCount], topics: Mapping[str, int]) -> Mem
         assignment = TopicAssignment(dict.fromkeys(range(count), (0,))).to_json()
         store.create(f"/brokers/topics/{topic}", assignment, make_parents=True)
     for consumer, topic_count in consumers.items():
-        data = registration_of(topic_count, 1).to_json()
+        data = make_registration(topic_count, 1).to_json()
         store.create(f"/consumers/g/ids/{consumer}", data, make_parents=True)
     return store
 

@@ -28,45 +28,45 @@ def plan(
 
 def test_the_first_of_a_group_owns_all() -> None:
     found = plan({"a": 1}, {})
-    assert (found.release, found.own, dict(found.held)) == ((), (T0, T1, T2, T3), {})
-    assert {str(thread) for thread in found.share.values()} == {"a-0"}
-    assert not found.unchanged
+    assert (found.release, found.claim, dict(found.held_by_others)) == ((), (T0, T1, T2, T3), {})
+    assert {str(thread) for thread in found.my_assignment.values()} == {"a-0"}
+    assert not found.is_unchanged
 
 
 def test_who_owns_its_share_has_nothing_to_do() -> None:
     owners = {tp: Owner("a-0", MINE) for tp in (T0, T1)} | {tp: Owner("b-0", OTHERS) for tp in (T2, T3)}
-    assert plan({"a": 1, "b": 1}, owners).unchanged
+    assert plan({"a": 1, "b": 1}, owners).is_unchanged
 
 
 def test_what_goes_to_another_is_released() -> None:
     found = plan({"a": 1, "b": 1}, {tp: Owner("a-0", MINE) for tp in (T0, T1, T2, T3)})
-    assert (found.release, found.own) == ((T2, T3), ())
+    assert (found.release, found.claim) == ((T2, T3), ())
 
 
 def test_what_another_still_has_is_waited_for() -> None:
     found = plan({"a": 1}, {T0: Owner("a-0", MINE), T1: Owner("b-0", OTHERS)}, partitions=2)
-    assert (found.release, found.own, dict(found.held)) == ((), (T1,), {T1: "b-0"})
+    assert (found.release, found.claim, dict(found.held_by_others)) == ((), (T1,), {T1: "b-0"})
 
 
 def test_what_moves_between_its_threads_is_released_and_owned_again() -> None:
     found = plan({"a": 2}, {T0: Owner("a-0", MINE), T1: Owner("a-0", MINE)}, partitions=2)
-    assert (found.release, found.own, dict(found.held)) == ((T1,), (T1,), {})
+    assert (found.release, found.claim, dict(found.held_by_others)) == ((T1,), (T1,), {})
 
 
 @pytest.mark.parametrize("partitions", [0, 2])
 def test_what_its_session_owns_by_an_answer_that_was_lost_is_seen(partitions: int) -> None:
     found = plan({"a": 1}, {T3: Owner("a-0", MINE)}, partitions)
     assert T3 in found.release
-    assert len(found.share) == partitions
+    assert len(found.my_assignment) == partitions
 
 
 def test_its_own_text_from_an_earlier_session_is_another_owner() -> None:
     found = plan({"a": 1}, {T0: Owner("a-0", OTHERS)}, partitions=1)
-    assert (found.release, dict(found.held)) == ((), {T0: "a-0"})
+    assert (found.release, dict(found.held_by_others)) == ((), {T0: "a-0"})
 
 
 def test_more_threads_than_partitions_leave_some_with_nothing() -> None:
     context = AssignmentContext.of("g", "b", {"a": {"t": 2}, "b": {"t": 1}}, {"t": [0, 1]})
     found = rebalance_plan(context, RangeAssignor(), {}, MINE)
-    assert dict(found.share) == {}
-    assert found.unchanged
+    assert dict(found.my_assignment) == {}
+    assert found.is_unchanged

@@ -96,7 +96,7 @@ def test_streams_read_on_while_a_leader_goes_and_comes_back(cluster: Cluster) ->
                     assert rows == numbers(partition, round_ * 100, 100)
         manager.stop_connections()
         for stream in streams:
-            stream.iterator().count_delivered()
+            stream.iterator().mark_delivered_consumed()
         assert [info.consumed_offset for info in infos] == [400] * PARTITIONS
         assert manager.max_lag == 0
         stats = ConsumerTopicStatsRegistry.get(CLIENT).topic("t")

@@ -15,9 +15,9 @@ from minikafka.clients.consumer.assignment import (
     TopicCount,
     WildcardTopicCount,
     construct_topic_count,
+    make_registration,
     make_thread_id,
-    registration_of,
-    topic_count_of,
+    parse_topic_count,
 )
 from minikafka.clients.consumer.topic_filter import Blacklist, Whitelist
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
@@ -80,7 +80,7 @@ def test_what_is_registered_equals_what_the_release_wrote(
     path: str, mine: TopicCount, recorded: dict[str, Any]
 ) -> None:
     timestamp = int(json.loads(recorded[path])["timestamp"])
-    assert registration_of(mine, timestamp).to_json() == recorded[path].encode()
+    assert make_registration(mine, timestamp).to_json() == recorded[path].encode()
 
 
 def test_a_topic_that_comes_later_is_read_if_the_filter_takes_it(store: MemoryStore) -> None:
@@ -103,7 +103,7 @@ def test_a_blacklist_leaves_out_what_matches_and_the_offsets_unless_they_are_wan
 
 def test_a_pattern_with_characters_that_json_escapes_comes_back_as_it_was() -> None:
     mine = WildcardTopicCount("c", Whitelist(r'a\.b|"\d"+x'), 1, True, list)
-    again = topic_count_of(registration_of(mine, 1).to_json(), "/consumers/g/ids/c", True, list)
+    again = parse_topic_count(make_registration(mine, 1).to_json(), "/consumers/g/ids/c", True, list)
     assert again == mine
 
 
@@ -116,13 +116,13 @@ def test_a_filter_is_registered_as_the_release_does_and_read_back(recorded: dict
         return
     mine = WildcardTopicCount("c", kind(recorded["filter"]), 2, True, list)
     theirs = recorded["znode"].encode()
-    assert registration_of(mine, 1795241013937).to_json() == theirs
-    assert topic_count_of(theirs, "/consumers/g/ids/c", True, list) == mine
+    assert make_registration(mine, 1795241013937).to_json() == theirs
+    assert parse_topic_count(theirs, "/consumers/g/ids/c", True, list) == mine
 
 
 def test_where_there_never_was_a_topic_a_filter_chooses_none() -> None:
     store = MemoryZooKeeper().connect()
-    data = registration_of(WildcardTopicCount("c", Whitelist(".*"), 1, True, list), 1).to_json()
+    data = make_registration(WildcardTopicCount("c", Whitelist(".*"), 1, True, list), 1).to_json()
     store.create("/consumers/g/ids/c", data, make_parents=True)
     assert construct_topic_count("g", "c", store, True).get_consumer_thread_ids_per_topic() == {}
 
@@ -131,9 +131,9 @@ def test_where_there_never_was_a_topic_a_filter_chooses_none() -> None:
 def test_an_unknown_pattern_and_an_empty_subscription_are_static(pattern: str) -> None:
     data = {"version": 1, "subscription": {"a": 1}, "pattern": pattern, "timestamp": "1"}
     path = "/consumers/g/ids/c"
-    assert topic_count_of(json.dumps(data).encode(), path, True, list) == StaticTopicCount("c", {"a": 1})
+    assert parse_topic_count(json.dumps(data).encode(), path, True, list) == StaticTopicCount("c", {"a": 1})
     empty = json.dumps({**data, "subscription": {}, "pattern": "white_list"}).encode()
-    assert topic_count_of(empty, path, True, list) == StaticTopicCount("c", {})
+    assert parse_topic_count(empty, path, True, list) == StaticTopicCount("c", {})
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_an_unknown_pattern_and_an_empty_subscription_are_static(pattern: str) -
 )
 def test_a_registration_that_cannot_be_read_is_named(data: bytes) -> None:
     with pytest.raises(CoordinationError, match=r"^/consumers/g/ids/c"):
-        topic_count_of(data, "/consumers/g/ids/c", True, list)
+        parse_topic_count(data, "/consumers/g/ids/c", True, list)
 
 
 def test_a_consumer_that_is_not_registered_is_no_node() -> None:

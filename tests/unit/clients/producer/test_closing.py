@@ -26,8 +26,8 @@ def brokers() -> BrokersInMemory:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(async_producer, "PROGRESS_S", 0.01)
-    monkeypatch.setattr(async_producer, "PARTING_S", 0.01)
+    monkeypatch.setattr(async_producer, "PROGRESS_INTERVAL_S", 0.01)
+    monkeypatch.setattr(async_producer, "GIVE_UP_TIMEOUT_S", 0.01)
 
 
 def queueing(brokers: BrokersInMemory, **given: Any) -> Producer:
@@ -255,7 +255,7 @@ class Tells(CallbackHandler):
 logging.basicConfig(format="%(message)s")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from minikafka.clients.producer import async_producer
-async_producer.PROGRESS_S, async_producer.PARTING_S = 0.2, 50
+async_producer.PROGRESS_INTERVAL_S, async_producer.GIVE_UP_TIMEOUT_S = 0.2, 50
 logging.getLogger("minikafka.clients.producer").addHandler(Interrupts())
 settings = {"metadata.broker.list": "127.0.0.1:1", "producer.type": "async", "callback.handler": Tells}
 producer = Producer(settings)

@@ -12,7 +12,7 @@ from minikafka.base.clock import ManualClock, SystemClock
 from minikafka.base.errors import ProducerClosed
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.producer import KeyedMessage
-from minikafka.clients.producer.event_queue import EventQueue, Taken, messages_of
+from minikafka.clients.producer.event_queue import EventQueue, QueueBatch, messages_of
 from minikafka.clients.producer.messages import MessageColumns
 
 
@@ -24,7 +24,7 @@ def columns(*numbers: int) -> MessageColumns:
     return MessageColumns("t", pa.array([b"%d" % number for number in numbers], pa.binary()))
 
 
-def numbers(taken: Taken | None) -> list[int] | None:
+def numbers(taken: QueueBatch | None) -> list[int] | None:
     return None if taken is None else [int(one.message) for one in messages_of(taken.pieces)]
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode, NodeExists, NoNode, NotEmpty
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients import zookeeper_metadata
-from minikafka.clients.consumer.assignment import topic_count_of, topics_in
+from minikafka.clients.consumer.assignment import list_topics, parse_topic_count
 from minikafka.clients.group.admin import EMPTY, active, no_such_group
 from minikafka.registry import paths
 from minikafka.registry.brokers import live_brokers
@@ -265,7 +265,7 @@ class ZooKeeperGroups:
         owned: dict[str, list[TopicPartition]] = {}
         for tp, owner in sorted(owners.items()):
             owned.setdefault(owner.rpartition("-")[0], []).append(tp)
-        known = topics_in(self._store)
+        known = list_topics(self._store)
         return tuple(_consumer(path, data, owned, known) for path, (data, _) in sorted(found.items()))
 
     def _make(self, path: str) -> None:
@@ -296,7 +296,7 @@ def _consumer(
     topics: Iterable[str] = ()
     # A pattern that means something else in Java tells nothing of topics.
     with contextlib.suppress(CoordinationError):
-        count = topic_count_of(data, path, exclude_internal_topics=True, topics=lambda: known)
+        count = parse_topic_count(data, path, exclude_internal_topics=True, topics=lambda: known)
         topics = count.get_consumer_thread_ids_per_topic()
     return ZooKeeperConsumer(
         name, told.subscription, told.pattern, told.timestamp_ms, tuple(sorted(topics)), partitions

@@ -28,7 +28,7 @@ _SEGMENTS = 0
 """The version of ListOffsets that tells several offsets, those of segments."""
 
 
-class Wire(Protocol):
+class Channel(Protocol):
     """One connection to one broker, made when it is first needed. Not thread-safe.
 
     Raises NetworkError and RemoteWireError; BrokerError UNSUPPORTED_VERSION for what cannot be asked.
@@ -43,13 +43,13 @@ class Wire(Protocol):
     def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
         """What each of the fetches gives, in their order."""
 
-    def offsets(self, place: TopicPartition, time_ms: int, max_count: int) -> tuple[ErrorCode, list[int]]:
+    def offsets(self, tp: TopicPartition, time_ms: int, max_count: int) -> tuple[ErrorCode, list[int]]:
         """Offsets of segments before a time, the latest first."""
 
-    def end(self, place: TopicPartition, time_ms: int, replica_id: int) -> tuple[ErrorCode, int]:
+    def earliest_or_latest(self, tp: TopicPartition, time_ms: int, replica_id: int) -> tuple[ErrorCode, int]:
         """The first offset, or the last, as ``replica_id`` sees the log."""
 
-    def ask(
+    def request(
         self,
         api: Api[RequestT, ResponseT],
         request: Callable[[int], RequestT],
@@ -58,7 +58,7 @@ class Wire(Protocol):
         """The answer of today's protocol; in just that ``version``, where one is given."""
 
 
-class ClassicWire:
+class ClassicChannel:
     """The texts' compact protocol: fetches and offsets, and nothing else."""
 
     def __init__(
@@ -80,7 +80,7 @@ class ClassicWire:
             connection.close()
 
     def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
-        if request.waits or request.version is not None:
+        if request.may_wait or request.version is not None:
             raise _not_classic("a fetch that waits, or names a version")
         begun_ms = self._clock.monotonic_ms()
         if len(request.fetches) == 1:
@@ -94,7 +94,7 @@ class ClassicWire:
             FetchedMessages(asked, classic.error_of(answer.error_code), buffer_of(answer.messages))
             for asked, answer in zip(request.fetches, answers, strict=True)
         ]
-        self._stats.answered(
+        self._stats.record_fetch(
             self._host,
             self._port,
             request_ms=self._clock.monotonic_ms() - begun_ms,
@@ -103,16 +103,16 @@ class ClassicWire:
         )
         return found
 
-    def offsets(self, place: TopicPartition, time_ms: int, max_count: int) -> tuple[ErrorCode, list[int]]:
-        asked = classic.Offsets(place.topic, place.partition, time_ms, max_count)
+    def offsets(self, tp: TopicPartition, time_ms: int, max_count: int) -> tuple[ErrorCode, list[int]]:
+        asked = classic.Offsets(tp.topic, tp.partition, time_ms, max_count)
         code, offsets = classic.decode_offsets(self._send(asked))
         return classic.error_of(code), offsets
 
-    def end(self, place: TopicPartition, time_ms: int, replica_id: int) -> tuple[ErrorCode, int]:
-        error, offsets = self.offsets(place, time_ms, 1)
+    def earliest_or_latest(self, tp: TopicPartition, time_ms: int, replica_id: int) -> tuple[ErrorCode, int]:
+        error, offsets = self.offsets(tp, time_ms, 1)
         return error, offsets[0] if offsets else _UNKNOWN
 
-    def ask(
+    def request(
         self,
         api: Api[RequestT, ResponseT],
         request: Callable[[int], RequestT],
@@ -129,7 +129,7 @@ class ClassicWire:
         return self._open().request(classic.encode_request(request)).result()
 
 
-class KafkaWire:
+class KafkaChannel:
     """Kafka's protocol as brokers speak it since 0.10."""
 
     def __init__(
@@ -157,7 +157,7 @@ class KafkaWire:
     def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
         # Each for itself, but where the broker counts what there is of all: in one answer the first message
         # may be larger than was asked for, and leave the others nothing.
-        groups = [request.fetches] if request.waits else [(one,) for one in request.fetches]
+        groups = [request.fetches] if request.may_wait else [(one,) for one in request.fetches]
         begun_ms = self._clock.monotonic_ms()
         under_way = [(group, self._fetch(request, group)) for group in groups]
         return [
@@ -166,17 +166,17 @@ class KafkaWire:
             for found in self._take(group, reply.result(self._timeout_ms + request.max_wait_ms), begun_ms)
         ]
 
-    def offsets(self, place: TopicPartition, time_ms: int, max_count: int) -> tuple[ErrorCode, list[int]]:
-        request = _list_offsets(place, time_ms, max_count, fetching_as=-1)
-        part = self.ask(listing.LIST_OFFSETS, lambda _: request, _SEGMENTS).topics[0].partitions[0]
+    def offsets(self, tp: TopicPartition, time_ms: int, max_count: int) -> tuple[ErrorCode, list[int]]:
+        request = _list_offsets(tp, time_ms, max_count, fetching_as=-1)
+        part = self.request(listing.LIST_OFFSETS, lambda _: request, _SEGMENTS).topics[0].partitions[0]
         return ErrorCode.of(part.error_code), list(part.offsets)
 
-    def end(self, place: TopicPartition, time_ms: int, replica_id: int) -> tuple[ErrorCode, int]:
-        request = _list_offsets(place, time_ms, 1, fetching_as=replica_id)
-        part = self.ask(listing.LIST_OFFSETS, lambda _: request).topics[0].partitions[0]
+    def earliest_or_latest(self, tp: TopicPartition, time_ms: int, replica_id: int) -> tuple[ErrorCode, int]:
+        request = _list_offsets(tp, time_ms, 1, fetching_as=replica_id)
+        part = self.request(listing.LIST_OFFSETS, lambda _: request).topics[0].partitions[0]
         return ErrorCode.of(part.error_code), part.offsets[0] if part.offsets else part.offset
 
-    def ask(
+    def request(
         self,
         api: Api[RequestT, ResponseT],
         request: Callable[[int], RequestT],
@@ -225,7 +225,7 @@ class KafkaWire:
         self, fetches: Sequence[FetchRequest], answer: fetching.FetchResponse, begun_ms: int
     ) -> Iterator[FetchedMessages]:
         parts = {(topic.name, part.index): part for topic in answer.topics for part in topic.partitions}
-        self._stats.answered(
+        self._stats.record_fetch(
             self._host,
             self._port,
             request_ms=self._clock.monotonic_ms() - begun_ms,
@@ -242,10 +242,10 @@ class KafkaWire:
 
 
 def _list_offsets(
-    place: TopicPartition, time_ms: int, max_count: int, *, fetching_as: int
+    tp: TopicPartition, time_ms: int, max_count: int, *, fetching_as: int
 ) -> listing.ListOffsetsRequest:
-    asked = listing.ListOffsetsPartition(place.partition, _UNKNOWN, time_ms, max_count)
-    topics = (listing.ListOffsetsTopic(place.topic, (asked,)),)
+    asked = listing.ListOffsetsPartition(tp.partition, _UNKNOWN, time_ms, max_count)
+    topics = (listing.ListOffsetsTopic(tp.topic, (asked,)),)
     return listing.ListOffsetsRequest(fetching_as, fetching.READ_UNCOMMITTED, topics)
 
 
