@@ -23,9 +23,9 @@ from collections import Counter
 import psutil
 
 from minikafka.embedded.cluster import Cluster
+from minikafka.wire.api import ApiKey
 from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import RequestHeader, encode_frame
-from minikafka.wire.keys import ApiKey
 
 IDLE, ACTIVE = 1000, 200
 IDLE_GOAL_MB, IDLE_GOAL_PERCENT, FAIR_GOAL = 20.0, 0.5, 0.5

@@ -31,7 +31,7 @@ import log_common as common
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
 from minikafka.log.recovery.log_loader import Known
-from minikafka.net.network_send import Outgoing
+from minikafka.net.network_send import NetworkSend
 
 CHECK, DROP = b"c", b"d"
 _TOLD = struct.Struct(">qq")
@@ -91,7 +91,7 @@ def send(log: Log, slice_bytes: int, port: int, passes: int, mode: bytes) -> dic
             while offset < end:
                 found = log.read(offset, slice_bytes)
                 assert found.slice is not None
-                outgoing = Outgoing([found.slice])
+                outgoing = NetworkSend([found.slice])
                 outgoing.write(sock)
                 while not outgoing.done:
                     writable.poll()

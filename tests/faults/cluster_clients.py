@@ -17,6 +17,7 @@ from minikafka.records.format.message_set import Record, build_message_set, iter
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import PreferredElection, Reassignments
 from minikafka.registry.paths import EntityConfig, TopicAssignment
+from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
@@ -31,7 +32,6 @@ from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequ
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
 from minikafka.wire.frame_parts import buffer_of
 from minikafka.wire.framing import RequestHeader, split_response
-from minikafka.wire.keys import ApiKey
 from tests.faults.cluster_events import Action, Connection, Pending
 from tests.faults.cluster_machines import World
 from tests.faults.cluster_oracle import Broken, Oracle

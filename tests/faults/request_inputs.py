@@ -12,12 +12,12 @@ from pathlib import Path
 
 from minikafka.base.errors import RemoteWireError
 from minikafka.wire import classic
+from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.create_partitions import CreatePartitionsRequest
 from minikafka.wire.apis.create_topics import CreateTopicsRequest
 from minikafka.wire.frame_parts import join
 from minikafka.wire.framing import RequestHeader, encode_frame
-from minikafka.wire.keys import ApiKey
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "wire"
 MANY = 200

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from minikafka.wire.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
@@ -24,7 +25,6 @@ from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest
-from minikafka.wire.keys import ApiKey
 from tests.faults.test_request_bombs import (
     HOST,
     PATIENCE_S,

@@ -30,6 +30,7 @@ from minikafka.net.connection import SocketConnection, connect
 from minikafka.records.columns import encode
 from minikafka.records.format.compression import Codec
 from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.wire.apis.list_offsets import (
@@ -39,7 +40,6 @@ from minikafka.wire.apis.list_offsets import (
 )
 from minikafka.wire.frame_parts import Part, join
 from minikafka.wire.framing import RequestHeader, encode_frame, split_response
-from minikafka.wire.keys import ApiKey
 from tests.faults import attacked_broker
 from tests.scenarios import simulation
 

@@ -26,10 +26,10 @@ import pytest
 from minikafka.clients.simple_consumer import FetchRequest, SimpleConsumer
 from minikafka.net.connection import connect
 from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import RequestHeader, split_response
-from minikafka.wire.keys import ApiKey
 from tests.faults import fuzzed_broker
 from tests.faults.request_inputs import Input, made
 from tests.scenarios import simulation

@@ -32,7 +32,7 @@ from minikafka.records.format.message_set import (
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.registry.paths import BrokerRegistration
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import ApiKey
 from tests.interop.kafka_broker import KafkaBroker, running
 from tests.interop.releases import KAFKA_4, RELEASES
 

@@ -24,8 +24,8 @@ from minikafka.net.connection import SocketConnector
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
 from minikafka.records.columns import encode
 from minikafka.records.format.message_set import Codec, StoredRecord, iterate
+from minikafka.wire.api import ApiKey
 from minikafka.wire.frame_parts import Part
-from minikafka.wire.keys import ApiKey
 from tests.interop.kafka_broker import running
 from tests.interop.releases import KAFKA_3_9
 

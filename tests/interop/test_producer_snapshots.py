@@ -19,11 +19,11 @@ from minikafka.log.producers.snapshots import parse_producers
 from minikafka.net.connection import connect
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.record import Record
+from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.init_producer_id import InitProducerIdRequest
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
 from minikafka.wire.framing import RequestHeader, split_response
-from minikafka.wire.keys import ApiKey
 from tests.interop.kafka_broker import KafkaBroker, await_free_id
 from tests.interop.relay import CONFIG, PATIENCE_S
 from tests.interop.releases import KAFKA_3_9

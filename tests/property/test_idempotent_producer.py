@@ -15,7 +15,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.produce import BatchingConfig, BatchingProducer, SendFuture
 from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Record, build_message_set
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import ApiKey
 from tests.unit.clients.support import BrokersInMemory, produce_error
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]

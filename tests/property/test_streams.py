@@ -17,7 +17,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.chunks import PartitionTopicInfo
 from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Codec, Record, build_message_set
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import ApiKey
 from tests.unit.clients.consumer.fetching import Fetching
 from tests.unit.clients.consumer.streams import OneStream
 from tests.unit.clients.support import FIRST_PORT, HOST, BrokersInMemory

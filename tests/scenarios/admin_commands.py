@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from minikafka.base.errors import ErrorCode
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from minikafka.wire.apis.create_partitions import (
     CreatePartitionsAssignment,
@@ -33,7 +34,6 @@ from minikafka.wire.apis.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import Duration, Numbers, ScriptError
 from tests.scenarios.simulation import Request

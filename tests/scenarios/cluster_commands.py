@@ -14,6 +14,7 @@ from minikafka.net.memory import Fault
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry.paths import PartitionState, partition_state_path
 from minikafka.server.control import controller_requests as messages
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownRequest
 from minikafka.wire.apis.create_topics import (
     CreatableReplicaAssignment,
@@ -21,7 +22,6 @@ from minikafka.wire.apis.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import Numbers, ScriptError
 from tests.scenarios.simulation import PORT, Request

@@ -18,6 +18,7 @@ from minikafka.records.format.batch import build_batch, set_producer
 from minikafka.records.format.message_set import Codec, Record, StoredRecord, build_message_set, iterate
 from minikafka.registry.paths import EntityConfig
 from minikafka.server.config.properties import BrokerConfig
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -39,7 +40,6 @@ from minikafka.wire.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
 )
 from minikafka.wire.frame_parts import buffer_of
-from minikafka.wire.keys import ApiKey
 from tests.scenarios import simulation
 from tests.scenarios.script import Duration, Numbers, ScriptError, Vocabulary, read
 from tests.scenarios.simulation import DATA_DIR, PORT, Machine, Request

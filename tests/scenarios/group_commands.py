@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from minikafka.base.errors import ErrorCode
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.delete_groups import DeleteGroupsRequest
 from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
@@ -25,7 +26,6 @@ from minikafka.wire.apis.offset_commit import (
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import Duration, Numbers, ScriptError
 from tests.scenarios.simulation import Request

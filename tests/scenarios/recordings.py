@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from minikafka.base.errors import NetworkError
 from minikafka.net.interfaces import PendingResponse
 from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 from minikafka.wire.apis.heartbeat import HeartbeatRequest
@@ -30,7 +31,6 @@ from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, Produc
 from minikafka.wire.apis.sync_group import SyncGroupRequest
 from minikafka.wire.frame_parts import buffer_of
 from minikafka.wire.framing import RequestHeader, split_response
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import PORT, Request, Simulation
 
 WIRE = Path(__file__).parents[1] / "data" / "wire"

@@ -20,6 +20,7 @@ from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.server.assembly import Ports, RunningBroker
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.workers.worker import InlineWorker
+from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from minikafka.wire.apis.fetch import (
@@ -39,7 +40,6 @@ from minikafka.wire.apis.produce import (
 )
 from minikafka.wire.frame_parts import Part, buffer_of
 from minikafka.wire.framing import RequestHeader, split_response
-from minikafka.wire.keys import ApiKey
 
 PORT = 9092
 DATA_DIR = "/data"

@@ -7,6 +7,7 @@ import pytest
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.records.format.message_set import Record, build_message_set, iterate
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -25,7 +26,6 @@ from minikafka.wire.apis.fetch import (
     ForgottenTopic,
 )
 from minikafka.wire.frame_parts import buffer_of
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Client, Request, Simulation, produce
 
 FOLLOWER = 1

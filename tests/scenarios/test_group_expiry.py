@@ -5,8 +5,8 @@ from __future__ import annotations
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.groups.messages import NEVER_MS, OffsetCommitValue
 from minikafka.server.groups.group_coordinator import GroupCoordinator
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Request, Simulation
 
 AT_ONCE = 1_000

@@ -11,6 +11,7 @@ from minikafka.records import down_conversion
 from minikafka.records.format.batch import build_batch, set_producer
 from minikafka.records.format.message_set import Record, StoredRecord, iterate
 from minikafka.server.handlers import fetch
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.fetch import READ_COMMITTED
 from minikafka.wire.apis.list_offsets import (
     LATEST,
@@ -19,7 +20,6 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsTopic,
 )
 from minikafka.wire.frame_parts import buffer_of
-from minikafka.wire.keys import ApiKey
 from tests.scenarios import simulation
 from tests.scenarios.simulation import DATA_DIR, Simulation
 from tests.unit.records.samples import BATCH_CASES, expected, expected_read_committed, row_of, segment

@@ -16,6 +16,7 @@ from minikafka.records.format.batch import ControlType, build_batch, build_contr
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
 from minikafka.server.core.broker import Broker
 from minikafka.server.handlers import fetch as handling
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -36,7 +37,6 @@ from minikafka.wire.apis.list_offsets import (
 )
 from minikafka.wire.apis.produce import ProducePartitionResponse
 from minikafka.wire.frame_parts import buffer_of
-from minikafka.wire.keys import ApiKey
 from tests.scenarios import simulation
 from tests.scenarios.simulation import Request, Simulation
 

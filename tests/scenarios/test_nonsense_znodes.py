@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from minikafka.base.errors import ErrorCode
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Request
 from tests.scenarios.world import World
 

@@ -24,9 +24,9 @@ from minikafka.groups.messages import (
 )
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Record
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.recordings import Talk, make_offsets_topic
 from tests.scenarios.simulation import DATA_DIR, Request, Simulation
 from tests.unit.groups.test_messages import recorded as recorded_offsets

@@ -6,9 +6,9 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from minikafka.wire.frame_parts import buffer_of
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.recordings import decoded, names_of, plain, recorded
 from tests.scenarios.simulation import PORT, Client, Request, Simulation, produce
 

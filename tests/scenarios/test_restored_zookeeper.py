@@ -15,6 +15,7 @@ from minikafka.registry.memory import MemoryCopy, MemoryStore
 from minikafka.registry.paths import ControllerEpoch, EntityConfig
 from minikafka.server.admin import topics
 from minikafka.server.zookeeper.counters import look_at_topics
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.describe_configs import (
     DescribeConfigsRequest,
@@ -22,7 +23,6 @@ from minikafka.wire.apis.describe_configs import (
     ResourceType,
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import DATA_DIR, Machine, Request, Simulation
 
 BROKERS = 3

@@ -175,7 +175,7 @@ def principal_of(text: str, option: str) -> str:
 
 def host_of_rule(text: str, option: str) -> str:
     """An address as rules have it. ConfigError for a name: brokers see addresses only."""
-    from minikafka.server.security.authorizer import host_of
+    from minikafka.server.security.authorizer import normalize_host
 
     if text.strip() == WILDCARD_HOST:
         return WILDCARD_HOST
@@ -183,7 +183,7 @@ def host_of_rule(text: str, option: str) -> str:
         ip_address(text.strip())
     except ValueError:
         raise ConfigError(option, text, "an IP address, or * for all; brokers know no names") from None
-    return host_of(text.strip())
+    return normalize_host(text.strip())
 
 
 def operation_of(text: str) -> Operation:

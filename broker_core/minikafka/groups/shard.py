@@ -89,7 +89,7 @@ class GroupCoordinatorShard:
         return group_id in self._entries
 
     def describe(self, group_id: str) -> GroupDescription:
-        """A group; ``NO_GROUP`` where there is none."""
+        """A group; ``GROUP_DENIED`` where there is none."""
         entry = self._entries.get(group_id)
         return NO_GROUP if entry is None else entry.group.describe()
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from minikafka.base.errors import NetworkError
-from minikafka.net.network_send import reason_of
+from minikafka.net.event_loop import Wakeup
+from minikafka.net.network_send import error_reason
 from minikafka.net.ports import server_ports
 from minikafka.net.processor import ServerOptions
-from minikafka.net.wakeup import Wakeup
 
 logger = logging.getLogger("minikafka.net")
 
@@ -40,7 +40,7 @@ def listen(host: str, port: int, backlog: int, options: ServerOptions) -> socket
                 return _listen(found[0], choice, backlog, options)
         return _listen(found[0], port, backlog, options)
     except (OSError, OverflowError, UnicodeError) as error:
-        raise NetworkError(f"cannot listen on {host or '*'}:{port}: {reason_of(error)}") from None
+        raise NetworkError(f"cannot listen on {host or '*'}:{port}: {error_reason(error)}") from None
 
 
 def _listen(found: tuple[Any, ...], port: int, backlog: int, options: ServerOptions) -> socket.socket:
@@ -108,7 +108,9 @@ class Acceptor:
             if error.errno in _PEER_GONE:
                 return True
             if not self._starved:
-                logger.error("cannot accept connections: %s; trying again until it works", reason_of(error))
+                logger.error(
+                    "cannot accept connections: %s; trying again until it works", error_reason(error)
+                )
             self._starved = True
             return False
         if self._starved:

@@ -21,7 +21,7 @@ from collections.abc import Collection, Sequence
 from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
 from minikafka.base.ids import host_port
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
-from minikafka.net.network_send import Outgoing, broken, reason_of
+from minikafka.net.network_send import NetworkSend, connection_error, error_reason
 from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import MAX_FRAME_BYTES, FrameReader, encode_frame
 
@@ -59,7 +59,7 @@ class SocketConnector:
             reason = (
                 f"no answer within {self._connect_timeout_ms} ms" if isinstance(error, TimeoutError) else None
             )
-            raise NetworkError(f"{peer}: cannot connect: {reason or reason_of(error)}") from None
+            raise NetworkError(f"{peer}: cannot connect: {reason or error_reason(error)}") from None
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -69,7 +69,7 @@ class SocketConnector:
                     sock.setsockopt(socket.SOL_SOCKET, option, size)
         except OSError as error:
             sock.close()
-            raise broken(peer, "cannot connect", error) from None
+            raise connection_error(peer, "cannot connect", error) from None
         return SocketConnection(sock, peer, self._request_timeout_ms, self._max_response_bytes)
 
     def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
@@ -204,7 +204,7 @@ class SocketConnection:
                 if pending is not None:
                     self._pending.append(pending)
             try:
-                self._write_all(Outgoing(frame))
+                self._write_all(NetworkSend(frame))
             finally:
                 with self._state:
                     self._somebody_writes = False
@@ -212,7 +212,7 @@ class SocketConnection:
             if pending is None or not pending.settled():
                 self._check()
 
-    def _write_all(self, outgoing: Outgoing) -> None:
+    def _write_all(self, outgoing: NetworkSend) -> None:
         deadline_ms = _now_ms() + self._request_timeout_ms
         try:
             while self._error is None:
@@ -225,7 +225,7 @@ class SocketConnection:
                     self._fail(NetworkError(text))
                 self._wait_writable(deadline_ms)
         except (OSError, StorageError) as error:
-            self._fail(broken(self.peer, "cannot send", error))
+            self._fail(connection_error(self.peer, "cannot send", error))
         except BaseException:
             # Ctrl-C for instance: half a frame may be out, and nothing can follow it.
             self._fail(NetworkError(f"{self.peer}: sending was interrupted"))
@@ -272,7 +272,7 @@ class SocketConnection:
         except BlockingIOError:
             return False
         except (OSError, RemoteWireError) as error:
-            self._fail(broken(self.peer, "cannot receive", error))
+            self._fail(connection_error(self.peer, "cannot receive", error))
         except BaseException:
             self._fail(NetworkError(f"{self.peer}: receiving was interrupted"))
             raise

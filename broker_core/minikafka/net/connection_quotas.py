@@ -14,13 +14,13 @@ from minikafka.base.clock import Clock
 logger = logging.getLogger("minikafka.net")
 
 UNLIMITED = 0x7FFFFFFF
-KEPT_DESCRIPTORS = 1_024
+RESERVED_DESCRIPTORS = 1_024
 """Of the process's descriptors, how many connections leave to logs, ZooKeeper and other brokers, or a quarter
 of all where that is less: a log that can open no new segment takes no messages.
 """
-SERVED_ANYWAY = 64
+MIN_CONNECTIONS = 64
 """Connections that are served also where the logs themselves need most descriptors."""
-COMPLAINT_EVERY_MS = 10_000
+REFUSAL_LOG_INTERVAL_MS = 10_000
 """How often refusals are logged: whoever is refused usually tries again at once."""
 
 
@@ -43,10 +43,10 @@ def descriptors_for_connections() -> int:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         return UNLIMITED
-    return limit - min(KEPT_DESCRIPTORS, limit // 4)
+    return limit - min(RESERVED_DESCRIPTORS, limit // 4)
 
 
-class Admission:
+class ConnectionQuotas:
     """Counts connections by address and by processor. Thread-safe."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Admission:
             self._by_ip[ip] += 1
             return self._last
 
-    def leave(self, processor: int, ip: str) -> None:
+    def release(self, processor: int, ip: str) -> None:
         """A connection that was admitted has ended."""
         with self._lock:
             self._by_processor[processor] -= 1
@@ -93,7 +93,7 @@ class Admission:
         limits, count = self._limits, sum(self._by_processor)
         if count >= limits.total:
             return f"there are {limits.total} connections (max.connections)"
-        if descriptor >= self._descriptors and count >= SERVED_ANYWAY:
+        if descriptor >= self._descriptors and count >= MIN_CONNECTIONS:
             return (
                 f"{self._descriptors} files and connections are open, and what is left is kept for logs, "
                 f"ZooKeeper and other brokers: raise the limit (ulimit -n), or set max.connections"
@@ -110,4 +110,4 @@ class Admission:
             return
         more = f"; {self._unmentioned} more were refused before" if self._unmentioned else ""
         logger.warning("a connection from %s is refused: %s%s", ip, refusal, more)
-        self._complain_at_ms, self._unmentioned = now_ms + COMPLAINT_EVERY_MS, 0
+        self._complain_at_ms, self._unmentioned = now_ms + REFUSAL_LOG_INTERVAL_MS, 0

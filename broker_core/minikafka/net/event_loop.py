@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import socket
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
@@ -15,17 +16,17 @@ NEVER_MS = 1 << 62
 _SPARE = 64
 
 
-class Watched(Protocol):
+class Timed(Protocol):
     """What can have an alarm."""
 
-    alarm_ms: int
-    """When the next one rings; kept by ``Alarms``, ``NEVER_MS`` at first and once all is over."""
+    timer_ms: int
+    """When the next one rings; kept by ``Timers``, ``NEVER_MS`` at first and once all is over."""
 
 
-Item = TypeVar("Item", bound=Watched)
+Item = TypeVar("Item", bound=Timed)
 
 
-class Alarms(Generic[Item]):
+class Timers(Generic[Item]):
     """One alarm for each item. Not thread-safe; times are monotonic milliseconds."""
 
     def __init__(self) -> None:
@@ -36,19 +37,19 @@ class Alarms(Generic[Item]):
 
     def set(self, item: Item, at_ms: int) -> None:
         """Ring at ``at_ms``, or before when there is an earlier alarm already."""
-        if at_ms >= item.alarm_ms:
+        if at_ms >= item.timer_ms:
             return
-        self._set += item.alarm_ms == NEVER_MS
-        item.alarm_ms = at_ms
+        self._set += item.timer_ms == NEVER_MS
+        item.timer_ms = at_ms
         heapq.heappush(self._heap, (at_ms, next(self._numbers), item))
         if len(self._heap) > 2 * self._set + _SPARE:
-            self._heap = [entry for entry in self._heap if entry[2].alarm_ms == entry[0]]
+            self._heap = [entry for entry in self._heap if entry[2].timer_ms == entry[0]]
             heapq.heapify(self._heap)
 
     def clear(self, item: Item) -> None:
         """Ring no more."""
-        self._set -= item.alarm_ms != NEVER_MS
-        item.alarm_ms = NEVER_MS
+        self._set -= item.timer_ms != NEVER_MS
+        item.timer_ms = NEVER_MS
 
     def next_ms(self) -> int | None:
         """When the first rings (or would have); None when there is none."""
@@ -58,6 +59,36 @@ class Alarms(Generic[Item]):
         """The items whose alarms ring, which have none then."""
         while self._heap and self._heap[0][0] <= now_ms:
             at_ms, _, item = heapq.heappop(self._heap)
-            if item.alarm_ms == at_ms:
+            if item.timer_ms == at_ms:
                 self.clear(item)
                 yield item
+
+
+class Wakeup:
+    """Thread-safe. ``wake`` any number of times makes ``reader`` readable until ``clear``."""
+
+    def __init__(self) -> None:
+        self.reader, self._writer = socket.socketpair()
+        self.reader.setblocking(False)
+        self._writer.setblocking(False)
+
+    def wake(self) -> None:
+        """Make the reader readable. After ``close`` nothing happens."""
+        try:
+            self._writer.send(b"\0")
+        except OSError:
+            # Full: the other thread has wakes enough. Closed: there is nobody to wake.
+            return
+
+    def clear(self) -> None:
+        """Take back all wakes so far. For the selecting thread, before it looks at what it was woken for."""
+        try:
+            while len(self.reader.recv(4096)) == 4096:
+                pass
+        except OSError:
+            return
+
+    def close(self) -> None:
+        """Close both ends."""
+        self.reader.close()
+        self._writer.close()

@@ -23,7 +23,7 @@ from minikafka.wire.frame_parts import LazyPart, Part, part_size
 HAS_SENDFILE = hasattr(os, "sendfile")
 
 TURN_BYTES = 1 << 20
-"""About how much one ``Outgoing.write`` sends at most, so that a fast reader does not hold up the others."""
+"""The approximate maximum that one ``NetworkSend.write`` sends: a fast reader must not delay the others."""
 
 _PIECES = 64
 """Pieces of memory in one ``sendmsg``; systems take at least 16, Linux and macOS 1024."""
@@ -34,7 +34,7 @@ _MORE = getattr(socket, "MSG_MORE", 0)
 _NO_SENDFILE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTSOCK, errno.EOVERFLOW}
 
 
-class Outgoing:
+class NetworkSend:
     """The parts of one or more frames that a socket has not taken yet."""
 
     def __init__(self, parts: Iterable[Part]) -> None:
@@ -172,13 +172,13 @@ def peer_name(address: object) -> tuple[str, str]:
     return "local", "local"
 
 
-def reason_of(error: BaseException) -> str:
+def error_reason(error: BaseException) -> str:
     """What went wrong, in few words, for logs and messages."""
     if isinstance(error, OSError):
         return error.strerror or str(error) or type(error).__name__
     return str(error) or type(error).__name__
 
 
-def broken(peer: str, doing: str, error: BaseException) -> NetworkError:
+def connection_error(peer: str, doing: str, error: BaseException) -> NetworkError:
     """The error for a connection that cannot go on."""
-    return NetworkError(f"{peer}: {doing}: {reason_of(error)}")
+    return NetworkError(f"{peer}: {doing}: {error_reason(error)}")

@@ -34,12 +34,11 @@ from typing import Any
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import RemoteWireError, StorageError
-from minikafka.net.event_loop import NEVER_MS, Alarms
+from minikafka.net.event_loop import NEVER_MS, Timers, Wakeup
 from minikafka.net.interfaces import RequestHandler
-from minikafka.net.network_send import TURN_BYTES, Outgoing, peer_name, reason_of
-from minikafka.net.request_limiter import FREE_BYTES, Backlog
-from minikafka.net.response_memory import STALL_BYTES, LargeResponse, Unsent
-from minikafka.net.wakeup import Wakeup
+from minikafka.net.network_send import TURN_BYTES, NetworkSend, error_reason, peer_name
+from minikafka.net.request_limiter import FREE_BYTES, RequestLimiter
+from minikafka.net.response_memory import STALL_BYTES, LargeResponse, ResponseMemory
 from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import FrameReader, encode_frame
 
@@ -73,11 +72,10 @@ class ServerOptions:
     receive_buffer_bytes: int | None
 
 
-class _Peer:
+class _Channel:
     """One connection. Only its processor's thread touches it."""
 
     __slots__ = (
-        "alarm_ms",
         "closed",
         "counted",
         "events",
@@ -97,6 +95,7 @@ class _Peer:
         "reserved",
         "seen_bytes",
         "sock",
+        "timer_ms",
     )
 
     def __init__(
@@ -108,7 +107,7 @@ class _Peer:
         self.memory: dict[str, Any] = {}
         self.reader = FrameReader(max_request_bytes, window=WINDOW_BYTES)
         self.exchange: SocketExchange | None = None
-        self.outgoing: Outgoing | None = None
+        self.outgoing: NetworkSend | None = None
         self.large: LargeResponse | None = None
         # How long to pause after what is going out; until when it is paused, 0 when it is not.
         self.pause_ms = 0
@@ -117,7 +116,7 @@ class _Peer:
         self.closed = False
         self.events = 0
         self.last_active_ms = now_ms
-        self.alarm_ms = NEVER_MS
+        self.timer_ms = NEVER_MS
         # What the backlog counts of it: its request, and its bytes; how many had come at the last look.
         self.counted = False
         self.reserved = 0
@@ -130,7 +129,7 @@ class SocketExchange:
 
     __slots__ = ("_answered", "_peer", "_processor", "kept", "parked")
 
-    def __init__(self, processor: Processor, peer: _Peer) -> None:
+    def __init__(self, processor: Processor, peer: _Channel) -> None:
         self._processor = processor
         self._peer = peer
         self._answered = False
@@ -153,7 +152,7 @@ class SocketExchange:
     def park(self) -> None:
         self.parked = True
         if not self._answered:
-            self._processor.do(lambda: self._processor.no_longer_work(self._peer, self))
+            self._processor.do(lambda: self._processor.release_parked(self._peer, self))
 
     def keep_counted(self, kept: bool = True) -> None:
         self.kept = kept
@@ -162,13 +161,13 @@ class SocketExchange:
         if self._answered:
             raise RuntimeError(f"a request of {self._peer.name} was answered twice")
         # Made here, so that whoever gave something that cannot be sent hears of it.
-        outgoing = Outgoing(encode_frame(parts) if parts else [])
+        outgoing = NetworkSend(encode_frame(parts) if parts else [])
         self._answered = True
         self._processor.do(lambda: self._processor.begin_response(self._peer, outgoing, pause_ms))
 
     def close(self, reason: str) -> None:
         self._answered = True
-        self._processor.do(lambda: self._processor.close_peer(self._peer, reason))
+        self._processor.do(lambda: self._processor.close_channel(self._peer, reason))
 
 
 class Processor:
@@ -183,8 +182,8 @@ class Processor:
         handler: RequestHandler,
         options: ServerOptions,
         *,
-        backlog: Backlog,
-        unsent: Unsent,
+        backlog: RequestLimiter,
+        unsent: ResponseMemory,
         left: Callable[[str], None],
         clock: Clock | None = None,
     ) -> None:
@@ -197,11 +196,11 @@ class Processor:
         self._selector = selectors.DefaultSelector()
         self._wakeup = Wakeup()
         self._posted: deque[Callable[[], None]] = deque()
-        self._peers: set[_Peer] = set()
-        self._held: deque[_Peer] = deque()
-        self._ready: dict[_Peer, None] = {}
+        self._peers: set[_Channel] = set()
+        self._held: deque[_Channel] = deque()
+        self._ready: dict[_Channel, None] = {}
         """Of whom something came along with the request before, each once: no selector tells of that."""
-        self._alarms: Alarms[_Peer] = Alarms()
+        self._alarms: Timers[_Channel] = Timers()
         self._drain_until_ms: int | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -243,7 +242,7 @@ class Processor:
         if self._thread.is_alive():
             logger.error("%s is stuck in a request and is left behind", self._thread.name)
 
-    def begin_response(self, peer: _Peer, outgoing: Outgoing, pause_ms: int) -> None:
+    def begin_response(self, peer: _Channel, outgoing: NetworkSend, pause_ms: int) -> None:
         """Send what may be nothing as the answer to what is in flight. On this thread only."""
         if peer.closed:
             outgoing.close()
@@ -255,17 +254,17 @@ class Processor:
         if outgoing.memory_bytes > FREE_BYTES:
             peer.large = self._unsent.begin(outgoing.memory_bytes, outgoing.shared)
             if peer.large is None:
-                self.close_peer(peer, f"no room for its response of {outgoing.memory_bytes} bytes")
+                self.close_channel(peer, f"no room for its response of {outgoing.memory_bytes} bytes")
                 return
         peer.last_active_ms = self._clock.monotonic_ms()
         self._guarded(peer, self._write)
 
-    def no_longer_work(self, peer: _Peer, exchange: SocketExchange) -> None:
+    def release_parked(self, peer: _Channel, exchange: SocketExchange) -> None:
         """What is in flight waits for others, and keeps nobody out. On this thread only."""
         if peer.exchange is exchange:
             self._uncount(peer, keep_bytes=exchange.kept)
 
-    def close_peer(self, peer: _Peer, reason: str, level: int = logging.WARNING) -> None:
+    def close_channel(self, peer: _Channel, reason: str, level: int = logging.WARNING) -> None:
         """Close a connection and log why. On the processor's thread."""
         if peer.closed:
             return
@@ -306,7 +305,7 @@ class Processor:
             for peer in list(self._peers):
                 unanswered = peer.exchange is not None or peer.outgoing is not None
                 reason = "its request was not answered before the stop" if unanswered else "the server stops"
-                self.close_peer(peer, reason, logging.WARNING if unanswered else logging.DEBUG)
+                self.close_channel(peer, reason, logging.WARNING if unanswered else logging.DEBUG)
             self._selector.close()
             self._wakeup.close()
 
@@ -330,10 +329,10 @@ class Processor:
 
     def _adopt(self, sock: socket.socket, address: object, listener: str) -> None:
         now_ms = self._clock.monotonic_ms()
-        peer = _Peer(sock, address, listener, self._options.max_request_bytes, now_ms)
+        peer = _Channel(sock, address, listener, self._options.max_request_bytes, now_ms)
         self._peers.add(peer)
         if self._drain_until_ms is not None:
-            self.close_peer(peer, "the server stops", logging.DEBUG)
+            self.close_channel(peer, "the server stops", logging.DEBUG)
             return
         try:
             sock.setblocking(False)
@@ -342,11 +341,11 @@ class Processor:
             self._watch(peer, READ)
         except OSError as error:
             # The peer went away between connect and here.
-            self.close_peer(peer, reason_of(error), logging.INFO)
+            self.close_channel(peer, error_reason(error), logging.INFO)
             return
         self._alarms.set(peer, now_ms + self._options.idle_ms)
 
-    def _serve(self, peer: _Peer, events: int) -> None:
+    def _serve(self, peer: _Channel, events: int) -> None:
         if peer.closed or peer.held:
             return
         if events & WRITE:
@@ -354,7 +353,7 @@ class Processor:
         elif peer.exchange is not None or peer.outgoing is not None or peer.paused_until_ms:
             error = peer.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if error:
-                self.close_peer(peer, os.strerror(error), logging.INFO)
+                self.close_channel(peer, os.strerror(error), logging.INFO)
             else:
                 self._watch(peer, peer.events & ~READ)
         elif peer.lingering:
@@ -364,21 +363,21 @@ class Processor:
         else:
             self._hold(peer)
 
-    def _guarded(self, peer: _Peer, step: Callable[[_Peer], None]) -> None:
+    def _guarded(self, peer: _Channel, step: Callable[[_Channel], None]) -> None:
         """Whatever goes wrong with one connection ends that connection only."""
         try:
             step(peer)
         except BlockingIOError:
             return
         except OSError as error:
-            self.close_peer(peer, reason_of(error), logging.INFO)
+            self.close_channel(peer, error_reason(error), logging.INFO)
         except (RemoteWireError, StorageError) as error:
-            self.close_peer(peer, reason_of(error))
+            self.close_channel(peer, error_reason(error))
         except Exception:
             logger.exception("a defect in serving %s", peer.name)
-            self.close_peer(peer, "a defect here")
+            self.close_channel(peer, "a defect here")
 
-    def _may_read(self, peer: _Peer) -> bool:
+    def _may_read(self, peer: _Channel) -> bool:
         """Whether the backlog has room for a request, and for this one's bytes once they are known."""
         # Who has begun does not wait for other requests: they may wait for its bytes.
         if not peer.reserved and not self._backlog.has_room(self._again):
@@ -397,7 +396,7 @@ class Processor:
     def _stall_ms(self) -> int:
         return min(STALL_MS, self._options.write_timeout_ms)
 
-    def _hold(self, peer: _Peer) -> None:
+    def _hold(self, peer: _Channel) -> None:
         self._watch(peer, peer.events & ~READ)
         peer.held = True
         self._held.append(peer)
@@ -407,7 +406,7 @@ class Processor:
 
         Who waits for bytes is passed over: the others may be small.
         """
-        passed_over: list[_Peer] = []
+        passed_over: list[_Channel] = []
         while self._held and self._backlog.has_room(self._again):
             peer = self._held.popleft()
             if peer.closed or not peer.held:
@@ -421,7 +420,7 @@ class Processor:
             self._guarded(peer, self._read)
         self._held.extendleft(reversed(passed_over))
 
-    def _uncount(self, peer: _Peer, *, keep_bytes: bool = False) -> None:
+    def _uncount(self, peer: _Channel, *, keep_bytes: bool = False) -> None:
         """The backlog no longer counts what it counts of this connection, or only the request's bytes."""
         counted, holder = peer.counted, peer if peer.reserved and not keep_bytes else None
         if counted or holder is not None:
@@ -430,7 +429,7 @@ class Processor:
                 peer.reserved, peer.seen_bytes = 0, None
             self._backlog.end(requests=int(counted), holder=holder)
 
-    def _read(self, peer: _Peer) -> None:
+    def _read(self, peer: _Channel) -> None:
         reader = peer.reader
         frame = reader.next()
         received = 0
@@ -446,9 +445,9 @@ class Processor:
                 count = peer.sock.recv_into(space, min(room, len(space)))
             if count == 0:
                 if reader.inside_frame:
-                    self.close_peer(peer, "the peer closed in the middle of a request", logging.INFO)
+                    self.close_channel(peer, "the peer closed in the middle of a request", logging.INFO)
                 else:
-                    self.close_peer(peer, "the peer closed", logging.DEBUG)
+                    self.close_channel(peer, "the peer closed", logging.DEBUG)
                 return
             if received == 0:
                 peer.last_active_ms = self._clock.monotonic_ms()
@@ -456,23 +455,23 @@ class Processor:
             frame = reader.filled(count)
         self._hand_over(peer, frame)
 
-    def _hand_over(self, peer: _Peer, frame: memoryview) -> None:
+    def _hand_over(self, peer: _Channel, frame: memoryview) -> None:
         exchange = peer.exchange = SocketExchange(self, peer)
         if peer.reserved:
             self._backlog.complete(peer)
         try:
             self._handler.on_request(exchange, frame)
         except RemoteWireError as error:
-            self.close_peer(peer, reason_of(error))
+            self.close_channel(peer, error_reason(error))
         except Exception:
             logger.exception("a request of %s failed", peer.name)
-            self.close_peer(peer, "its request failed")
+            self.close_channel(peer, "its request failed")
         # Most requests are answered by now, and are never counted. All answers come by this thread.
         if peer.exchange is exchange and not exchange.parked and not peer.closed:
             peer.counted = True
             self._backlog.begin()
 
-    def _write(self, peer: _Peer) -> None:
+    def _write(self, peer: _Channel) -> None:
         outgoing = peer.outgoing
         if outgoing is None:
             return
@@ -480,7 +479,7 @@ class Processor:
         if taken:
             peer.last_active_ms = self._clock.monotonic_ms()
         if peer.large is not None:
-            peer.large.took(taken)
+            peer.large.sent(taken)
         if outgoing.waits_for is not None:
             self._watch(peer, peer.events & ~WRITE)
             outgoing.waits_for.prepare(lambda: self._post(lambda: self._write_more(peer, outgoing)))
@@ -504,16 +503,16 @@ class Processor:
         elif peer.reader.ahead:
             self._ready[peer] = None
 
-    def _write_more(self, peer: _Peer, outgoing: Outgoing) -> None:
+    def _write_more(self, peer: _Channel, outgoing: NetworkSend) -> None:
         """More of an answer is ready to be sent."""
         if not peer.closed and peer.outgoing is outgoing:
             # It did not have the chance to take anything meanwhile.
             peer.last_active_ms = self._clock.monotonic_ms()
             self._guarded(peer, self._write)
 
-    def _discard(self, peer: _Peer) -> None:
+    def _discard(self, peer: _Channel) -> None:
         if not peer.sock.recv(64 * 1024):
-            self.close_peer(peer, "the server stops", logging.DEBUG)
+            self.close_channel(peer, "the server stops", logging.DEBUG)
 
     def _begin_drain(self, deadline_ms: int) -> None:
         self._drain_until_ms = deadline_ms
@@ -521,7 +520,7 @@ class Processor:
             if peer.exchange is None and peer.outgoing is None:
                 self._guarded(peer, self._linger)
 
-    def _linger(self, peer: _Peer) -> None:
+    def _linger(self, peer: _Channel) -> None:
         """Close our side only.
 
         Closing both while a next request of the peer lies here unread would reset the connection, and the
@@ -536,7 +535,7 @@ class Processor:
         peer.sock.shutdown(socket.SHUT_WR)
         self._watch(peer, READ)
 
-    def _watch(self, peer: _Peer, events: int) -> None:
+    def _watch(self, peer: _Channel, events: int) -> None:
         if peer.events == events:
             return
         if not events:
@@ -556,11 +555,11 @@ class Processor:
             limit_ms, complaint, level = self._limit(peer)
             quiet_ms = now_ms - peer.last_active_ms
             if complaint and quiet_ms >= limit_ms:
-                self.close_peer(peer, complaint.format(quiet_ms), level)
+                self.close_channel(peer, complaint.format(quiet_ms), level)
                 continue
             stalled = self._stalled(peer)
             if stalled:
-                self.close_peer(peer, f"{stalled} in {self._stall_ms} ms, and others need the room")
+                self.close_channel(peer, f"{stalled} in {self._stall_ms} ms, and others need the room")
                 continue
             look_ms = (peer.last_active_ms if complaint else now_ms) + limit_ms
             if peer.paused_until_ms > now_ms:
@@ -574,19 +573,19 @@ class Processor:
                 look_ms = min(look_ms, now_ms + self._stall_ms)
             self._alarms.set(peer, look_ms)
 
-    def _stalled(self, peer: _Peer) -> str:
+    def _stalled(self, peer: _Channel) -> str:
         """How it keeps memory from others, and has moved next to nothing since the last look; or ''."""
-        if peer.large is not None and peer.large.stalls():
+        if peer.large is not None and peer.large.is_stalled():
             return "it took too little of its response"
         receiving = peer.reserved and peer.exchange is None and peer.outgoing is None and not peer.held
-        if not receiving or not self._backlog.scarce:
+        if not receiving or not self._backlog.is_scarce:
             peer.seen_bytes = None
             return ""
         seen, peer.seen_bytes = peer.seen_bytes, peer.reader.received_bytes
         stalls = seen is not None and peer.seen_bytes - seen < STALL_BYTES
         return f"it sent less than {STALL_BYTES} bytes of its request" if stalls else ""
 
-    def _limit(self, peer: _Peer) -> tuple[int, str, int]:
+    def _limit(self, peer: _Channel) -> tuple[int, str, int]:
         """How long a connection may be quiet in its present state, and what is logged then ('': it may)."""
         options = self._options
         if peer.outgoing is not None and peer.outgoing.waits_for is not None:

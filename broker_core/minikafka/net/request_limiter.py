@@ -27,7 +27,7 @@ _FIRST_BYTES = 4 * FREE_BYTES
 _GROWTH = 4
 
 
-class _Lane:
+class _SizeClass:
     """Requests of about one size."""
 
     __slots__ = ("limit_bytes", "receiving", "used_bytes")
@@ -44,7 +44,7 @@ class _Lane:
         return next(iter(self.receiving), None) is holder
 
 
-class Backlog:
+class RequestLimiter:
     """Counts for all processors of a server. Thread-safe.
 
     ``max_requests``: Kafka's ``queued.max.requests``. ``max_bytes``: its ``queued.max.request.bytes``, None
@@ -55,15 +55,15 @@ class Backlog:
     def __init__(self, max_requests: int, max_bytes: int | None = None) -> None:
         self._max_requests = max_requests
         third = None if max_bytes is None else max(1, max_bytes // 3)
-        self._small = _Lane(third)
-        self._large = _Lane(None if max_bytes is None or third is None else max_bytes - third)
+        self._small = _SizeClass(third)
+        self._large = _SizeClass(None if max_bytes is None or third is None else max_bytes - third)
         self._lock = threading.Lock()
         self._requests = 0
-        self._held: dict[Hashable, tuple[_Lane, int]] = {}
+        self._held: dict[Hashable, tuple[_SizeClass, int]] = {}
         self._waiters: set[Callable[[], None]] = set()
 
     @property
-    def scarce(self) -> bool:
+    def is_scarce(self) -> bool:
         """Whether somebody waits."""
         return bool(self._waiters)
 

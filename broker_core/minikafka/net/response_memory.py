@@ -5,7 +5,7 @@ each ask for what takes megabytes, and never read. Only large responses are coun
 memory: slices of files and lazy parts take next to none, and what several responses share is counted once.
 
 Above half of the limit, who takes less than ``STALL_BYTES`` of a large response between two looks is cut off,
-and who would need more than ``MOST_LOOKS`` for all of it. What does not fit below the limit is not sent, and
+and who would need more than ``MAX_CHECKS`` for all of it. What does not fit below the limit is not sent, and
 its connection is closed: waiting would not free it, as it is made already. The largest piece is left out
 there: one alone may be of any size, and keeps nobody else out.
 """
@@ -20,13 +20,13 @@ from minikafka.net.request_limiter import FREE_BYTES
 
 STALL_BYTES = 10_000
 """Of its request or its response, between two looks: who moves less stalls."""
-MOST_LOOKS = 60
+MAX_CHECKS = 60
 """How many looks a response may last while memory is scarce."""
-_FAIR_LOOKS = 5
+_MIN_CHECKS = 5
 """After so many it can be told how fast somebody takes it: kernels take and give much at once."""
 
 
-class Unsent:
+class ResponseMemory:
     """Counts for all processors of a server. Thread-safe."""
 
     def __init__(self, limit_bytes: int) -> None:
@@ -39,7 +39,7 @@ class Unsent:
         """How many responses have a piece that may be shared, by its ``id``."""
 
     @property
-    def scarce(self) -> bool:
+    def is_scarce(self) -> bool:
         """Whether who stalls is to be cut off."""
         return self._used_bytes > self._limit_bytes // 2
 
@@ -96,8 +96,8 @@ class LargeResponse:
         "_unsent",
     )
 
-    def __init__(self, unsent: Unsent, size: int, own_bytes: int, shared: Sequence[bytes]) -> None:
-        self._unsent: Unsent | None = unsent
+    def __init__(self, unsent: ResponseMemory, size: int, own_bytes: int, shared: Sequence[bytes]) -> None:
+        self._unsent: ResponseMemory | None = unsent
         self._size = size
         self._own_bytes = own_bytes
         self._shared = shared  # a piece that is let go would give its id to another
@@ -106,15 +106,15 @@ class LargeResponse:
         self._looks = 0
         self._first_bytes = self._seen_bytes = 0
 
-    def took(self, count: int) -> None:
+    def sent(self, count: int) -> None:
         """The peer took so many bytes more."""
         self._taken += count
 
-    def stalls(self) -> bool:
+    def is_stalled(self) -> bool:
         """Whether memory is scarce, and the peer took next to nothing since the last look or takes too
         long.
         """
-        if self._unsent is None or not self._unsent.scarce:
+        if self._unsent is None or not self._unsent.is_scarce:
             self._looks = 0
             return False
         if not self._looks:
@@ -123,8 +123,8 @@ class LargeResponse:
         looks, self._looks = self._looks, self._looks + 1
         if not looks:
             return False
-        slow = (self._taken - self._first_bytes) * MOST_LOOKS < self._size * looks
-        return more_bytes < STALL_BYTES or (looks >= _FAIR_LOOKS and slow)
+        slow = (self._taken - self._first_bytes) * MAX_CHECKS < self._size * looks
+        return more_bytes < STALL_BYTES or (looks >= _MIN_CHECKS and slow)
 
     def end(self) -> None:
         """It was sent, or never will be. A second call does nothing."""

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import ConfigError
 from minikafka.net.acceptor import Acceptor, listen
-from minikafka.net.connection_quotas import Admission, ConnectionLimits, descriptors_for_connections
+from minikafka.net.connection_quotas import ConnectionLimits, ConnectionQuotas, descriptors_for_connections
 from minikafka.net.interfaces import Endpoint, Exchange, RequestHandler, Server
 from minikafka.net.network_send import peer_name
 from minikafka.net.processor import Processor, ServerOptions
-from minikafka.net.request_limiter import Backlog
-from minikafka.net.response_memory import Unsent
+from minikafka.net.request_limiter import RequestLimiter
+from minikafka.net.response_memory import ResponseMemory
 
 __all__ = [
     "ConnectionLimits",
@@ -78,9 +78,9 @@ class SocketServer:
             receive_buffer_bytes=receive_buffer_bytes,
         )
         self._clock = clock or SystemClock()
-        self._backlog = Backlog(queued_requests, queued_bytes)
-        self._unsent = Unsent(unsent_bytes)
-        self._admission = Admission(
+        self._backlog = RequestLimiter(queued_requests, queued_bytes)
+        self._unsent = ResponseMemory(unsent_bytes)
+        self._admission = ConnectionQuotas(
             limits or ConnectionLimits(), processors, self._clock, descriptors_for_connections()
         )
         self._ports: dict[str, int] = {}
@@ -138,7 +138,7 @@ class SocketServer:
             self._options,
             backlog=self._backlog,
             unsent=self._unsent,
-            left=lambda ip: self._admission.leave(number, ip),
+            left=lambda ip: self._admission.release(number, ip),
             clock=self._clock,
         )
 

@@ -34,10 +34,10 @@ from minikafka.registry.store import Store
 from minikafka.server.admin.dynamic_config import refresh_limits
 from minikafka.server.config.listeners import registered
 from minikafka.server.config.properties import BrokerConfig
-from minikafka.server.control.controlled_shutdown import withdraw
-from minikafka.server.control.controller_channel import Channels
-from minikafka.server.control.controller_event_manager import ControlPath
-from minikafka.server.control.protocol_compatibility import check_company
+from minikafka.server.control.controlled_shutdown import request_controlled_shutdown
+from minikafka.server.control.controller_channel import ControllerChannelManager
+from minikafka.server.control.controller_event_manager import ControllerEventManager
+from minikafka.server.control.protocol_compatibility import check_protocol_compatibility
 from minikafka.server.core.broker import Broker
 from minikafka.server.dispatch import Dispatcher
 from minikafka.server.groups.group_coordinator import GroupCoordinator
@@ -47,7 +47,7 @@ from minikafka.server.replication.failing_logs import FailingLogs
 from minikafka.server.replication.isr_writer import IsrWriter
 from minikafka.server.replication.replica_fetchers import Fetchers
 from minikafka.server.replication.replica_manager import ReplicaManager
-from minikafka.server.security.acl_manager import AclRules
+from minikafka.server.security.acl_manager import AclManager
 from minikafka.server.workers.work_pool import InlineWorkPool, WorkPool
 from minikafka.server.workers.worker import Worker
 from minikafka.server.zookeeper.counters import look_at_topics, next_broker_id
@@ -132,11 +132,13 @@ class RunningBroker:
         coordinator = GroupCoordinator(self.broker, ports.loader, ports.random_bytes)
         self._fetchers = Fetchers(self.broker, ports.connector, ports.spawn)
         timeout_ms = config.replication.controller_timeout_ms
-        self._channels = Channels(broker_id, ports.connector, ports.clock, timeout_ms, ports.spawn)
+        self._channels = ControllerChannelManager(
+            broker_id, ports.connector, ports.clock, timeout_ms, ports.spawn
+        )
         self._stops.callback(self._fetchers.stop)
         self._stops.callback(self._channels.close)
         replicas = ReplicaManager(self.broker, coordinator, self._fetchers, serving=self.serving.set)
-        control = ControlPath(self.broker, replicas, self._channels, fatal=fatal)
+        control = ControllerEventManager(self.broker, replicas, self._channels, fatal=fatal)
         in_sync = IsrWriter(self.broker)
         self.broker.propose_isr = in_sync.write
         cleaning = self._cleaning(config, ports, logs)
@@ -157,10 +159,10 @@ class RunningBroker:
 
         keep_ticket()
         if not config.beside_0_10:
-            check_company(registrar.others(broker_id), ports.connector)
+            check_protocol_compatibility(registrar.others(broker_id), ports.connector)
         registrar.start(self.address, control, keep_ticket)
         if config.control.controlled_shutdown:
-            self._stops.callback(lambda: withdraw(self.broker, ports.connector))
+            self._stops.callback(lambda: request_controlled_shutdown(self.broker, ports.connector))
             self._stops.callback(replicas.follow_no_more)
 
     @staticmethod
@@ -278,5 +280,5 @@ def _prepare(broker: Broker, store: GuardedStore, ports: Ports) -> None:
     refresh_limits(broker)
     authorizer = broker.config.authorizer
     if authorizer is not None:
-        broker.acl_rules = AclRules(store, ports.clock, ports.worker, authorizer, broker.permissions)
-        broker.acl_rules.start()
+        broker.acl_manager = AclManager(store, ports.clock, ports.worker, authorizer, broker.access_control)
+        broker.acl_manager.start()

@@ -19,7 +19,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.net.server import Exchange
-from minikafka.server.admin.topics import start_creation
+from minikafka.server.admin.topics import start_auto_creation
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.throttle import pause_of
@@ -116,7 +116,7 @@ class ClassicProtocol:
             begin(broker.pool, exchange, self._append(exchange, produces, size))
 
         topics = {one.topic for one in produces}
-        may, address = broker.permissions.may_write_new, exchange.client_host
+        may, address = broker.access_control.may_auto_create, exchange.client_host
         awaited = {topic for topic in topics if may(address, topic) and _awaited(broker, topic)}
         ticket = _ProduceTicket(broker, awaited, append, exchange)
         if ticket.satisfied():
@@ -199,7 +199,7 @@ def _permitted(
 ) -> tuple[_Asked, RequestContext, Any]:
     """The context that keeps the answer, the one to serve with, and what is permitted of the request."""
     context = _Asked(RequestHeader(api.key, version, 0, None), api, exchange, answers=[])
-    return context, *broker.permissions.checked(context, request)
+    return context, *broker.access_control.authorize(context, request)
 
 
 def _awaited(broker: Broker, topic: str) -> bool:
@@ -212,7 +212,7 @@ def _awaited(broker: Broker, topic: str) -> bool:
         return False
     try:
         config = broker.config
-        start_creation(broker, topic, config.default_partitions, config.default_replication_factor)
+        start_auto_creation(broker, topic, config.default_partitions, config.default_replication_factor)
     except BrokerError:
         return False  # the handler will find what is wrong with it
     return True

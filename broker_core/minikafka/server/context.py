@@ -9,12 +9,11 @@ from typing import Any
 from minikafka.base.errors import CoordinationError, RemoteWireError
 from minikafka.base.values import fast_value
 from minikafka.net.server import Exchange
-from minikafka.wire.api import Api
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.api_versions import API_VERSIONS, refusal
 from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import RequestHeader, response_header
-from minikafka.wire.keys import ApiKey
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class RequestContext:
 
     def may_create(self, topic: str) -> bool:
         """Whether who asks may have a topic made that is not there: what else they may not is seen to before
-        a handler has the request (``permissions``).
+        a handler has the request (``access_control``).
         """
         return True
 

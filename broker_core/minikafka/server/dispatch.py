@@ -9,17 +9,17 @@ from minikafka.net.server import Exchange
 from minikafka.server.classic_protocol import ClassicProtocol
 from minikafka.server.config.listeners import Protocol
 from minikafka.server.context import decode_request
-from minikafka.server.control.controller_event_manager import ControlPath
+from minikafka.server.control.controller_event_manager import ControllerEventManager
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.throttle import metered
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.handlers import WORK, handlers
 from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.server.workers.work_pool import Steps, begin
+from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import NEWEST_IN_0_10_1
 from minikafka.wire.apis.produce import has_many_partitions
 from minikafka.wire.classic import RequestId
-from minikafka.wire.keys import ApiKey
 
 _KEY_AND_VERSION = struct.Struct(">hh")
 LARGE_BYTES = 16 << 10
@@ -80,7 +80,11 @@ class Dispatcher:
     """The broker as a ``net`` request handler. Runs on the processor threads."""
 
     def __init__(
-        self, broker: Broker, coordinator: GroupCoordinator, replicas: ReplicaManager, control: ControlPath
+        self,
+        broker: Broker,
+        coordinator: GroupCoordinator,
+        replicas: ReplicaManager,
+        control: ControllerEventManager,
     ) -> None:
         self._broker = broker
         self._handlers = handlers(broker, coordinator, replicas, control)
@@ -121,8 +125,8 @@ class Dispatcher:
         context, request = decode_request(exchange, frame, self._handlers, self._newest)
         if request is not None:  # else answered already: a version of ApiVersions that is not spoken here
             context = metered(self._broker, context, request, len(frame))
-            if self._broker.permissions.enforced:
-                context, request = self._broker.permissions.checked(context, request)
+            if self._broker.access_control.enforced:
+                context, request = self._broker.access_control.authorize(context, request)
             if request is not None:  # else answered already: nothing of it is permitted
                 self._handlers[context.api.key](context, request)
             if context.api.key not in WORK:

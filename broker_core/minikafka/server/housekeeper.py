@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from minikafka.log.cleanup.cleaner_manager import LogCleanerManager
-from minikafka.server.control.controller_event_manager import ControlPath
+from minikafka.server.control.controller_event_manager import ControllerEventManager
 from minikafka.server.core.broker import Broker
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.replication.failing_logs import FailingLogs
@@ -55,7 +55,7 @@ class Housekeeper:
         self,
         broker: Broker,
         coordinator: GroupCoordinator,
-        control: ControlPath,
+        control: ControllerEventManager,
         in_sync: IsrWriter,
         cleaning: LogCleanerManager | None,
         failing: FailingLogs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from minikafka.wire.describe import describe
+from minikafka.wire.api_table import describe
 
 
 def main() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Generic, TypeVar
 
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
 from minikafka.wire import schema
 from minikafka.wire.frame_parts import Part
-from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import Struct
 
 RESPONSE_BYTES_MAX = 256 << 20
@@ -18,6 +18,55 @@ RESPONSE_BYTES_MAX = 256 << 20
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
+
+
+class ApiKey(IntEnum):
+    """Which API a request is for."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +79,7 @@ class Api(Generic[Request, Response]):
     max_version: int
     request: Struct[Request]
     response: Struct[Response]
-    most_elements: int = schema.MOST_ELEMENTS
+    max_elements: int = schema.MAX_ELEMENTS
     """What all arrays of a request may have together."""
     response_bytes: Callable[[int, Request], int] | None = None
     """The most bytes that a response to a request of a version may have, where the request says so."""
@@ -47,16 +96,16 @@ class Api(Generic[Request, Response]):
 
     def decode_request(self, version: int, body: Buffer) -> Request:
         """The request in ``body``, which follows the header. RemoteWireError unless it fits exactly, and for
-        one that makes more objects than any client's has (``most_elements``).
+        one that makes more objects than any client's has (``max_elements``).
         """
         if not self.supports(version):
             raise RemoteWireError(self._unsupported(version))
-        return schema.decode(self.request, version, body, self.most_elements)
+        return schema.decode(self.request, version, body, self.max_elements)
 
     def decode_response(self, version: int, body: Buffer) -> Response:
         """The response in ``body``, which follows the header. RemoteWireError unless it fits exactly."""
         self._check_own(version)
-        return schema.decode(self.response, version, body, schema.MOST_RESPONSE_ELEMENTS)
+        return schema.decode(self.response, version, body, schema.MAX_RESPONSE_ELEMENTS)
 
     def encode_request(self, version: int, request: Request) -> list[Part]:
         """The parts that follow the request header. LocalWireError when a value does not fit."""

@@ -72,7 +72,7 @@ from minikafka.wire.frame_parts import Part, part_size, total_size
 ANY_PARTITION = -1
 LATEST = -1
 EARLIEST = -2
-MOST_REQUESTS = 0x7FFF
+MAX_REQUESTS = 0x7FFF
 """What the count of a MultiFetch or a MultiProduce can say."""
 
 
@@ -247,8 +247,8 @@ def decode_multi_message_set_send(frame: Buffer) -> tuple[int, list[MessageSetSe
         one, position = read_nullable_bytes(frame, position)
         if one is None:
             raise RemoteWireError(f"a MessageSetSend has a total length of -1 at position {position - 4}")
-        if len(answers) == MOST_REQUESTS:
-            raise RemoteWireError(f"more than {MOST_REQUESTS} sets, which is what a MultiFetch can ask for")
+        if len(answers) == MAX_REQUESTS:
+            raise RemoteWireError(f"more than {MAX_REQUESTS} sets, which is what a MultiFetch can ask for")
         answers.append(decode_message_set_send(one))
     return code, answers
 

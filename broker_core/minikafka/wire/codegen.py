@@ -62,7 +62,7 @@ from minikafka.base.errors import RemoteWireError
 from minikafka.wire.frame_parts import part_size
 
 
-class Code:
+class FunctionBuilder:
     """The text of one function, and the values of the names that it uses."""
 
     def __init__(self) -> None:
@@ -120,12 +120,12 @@ class Code:
         return function
 
 
-class Run:
+class IntegerRun:
     """Integers that stand next to each other: a name, a code of ``struct`` and a place for each. The place is
     what they are read into, or the expression that is written.
     """
 
-    def __init__(self, code: Code, *integers: tuple[str, str, str]) -> None:
+    def __init__(self, code: FunctionBuilder, *integers: tuple[str, str, str]) -> None:
         self._code = code
         self._integers = list(integers)
 

@@ -23,8 +23,8 @@ from minikafka.base.files import Buffer
 from minikafka.base.memory import MAPPED_BYTES, allocate
 from minikafka.base.values import fast_value
 from minikafka.wire import schema
+from minikafka.wire.api import ApiKey
 from minikafka.wire.frame_parts import Part, join, total_size
-from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import INT16, INT32, NULLABLE_STRING, Struct, field
 
 LENGTH_BYTES = 4

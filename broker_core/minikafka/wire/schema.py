@@ -13,7 +13,7 @@ cuts ``out`` at these places into the parts of the message.
 
 Who is at fault: bytes that do not fit are a ``RemoteWireError``, values that do not fit a
 ``LocalWireError`` with the path of the field. An array's length is compared with the bytes that are left and
-with ``MOST_ELEMENTS`` before anything is allocated.
+with ``MAX_ELEMENTS`` before anything is allocated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, Generic, TypeVar
 
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.files import Buffer
-from minikafka.wire.codegen import Code, Run
+from minikafka.wire.codegen import FunctionBuilder, IntegerRun
 from minikafka.wire.frame_parts import Part, part_size
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ Fault = tuple[str, str]
 _NOT_ENCODABLE = (LocalWireError, struct.error, TypeError, AttributeError, UnicodeError, OverflowError)
 """What is raised for a value of the wrong type or size while it is written."""
 
-MOST_ELEMENTS = 500_000
+MAX_ELEMENTS = 500_000
 """What all arrays of a message may have together.
 
 An element of two bytes on the wire may be an object of 300, so that a request of 100 MB could take gigabytes.
@@ -49,9 +49,9 @@ So it takes 150 MB at most, and its texts up to four times their bytes (as Pytho
 names each partition of the largest cluster that Kafka 2.1 was made for, 200,000, every one in a topic of its
 own, has 400,000.
 """
-MOST_RESPONSE_ELEMENTS = 4_000_000
+MAX_RESPONSE_ELEMENTS = 4_000_000
 """The same for what a client asked for. Metadata of such a cluster with five replicas has 2,400,000."""
-MOST_ELEMENTS_OF_CONTROLLER = 2_400_000
+MAX_CONTROLLER_ELEMENTS = 2_400_000
 """The same for what a controller tells a broker that starts: these metadata."""
 
 
@@ -70,17 +70,17 @@ class Type(ABC):
         """The fewest bytes that a value can take."""
 
     @abstractmethod
-    def read(self, code: Code, version: int, target: str, what: str) -> None:
+    def read(self, code: FunctionBuilder, version: int, target: str, what: str) -> None:
         """Code that reads what follows the head, which is in ``n``, into ``target``. Errors say ``what``."""
 
     @abstractmethod
-    def measured(self, code: Code, version: int, value: str) -> tuple[str, str]:
+    def measured(self, code: FunctionBuilder, version: int, value: str) -> tuple[str, str]:
         """Code that prepares the value of an expression for writing. Returns the expressions of its head and
         of what follows that.
         """
 
     @abstractmethod
-    def write(self, code: Code, version: int, head: str, rest: str) -> None:
+    def write(self, code: FunctionBuilder, version: int, head: str, rest: str) -> None:
         """Code that writes ``rest`` behind the head, with what ``measured`` returned."""
 
     @abstractmethod
@@ -105,13 +105,13 @@ class Integer(Type):
     def smallest(self, version: int) -> int:
         return self.form.size
 
-    def read(self, code: Code, version: int, target: str, what: str) -> None:
+    def read(self, code: FunctionBuilder, version: int, target: str, what: str) -> None:
         code.line(f"{target} = n")
 
-    def measured(self, code: Code, version: int, value: str) -> tuple[str, str]:
+    def measured(self, code: FunctionBuilder, version: int, value: str) -> tuple[str, str]:
         return value, ""
 
-    def write(self, code: Code, version: int, head: str, rest: str) -> None:
+    def write(self, code: FunctionBuilder, version: int, head: str, rest: str) -> None:
         """Nothing follows."""
 
     def fault(self, version: int, value: Any, path: str) -> Fault | None:
@@ -138,7 +138,7 @@ class _Sized(Type):
     def smallest(self, version: int) -> int:
         return self.width
 
-    def read(self, code: Code, version: int, target: str, what: str) -> None:
+    def read(self, code: FunctionBuilder, version: int, target: str, what: str) -> None:
         if not self.nullable:
             self._read(code, target, what)
             return
@@ -147,7 +147,7 @@ class _Sized(Type):
         with code.block("else:"):
             self._read(code, target, what)
 
-    def _read(self, code: Code, target: str, what: str) -> None:
+    def _read(self, code: FunctionBuilder, target: str, what: str) -> None:
         what = f"the {self.noun} {what}"
         code.line("end = position + n")
         with code.block("if n < 0 or end > size:"):
@@ -155,7 +155,7 @@ class _Sized(Type):
         self._take(code, target, what)
         code.line("position = end")
 
-    def measured(self, code: Code, version: int, value: str) -> tuple[str, str]:
+    def measured(self, code: FunctionBuilder, version: int, value: str) -> tuple[str, str]:
         rest = f"rest{code.fresh()}"
         if not self.nullable:
             code.line(f"{rest} = {self._bytes.format(value)}")
@@ -166,7 +166,7 @@ class _Sized(Type):
                 code.line(f"{rest} = {self._bytes.format(rest)}")
         return f"-1 if {rest} is None else len({rest})", rest
 
-    def write(self, code: Code, version: int, head: str, rest: str) -> None:
+    def write(self, code: FunctionBuilder, version: int, head: str, rest: str) -> None:
         if not self.nullable:
             code.line(f"out += {rest}")
             return
@@ -185,7 +185,7 @@ class _Sized(Type):
         return None
 
     @abstractmethod
-    def _take(self, code: Code, target: str, what: str) -> None:
+    def _take(self, code: FunctionBuilder, target: str, what: str) -> None:
         """Code that sets ``target`` from the bytes between ``position`` and ``end``."""
 
     @abstractmethod
@@ -201,7 +201,7 @@ class _String(_Sized):
     def __init__(self, *, nullable: bool) -> None:
         super().__init__("string", "h", nullable=nullable)
 
-    def _take(self, code: Code, target: str, what: str) -> None:
+    def _take(self, code: FunctionBuilder, target: str, what: str) -> None:
         with code.block("try:"):
             code.line(f"{target} = buffer[position:end].tobytes().decode()")
         with code.block("except UnicodeDecodeError as error:"):
@@ -221,7 +221,7 @@ class _Bytes(_Sized):
     def __init__(self, *, nullable: bool) -> None:
         super().__init__("bytes", "i", nullable=nullable)
 
-    def _take(self, code: Code, target: str, what: str) -> None:
+    def _take(self, code: FunctionBuilder, target: str, what: str) -> None:
         code.line(f"{target} = buffer[position:end].tobytes()")
 
     def _try(self, value: Any) -> None:
@@ -235,18 +235,18 @@ class _Records(_Sized):
     def __init__(self, *, nullable: bool) -> None:
         super().__init__("records", "i", nullable=nullable)
 
-    def measured(self, code: Code, version: int, value: str) -> tuple[str, str]:
+    def measured(self, code: FunctionBuilder, version: int, value: str) -> tuple[str, str]:
         number = code.fresh()
         size, rest = f"size{number}", f"rest{number}"
         code.line(f"{rest} = {value}")
         code.line(f"{size} = {f'-1 if {rest} is None else ' if self.nullable else ''}part_size({rest})")
         return size, rest
 
-    def write(self, code: Code, version: int, head: str, rest: str) -> None:
+    def write(self, code: FunctionBuilder, version: int, head: str, rest: str) -> None:
         with code.block(f"if {head} > 0:"):
             code.line(f"cuts.append((len(out), {rest}))")
 
-    def _take(self, code: Code, target: str, what: str) -> None:
+    def _take(self, code: FunctionBuilder, target: str, what: str) -> None:
         code.line(f"{target} = buffer[position:end]")
 
     def _try(self, value: Any) -> None:
@@ -287,7 +287,7 @@ class ArrayOf(Type):
     def smallest(self, version: int) -> int:
         return 4
 
-    def read(self, code: Code, version: int, target: str, what: str) -> None:
+    def read(self, code: FunctionBuilder, version: int, target: str, what: str) -> None:
         # An element of no bytes would let a count of two thousand million through.
         smallest = max(1, self.element.smallest(version))
         wrong = f"raise wrong_count({what!r}, n, {smallest}, position, size, most)"
@@ -302,7 +302,7 @@ class ArrayOf(Type):
                 code.line(wrong)
             self._read_elements(code, version, target, what)
 
-    def _read_elements(self, code: Code, version: int, target: str, what: str) -> None:
+    def _read_elements(self, code: FunctionBuilder, version: int, target: str, what: str) -> None:
         if isinstance(self.element, Integer):
             code.line(f'{target} = unpack_from(f">{{n}}{self.element.head}", buffer, position)')
             code.line(f"position += n * {self.element.form.size}")
@@ -311,12 +311,12 @@ class ArrayOf(Type):
         code.line(f"items{number} = []")
         with code.block("for _ in range(n):"):
             if self.element.head:
-                Run(code, ("elements", self.element.head, "n")).read(what)
+                IntegerRun(code, ("elements", self.element.head, "n")).read(what)
             self.element.read(code, version, f"item{number}", what)
             code.line(f"items{number}.append(item{number})")
         code.line(f"{target} = tuple(items{number})")
 
-    def measured(self, code: Code, version: int, value: str) -> tuple[str, str]:
+    def measured(self, code: FunctionBuilder, version: int, value: str) -> tuple[str, str]:
         items = f"items{code.fresh()}"
         code.line(f"{items} = {value}")
         wrong = f"{items}.__class__ is str"
@@ -330,11 +330,11 @@ class ArrayOf(Type):
             return f"0 if {items} is None else len({items})", items
         return f"len({items})", items
 
-    def write(self, code: Code, version: int, head: str, rest: str) -> None:
+    def write(self, code: FunctionBuilder, version: int, head: str, rest: str) -> None:
         with code.block(f"if {rest}:"):
             self._write_elements(code, version, rest)
 
-    def _write_elements(self, code: Code, version: int, items: str) -> None:
+    def _write_elements(self, code: FunctionBuilder, version: int, items: str) -> None:
         if isinstance(self.element, Integer):
             code.line(f'out += pack(f">{{len({items})}}{self.element.head}", *{items})')
             return
@@ -342,7 +342,7 @@ class ArrayOf(Type):
         with code.block(f"for {item} in {items}:"):
             head, rest = self.element.measured(code, version, item)
             if self.element.head:
-                Run(code, ("element", self.element.head, head)).write()
+                IntegerRun(code, ("element", self.element.head, head)).write()
             self.element.write(code, version, head, rest)
 
     def fault(self, version: int, value: Any, path: str) -> Fault | None:
@@ -412,11 +412,11 @@ class Struct(Type, Generic[T]):
     def smallest(self, version: int) -> int:
         return sum(row.type.smallest(version) for _, row in self.rows(version) if row)
 
-    def read(self, code: Code, version: int, target: str, what: str) -> None:
+    def read(self, code: FunctionBuilder, version: int, target: str, what: str) -> None:
         """Code that reads all of it: there is no head."""
         cls: type = self.cls
         code.line(f"{target} = new({code.named(self.name, cls)})")
-        run = Run(code)
+        run = IntegerRun(code)
         for name, row in self.rows(version):
             attribute = f"{target}.{name}"
             if row is None:
@@ -430,11 +430,11 @@ class Struct(Type, Generic[T]):
                 row.type.read(code, version, attribute, f"{self.name}.{name}")
         run.read(self.name)
 
-    def measured(self, code: Code, version: int, value: str) -> tuple[str, str]:
+    def measured(self, code: FunctionBuilder, version: int, value: str) -> tuple[str, str]:
         return "", value
 
-    def write(self, code: Code, version: int, head: str, rest: str) -> None:
-        run = Run(code)
+    def write(self, code: FunctionBuilder, version: int, head: str, rest: str) -> None:
+        run = IntegerRun(code)
         for name, row in self.rows(version):
             if row is None:
                 continue
@@ -461,9 +461,9 @@ class Struct(Type, Generic[T]):
         return next(row.default for row in self.fields if row.name == name)
 
 
-def decoder_code(schema: Struct[Any], version: int) -> Code:
+def decoder_code(schema: Struct[Any], version: int) -> FunctionBuilder:
     """How a message is read."""
-    code = Code()
+    code = FunctionBuilder()
     with code.block("def decode(buffer, most):"):
         code.line("size, position, left = len(buffer), 0, most")
         schema.read(code, version, "message", schema.name)
@@ -471,9 +471,9 @@ def decoder_code(schema: Struct[Any], version: int) -> Code:
     return code
 
 
-def encoder_code(schema: Struct[Any], version: int) -> Code:
+def encoder_code(schema: Struct[Any], version: int) -> FunctionBuilder:
     """How a message is written."""
-    code = Code()
+    code = FunctionBuilder()
     with code.block("def encode(out, cuts, message):"):
         schema.write(code, version, "", "message")
         code.line("return out")
@@ -490,11 +490,11 @@ def _encoder(schema: Struct[Any], version: int) -> Encoder:
     return encoder_code(schema, version).function("encode", f"encoder of {schema.name} {version}")
 
 
-def decode(schema: Struct[T], version: int, buffer: Buffer, most_elements: int = MOST_ELEMENTS) -> T:
+def decode(schema: Struct[T], version: int, buffer: Buffer, max_elements: int = MAX_ELEMENTS) -> T:
     """The message that fills ``buffer``; records are views of it. RemoteWireError unless it fits exactly, and
-    for arrays of more than ``most_elements`` together.
+    for arrays of more than ``max_elements`` together.
     """
-    value, end = decode_prefix(schema, version, buffer, most_elements)
+    value, end = decode_prefix(schema, version, buffer, max_elements)
     if end != len(buffer):
         raise RemoteWireError(
             f"{schema.name} of version {version} ends at byte {end}, the message has {len(buffer)}"
@@ -503,10 +503,10 @@ def decode(schema: Struct[T], version: int, buffer: Buffer, most_elements: int =
 
 
 def decode_prefix(
-    schema: Struct[T], version: int, buffer: Buffer, most_elements: int = MOST_ELEMENTS
+    schema: Struct[T], version: int, buffer: Buffer, max_elements: int = MAX_ELEMENTS
 ) -> tuple[T, int]:
     """The message that ``buffer`` begins with, and where it ends. RemoteWireError when it is cut off."""
-    return _decoder(schema, version)(memoryview(buffer), most_elements)
+    return _decoder(schema, version)(memoryview(buffer), max_elements)
 
 
 def encode(schema: Struct[T], version: int, value: T) -> list[Part]:

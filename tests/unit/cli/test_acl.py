@@ -15,8 +15,8 @@ from minikafka.registry.acl_paths import ACL_CHANGES, acl_path
 from minikafka.registry.acl_store import read_acls
 from minikafka.registry.memory import MemoryStore
 from minikafka.registry.store import Store
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.describe_acls import DescribeAclsResponse
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory
 from tests.unit.clients.zookeeper_with_topics import cluster
 

@@ -13,7 +13,7 @@ from minikafka.cli.connect import UNKNOWN_TOPIC_PATIENCE_MS
 from minikafka.cli.follow import follow, starting_positions
 from minikafka.cli.start import Start
 from minikafka.clients.network.cluster import ClusterClient
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import ApiKey
 from tests.unit.clients.support import BrokersInMemory, fetch_error
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -20,7 +20,7 @@ from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingProducer
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import ApiKey
 from tests.unit.clients.groups_in_memory import Group, commit_answer
 from tests.unit.clients.support import BrokersInMemory
 

@@ -19,7 +19,7 @@ from minikafka.registry import paths
 from minikafka.registry.consumers import children, read_offsets, write_offsets
 from minikafka.registry.memory import MemoryStore
 from minikafka.registry.paths import BrokerRegistration, ConsumerRegistration
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import ApiKey
 from tests.unit.clients.groups_in_memory import Group, Member
 from tests.unit.clients.support import BrokersInMemory
 from tests.unit.clients.zookeeper_with_topics import cluster

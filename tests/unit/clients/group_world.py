@@ -9,7 +9,7 @@ from typing import Any
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.consumer import GroupConsumer
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import ApiKey
 from tests.unit.clients.support import BrokersInMemory
 
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))

@@ -22,6 +22,7 @@ from minikafka.net.interfaces import Exchange
 from minikafka.net.memory import Fault, MemoryNetwork, MemoryServer
 from minikafka.records.format.batch import read_header
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
+from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.api_versions import ApiVersion, ApiVersionsResponse
 from minikafka.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
@@ -57,7 +58,6 @@ from minikafka.wire.apis.produce import (
     ProduceTopicResponse,
 )
 from minikafka.wire.framing import RequestHeader, response_header
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.groups_in_memory import GroupsInMemory, Later
 
 HOST = "memory"

@@ -265,7 +265,7 @@ def test_a_connection_interrupted_while_sending_is_closed(
     def interrupt(*_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("minikafka.net.network_send.Outgoing.write", interrupt)
+    monkeypatch.setattr("minikafka.net.network_send.NetworkSend.write", interrupt)
     with pytest.raises(KeyboardInterrupt):
         connection.request([b"?"])
     assert connection.closed

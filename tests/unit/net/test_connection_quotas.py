@@ -12,11 +12,11 @@ import pytest
 
 from minikafka.base.clock import ManualClock
 from minikafka.net.connection_quotas import (
-    COMPLAINT_EVERY_MS,
-    KEPT_DESCRIPTORS,
-    SERVED_ANYWAY,
-    Admission,
+    MIN_CONNECTIONS,
+    REFUSAL_LOG_INTERVAL_MS,
+    RESERVED_DESCRIPTORS,
     ConnectionLimits,
+    ConnectionQuotas,
     descriptors_for_connections,
 )
 from minikafka.net.server import SocketServer
@@ -27,24 +27,24 @@ Serve = Callable[..., SocketServer]
 
 
 def test_a_new_connection_goes_where_the_fewest_are() -> None:
-    admission = Admission(ConnectionLimits(), 3, ManualClock())
+    admission = ConnectionQuotas(ConnectionLimits(), 3, ManualClock())
     dealt = [admission.admit("a") for _ in range(7)]
     assert sorted(dealt.count(number) for number in range(3)) == [2, 2, 3]
     busiest = max(range(3), key=dealt.count)
     for _ in range(3):
-        admission.leave(busiest, "a")
+        admission.release(busiest, "a")
     assert [admission.admit("a") for _ in range(2)] == [busiest] * 2
 
 
 def test_no_processor_ever_has_more_than_its_share_of_the_total() -> None:
-    admission = Admission(ConnectionLimits(total=10), 3, ManualClock())
+    admission = ConnectionQuotas(ConnectionLimits(total=10), 3, ManualClock())
     on = [0, 0, 0]
     for step in range(1000):
         number = admission.admit("a")
         if number is None:
             victim = step % 3 if on[step % 3] else max(range(3), key=on.__getitem__)
             on[victim] -= 1
-            admission.leave(victim, "a")
+            admission.release(victim, "a")
         else:
             on[number] += 1
         assert max(on) <= 4
@@ -53,30 +53,35 @@ def test_no_processor_ever_has_more_than_its_share_of_the_total() -> None:
 
 def test_an_address_has_the_limit_of_all_or_one_of_its_own() -> None:
     limits = ConnectionLimits(per_ip=1, per_ip_overrides={"b": 2, "c": 0})
-    admission = Admission(limits, 1, ManualClock())
+    admission = ConnectionQuotas(limits, 1, ManualClock())
     assert [admission.admit(ip) for ip in "aabbbc"] == [0, None, 0, 0, None, None]
-    admission.leave(0, "a")
+    admission.release(0, "a")
     assert admission.admit("a") == 0
 
 
 def test_connections_leave_descriptors_to_the_logs(caplog: pytest.LogCaptureFixture) -> None:
-    admission = Admission(ConnectionLimits(), 1, ManualClock(), descriptors=500)
+    admission = ConnectionQuotas(ConnectionLimits(), 1, ManualClock(), descriptors=500)
     assert [admission.admit("a", descriptor) for descriptor in range(400, 500)] == [0] * 100
     assert admission.admit("a", 500) is None
     assert "500 files and connections are open, and what is left is kept for logs" in caplog.text
-    admission.leave(0, "a")
+    admission.release(0, "a")
     assert admission.admit("a", 499) == 0
 
 
 def test_some_connections_are_served_where_logs_have_nearly_all_descriptors() -> None:
-    admission = Admission(ConnectionLimits(), 1, ManualClock(), descriptors=500)
-    dealt = [admission.admit("a", 600 + number) for number in range(SERVED_ANYWAY + 1)]
-    assert dealt == [0] * SERVED_ANYWAY + [None]
+    admission = ConnectionQuotas(ConnectionLimits(), 1, ManualClock(), descriptors=500)
+    dealt = [admission.admit("a", 600 + number) for number in range(MIN_CONNECTIONS + 1)]
+    assert dealt == [0] * MIN_CONNECTIONS + [None]
 
 
 @pytest.mark.parametrize(
     ("limit", "for_connections"),
-    [(256, 192), (1_024, 768), (1 << 20, (1 << 20) - KEPT_DESCRIPTORS), (resource.RLIM_INFINITY, 0x7FFFFFFF)],
+    [
+        (256, 192),
+        (1_024, 768),
+        (1 << 20, (1 << 20) - RESERVED_DESCRIPTORS),
+        (resource.RLIM_INFINITY, 0x7FFFFFFF),
+    ],
 )
 def test_a_quarter_of_few_descriptors_is_kept_and_of_many_a_number(
     monkeypatch: pytest.MonkeyPatch, limit: int, for_connections: int
@@ -87,11 +92,11 @@ def test_a_quarter_of_few_descriptors_is_kept_and_of_many_a_number(
 
 def test_refusals_are_logged_once_in_a_while_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
-    admission = Admission(ConnectionLimits(total=1, per_ip=0, per_ip_overrides={"a": 1}), 1, clock)
+    admission = ConnectionQuotas(ConnectionLimits(total=1, per_ip=0, per_ip_overrides={"a": 1}), 1, clock)
     for ip in "abbb":
         admission.admit(ip)
-    clock.advance(COMPLAINT_EVERY_MS)
-    admission.leave(0, "a")
+    clock.advance(REFUSAL_LOG_INTERVAL_MS)
+    admission.release(0, "a")
     admission.admit("b")
     first, second = [record.getMessage() for record in caplog.records]
     assert first == "a connection from b is refused: there are 1 connections (max.connections)"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minikafka.net.event_loop import NEVER_MS, Alarms
+from minikafka.net.event_loop import NEVER_MS, Timers
 
 
 @dataclass(eq=False)
 class Item:
-    alarm_ms: int = NEVER_MS
+    timer_ms: int = NEVER_MS
 
 
 def test_an_alarm_rings_once_when_it_is_time() -> None:
-    alarms, item = Alarms[Item](), Item()
+    alarms, item = Timers[Item](), Item()
     alarms.set(item, 10)
     assert (list(alarms.due(9)), alarms.next_ms()) == ([], 10)
     assert list(alarms.due(10)) == [item]
@@ -21,7 +21,7 @@ def test_an_alarm_rings_once_when_it_is_time() -> None:
 
 
 def test_the_earlier_of_two_alarms_of_an_item_counts() -> None:
-    alarms, item = Alarms[Item](), Item()
+    alarms, item = Timers[Item](), Item()
     for at_ms in (30, 10, 20):
         alarms.set(item, at_ms)
     assert list(alarms.due(10)) == [item]
@@ -29,14 +29,14 @@ def test_the_earlier_of_two_alarms_of_an_item_counts() -> None:
 
 
 def test_alarms_ring_in_the_order_of_their_times() -> None:
-    alarms, items = Alarms[Item](), [Item() for _ in range(3)]
+    alarms, items = Timers[Item](), [Item() for _ in range(3)]
     for item, at_ms in zip(items, (3, 1, 2), strict=True):
         alarms.set(item, at_ms)
     assert list(alarms.due(3)) == [items[1], items[2], items[0]]
 
 
 def test_a_cleared_alarm_does_not_ring_and_can_be_set_again() -> None:
-    alarms, item = Alarms[Item](), Item()
+    alarms, item = Timers[Item](), Item()
     alarms.set(item, 10)
     alarms.clear(item)
     assert list(alarms.due(10)) == []
@@ -45,7 +45,7 @@ def test_a_cleared_alarm_does_not_ring_and_can_be_set_again() -> None:
 
 
 def test_items_that_are_gone_are_not_kept_until_their_time() -> None:
-    alarms = Alarms[Item]()
+    alarms = Timers[Item]()
     for _ in range(10_000):
         item = Item()
         alarms.set(item, 1_000_000)

@@ -14,7 +14,7 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import File, FileSlice, RealFiles
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.net import network_send
-from minikafka.net.network_send import Outgoing, peer_name
+from minikafka.net.network_send import NetworkSend, peer_name
 from minikafka.wire.frame_parts import LazyPart, Part, join
 
 
@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Iterator[File]:
     file.close()
 
 
-def pump(outgoing: Outgoing, pair: tuple[socket.socket, socket.socket], most: int) -> bytes:
+def pump(outgoing: NetworkSend, pair: tuple[socket.socket, socket.socket], most: int) -> bytes:
     """Write and read in turn, at most ``most`` bytes a read."""
     one, other = pair
     received = bytearray()
@@ -55,18 +55,18 @@ def test_memory_and_slices_arrive_in_order(
     monkeypatch.setattr(network_send, "HAS_SENDFILE", sendfile and network_send.HAS_SENDFILE)
     parts: list[Part] = [b"a", b"", FileSlice(file, 5, 0), FileSlice(file, 1, 700_000), bytearray(b"b")]
     parts += [memoryview(b"c" * 300_000), FileSlice(file, 0, 3), FileSlice(file, 9, 400_000)]
-    assert pump(Outgoing(parts), pair, 10_000) == join(parts)
+    assert pump(NetworkSend(parts), pair, 10_000) == join(parts)
 
 
 def test_more_pieces_than_one_call_takes_arrive_in_order(pair: tuple[socket.socket, socket.socket]) -> None:
     parts: list[Part] = [str(number).encode() * (number % 40) for number in range(3000)]
-    assert pump(Outgoing(parts), pair, 777) == join(parts)
+    assert pump(NetworkSend(parts), pair, 777) == join(parts)
 
 
 def test_slices_of_files_in_memory_are_read(pair: tuple[socket.socket, socket.socket]) -> None:
     file = MemoryFiles().open("f", create=True)
     file.write_at(0, b"0123456789")
-    assert pump(Outgoing([FileSlice(file, 2, 5)]), pair, 100) == b"23456"
+    assert pump(NetworkSend([FileSlice(file, 2, 5)]), pair, 100) == b"23456"
 
 
 @pytest.mark.parametrize("sendfile", [True, False])
@@ -74,7 +74,7 @@ def test_a_file_that_ends_too_early_is_an_error(
     pair: tuple[socket.socket, socket.socket], file: File, monkeypatch: pytest.MonkeyPatch, sendfile: bool
 ) -> None:
     monkeypatch.setattr(network_send, "HAS_SENDFILE", sendfile and network_send.HAS_SENDFILE)
-    outgoing = Outgoing([FileSlice(file, (1 << 20) - 10, 11)])
+    outgoing = NetworkSend([FileSlice(file, (1 << 20) - 10, 11)])
     with pytest.raises(StorageError, match="1 bytes from there were promised"):
         outgoing.write(pair[0])
 
@@ -82,7 +82,7 @@ def test_a_file_that_ends_too_early_is_an_error(
 def test_a_closed_file_is_an_error_and_not_another_files_bytes(
     pair: tuple[socket.socket, socket.socket], file: File
 ) -> None:
-    outgoing = Outgoing([FileSlice(file, 0, 100)])
+    outgoing = NetworkSend([FileSlice(file, 0, 100)])
     file.close()
     with pytest.raises(StorageError):
         outgoing.write(pair[0])
@@ -92,13 +92,13 @@ def test_one_turn_does_not_go_on_for_ever(
     pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(network_send, "TURN_BYTES", 10)
-    outgoing = Outgoing([bytes(7)] * 200)
+    outgoing = NetworkSend([bytes(7)] * 200)
     outgoing.write(pair[0])
     assert not outgoing.done
 
 
 def test_what_was_closed_has_nothing_more_to_send(pair: tuple[socket.socket, socket.socket]) -> None:
-    outgoing = Outgoing([bytes(10)])
+    outgoing = NetworkSend([bytes(10)])
     outgoing.close()
     outgoing.close()
     assert outgoing.done
@@ -150,7 +150,7 @@ def test_what_is_lazy_is_waited_for_piece_by_piece(
     lazy = Made([b"x" * 100, b"y" * 300_000, b"z"])
     parts: list[Part] = [b"a", lazy, FileSlice(file, 1, 7), b"b"]
     wanted = join(parts)
-    outgoing = Outgoing(parts)
+    outgoing = NetworkSend(parts)
     one, other = pair
     received, waits = b"", 0
     while not outgoing.done:
@@ -170,5 +170,5 @@ def test_what_is_lazy_is_waited_for_piece_by_piece(
 
 def test_what_is_lazy_is_closed_with_what_it_belongs_to() -> None:
     lazy = Made([b"x"])
-    Outgoing([b"a", lazy]).close()
+    NetworkSend([b"a", lazy]).close()
     assert lazy.closed

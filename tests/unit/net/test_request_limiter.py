@@ -16,7 +16,7 @@ import pytest
 
 from minikafka.net.connection import SocketConnector
 from minikafka.net.interfaces import Exchange
-from minikafka.net.request_limiter import FREE_BYTES, LARGE_BYTES, Backlog
+from minikafka.net.request_limiter import FREE_BYTES, LARGE_BYTES, RequestLimiter
 from minikafka.net.server import SocketServer
 from tests.seeds import seeds
 from tests.unit.net.support import HOST, PATIENCE_SECONDS, Keeping, eventually, go_round
@@ -301,7 +301,7 @@ def test_under_the_tightest_limits_every_request_is_answered_in_order(serve: Ser
 
 
 def test_a_waiter_is_called_once_for_each_time_that_it_was_refused() -> None:
-    backlog, calls = Backlog(1, 10), []
+    backlog, calls = RequestLimiter(1, 10), []
 
     def waiter() -> None:
         calls.append(1)
@@ -311,7 +311,7 @@ def test_a_waiter_is_called_once_for_each_time_that_it_was_refused() -> None:
     assert not backlog.has_room(waiter)
     assert not backlog.has_room(waiter)
     backlog.end(requests=1)
-    assert (calls, backlog.scarce) == ([1], False)
+    assert (calls, backlog.is_scarce) == ([1], False)
     assert backlog.reserve("one", 100, waiter) == 100  # the last one may exceed the limit
     assert not backlog.reserve("two", 1, waiter)
     backlog.end(holder="one")
@@ -323,7 +323,7 @@ def nobody() -> None:
 
 
 def test_bytes_are_counted_as_they_arrive() -> None:
-    backlog = Backlog(1, 3 * FREE_BYTES)
+    backlog = RequestLimiter(1, 3 * FREE_BYTES)
     assert backlog.reserve("one", 100 * FREE_BYTES, nobody) == 4 * FREE_BYTES
     assert backlog.reserve("one", 100 * FREE_BYTES, nobody) == 16 * FREE_BYTES
     assert backlog.reserve("one", 100 * FREE_BYTES, nobody) == 64 * FREE_BYTES
@@ -332,7 +332,7 @@ def test_bytes_are_counted_as_they_arrive() -> None:
 
 def test_of_those_who_receive_only_the_one_that_began_first_exceeds_the_limit() -> None:
     size = 100 * FREE_BYTES
-    backlog = Backlog(1, 12 * FREE_BYTES)
+    backlog = RequestLimiter(1, 12 * FREE_BYTES)
     for holder in ("one", "two"):
         assert backlog.reserve(holder, size, nobody)
     assert not backlog.reserve("three", size, nobody)
@@ -347,7 +347,7 @@ def test_of_those_who_receive_only_the_one_that_began_first_exceeds_the_limit() 
 
 
 def test_large_and_small_requests_do_not_wait_for_each_other() -> None:
-    backlog = Backlog(1, 12 * FREE_BYTES)
+    backlog = RequestLimiter(1, 12 * FREE_BYTES)
     for number in range(2):
         assert backlog.reserve(f"large {number}", LARGE_BYTES + 1, nobody)
     assert not backlog.reserve("large", LARGE_BYTES + 1, nobody)

@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.net import processor
 from minikafka.net.request_limiter import FREE_BYTES
-from minikafka.net.response_memory import STALL_BYTES, LargeResponse, Unsent
+from minikafka.net.response_memory import STALL_BYTES, LargeResponse, ResponseMemory
 from tests.unit.net.support import Answering, Keeping, eventually
 from tests.unit.net.test_request_limiter import Serve
 from tests.unit.net.test_server import framed, gone, plain, read_frame
@@ -21,14 +21,14 @@ BUFFER = 65_536
 MB = 1 << 20
 
 
-def begun(unsent: Unsent, size: int, *shared: bytes) -> LargeResponse:
+def begun(unsent: ResponseMemory, size: int, *shared: bytes) -> LargeResponse:
     response = unsent.begin(size, shared)
     assert response is not None
     return response
 
 
 def test_room_is_for_all_but_the_largest_together_and_comes_back() -> None:
-    unsent = Unsent(100 * MB)
+    unsent = ResponseMemory(100 * MB)
     begun(unsent, 500 * MB)
     first = begun(unsent, 60 * MB)
     begun(unsent, 40 * MB)
@@ -40,7 +40,7 @@ def test_room_is_for_all_but_the_largest_together_and_comes_back() -> None:
 
 
 def test_what_responses_share_is_counted_once() -> None:
-    unsent = Unsent(10 * MB)
+    unsent = ResponseMemory(10 * MB)
     body = bytes(4 * MB)
     sent = [begun(unsent, len(body) + 10, body) for _ in range(1_000)]
     assert unsent._used_bytes == 4 * MB + 10_000
@@ -52,7 +52,7 @@ def test_what_responses_share_is_counted_once() -> None:
 
 
 def test_who_takes_what_others_have_anyway_is_never_refused() -> None:
-    unsent = Unsent(10 * MB)
+    unsent = ResponseMemory(10 * MB)
     body = bytes(4 * MB)
     begun(unsent, len(body) + 10, body)
     begun(unsent, 50 * MB)
@@ -63,34 +63,34 @@ def test_who_takes_what_others_have_anyway_is_never_refused() -> None:
 
 
 def test_who_takes_enough_between_two_looks_does_not_stall() -> None:
-    unsent = Unsent(MB)
+    unsent = ResponseMemory(MB)
     slow, fast = begun(unsent, 500_000), begun(unsent, 500_000)
-    assert (slow.stalls(), fast.stalls()) == (False, False)  # the first look
-    slow.took(STALL_BYTES - 1)
-    fast.took(STALL_BYTES)
-    assert (slow.stalls(), fast.stalls()) == (True, False)
+    assert (slow.is_stalled(), fast.is_stalled()) == (False, False)  # the first look
+    slow.sent(STALL_BYTES - 1)
+    fast.sent(STALL_BYTES)
+    assert (slow.is_stalled(), fast.is_stalled()) == (True, False)
 
 
 def test_a_very_large_response_must_be_taken_faster() -> None:
-    unsent = Unsent(100 * MB)
+    unsent = ResponseMemory(100 * MB)
     slow, fast = begun(unsent, 60 * MB), begun(unsent, 60 * MB)
     looks = []
     for _ in range(10):
-        looks.append((slow.stalls(), fast.stalls()))
-        slow.took(MB // 2)
-        fast.took(MB)
+        looks.append((slow.is_stalled(), fast.is_stalled()))
+        slow.sent(MB // 2)
+        fast.sent(MB)
     assert looks == [(False, False)] * 5 + [(True, False)] * 5
 
 
 def test_nobody_stalls_while_there_is_room() -> None:
-    unsent = Unsent(MB)
+    unsent = ResponseMemory(MB)
     slow, other = begun(unsent, 400_000), begun(unsent, 500_000)
-    slow.stalls()
+    slow.is_stalled()
     other.end()
-    assert not slow.stalls()
+    assert not slow.is_stalled()
     begun(unsent, 500_000)
-    assert not slow.stalls()  # the first look since it is scarce
-    assert slow.stalls()
+    assert not slow.is_stalled()  # the first look since it is scarce
+    assert slow.is_stalled()
 
 
 def test_who_does_not_read_is_cut_off_where_memory_is_scarce(

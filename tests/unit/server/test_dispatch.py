@@ -11,13 +11,13 @@ from minikafka.base.errors import RemoteWireError
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.server.dispatch import MOST_BYTES
 from minikafka.server.workers.work_pool import SMALL_BYTES
+from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from minikafka.wire.apis.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrRequest
 from minikafka.wire.frame_parts import Part, join
 from minikafka.wire.framing import RequestHeader
-from minikafka.wire.keys import ApiKey
 from tests.scenarios import simulation
 from tests.scenarios.simulation import Request, Simulation
 from tests.unit.server.handlers.test_produce import HoldingPool

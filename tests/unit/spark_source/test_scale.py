@@ -11,7 +11,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingProducer
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import ApiKey
 from pyspark_minikafka.lookup import ClusterLookup
 from pyspark_minikafka.offsets import StreamOffset
 from pyspark_minikafka.options import Mode, source_options

@@ -9,7 +9,7 @@ import pytest
 from minikafka.base.errors import LocalWireError, RemoteWireError
 from minikafka.base.ids import TopicPartition
 from minikafka.wire.__main__ import main
-from minikafka.wire.api_table import APIS
+from minikafka.wire.api_table import APIS, describe
 from minikafka.wire.apis.api_versions import ApiVersion, table_of
 from minikafka.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest
 from minikafka.wire.apis.fetch import FETCH, LARGEST_MESSAGE_BYTES, FetchRequest, consumer_request
@@ -22,7 +22,6 @@ from minikafka.wire.apis.produce import (
     ProduceTopic,
     has_many_partitions,
 )
-from minikafka.wire.describe import describe
 from minikafka.wire.frame_parts import join, total_size
 from minikafka.wire.framing import RequestHeader
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import LocalWireError, RemoteWireError
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.join_group import JOIN_GROUP
 from minikafka.wire.apis.sync_group import SYNC_GROUP
 from minikafka.wire.consumer_protocol import (
@@ -17,7 +18,6 @@ from minikafka.wire.consumer_protocol import (
     encode_subscription,
 )
 from minikafka.wire.framing import RequestHeader
-from minikafka.wire.keys import ApiKey
 from tests.unit.wire.test_recorded import SPOKEN, frame_of
 
 

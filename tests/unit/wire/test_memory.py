@@ -83,7 +83,7 @@ EVERY_ARRAY = [
     for message, per_element in (
         (
             api.request,
-            BYTES_PER_ELEMENT if api.most_elements == schema.MOST_ELEMENTS else BYTES_PER_LARGE_ELEMENT,
+            BYTES_PER_ELEMENT if api.max_elements == schema.MAX_ELEMENTS else BYTES_PER_LARGE_ELEMENT,
         ),
         (api.response, BYTES_PER_LARGE_ELEMENT),
     )
@@ -146,7 +146,7 @@ def test_an_array_of_a_hundred_megabytes_is_refused_before_its_elements_are_made
         api.decode_request(version, bytes(len(one)))  # makes the function
     tracemalloc.start()
     try:
-        with pytest.raises(RemoteWireError, match=rf"an array of 2500000 .* more than {api.most_elements}"):
+        with pytest.raises(RemoteWireError, match=rf"an array of 2500000 .* more than {api.max_elements}"):
             api.decode_request(version, frame)
         assert tracemalloc.get_traced_memory()[1] < 50_000
     finally:

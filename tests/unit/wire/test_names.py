@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from minikafka.wire import consumer_protocol, schema
-from minikafka.wire.api import Api
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.delete_topics import DELETE_TOPICS
 from minikafka.wire.apis.metadata import METADATA
 from minikafka.wire.frame_parts import join
-from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import (
     BOOLEAN,
     BYTES,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from minikafka.base.errors import ErrorCode, RemoteWireError
+from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse, refusal
 from minikafka.wire.apis.fetch import FETCH
@@ -21,7 +22,6 @@ from minikafka.wire.apis.metadata import METADATA
 from minikafka.wire.apis.produce import PRODUCE
 from minikafka.wire.frame_parts import buffer_of, join
 from minikafka.wire.framing import FrameReader, RequestHeader, encode_frame, response_header, split_response
-from minikafka.wire.keys import ApiKey
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "wire"
 

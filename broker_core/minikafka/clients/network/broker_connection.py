@@ -22,11 +22,10 @@ from minikafka.base.clock import Clock
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.clients.network.retry import Backoff, Deadline, Waiter
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
-from minikafka.wire.api import Api
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.apis.api_versions import API_VERSIONS, ApiVersionsRequest
 from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import RequestHeader, split_response
-from minikafka.wire.keys import ApiKey
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")

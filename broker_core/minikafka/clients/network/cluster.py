@@ -36,9 +36,8 @@ from minikafka.clients.network.broker_connection import (
 from minikafka.clients.network.metadata import ClusterMetadata, TopicMetadata, from_response
 from minikafka.clients.network.retry import Backoff, Deadline, EventWaiter, Tried, Waiter
 from minikafka.net.interfaces import Connector
-from minikafka.wire.api import Api
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
-from minikafka.wire.keys import ApiKey
 
 T = TypeVar("T")
 RequestT = TypeVar("RequestT")

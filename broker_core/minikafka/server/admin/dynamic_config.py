@@ -264,18 +264,18 @@ def check_topic(broker: Broker, name: str) -> None:
 # --- changes ------------------------------------------------------------------------------------------------
 
 
-def replacement(given: Sequence[AlterableConfig]) -> Change:
+def replace_all(given: Sequence[AlterableConfig]) -> Change:
     """AlterConfigs: these settings and no others. Of a name given twice the last counts, as in Kafka 2.1:
     clients send what they were told, then what they change.
     """
 
     def change(_: Settings) -> dict[str, str]:
-        return {one.name: _value(one.name, one.value) for one in given}
+        return {one.name: _required_value(one.name, one.value) for one in given}
 
     return change
 
 
-def increments(broker: Broker, given: Sequence[IncrementalAlterableConfig]) -> Change:
+def alter_some(broker: Broker, given: Sequence[IncrementalAlterableConfig]) -> Change:
     """IncrementalAlterConfigs: these changes and no others."""
 
     def change(before: Settings) -> dict[str, str]:
@@ -284,7 +284,7 @@ def increments(broker: Broker, given: Sequence[IncrementalAlterableConfig]) -> C
         for one in given:
             match one.config_operation:
                 case AlterOperation.SET:
-                    after[one.name] = _value(one.name, one.value)
+                    after[one.name] = _required_value(one.name, one.value)
                 case AlterOperation.DELETE:
                     after.pop(one.name, None)
                 case AlterOperation.APPEND:
@@ -314,14 +314,14 @@ def _members(
     if text is None:
         standing = describe_topic(broker.config.log, broker.config.properties, {})
         text = next(row.value for row in standing if row.name == one.name) or ""
-    return _split(text), _split(_value(one.name, one.value))
+    return _split(text), _split(_required_value(one.name, one.value))
 
 
 def _split(text: str) -> list[str]:
     return [member.strip() for member in text.split(",") if member.strip()]
 
 
-def _value(name: str, value: str | None) -> str:
+def _required_value(name: str, value: str | None) -> str:
     if value is None:
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} has no value (null): name one, or leave it out")
     return value

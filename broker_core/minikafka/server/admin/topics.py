@@ -41,25 +41,25 @@ _log = logging.getLogger(__name__)
 BROKER_DEFAULT = -1
 """For the number of partitions or replicas: ``num.partitions``, ``default.replication.factor``."""
 
-MOST_NEW_PARTITIONS = 10_000
+MAX_NEW_PARTITIONS = 10_000
 """What the topics of one request may get together, as in Kafka's later releases, where there are several."""
 _NEW_PARTITION_BYTES = 500
-_DELETED_AT_ONCE = 50
-_LOGGED_REFUSALS = 50
+_DELETIONS_PER_JOB = 50
+_MAX_LOGGED_REFUSALS = 50
 """Of how many topics of one request the log says that they were refused."""
 
 _PARTITION_BYTES_MIN = len('"0":[0],')
 
 
 @dataclass(frozen=True, slots=True)
-class GrowthRequest:
+class PartitionsCreation:
     """A topic that may get more partitions; ``assignment`` is of the new ones."""
 
     name: str
     assignment: Mapping[int, tuple[int, ...]]
 
 
-class NewPartitions:
+class NewPartitionsLimit:
     """Counts the new partitions of one request: 300 topics of 60,000 stand in a few kilobytes, and would take
     minutes and gigabytes to be given replicas.
     """
@@ -71,10 +71,10 @@ class NewPartitions:
         """Before ``count`` partitions of one more topic cost anything: POLICY_VIOLATION where those would be
         too many.
         """
-        if self._taken and self._taken + count > MOST_NEW_PARTITIONS:
+        if self._taken and self._taken + count > MAX_NEW_PARTITIONS:
             raise BrokerError(
                 ErrorCode.POLICY_VIOLATION,
-                f"{count} partitions of topic {topic} would make more than {MOST_NEW_PARTITIONS} new ones in "
+                f"{count} partitions of topic {topic} would make more than {MAX_NEW_PARTITIONS} new ones in "
                 "one request: ask for fewer topics at a time",
             )
 
@@ -83,7 +83,7 @@ class NewPartitions:
         self._taken += count
 
 
-def step_bytes(partitions: int) -> int:
+def assignment_cost_bytes(partitions: int) -> int:
     """What it takes to give so many new partitions replicas, at most what one znode tells."""
     return min(max(0, partitions), DATA_MAX_BYTES // _PARTITION_BYTES_MIN) * _NEW_PARTITION_BYTES
 
@@ -102,7 +102,7 @@ def error_message_of(error: BrokerError | None) -> str | None:
     return None if error is None else shorten(str(error.detail)) or None
 
 
-class TopicTicket:
+class DelayedTopicOperation:
     """A request about several topics, answered when each of them is done or has failed.
 
     Topics are done when ``is_done`` says so; those that are not at the deadline get REQUEST_TIMED_OUT.
@@ -126,7 +126,7 @@ class TopicTicket:
 
     def fail(self, name: str, error: BrokerError) -> None:
         """This topic is answered with an error."""
-        if len(self._failed) < _LOGGED_REFUSALS:
+        if len(self._failed) < _MAX_LOGGED_REFUSALS:
             _log.info("the request for topic %s is refused: %s", name, shorten(str(error)))
         # With its traceback it would hold the whole request, which holds it: garbage for a full collection.
         self._failed[name] = error.with_traceback(None)
@@ -137,7 +137,7 @@ class TopicTicket:
         self._done.add(name)
         self._left.discard(name)
 
-    def failed_later(self, broker: Broker, name: str, error: BrokerError) -> None:
+    def fail_in_step(self, broker: Broker, name: str, error: BrokerError) -> None:
         """From within a step: a topic failed after the request began to wait."""
         self.fail(name, error)
         broker.touch(("topic", name))
@@ -172,7 +172,7 @@ class TopicTicket:
         self._reply({**outcomes, **self._failed})
 
 
-def is_usable(broker: Broker, name: str, partitions: int, first: int = 0) -> bool:
+def is_ready(broker: Broker, name: str, partitions: int, first: int = 0) -> bool:
     """Whether a topic has so many partitions, those from ``first`` on with leaders."""
     known = broker.image.topics.get(name, {})
     return len(known) >= partitions and all(
@@ -189,7 +189,7 @@ def check_controller(broker: Broker) -> None:
         raise BrokerError(ErrorCode.NOT_CONTROLLER, f"broker {broker.broker_id} is not the controller")
 
 
-def check_creation(
+def plan_creation(
     broker: Broker,
     name: str,
     partitions: int,
@@ -197,7 +197,7 @@ def check_creation(
     assignment: Mapping[int, tuple[int, ...]] | None,
     config: Mapping[str, str | None],
     *,
-    room: NewPartitions | None = None,
+    room: NewPartitionsLimit | None = None,
     racks_are_optional: bool = False,
 ) -> CreationRequest:
     """What a new topic will be. Raises BrokerError with the reason why it cannot be.
@@ -212,7 +212,7 @@ def check_creation(
             ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists, but cannot be read; delete it"
         )
     if name in broker.image.topics:
-        raise already_there(broker, name)
+        raise topic_exists_error(broker, name)
     other = broker.image.alike(name)
     if other is not None:
         raise BrokerError(
@@ -225,7 +225,7 @@ def check_creation(
     count = partitions if assignment is None else len(assignment)
     _check_size(name, count)
     overrides = _checked_settings(broker, name, config)
-    room = room or NewPartitions()
+    room = room or NewPartitionsLimit()
     room.check(name, count)
     if assignment is not None:
         check_assignment(assignment, live)
@@ -255,7 +255,7 @@ def _checked_settings(broker: Broker, name: str, config: Mapping[str, str | None
     return overrides
 
 
-def already_there(broker: Broker, name: str) -> BrokerError:
+def topic_exists_error(broker: Broker, name: str) -> BrokerError:
     """Why a topic that exists is not made."""
     going = broker.controller.assignment_of(name) is None and not broker.controller.is_unknown(name)
     words = " and is marked for deletion: it goes once all brokers that have it are there" if going else ""
@@ -280,19 +280,19 @@ def _check_size(name: str, partitions: int, znode_bytes: int = 0) -> None:
 
 
 def submit_creations(
-    broker: Broker, wishes: Sequence[CreationRequest], ticket: TopicTicket, timeout_ms: int
+    broker: Broker, wishes: Sequence[CreationRequest], ticket: DelayedTopicOperation, timeout_ms: int
 ) -> None:
     """Have the topics' znodes written; the controller's watch does the rest."""
 
     def failed(name: str, error: BrokerError) -> None:
-        why = already_there(broker, name) if error.code is ErrorCode.TOPIC_ALREADY_EXISTS else error
-        broker.run(lambda: ticket.failed_later(broker, name, why))
+        why = topic_exists_error(broker, name) if error.code is ErrorCode.TOPIC_ALREADY_EXISTS else error
+        broker.run(lambda: ticket.fail_in_step(broker, name, why))
 
     deadline_ms = broker.clock.monotonic_ms() + timeout_ms if timeout_ms > 0 else None
     broker.creations.add(wishes, failed, deadline_ms)
 
 
-def start_creation(
+def start_auto_creation(
     broker: Broker,
     name: str,
     partitions: int,
@@ -306,19 +306,19 @@ def start_creation(
     if broker.creations.is_wanted(name):
         return
     broker.creations.check_room(name)
-    wish = check_creation(
+    wish = plan_creation(
         broker, name, partitions, replication_factor, None, config or {}, racks_are_optional=True
     )
     broker.creations.add_automatic(wish)
 
 
-def check_more_partitions(
+def plan_new_partitions(
     broker: Broker,
     name: str,
     count: int,
     assignments: Sequence[tuple[int, ...]] | None,
-    room: NewPartitions,
-) -> GrowthRequest:
+    room: NewPartitionsLimit,
+) -> PartitionsCreation:
     """What a topic will get to have ``count`` partitions. Raises BrokerError with the reason why it cannot.
 
     The new ones go round the brokers from where the first partition has its preferred leader, as
@@ -363,7 +363,7 @@ def check_more_partitions(
         check_growth(added, count - len(known), len(replicas), live)
     room.take(len(added))
     _check_size(name, count, len(TopicAssignment({**known, **added}).to_json()))
-    return GrowthRequest(name, added)
+    return PartitionsCreation(name, added)
 
 
 def submit_deletions(broker: Broker, names: Iterable[str]) -> None:
@@ -375,7 +375,7 @@ def submit_deletions(broker: Broker, names: Iterable[str]) -> None:
     def job(is_over: Callable[[], bool]) -> bool:
         nonlocal done
         while done < len(wanted):
-            some = wanted[done : done + _DELETED_AT_ONCE]
+            some = wanted[done : done + _DELETIONS_PER_JOB]
             try:
                 broker.registrar.request_deletions(some)
             except (CoordinationLost, SessionExpired):
@@ -395,7 +395,9 @@ def submit_deletions(broker: Broker, names: Iterable[str]) -> None:
         jobs.submit(job)
 
 
-def submit_growths(broker: Broker, wishes: Sequence[GrowthRequest], ticket: TopicTicket) -> None:
+def submit_partition_creations(
+    broker: Broker, wishes: Sequence[PartitionsCreation], ticket: DelayedTopicOperation
+) -> None:
     """Add the partitions to the topics' znodes on the worker; the controller does the rest. A topic that is
     about to get some gets no more: REQUEST_TIMED_OUT, after which clients ask again.
     """
@@ -406,7 +408,7 @@ def submit_growths(broker: Broker, wishes: Sequence[GrowthRequest], ticket: Topi
             claimed.append(wish)
         else:
             busy = BrokerError(ErrorCode.REQUEST_TIMED_OUT, f"topic {wish.name} is just getting partitions")
-            broker.run(partial(ticket.failed_later, broker, wish.name, busy))
+            broker.run(partial(ticket.fail_in_step, broker, wish.name, busy))
     done = 0
 
     def job(is_over: Callable[[], bool]) -> bool:
@@ -419,7 +421,7 @@ def submit_growths(broker: Broker, wishes: Sequence[GrowthRequest], ticket: Topi
                 break
         return done == len(claimed)
 
-    def add(wish: GrowthRequest) -> None:
+    def add(wish: PartitionsCreation) -> None:
         try:
             broker.registrar.add_partitions(wish.name, wish.assignment)
             return
@@ -435,7 +437,7 @@ def submit_growths(broker: Broker, wishes: Sequence[GrowthRequest], ticket: Topi
             if not isinstance(error, CoordinationError):
                 _log.exception("topic %s gets no partitions", wish.name)
             failure = BrokerError(ErrorCode.UNKNOWN, str(error))
-        broker.run(lambda: ticket.failed_later(broker, wish.name, failure))
+        broker.run(lambda: ticket.fail_in_step(broker, wish.name, failure))
 
     if claimed:
         jobs.submit(job)

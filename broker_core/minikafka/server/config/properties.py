@@ -31,7 +31,7 @@ from minikafka.net.connection_quotas import UNLIMITED, ConnectionLimits
 from minikafka.records.format.compression import Codec
 from minikafka.server.config.listeners import WILDCARDS, Listener, parse_listeners
 from minikafka.server.quotas.client_quotas import QuotaConfig
-from minikafka.server.security.authorizer import Authorizer, super_users_of
+from minikafka.server.security.authorizer import Authorizer, parse_super_users
 
 
 def _load_factor(name: str, text: str) -> float:
@@ -69,7 +69,7 @@ def _authorizer(name: str, text: str) -> bool:
 
 
 def _super_users(name: str, text: str) -> frozenset[str]:
-    return super_users_of(text)
+    return parse_super_users(text)
 
 
 _LONG_MAX = 0x7FFFFFFFFFFFFFFF

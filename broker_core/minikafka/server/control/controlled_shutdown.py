@@ -32,7 +32,7 @@ _LOOK_MS = 50
 """How often a look is taken whether there is still somebody to wait for."""
 
 
-def withdraw(broker: Broker, connector: Connector) -> None:
+def request_controlled_shutdown(broker: Broker, connector: Connector) -> None:
     """Have others lead; return when they do, or nothing more can be done. Alone there is nothing to do."""
     config, problem = broker.config, ""
     for attempt in range(config.control.shutdown_retries + 1):
@@ -42,7 +42,7 @@ def withdraw(broker: Broker, connector: Connector) -> None:
         if not problem:
             _log.info("others lead what this broker led")
             return
-        if problem == _FORBIDDEN or not _may_come(broker, left):
+        if problem == _FORBIDDEN or not _may_elect_others(broker, left):
             break
         if attempt < config.control.shutdown_retries:
             _log.warning("not all partitions are led by others, it is tried again: %s", problem)
@@ -76,7 +76,7 @@ def _ask(broker: Broker, connector: Connector) -> tuple[str, Sequence[RemainingP
     return f"{counted(len(left), 'partition')} {have} no other replica in sync" if left else "", left
 
 
-def _may_come(broker: Broker, left: Sequence[RemainingPartition]) -> bool:
+def _may_elect_others(broker: Broker, left: Sequence[RemainingPartition]) -> bool:
     """Whether somebody may come to lead what is left: a live replica may come into sync."""
     if not broker.registrar.connected:
         return False

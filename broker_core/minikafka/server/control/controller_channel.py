@@ -25,12 +25,12 @@ _log = logging.getLogger(__name__)
 
 RETRY_MS = 300
 """Between two tries, as 0.10.1's."""
-REFUSED_MS = 1_000
+DENIED_RETRY_MS = 1_000
 """The same where the other broker's access rules forbid it, until somebody changes them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Message:
+class QueuedRequest:
     """One request, and what is to be done with its answer."""
 
     api: Api[Any, Any]
@@ -40,7 +40,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Mark:
+class _Barrier:
     """A place among the messages, and who wants to know that all before it were answered."""
 
     reached: Callable[[], None]
@@ -53,10 +53,10 @@ class ControllerChannel(InterBrokerConnection):
         self, own_id: int, address: BrokerAddress, connector: Connector, clock: Clock, timeout_ms: int
     ) -> None:
         super().__init__(Peer(address, connector, f"broker-{own_id}-controller"), clock, timeout_ms)
-        self._messages: deque[Message | _Mark] = deque()
+        self._messages: deque[QueuedRequest | _Barrier] = deque()
         self._refused = False
 
-    def send(self, message: Message) -> None:
+    def send(self, message: QueuedRequest) -> None:
         """Deliver ``message`` behind all that came before. Any thread may call this."""
         self._messages.append(message)
         self.wake()
@@ -65,14 +65,14 @@ class ControllerChannel(InterBrokerConnection):
         """Have ``reached`` called, once or more often, when all that was sent so far is answered, never will
         be, or is forbidden by the other's access rules: until somebody changes those, nobody is to wait.
         """
-        self._messages.append(_Mark(reached))
+        self._messages.append(_Barrier(reached))
         self.wake()
 
     def ask(self) -> bool:
         if not self._messages:
             return False
         message = self._messages[0]
-        if isinstance(message, _Mark):
+        if isinstance(message, _Barrier):
             self._messages.popleft()
             message.reached()
         else:
@@ -85,11 +85,11 @@ class ControllerChannel(InterBrokerConnection):
             return
         self._refused = False
         message = self._messages.popleft()
-        assert isinstance(message, Message), "a mark is not sent"
+        assert isinstance(message, QueuedRequest), "a mark is not sent"
         message.answered(response)
 
     def _again(self) -> None:
-        self._not_before_ms = self.clock.monotonic_ms() + REFUSED_MS
+        self._not_before_ms = self.clock.monotonic_ms() + DENIED_RETRY_MS
         self._reach_all()
         if not self._refused:
             self._refused = True
@@ -105,14 +105,14 @@ class ControllerChannel(InterBrokerConnection):
 
     def _reach_all(self) -> None:
         for message in list(self._messages):
-            if isinstance(message, _Mark):
+            if isinstance(message, _Barrier):
                 message.reached()
 
     def failed(self, reason: str) -> int:
         return RETRY_MS
 
 
-class Channels:
+class ControllerChannelManager:
     """A channel to each live broker but this one, as long as this one is the controller.
 
     For the control path's worker; ``step`` is the simulation's. ``spawn`` lets a channel run on a thread;
@@ -149,7 +149,7 @@ class Channels:
                 if self._spawn is not None:
                     self._spawn(channel, f"controller-to-{broker_id}")
 
-    def send(self, broker_id: int, message: Message) -> None:
+    def send(self, broker_id: int, message: QueuedRequest) -> None:
         """Deliver to a broker; one that has gone is not told."""
         known = self._channels.get(broker_id)
         if known is not None:

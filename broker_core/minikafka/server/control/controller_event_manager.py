@@ -21,7 +21,7 @@ from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.registry import paths
 from minikafka.server.admin.dynamic_config import refresh_broker, refresh_limits, refresh_topic
 from minikafka.server.control import controller_requests as messages
-from minikafka.server.control.controller_channel import Channels, Message
+from minikafka.server.control.controller_channel import ControllerChannelManager, QueuedRequest
 from minikafka.server.core.broker import Broker
 from minikafka.server.replication.replica_manager import Brokers, ReplicaManager
 from minikafka.server.zookeeper.counters import look_at_topics
@@ -34,11 +34,16 @@ _log = logging.getLogger(__name__)
 _Sent = events.SendLeaderAndIsr | events.SendUpdateMetadata | events.SendStopReplica
 
 
-class ControlPath:
+class ControllerEventManager:
     """Carries events to the controller, and its effects to ZooKeeper and to all brokers."""
 
     def __init__(
-        self, broker: Broker, replicas: ReplicaManager, channels: Channels, *, fatal: Callable[[str], None]
+        self,
+        broker: Broker,
+        replicas: ReplicaManager,
+        channels: ControllerChannelManager,
+        *,
+        fatal: Callable[[str], None],
     ) -> None:
         """``fatal`` is called when this broker cannot go on."""
         self._broker = broker
@@ -66,7 +71,7 @@ class ControlPath:
         )
         # Before what is to be sent, and behind what was decided earlier: both are jobs.
         broker.worker.submit(partial(self._channels.keep, brokers, sessions))
-        for effect in _own_last(effects, broker.broker_id):
+        for effect in _local_broker_last(effects, broker.broker_id):
             broker.worker.submit(partial(self._perform, effect, epoch, brokers))
         if isinstance(event, events.TopicRemoved):
             broker.run(lambda: broker.touch(("topic", event.topic)))
@@ -77,9 +82,9 @@ class ControlPath:
         """
         submit = self._broker.worker.submit
         # What was decided is written by jobs that wait, and those submit what is to be told.
-        submit(lambda: submit(lambda: self.when_told(done)))
+        submit(lambda: submit(lambda: self.run_when_acknowledged(done)))
 
-    def when_told(self, done: Callable[[], None]) -> None:
+    def run_when_acknowledged(self, done: Callable[[], None]) -> None:
         """Submit ``done`` once all brokers that live know what was decided so far. For jobs."""
 
         def told(broker_id: int) -> None:
@@ -166,8 +171,8 @@ class ControlPath:
     def configs_missed(self) -> None:
         """Give all clients their quotas, and replication its limits."""
         refresh_limits(self._broker)
-        if self._broker.acl_rules is not None:
-            self._broker.acl_rules.read_all()
+        if self._broker.acl_manager is not None:
+            self._broker.acl_manager.read_all()
 
     def counters_missed(self) -> None:
         """Give out no producer ids that another broker may have got meanwhile."""
@@ -254,16 +259,16 @@ class ControlPath:
                 self._take(effect, brokers)
             return
         target = effect.broker_id
-        message: Message
+        message: QueuedRequest
         match effect:
             case events.SendLeaderAndIsr(_, leaderships):
                 told = messages.leader_and_isr(own, epoch, leaderships, brokers)
-                message = Message(
+                message = QueuedRequest(
                     LEADER_AND_ISR, messages.LEADER_AND_ISR_VERSION, told, partial(self._told, target, epoch)
                 )
             case events.SendUpdateMetadata(_, known, leaderships):
                 news = messages.update_metadata(own, epoch, known, leaderships)
-                message = Message(
+                message = QueuedRequest(
                     UPDATE_METADATA,
                     messages.UPDATE_METADATA_VERSION,
                     news,
@@ -274,7 +279,7 @@ class ControlPath:
                 answered = (
                     partial(self._stopped, target, epoch) if delete else partial(self._told, target, epoch)
                 )
-                message = Message(STOP_REPLICA, messages.STOP_REPLICA_VERSION, stopped, answered)
+                message = QueuedRequest(STOP_REPLICA, messages.STOP_REPLICA_VERSION, stopped, answered)
         self._channels.send(target, message)
 
     @property
@@ -321,7 +326,9 @@ class ControlPath:
         if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
             self._broker.worker.submit(partial(self._broker.registrar.epoch_refused, epoch))
         elif isinstance(response, LeaderAndIsrResponse):
-            self._broker.worker.submit(partial(self._epochs_refused, epoch, _behind(response)))
+            self._broker.worker.submit(
+                partial(self._epochs_refused, epoch, _partitions_with_newer_epoch(response))
+            )
 
     def _epochs_refused(self, epoch: int, partitions: frozenset[TopicPartition]) -> None:
         if partitions and epoch == self._broker.controller.epoch:
@@ -343,7 +350,7 @@ class ControlPath:
                 self.post(events.ReplicaNotDeleted(broker_id, topic_partition))
 
 
-def _behind(response: LeaderAndIsrResponse) -> frozenset[TopicPartition]:
+def _partitions_with_newer_epoch(response: LeaderAndIsrResponse) -> frozenset[TopicPartition]:
     """Of which partitions a broker knows a newer leader epoch than the one that it was told."""
     stale = ErrorCode.STALE_CONTROLLER_EPOCH
     return frozenset(
@@ -351,7 +358,7 @@ def _behind(response: LeaderAndIsrResponse) -> frozenset[TopicPartition]:
     )
 
 
-def _own_last(effects: Iterable[events.Effect], own: int) -> Iterator[events.Effect]:
+def _local_broker_last(effects: Iterable[events.Effect], own: int) -> Iterator[events.Effect]:
     """The same, but of what follows one another to brokers that of this one last."""
     for _, run in itertools.groupby(effects, lambda effect: isinstance(effect, _Sent)):
         yield from sorted(run, key=lambda effect: isinstance(effect, _Sent) and effect.broker_id == own)

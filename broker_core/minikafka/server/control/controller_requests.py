@@ -42,14 +42,14 @@ def leader_and_isr(
     )
 
 
-def told_leaderships(
+def parse_leader_and_isr(
     request: LeaderAndIsrRequest,
 ) -> tuple[dict[TopicPartition, LeaderAndIsr], dict[int, BrokerAddress], dict[TopicPartition, ErrorCode]]:
-    """What ``leader_and_isr`` was made of, and the partitions that are ``refused`` and left out of it."""
+    """Return the leaderships, the leaders' addresses, and the ``invalid_partitions``, which are left out."""
     leaders = {
         one.broker_id: BrokerAddress(one.broker_id, one.host, one.port) for one in request.live_leaders
     }
-    wrong = refused(request.partitions)
+    wrong = invalid_partitions(request.partitions)
     return _leaderships(request.partitions, wrong), leaders, wrong
 
 
@@ -83,11 +83,11 @@ def update_metadata(
     )
 
 
-def told_metadata(
+def parse_update_metadata(
     request: UpdateMetadataRequest,
 ) -> tuple[dict[int, BrokerAddress], dict[TopicPartition, LeaderAndIsr]]:
     """What ``update_metadata`` was made of, without brokers that have no plain-text endpoint and partitions
-    that are ``refused``.
+    that are ``invalid_partitions``.
     """
     brokers = {}
     for one in request.live_brokers:
@@ -98,7 +98,7 @@ def told_metadata(
                 break
         if port >= 0:
             brokers[one.broker_id] = BrokerAddress(one.broker_id, host, port, one.rack)
-    return brokers, _leaderships(request.partitions, refused(request.partitions))
+    return brokers, _leaderships(request.partitions, invalid_partitions(request.partitions))
 
 
 def _fields(
@@ -117,7 +117,7 @@ def _fields(
     )
 
 
-def refused(
+def invalid_partitions(
     partitions: Iterable[LeaderAndIsrPartition | UpdateMetadataPartition | StopReplicaPartition],
 ) -> dict[TopicPartition, ErrorCode]:
     """The partitions that no controller can mean, with the code for the answer; each is logged.

@@ -14,19 +14,19 @@ from minikafka.base.errors import ConfigError, NetworkError, RemoteWireError
 from minikafka.base.ids import BrokerAddress
 from minikafka.net.interfaces import Connector
 from minikafka.server.inter_broker_connection import Peer
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import ApiKey
 
 _log = logging.getLogger(__name__)
 
 _ANSWER_MS = 3_000
 
 
-def check_company(brokers: Iterable[BrokerAddress], connector: Connector) -> None:
+def check_protocol_compatibility(brokers: Iterable[BrokerAddress], connector: Connector) -> None:
     """Raise ConfigError when one of ``brokers`` is of a release without leader epochs. Those that do not
     answer are passed over: they may be dead.
     """
     for address in brokers:
-        peer = Peer(address, connector, "minikafka-company")
+        peer = Peer(address, connector, "minikafka-version-check")
         try:
             peer.negotiate()
             spoken = peer.answer(_ANSWER_MS)

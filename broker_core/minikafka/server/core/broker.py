@@ -38,8 +38,8 @@ from minikafka.server.core.metadata_cache import MetadataCache
 from minikafka.server.core.topic_creations import TopicCreations
 from minikafka.server.quotas.client_quotas import Quotas
 from minikafka.server.quotas.replication_quotas import Throttles
-from minikafka.server.security.access_control import Permissions
-from minikafka.server.security.acl_manager import AclRules
+from minikafka.server.security.access_control import AccessControl
+from minikafka.server.security.acl_manager import AclManager
 from minikafka.server.workers.request_jobs import RequestJobs
 from minikafka.server.workers.work_pool import InlineWorkPool, WorkPool
 from minikafka.server.workers.worker import Worker
@@ -103,9 +103,9 @@ class Broker:
         self.throttles = Throttles(
             broker_id, config.replication.throttle_windows, config.replication.throttle_window_ms
         )
-        self.permissions = Permissions()
+        self.access_control = AccessControl()
         """Who may do what: everybody everything, where no authorizer is configured."""
-        self.acl_rules: AclRules | None = None
+        self.acl_manager: AclManager | None = None
         """Where the rules are changed. Set once, before this broker serves; None: there are none."""
         self.producer_ids = ProducerIds()
         self.deadline_added: Callable[[int], None] = lambda deadline_ms: None

@@ -15,8 +15,8 @@ from minikafka.base.values import fast_value
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.quotas.client_quotas import Flow
+from minikafka.wire.api import ApiKey
 from minikafka.wire.frame_parts import total_size
-from minikafka.wire.keys import ApiKey
 
 _FLOWS = {ApiKey.PRODUCE: Flow.PRODUCE, ApiKey.FETCH: Flow.FETCH}
 

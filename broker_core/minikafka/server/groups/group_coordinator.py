@@ -35,9 +35,9 @@ from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import validate
 from minikafka.records.format.hashes import partition_of_group
 from minikafka.records.format.message_set import Codec, Record, build_message_set
-from minikafka.server.admin.topics import start_creation
+from minikafka.server.admin.topics import start_auto_creation
 from minikafka.server.core.broker import Broker
-from minikafka.server.groups.group_loader import Loader
+from minikafka.server.groups.group_loader import GroupLoader
 from minikafka.server.workers.worker import Worker
 
 _log = logging.getLogger(__name__)
@@ -45,19 +45,19 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Commits = Mapping[TopicPartition, OffsetCommitValue]
-Done = Callable[[ErrorCode, int], None]
+WriteCallback = Callable[[ErrorCode, int], None]
 """Told, in a step, what came of a write: the error, and the offset of its first record (-1 with an error)."""
 
-_TOMBSTONES_AT_ONCE = 1_000
-_OFFSETS_AT_ONCE = 2_000
-_GROUPS_AT_ONCE = 1_000
+_TOMBSTONES_PER_STEP = 1_000
+_OFFSETS_PER_STEP = 2_000
+_GROUPS_PER_STEP = 1_000
 """Looked at in one step."""
-_LOAD_AGAIN_MS = 5_000
-MEMBERS_BYTES = 128 << 20
+_LOAD_RETRY_MS = 5_000
+MAX_MEMBERS_BYTES = 128 << 20
 """What the members of all groups here may take together: their metadata, their assignments, and 2 kB each."""
-NEW_GROUPS_BYTES = 64 << 20
+MAX_NEW_GROUPS_BYTES = 64 << 20
 """Above this, groups that were not there before get no members: names can be made up."""
-_TELL_FULL_MS = 10_000
+_FULL_LOG_INTERVAL_MS = 10_000
 
 _FAILED_COMMIT = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE,
@@ -78,16 +78,18 @@ _FAILED_STORE = {
 """The same for members that wait for their assignment."""
 
 
-def _check_name(group_id: str) -> None:
+def _check_group_id(group_id: str) -> None:
     """A group with members has a name; without one, consumers outside of groups keep their offsets."""
     if not group_id:
         raise BrokerError(ErrorCode.INVALID_GROUP_ID, "a group's name must not be empty")
 
 
-class _Write:
+class _DelayedWrite:
     """Records that were appended, until every in-sync replica has them. A ticket of ``Broker.wait``."""
 
-    def __init__(self, broker: Broker, partition: Partition, appended: LogAppendResult, done: Done) -> None:
+    def __init__(
+        self, broker: Broker, partition: Partition, appended: LogAppendResult, done: WriteCallback
+    ) -> None:
         self._broker = broker
         self._partition = partition
         self._first = appended.append_info.first_offset
@@ -126,13 +128,13 @@ class _Timer:
 
     def __init__(self, deadline_ms: int, ring: Callable[[_Timer], None]) -> None:
         self.deadline_ms = deadline_ms
-        self._ring = ring
+        self._on_timer = ring
 
     def satisfied(self, key: Hashable | None = None) -> bool:
         return False
 
     def complete(self) -> None:
-        self._ring(self)
+        self._on_timer(self)
 
     def abandon(self, reason: str) -> None:
         _log.error("a group's deadline passed unheard: %s", reason)
@@ -146,7 +148,7 @@ class GroupCoordinator:
         self._random_bytes = random_bytes
         self._config = broker.config.offsets
         self._settings = broker.config.groups
-        self._loader = Loader(self._settings, broker.clock, self._config.load_bytes)
+        self._loader = GroupLoader(self._settings, broker.clock, self._config.load_bytes)
         self._loading = loading
         self._shards: dict[int, GroupCoordinatorShard] = {}
         """By partition."""
@@ -172,7 +174,7 @@ class GroupCoordinator:
 
     def create_topic(self) -> None:
         """Have the offsets topic made, if it is not there. Raises BrokerError when it cannot be."""
-        start_creation(
+        start_auto_creation(
             self.broker,
             OFFSETS_TOPIC,
             self._config.partitions,
@@ -200,12 +202,12 @@ class GroupCoordinator:
 
     # --- members --------------------------------------------------------------------------------------------
 
-    def tell(self, group_id: str, event: events.Event) -> None:
+    def handle_event(self, group_id: str, event: events.Event) -> None:
         """Tell a group what one of its members wants; its answer goes to ``event.request``, a callable.
 
         Raises BrokerError when this broker cannot speak for the group.
         """
-        _check_name(group_id)
+        _check_group_id(group_id)
 
         def step() -> None:
             shard = self._shard_of(group_id)
@@ -213,7 +215,7 @@ class GroupCoordinator:
                 self._check_room(shard, group_id, event)
             self._step(shard, group_id, event)
 
-        self._ask(step)
+        self._run_in_step(step)
 
     def _check_room(self, shard: GroupCoordinatorShard, group_id: str, event: events.Join) -> None:
         """Raise MESSAGE_TOO_LARGE for a member whose group could never be stored, whichever of its protocols
@@ -228,25 +230,25 @@ class GroupCoordinator:
             # The members choose one protocol, and only that is stored.
             self._check_size(partition, min((len(metadata) for _, metadata in event.protocols), default=0))
         used_bytes = sum(shard.memory_bytes for shard in self._shards.values())
-        limit_bytes = MEMBERS_BYTES if shard.has_group(group_id) else NEW_GROUPS_BYTES
+        limit_bytes = MAX_MEMBERS_BYTES if shard.has_group(group_id) else MAX_NEW_GROUPS_BYTES
         if used_bytes + more_bytes > limit_bytes:
-            self._tell_full(used_bytes)
+            self._log_full(used_bytes)
             raise BrokerError(
                 ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, f"group {group_id}: no room for one more member"
             )
 
-    def _tell_full(self, used_bytes: int) -> None:
+    def _log_full(self, used_bytes: int) -> None:
         now_ms = self.broker.clock.monotonic_ms()
         if now_ms >= self._tell_full_at_ms:
-            self._tell_full_at_ms = now_ms + _TELL_FULL_MS
+            self._tell_full_at_ms = now_ms + _FULL_LOG_INTERVAL_MS
             told = "members of groups take %d bytes: new ones are refused (at %d; those of new groups at %d)"
-            _log.warning(told, used_bytes, MEMBERS_BYTES, NEW_GROUPS_BYTES)
+            _log.warning(told, used_bytes, MAX_MEMBERS_BYTES, MAX_NEW_GROUPS_BYTES)
 
     def _step(self, shard: GroupCoordinatorShard, group_id: str, event: events.Event) -> None:
         clock = self.broker.clock
         self._perform(shard, group_id, shard.step(group_id, event, clock.monotonic_ms(), clock.now_ms()))
         if not isinstance(event, events.Heartbeat):  # which only puts deadlines off
-            self._watch(shard, group_id)
+            self._schedule_timer(shard, group_id)
 
     def _perform(self, shard: GroupCoordinatorShard, group_id: str, effects: Iterable[events.Effect]) -> None:
         for effect in effects:
@@ -276,7 +278,7 @@ class GroupCoordinator:
         else:
             self._append(topic_partition, message_set, done)
 
-    def _watch(self, shard: GroupCoordinatorShard, group_id: str) -> None:
+    def _schedule_timer(self, shard: GroupCoordinatorShard, group_id: str) -> None:
         """In a step: see that the group gets its Tick in time."""
         deadline_ms = shard.next_deadline_ms(group_id)
         timer = self._timers.get(group_id)
@@ -284,10 +286,10 @@ class GroupCoordinator:
             return  # one that comes too early looks again
         if timer is not None:
             self.broker.waiting.remove(timer)
-        self._timers[group_id] = timer = _Timer(deadline_ms, partial(self._ring, group_id))
+        self._timers[group_id] = timer = _Timer(deadline_ms, partial(self._on_timer, group_id))
         self.broker.wait(timer, [], deadline_ms)
 
-    def _ring(self, group_id: str, timer: _Timer) -> None:
+    def _on_timer(self, group_id: str, timer: _Timer) -> None:
         def step() -> None:
             if self._timers.get(group_id) is timer:
                 del self._timers[group_id]
@@ -355,7 +357,7 @@ class GroupCoordinator:
         speak for it.
         """
         if wanted is None:
-            return self._ask(lambda: self._shard_of(group_id).offsets(group_id))
+            return self._run_in_step(lambda: self._shard_of(group_id).offsets(group_id))
 
         def some(keys: Sequence[TopicPartition]) -> Commits:
             shard = self._shard_of(group_id)
@@ -363,16 +365,16 @@ class GroupCoordinator:
 
         found: dict[TopicPartition, OffsetCommitValue] = {}
         # At least once, for the error. Others have the lock in between.
-        for start in range(0, max(1, len(wanted)), _OFFSETS_AT_ONCE):
-            found |= self._ask(partial(some, wanted[start : start + _OFFSETS_AT_ONCE]))
+        for start in range(0, max(1, len(wanted)), _OFFSETS_PER_STEP):
+            found |= self._run_in_step(partial(some, wanted[start : start + _OFFSETS_PER_STEP]))
         return found
 
     # --- administration -------------------------------------------------------------------------------------
 
     def describe(self, group_id: str) -> GroupDescription:
-        """A group; ``NO_GROUP`` for one that there is not. Raises BrokerError as ``tell``."""
-        _check_name(group_id)
-        return self._ask(lambda: self._shard_of(group_id).describe(group_id))
+        """A group; ``GROUP_DENIED`` for one that there is not. Raises BrokerError as ``handle_event``."""
+        _check_group_id(group_id)
+        return self._run_in_step(lambda: self._shard_of(group_id).describe(group_id))
 
     def groups(self) -> tuple[ErrorCode, list[tuple[str, str]]]:
         """Names and protocol types of all groups here, and whether that is all."""
@@ -384,8 +386,8 @@ class GroupCoordinator:
         if self._stopped:
             return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, []
         found = []
-        for number in self._ask(lambda: list(self._shards)):  # others have the lock in between
-            found += self._ask(partial(listing, number))
+        for number in self._run_in_step(lambda: list(self._shards)):  # others have the lock in between
+            found += self._run_in_step(partial(listing, number))
         return ErrorCode.GROUP_LOAD_IN_PROGRESS if self._loads else ErrorCode.NONE, found
 
     def delete(self, group_id: str) -> ErrorCode:
@@ -396,10 +398,10 @@ class GroupCoordinator:
                 error, tombstones = self._shard_of(group_id).delete(group_id)
             except BrokerError as refused:
                 return refused.code
-            self._bury(self.partition_of(group_id), tombstones)
+            self._append_tombstones(self.partition_of(group_id), tombstones)
             return error
 
-        return self._ask(deletion)
+        return self._run_in_step(deletion)
 
     def expire(self) -> bool:
         """Forget offsets that are too old, and groups of which nothing is left: one step of a look at all
@@ -407,13 +409,13 @@ class GroupCoordinator:
         """
 
         def step() -> bool:
-            looking, room = self._looking, _TOMBSTONES_AT_ONCE
+            looking, room = self._looking, _TOMBSTONES_PER_STEP
             if not looking:
                 looking += (
                     (number, one) for number, shard in self._shards.items() for one in shard.group_ids()
                 )
             tombstones: dict[int, list[KeyValue]] = {}
-            for _ in range(min(len(looking), _GROUPS_AT_ONCE)):
+            for _ in range(min(len(looking), _GROUPS_PER_STEP)):
                 number, group_id = looking[0]
                 shard = self._shards.get(number)
                 found = (
@@ -425,22 +427,22 @@ class GroupCoordinator:
                     break  # this group may have more
                 looking.popleft()
             for number, pairs in tombstones.items():
-                self._bury(TopicPartition(OFFSETS_TOPIC, number), pairs)
+                self._append_tombstones(TopicPartition(OFFSETS_TOPIC, number), pairs)
             return bool(looking)
 
-        return not self._stopped and self._ask(step)
+        return not self._stopped and self._run_in_step(step)
 
     def partitions_deleted(self, gone: Sequence[TopicPartition]) -> None:
         """In a step: the cluster has these partitions no more; nor has any group an offset there."""
         for number, shard in self._shards.items():
-            self._bury(TopicPartition(OFFSETS_TOPIC, number), shard.topics_deleted(gone))
+            self._append_tombstones(TopicPartition(OFFSETS_TOPIC, number), shard.topics_deleted(gone))
         for lost in self._loads.values():
             lost += gone
 
-    def _bury(self, topic_partition: TopicPartition, tombstones: list[KeyValue]) -> None:
+    def _append_tombstones(self, topic_partition: TopicPartition, tombstones: list[KeyValue]) -> None:
         """Write tombstones. One that is lost is written again when what it buries has expired anew."""
-        for start in range(0, len(tombstones), _TOMBSTONES_AT_ONCE):
-            pairs = tombstones[start : start + _TOMBSTONES_AT_ONCE]
+        for start in range(0, len(tombstones), _TOMBSTONES_PER_STEP):
+            pairs = tombstones[start : start + _TOMBSTONES_PER_STEP]
             try:
                 message_set = self._message_set(self.broker.partition(topic_partition), pairs)
             except BrokerError as error:
@@ -448,7 +450,7 @@ class GroupCoordinator:
             else:
                 self._append(topic_partition, message_set, lambda error, offset: None)
 
-    def _ask(self, question: Callable[[], T]) -> T:
+    def _run_in_step(self, question: Callable[[], T]) -> T:
         """The answer to a question that only a step can answer, or its BrokerError."""
         answers: list[T | BrokerError] = []
 
@@ -517,15 +519,15 @@ class GroupCoordinator:
             if self._loads.get(number) is not lost:
                 return  # the partition has gone meanwhile; if it has come back, it is loaded anew
             if shard is None:
-                deadline_ms = self.broker.clock.monotonic_ms() + _LOAD_AGAIN_MS
+                deadline_ms = self.broker.clock.monotonic_ms() + _LOAD_RETRY_MS
                 load = partial(self._load, partition, lost)
                 self.broker.wait(_Timer(deadline_ms, lambda _: self._loading.submit(load)), [], deadline_ms)
                 return
             del self._loads[number]
             self._shards[number] = shard
-            self._bury(topic_partition, shard.topics_deleted(lost))
+            self._append_tombstones(topic_partition, shard.topics_deleted(lost))
             for group_id in shard.group_ids():
-                self._watch(shard, group_id)
+                self._schedule_timer(shard, group_id)
 
         self.broker.run(step)
 
@@ -555,7 +557,9 @@ class GroupCoordinator:
         )
         return validate(bytearray(data), limits, now_ms)
 
-    def _append(self, topic_partition: TopicPartition, message_set: ValidatedRecords, done: Done) -> None:
+    def _append(
+        self, topic_partition: TopicPartition, message_set: ValidatedRecords, done: WriteCallback
+    ) -> None:
         """In a step: append to a partition of the offsets topic; ``done`` is told in this step or another."""
         broker = self.broker
         try:
@@ -570,7 +574,7 @@ class GroupCoordinator:
             done(ErrorCode.KAFKA_STORAGE_ERROR, -1)
             return
         broker.touch(topic_partition)
-        write = _Write(broker, partition, appended, done)
+        write = _DelayedWrite(broker, partition, appended, done)
         if write.satisfied():
             write.finish()
             return
@@ -578,7 +582,7 @@ class GroupCoordinator:
         if appended.must_flush:
             broker.after(partial(self._flush, partition, write))
 
-    def _flush(self, partition: Partition, write: _Write) -> None:
+    def _flush(self, partition: Partition, write: _DelayedWrite) -> None:
         """After a step: what was appended becomes as safe as ``flush.messages`` asks."""
         try:
             end_offset = partition.log.flush()

@@ -20,7 +20,7 @@ _TELL_MS = 5_000
 """Between two lines about how far a long load is."""
 
 
-class Loader:
+class GroupLoader:
     """Loads one partition after the other, on the thread of its caller, until it is stopped."""
 
     def __init__(self, settings: GroupSettings, clock: Clock, window_bytes: int) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from minikafka.server.context import RequestContext
-from minikafka.server.control.controller_event_manager import ControlPath
+from minikafka.server.control.controller_event_manager import ControllerEventManager
 from minikafka.server.core.broker import Broker
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.handlers import (
@@ -49,7 +49,7 @@ from minikafka.server.handlers import (
     update_metadata,
 )
 from minikafka.server.replication.replica_manager import ReplicaManager
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import ApiKey
 
 Handler = Callable[[RequestContext, Any], None]
 
@@ -105,7 +105,7 @@ WORK = frozenset(_BY_JOB)
 
 
 def handlers(
-    broker: Broker, coordinator: GroupCoordinator, replicas: ReplicaManager, control: ControlPath
+    broker: Broker, coordinator: GroupCoordinator, replicas: ReplicaManager, control: ControllerEventManager
 ) -> Mapping[ApiKey, Handler]:
     """What answers each API: all that is served."""
     return {

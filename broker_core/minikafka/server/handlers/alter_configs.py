@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.server.admin.dynamic_config import Change, change_resource, replacement
+from minikafka.server.admin.dynamic_config import Change, change_resource, replace_all
 from minikafka.server.admin.topics import error_message_of
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
@@ -30,7 +30,7 @@ ROW_BYTES = 300
 
 def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> None:
     """Serve one request."""
-    wanted = [(one.resource_type, one.resource_name, replacement(one.configs)) for one in request.resources]
+    wanted = [(one.resource_type, one.resource_name, replace_all(one.configs)) for one in request.resources]
     alter(broker, context, wanted, validate_only=request.validate_only)
 
 

@@ -11,9 +11,9 @@ from functools import cache
 
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
+from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS, NEWEST_IN_0_10_1
 from minikafka.wire.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse, table_of
-from minikafka.wire.keys import ApiKey
 
 
 def listing(served: Iterable[ApiKey]) -> Callable[[Broker, RequestContext, ApiVersionsRequest], None]:

@@ -11,7 +11,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.controller import events
 from minikafka.server.admin.topics import check_controller
 from minikafka.server.context import RequestContext
-from minikafka.server.control.controller_event_manager import ControlPath
+from minikafka.server.control.controller_event_manager import ControllerEventManager
 from minikafka.server.core.broker import Broker
 from minikafka.wire.apis.controlled_shutdown import (
     ControlledShutdownRequest,
@@ -23,7 +23,10 @@ _TRIES = 10
 
 
 def handle(
-    control: ControlPath, broker: Broker, context: RequestContext, request: ControlledShutdownRequest
+    control: ControllerEventManager,
+    broker: Broker,
+    context: RequestContext,
+    request: ControlledShutdownRequest,
 ) -> None:
     """Serve one request, as a job."""
     broker_id = request.broker_id
@@ -37,7 +40,7 @@ def handle(
         remaining = tuple(RemainingPartition(*key) for key in sorted(left))
         response = ControlledShutdownResponse(ErrorCode.NONE, remaining)
         # Behind what is still to be sent, which jobs do.
-        broker.worker.submit(lambda: control.when_told(lambda: context.answer(lambda: response)))
+        broker.worker.submit(lambda: control.run_when_acknowledged(lambda: context.answer(lambda: response)))
 
     try:
         check_controller(broker)

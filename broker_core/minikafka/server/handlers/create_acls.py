@@ -15,7 +15,7 @@ from minikafka.server.admin.topics import error_code_of, error_message_of
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import answer_by_jobs
-from minikafka.server.security.acl_requests import check_authorizer, rule_of
+from minikafka.server.security.acl_requests import acl_of_creation, check_authorizer
 from minikafka.wire.apis.create_acls import (
     AclCreation,
     AclCreationResult,
@@ -41,9 +41,9 @@ def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) 
     failed: dict[Resource, BrokerError] = {}
 
     def work(resource: Resource) -> None:
-        assert broker.acl_rules is not None
+        assert broker.acl_manager is not None
         try:
-            broker.acl_rules.change(resource, partial(frozenset.union, wanted[resource]))
+            broker.acl_manager.change(resource, partial(frozenset.union, wanted[resource]))
         except BrokerError as error:
             failed[resource] = error
 
@@ -62,7 +62,7 @@ def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) 
 
 def _checked(broker: Broker, creation: AclCreation) -> tuple[Resource, Acl] | BrokerError:
     try:
-        check_authorizer(broker.permissions.authorizer)
-        return rule_of(creation)
+        check_authorizer(broker.access_control.authorizer)
+        return acl_of_creation(creation)
     except BrokerError as error:
         return error

@@ -12,16 +12,16 @@ from collections import Counter
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.server.admin.topics import (
-    GrowthRequest,
-    NewPartitions,
-    TopicTicket,
+    DelayedTopicOperation,
+    NewPartitionsLimit,
+    PartitionsCreation,
+    assignment_cost_bytes,
     check_controller,
-    check_more_partitions,
     error_code_of,
     error_message_of,
-    is_usable,
-    step_bytes,
-    submit_growths,
+    is_ready,
+    plan_new_partitions,
+    submit_partition_creations,
 )
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
@@ -43,9 +43,9 @@ def _serve(broker: Broker, context: RequestContext, request: CreatePartitionsReq
     named = Counter(topic.name for topic in request.topics)
     counts = {topic.name: topic.count for topic in request.topics}
     added: dict[str, int] = {}
-    ticket = TopicTicket(
+    ticket = DelayedTopicOperation(
         list(named),
-        is_done=lambda name: is_usable(broker, name, counts[name], counts[name] - added.get(name, 0)),
+        is_done=lambda name: is_ready(broker, name, counts[name], counts[name] - added.get(name, 0)),
         context=context,
         reply=lambda outcomes: context.reply(
             CreatePartitionsResponse(
@@ -57,15 +57,15 @@ def _serve(broker: Broker, context: RequestContext, request: CreatePartitionsReq
             )
         ),
     )
-    wishes: list[GrowthRequest] = []
-    room = NewPartitions()
+    wishes: list[PartitionsCreation] = []
+    room = NewPartitionsLimit()
     for topic in request.topics:
-        yield step_bytes(topic.count)
+        yield assignment_cost_bytes(topic.count)
         try:
             if named[topic.name] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice")
             check_controller(broker)
-            wish = check_more_partitions(broker, topic.name, topic.count, _given(topic), room)
+            wish = plan_new_partitions(broker, topic.name, topic.count, _given(topic), room)
             wishes.append(wish)
             added[topic.name] = len(wish.assignment)
             if request.validate_only:
@@ -75,7 +75,7 @@ def _serve(broker: Broker, context: RequestContext, request: CreatePartitionsReq
 
     def submit() -> None:
         if not request.validate_only:
-            submit_growths(broker, wishes, ticket)
+            submit_partition_creations(broker, wishes, ticket)
 
     ticket.start(broker, request.timeout_ms, submit)
 

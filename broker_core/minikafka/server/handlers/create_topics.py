@@ -4,7 +4,7 @@ Behaviour: only the controller serves it (NOT_CONTROLLER). Each topic succeeds o
 waits until every partition has a leader, or ``timeout_ms``: then REQUEST_TIMED_OUT, and the topic may still
 come. A time-out of 0 or less does not wait. ``validate_only`` makes all checks and nothing else. -1 for
 partitions or replicas, without an assignment, takes the broker's default; in all versions, as Kafka does it,
-since KafkaJS asks so in version 3. Several topics of one request have at most ``MOST_NEW_PARTITIONS``
+since KafkaJS asks so in version 3. Several topics of one request have at most ``MAX_NEW_PARTITIONS``
 together: POLICY_VIOLATION for those that are too many, as in Kafka's later releases.
 """
 
@@ -16,14 +16,14 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import unify_collision_chars
 from minikafka.server.admin.topics import (
     BROKER_DEFAULT,
-    NewPartitions,
-    TopicTicket,
+    DelayedTopicOperation,
+    NewPartitionsLimit,
+    assignment_cost_bytes,
     check_controller,
-    check_creation,
     error_code_of,
     error_message_of,
-    is_usable,
-    step_bytes,
+    is_ready,
+    plan_creation,
     submit_creations,
 )
 from minikafka.server.context import RequestContext
@@ -46,9 +46,9 @@ def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest
 def _serve(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> Steps:
     named = Counter(topic.name for topic in request.topics)
     partitions: dict[str, int] = {}
-    ticket = TopicTicket(
+    ticket = DelayedTopicOperation(
         list(named),
-        is_done=lambda name: is_usable(broker, name, partitions.get(name, 1)),
+        is_done=lambda name: is_ready(broker, name, partitions.get(name, 1)),
         context=context,
         reply=lambda outcomes: context.reply(
             CreateTopicsResponse(
@@ -62,9 +62,9 @@ def _serve(broker: Broker, context: RequestContext, request: CreateTopicsRequest
     )
     creations: list[CreationRequest] = []
     named_alike: dict[str, str] = {}
-    room = NewPartitions()
+    room = NewPartitionsLimit()
     for topic in request.topics:
-        yield step_bytes(_count(broker, topic))
+        yield assignment_cost_bytes(_count(broker, topic))
         try:
             if named[topic.name] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice")
@@ -74,7 +74,7 @@ def _serve(broker: Broker, context: RequestContext, request: CreateTopicsRequest
                 raise BrokerError(
                     ErrorCode.INVALID_TOPIC, f"topic {topic.name} collides with {other} of the same request"
                 )
-            wish = check_creation(broker, *_wanted(topic), room=room)
+            wish = plan_creation(broker, *_wanted(topic), room=room)
             named_alike[unify_collision_chars(wish.name)] = wish.name
             partitions[topic.name] = len(wish.assignment)
             creations.append(wish)

@@ -15,7 +15,7 @@ from minikafka.server.admin.topics import error_code_of, error_message_of
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import answer_by_jobs
-from minikafka.server.security.acl_requests import check_authorizer, found
+from minikafka.server.security.acl_requests import check_authorizer, find_matching_acls
 from minikafka.wire.apis.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
@@ -42,9 +42,9 @@ def handle(broker: Broker, context: RequestContext, request: DeleteAclsRequest) 
     failed: dict[Resource, BrokerError] = {}
 
     def work(resource: Resource) -> None:
-        assert broker.acl_rules is not None
+        assert broker.acl_manager is not None
         try:
-            broker.acl_rules.change(resource, partial(_without, doomed[resource]))
+            broker.acl_manager.change(resource, partial(_without, doomed[resource]))
         except BrokerError as error:
             failed[resource] = error
 
@@ -63,7 +63,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteAclsRequest) 
 
 def _found(broker: Broker, one: DeleteAclsFilter) -> _Found | BrokerError:
     try:
-        return found(check_authorizer(broker.permissions.authorizer), one)
+        return find_matching_acls(check_authorizer(broker.access_control.authorizer), one)
     except BrokerError as error:
         return error
 

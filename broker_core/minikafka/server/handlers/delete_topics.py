@@ -8,7 +8,12 @@ whose znode is nonsense. A time-out leaves the deletion under way: REQUEST_TIMED
 from __future__ import annotations
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.server.admin.topics import TopicTicket, check_controller, error_code_of, submit_deletions
+from minikafka.server.admin.topics import (
+    DelayedTopicOperation,
+    check_controller,
+    error_code_of,
+    submit_deletions,
+)
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.workers.work_pool import Steps, begin_here
@@ -22,7 +27,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
 
 def _serve(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> Steps:
     names = list(dict.fromkeys(request.topic_names))
-    ticket = TopicTicket(
+    ticket = DelayedTopicOperation(
         names,
         is_done=lambda name: not _is_known(broker, name),
         context=context,

@@ -10,7 +10,7 @@ from itertools import groupby
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
-from minikafka.server.security.acl_requests import check_authorizer, found
+from minikafka.server.security.acl_requests import check_authorizer, find_matching_acls
 from minikafka.wire.apis.describe_acls import (
     LITERAL,
     AclDescription,
@@ -23,7 +23,7 @@ from minikafka.wire.apis.describe_acls import (
 def handle(broker: Broker, context: RequestContext, request: DescribeAclsRequest) -> None:
     """Serve one request."""
     try:
-        rules = found(check_authorizer(broker.permissions.authorizer), request)
+        rules = find_matching_acls(check_authorizer(broker.access_control.authorizer), request)
     except BrokerError as error:
         context.reply(DescribeAclsResponse(0, error.code, error.detail, ()))
         return

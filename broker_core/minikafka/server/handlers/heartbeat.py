@@ -21,7 +21,9 @@ def handle(coordinator: GroupCoordinator, context: RequestContext, request: Hear
         context.answer(lambda: HeartbeatResponse(throttle_time_ms=0, error_code=answered.error))
 
     try:
-        coordinator.tell(request.group_id, events.Heartbeat(answer, request.member_id, request.generation_id))
+        coordinator.handle_event(
+            request.group_id, events.Heartbeat(answer, request.member_id, request.generation_id)
+        )
     except BrokerError as error:
         loading = error.code is ErrorCode.GROUP_LOAD_IN_PROGRESS
         answer(events.Answered(answer, ErrorCode.NONE if loading else error.code))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minikafka.server.admin.dynamic_config import increments
+from minikafka.server.admin.dynamic_config import alter_some
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.handlers.alter_configs import alter
@@ -12,6 +12,6 @@ from minikafka.wire.apis.incremental_alter_configs import IncrementalAlterConfig
 def handle(broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
     """Serve one request."""
     wanted = [
-        (one.resource_type, one.resource_name, increments(broker, one.configs)) for one in request.resources
+        (one.resource_type, one.resource_name, alter_some(broker, one.configs)) for one in request.resources
     ]
     alter(broker, context, wanted, validate_only=request.validate_only)

@@ -43,6 +43,6 @@ def handle(coordinator: GroupCoordinator, context: RequestContext, request: Join
         protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
     )
     try:
-        coordinator.tell(request.group_id, join)
+        coordinator.handle_event(request.group_id, join)
     except BrokerError as error:
         answer(events.Joined(answer, error.code, request.member_id))

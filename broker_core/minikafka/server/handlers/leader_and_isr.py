@@ -20,7 +20,7 @@ from minikafka.wire.apis.leader_and_isr import (
 
 def handle(replicas: ReplicaManager, context: RequestContext, request: LeaderAndIsrRequest) -> None:
     """Serve one request, as a job."""
-    leaderships, leaders, refused = messages.told_leaderships(request)
+    leaderships, leaders, refused = messages.parse_leader_and_isr(request)
 
     def respond() -> LeaderAndIsrResponse:
         codes = {**replicas.become(leaderships, leaders), **refused}

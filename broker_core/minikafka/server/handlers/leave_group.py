@@ -19,6 +19,6 @@ def handle(coordinator: GroupCoordinator, context: RequestContext, request: Leav
         context.answer(lambda: LeaveGroupResponse(throttle_time_ms=0, error_code=answered.error))
 
     try:
-        coordinator.tell(request.group_id, events.Leave(answer, request.member_id))
+        coordinator.handle_event(request.group_id, events.Leave(answer, request.member_id))
     except BrokerError as error:
         answer(events.Answered(answer, error.code))

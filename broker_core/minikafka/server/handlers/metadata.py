@@ -17,7 +17,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
 from minikafka.controller.election import NO_LEADER
 from minikafka.partition.replica import LeaderAndIsr
-from minikafka.server.admin.topics import start_creation
+from minikafka.server.admin.topics import start_auto_creation
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.metadata_cache import MetadataCache
@@ -183,7 +183,7 @@ def _absent(broker: Broker, context: RequestContext, name: str, *, may_create: b
         if not context.may_create(name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         config = broker.config
-        start_creation(broker, name, config.default_partitions, config.default_replication_factor)
+        start_auto_creation(broker, name, config.default_partitions, config.default_replication_factor)
     except BrokerError as error:
         return error.code
     return ErrorCode.LEADER_NOT_AVAILABLE

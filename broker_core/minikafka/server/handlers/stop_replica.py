@@ -21,7 +21,7 @@ from minikafka.wire.apis.stop_replica import (
 
 def handle(replicas: ReplicaManager, context: RequestContext, request: StopReplicaRequest) -> None:
     """Serve one request, as a job."""
-    refused = messages.refused(request.partitions)
+    refused = messages.invalid_partitions(request.partitions)
     named = dict.fromkeys(TopicPartition(one.topic, one.index) for one in request.partitions)
     partitions = tuple(key for key in named if key not in refused)
 

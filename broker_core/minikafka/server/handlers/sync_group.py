@@ -26,7 +26,7 @@ def handle(coordinator: GroupCoordinator, context: RequestContext, request: Sync
 
     assignments = {row.member_id: row.assignment for row in request.assignments}
     try:
-        coordinator.tell(
+        coordinator.handle_event(
             request.group_id, events.Sync(answer, request.member_id, request.generation_id, assignments)
         )
     except BrokerError as error:

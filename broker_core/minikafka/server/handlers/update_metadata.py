@@ -15,7 +15,7 @@ from minikafka.wire.apis.update_metadata import UpdateMetadataRequest, UpdateMet
 
 def handle(replicas: ReplicaManager, context: RequestContext, request: UpdateMetadataRequest) -> None:
     """Serve one request, as a job: in the order in which the controller said it."""
-    brokers, leaderships = messages.told_metadata(request)
+    brokers, leaderships = messages.parse_update_metadata(request)
 
     def respond() -> UpdateMetadataResponse:
         replicas.update_metadata(brokers, leaderships)

@@ -1,4 +1,4 @@
-"""The rules of who may do what, between ZooKeeper and what this broker decides by (``permissions``).
+"""The rules of who may do what, between ZooKeeper and what this broker decides by (``access_control``).
 
 Read before the broker serves, followed by the notifications of ``/kafka-acl-changes``, read anew after an
 expired session. All of it but the constructor and the watch's callback are jobs of the worker, or run before
@@ -26,8 +26,8 @@ from minikafka.base.errors import (
 from minikafka.registry.acl_paths import ACL_CHANGE_PREFIX, ACL_CHANGES, ACLS, AclChange
 from minikafka.registry.acl_store import AclsChanged, Rules, change_resource, read_acls, read_resource
 from minikafka.registry.store import SessionState
-from minikafka.server.security.access_control import Permissions
-from minikafka.server.security.authorizer import NOBODY, Authorizer
+from minikafka.server.security.access_control import AccessControl
+from minikafka.server.security.authorizer import DENY_ALL, Authorizer
 from minikafka.server.workers.worker import Worker
 from minikafka.server.zookeeper.guarded_store import GuardedStore
 from minikafka.server.zookeeper.notifications import Notifications
@@ -37,11 +37,11 @@ _log = logging.getLogger(__name__)
 _ADVICE = "; until it is mended or removed (and that is told in %s) only super users may use it"
 
 
-class AclRules:
-    """Keeps ``permissions`` at what ZooKeeper says."""
+class AclManager:
+    """Keeps ``access_control`` at what ZooKeeper says."""
 
     def __init__(
-        self, store: GuardedStore, clock: Clock, worker: Worker, bare: Authorizer, permissions: Permissions
+        self, store: GuardedStore, clock: Clock, worker: Worker, bare: Authorizer, permissions: AccessControl
     ) -> None:
         """``bare``: what the broker's configuration says, without rules."""
         self._store = store
@@ -93,7 +93,7 @@ class AclRules:
             _log.error("access rules are left out: %s", complaint)
         for complaint in stored.unreadable.values():
             _log.error(f"access rules cannot be read: %s{_ADVICE}", complaint, ACL_CHANGES)
-        closed = dict.fromkeys(stored.unreadable, NOBODY)
+        closed = dict.fromkeys(stored.unreadable, DENY_ALL)
         self._permissions.enforce(self._bare.with_all_acls(stored.acls | closed))
 
     def _follow(self) -> None:
@@ -108,7 +108,7 @@ class AclRules:
             raise
         except CoordinationError as error:
             _log.error(f"access rules cannot be read: %s{_ADVICE}", error, ACL_CHANGES)
-            acls = NOBODY
+            acls = DENY_ALL
         except BrokerError as error:  # a name that no znode can have
             raise CoordinationError(f"{path}: {error.detail}") from None
         self._hold(resource, acls)

@@ -28,7 +28,7 @@ def check_authorizer(authorizer: Authorizer | None) -> Authorizer:
     return authorizer
 
 
-def rule_of(creation: AclCreation) -> tuple[Resource, Acl]:
+def acl_of_creation(creation: AclCreation) -> tuple[Resource, Acl]:
     """The rule, and what it is about. BrokerError INVALID_REQUEST, or UNSUPPORTED_VERSION for PREFIXED."""
     if creation.resource_pattern_type == PREFIXED:
         raise BrokerError(
@@ -54,7 +54,7 @@ def rule_of(creation: AclCreation) -> tuple[Resource, Acl]:
     )
 
 
-def found(
+def find_matching_acls(
     authorizer: Authorizer, fields: DescribeAclsRequest | DeleteAclsFilter
 ) -> list[tuple[Resource, Acl]]:
     """The rules that a filter finds, in order. BrokerError INVALID_REQUEST for what is no filter."""
@@ -71,7 +71,7 @@ def found(
     )
     if fields.pattern_type_filter == PREFIXED:
         return []
-    return sorted(authorizer.found([wanted]))
+    return sorted(authorizer.matching_acls([wanted]))
 
 
 def _known_or_any(kind: type[Number], number: int, what: str) -> Number | None:

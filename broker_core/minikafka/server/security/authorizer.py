@@ -7,7 +7,7 @@ thread may ask it without a lock.
 - Whoever may read, write, delete or alter something may also describe it, and whoever may alter settings see
   them. Nothing follows from being denied: who may not describe may still read.
 - Super users may do everything, whatever the rules say.
-- Where there is no rule at all, nobody may, unless ``allow.everyone.if.no.acl.found``.
+- Where there is no rule at all, nobody may, unless ``allow.everyone.if.no.acl.matching_acls``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from minikafka.base.acls import (
 )
 from minikafka.base.errors import ConfigError
 
-NOBODY = frozenset({Acl(WILDCARD_PRINCIPAL, Permission.DENY, WILDCARD_HOST, Operation.ALL)})
+DENY_ALL = frozenset({Acl(WILDCARD_PRINCIPAL, Permission.DENY, WILDCARD_HOST, Operation.ALL)})
 """In place of rules that cannot be read: one of them may have denied."""
 
 _IMPLIED_BY = {
@@ -49,7 +49,7 @@ class Authorizer:
     """Resource -> its rules; none is empty."""
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
-        """Whether ``principal``, who is at ``host`` (``host_of``), may do ``operation`` to ``resource``."""
+        """Return whether ``principal`` at ``host`` (``normalize_host``) may do ``operation`` there."""
         if principal in self.super_users:
             return True
         every = Resource(resource.type, WILDCARD_RESOURCE)
@@ -67,7 +67,7 @@ class Authorizer:
                 allowed = True
         return allowed
 
-    def found(self, filters: Iterable[AclFilter]) -> Iterator[tuple[Resource, Acl]]:
+    def matching_acls(self, filters: Iterable[AclFilter]) -> Iterator[tuple[Resource, Acl]]:
         """The rules that one of ``filters`` finds, each once."""
         wanted = tuple(filters)
         for resource, acls in self.acls.items():
@@ -85,7 +85,7 @@ class Authorizer:
         return replace(self, acls=dict(acls))
 
 
-def super_users_of(text: str) -> frozenset[str]:
+def parse_super_users(text: str) -> frozenset[str]:
     """The principals in the value of ``super.users``, between semicolons. ConfigError for what is none."""
     users = frozenset(part.strip() for part in text.split(";")) - {""}
     for user in users:
@@ -94,7 +94,7 @@ def super_users_of(text: str) -> frozenset[str]:
     return users
 
 
-def host_of(address: str) -> str:
+def normalize_host(address: str) -> str:
     """An address as it stands in rules, which is as Java writes it: IPv6 in eight groups without leading
     zeros, an IPv4 address that came through an IPv6 socket as the former. What is no address stays as it is.
     """

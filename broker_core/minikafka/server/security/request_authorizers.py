@@ -20,6 +20,7 @@ from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS
 from minikafka.base.values import fast_value
 from minikafka.records.format.batch import names_producer
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownResponse
 from minikafka.wire.apis.create_acls import AclCreationResult, CreateAclsResponse
@@ -97,21 +98,20 @@ from minikafka.wire.apis.stop_replica import StopReplicaPartitionError, StopRepl
 from minikafka.wire.apis.sync_group import SyncGroupResponse
 from minikafka.wire.apis.update_metadata import UpdateMetadataResponse
 from minikafka.wire.frame_parts import buffer_of
-from minikafka.wire.keys import ApiKey
 
-NO_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-NO_GROUP = ErrorCode.GROUP_AUTHORIZATION_FAILED
-NO_CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-NO_TRANSACTIONS = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+GROUP_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
+CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+TRANSACTIONAL_ID_DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 _WORDS = {
-    NO_GROUP: "the access rules do not permit this client to use the group",
-    NO_TRANSACTIONS: "the access rules do not permit this client to use the transactional id",
+    GROUP_DENIED: "the access rules do not permit this client to use the group",
+    TRANSACTIONAL_ID_DENIED: "the access rules do not permit this client to use the transactional id",
 }
 _NO_OFFSET = -1
 
 
-def _no(operation: Operation, topic: str = "") -> str:
+def _denial_message(operation: Operation, topic: str = "") -> str:
     """What is said of an operation on a topic, or on the cluster, that is refused."""
     what = f"topic {topic!r}" if topic else "the cluster"
     return f"the access rules do not permit this client to do {operation.label} to {what}"
@@ -123,21 +123,21 @@ class Requester:
 
     may: Callable[[Operation, ResourceType, str], bool]
 
-    def to_topic(self, operation: Operation, name: str) -> bool:
+    def may_on_topic(self, operation: Operation, name: str) -> bool:
         """Whether they may do that to a topic."""
         return self.may(operation, ResourceType.TOPIC, name)
 
-    def to_group(self, operation: Operation, name: str) -> bool:
+    def may_on_group(self, operation: Operation, name: str) -> bool:
         """Whether they may do that to a group."""
         return self.may(operation, ResourceType.GROUP, name)
 
-    def to_cluster(self, operation: Operation) -> bool:
+    def may_on_cluster(self, operation: Operation) -> bool:
         """Whether they may do that to the cluster."""
         return self.may(operation, CLUSTER.type, CLUSTER.name)
 
     def may_create(self, topic: str) -> bool:
         """Whether they may make a topic of that name."""
-        return self.to_cluster(Operation.CREATE) or self.to_topic(Operation.CREATE, topic)
+        return self.may_on_cluster(Operation.CREATE) or self.may_on_topic(Operation.CREATE, topic)
 
 
 @fast_value
@@ -148,47 +148,51 @@ class AuthorizationResult:
     """What is left to be served; None: nothing."""
     answer: Callable[[Any], Any]
     """From the handler's answer, None where nothing was served, to the one that is sent."""
-    unanswered: bool = False
+    needs_no_response: bool = False
     """Whether the client waits for no answer."""
 
 
-Guard = Callable[[Requester, int, Any], AuthorizationResult | None]
-"""From who asks, the version and the request to a ruling; None: all of it may be served."""
+RequestAuthorizer = Callable[[Requester, int, Any], AuthorizationResult | None]
+"""From who asks, the version and the request to a result; None: all of it may be served."""
 
 
 # --- a request is refused as a whole ------------------------------------------------------------------------
 
 
-def _whole(may: Callable[[Requester, Any], bool], refusal: Callable[[Any], Any]) -> Guard:
-    def guard(asker: Requester, version: int, request: Any) -> AuthorizationResult | None:
-        return None if may(asker, request) else AuthorizationResult(None, lambda _: refusal(request))
+def _all_or_nothing(
+    may: Callable[[Requester, Any], bool], refusal: Callable[[Any], Any]
+) -> RequestAuthorizer:
+    def authorize(requester: Requester, version: int, request: Any) -> AuthorizationResult | None:
+        return None if may(requester, request) else AuthorizationResult(None, lambda _: refusal(request))
 
-    return guard
-
-
-def _of_cluster(operation: Operation, refusal: Callable[[Any], Any]) -> Guard:
-    return _whole(lambda asker, _: asker.to_cluster(operation), refusal)
+    return authorize
 
 
-def _of_member(refusal: Callable[[Any], Any]) -> Guard:
-    return _whole(lambda asker, request: asker.to_group(Operation.READ, request.group_id), refusal)
+def _cluster_request(operation: Operation, refusal: Callable[[Any], Any]) -> RequestAuthorizer:
+    return _all_or_nothing(lambda requester, _: requester.may_on_cluster(operation), refusal)
+
+
+def _group_member_request(refusal: Callable[[Any], Any]) -> RequestAuthorizer:
+    return _all_or_nothing(
+        lambda requester, request: requester.may_on_group(Operation.READ, request.group_id), refusal
+    )
 
 
 # --- what is named is served or refused for itself ----------------------------------------------------------
 
 
-def _each(
+def _each_item(
     items: str, may: Callable[[Requester, Any], bool], rows: str, row: Callable[[Any], Any], nothing: Any
-) -> Guard:
+) -> RequestAuthorizer:
     """Of what a request names under ``items``, each that is refused gets a ``row`` among the ``rows`` of the
     answer, behind the others; ``nothing`` is an answer without any.
     """
 
-    def guard(asker: Requester, version: int, request: Any) -> AuthorizationResult | None:
+    def authorize(requester: Requester, version: int, request: Any) -> AuthorizationResult | None:
         left: list[Any] = []
         refused: list[Any] = []
         for one in getattr(request, items):
-            (left if may(asker, one) else refused).append(one)
+            (left if may(requester, one) else refused).append(one)
         if not refused:
             return None
 
@@ -198,17 +202,19 @@ def _each(
 
         return AuthorizationResult(replace(request, **{items: tuple(left)}) if left else None, answer)
 
-    return guard
+    return authorize
 
 
-def _each_topic(operation: Operation, row: Callable[[Any], Any], nothing: Any) -> Guard:
-    return _each("topics", lambda asker, one: asker.to_topic(operation, one.name), "topics", row, nothing)
+def _each_topic(operation: Operation, row: Callable[[Any], Any], nothing: Any) -> RequestAuthorizer:
+    return _each_item(
+        "topics", lambda requester, one: requester.may_on_topic(operation, one.name), "topics", row, nothing
+    )
 
 
 # --- records ------------------------------------------------------------------------------------------------
 
 
-def _refused_produce(topic: Any, code: ErrorCode = NO_TOPIC) -> ProduceTopicResponse:
+def _refused_produce(topic: Any, code: ErrorCode = TOPIC_DENIED) -> ProduceTopicResponse:
     rows = (ProducePartitionResponse(part.index, code, _NO_OFFSET) for part in topic.partitions)
     return ProduceTopicResponse(topic.name, tuple(rows))
 
@@ -216,20 +222,20 @@ def _refused_produce(topic: Any, code: ErrorCode = NO_TOPIC) -> ProduceTopicResp
 _produce_topics = _each_topic(Operation.WRITE, _refused_produce, ProduceResponse(()))
 
 
-def _produce(asker: Requester, version: int, request: ProduceRequest) -> AuthorizationResult | None:
+def _produce(requester: Requester, version: int, request: ProduceRequest) -> AuthorizationResult | None:
     code = ErrorCode.NONE
     if request.transactional_id is not None:
-        if not asker.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
-            code = NO_TRANSACTIONS
-    elif _is_idempotent(request) and not asker.to_cluster(Operation.IDEMPOTENT_WRITE):
-        code = NO_CLUSTER
+        if not requester.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+            code = TRANSACTIONAL_ID_DENIED
+    elif _is_idempotent(request) and not requester.may_on_cluster(Operation.IDEMPOTENT_WRITE):
+        code = CLUSTER_DENIED
     if code is not ErrorCode.NONE:
         rows = tuple(_refused_produce(topic, code) for topic in request.topics)
-        return AuthorizationResult(None, lambda _: ProduceResponse(rows), unanswered=request.acks == 0)
-    ruling = _produce_topics(asker, version, request)
-    if ruling is None:
+        return AuthorizationResult(None, lambda _: ProduceResponse(rows), needs_no_response=request.acks == 0)
+    result = _produce_topics(requester, version, request)
+    if result is None:
         return None
-    return AuthorizationResult(ruling.request, ruling.answer, unanswered=request.acks == 0)
+    return AuthorizationResult(result.request, result.answer, needs_no_response=request.acks == 0)
 
 
 def _is_idempotent(request: ProduceRequest) -> bool:
@@ -240,7 +246,7 @@ def _is_idempotent(request: ProduceRequest) -> bool:
 
 def _refused_fetch(topic: Any) -> FetchTopicResponse:
     rows = (
-        FetchPartitionResponse(part.index, NO_TOPIC, _NO_OFFSET, _NO_OFFSET, _NO_OFFSET, None, b"")
+        FetchPartitionResponse(part.index, TOPIC_DENIED, _NO_OFFSET, _NO_OFFSET, _NO_OFFSET, None, b"")
         for part in topic.partitions
     )
     return FetchTopicResponse(topic.name, tuple(rows))
@@ -250,14 +256,14 @@ _no_fetch = FetchResponse(0, ErrorCode.NONE, NO_SESSION, ())
 _consumer_fetch = _each_topic(Operation.READ, _refused_fetch, _no_fetch)
 
 
-def _fetch(asker: Requester, version: int, request: FetchRequest) -> AuthorizationResult | None:
+def _fetch(requester: Requester, version: int, request: FetchRequest) -> AuthorizationResult | None:
     if request.replica_id < 0:
-        ruling = _consumer_fetch(asker, version, request)
-        if ruling is not None and ruling.request is not None:
+        result = _consumer_fetch(requester, version, request)
+        if result is not None and result.request is not None:
             # An error is told at once.
-            return AuthorizationResult(replace(ruling.request, max_wait_ms=0), ruling.answer)
-        return ruling
-    if asker.to_cluster(Operation.CLUSTER_ACTION):
+            return AuthorizationResult(replace(result.request, max_wait_ms=0), result.answer)
+        return result
+    if requester.may_on_cluster(Operation.CLUSTER_ACTION):
         return None
     if request.session_epoch not in {NEW_SESSION_EPOCH, FINAL_EPOCH}:
         # It names what has changed; begun anew it names all, and is told of each.
@@ -268,79 +274,83 @@ def _fetch(asker: Requester, version: int, request: FetchRequest) -> Authorizati
 
 
 def _refused_offsets(topic: Any) -> ListOffsetsTopicResponse:
-    rows = tuple(ListOffsetsPartitionResponse(part.index, NO_TOPIC) for part in topic.partitions)
+    rows = tuple(ListOffsetsPartitionResponse(part.index, TOPIC_DENIED) for part in topic.partitions)
     return ListOffsetsTopicResponse(topic.name, rows)
 
 
 _consumer_offsets = _each_topic(Operation.DESCRIBE, _refused_offsets, ListOffsetsResponse(0, ()))
 
 
-def _list_offsets(asker: Requester, version: int, request: ListOffsetsRequest) -> AuthorizationResult | None:
-    if request.replica_id >= 0 and asker.to_cluster(Operation.CLUSTER_ACTION):
+def _list_offsets(
+    requester: Requester, version: int, request: ListOffsetsRequest
+) -> AuthorizationResult | None:
+    if request.replica_id >= 0 and requester.may_on_cluster(Operation.CLUSTER_ACTION):
         return None
-    return _consumer_offsets(asker, version, request)
+    return _consumer_offsets(requester, version, request)
 
 
 def _refused_epochs(topic: Any) -> EpochTopicResponse:
-    rows = (EpochPartitionResponse(NO_TOPIC, part.index, _NO_OFFSET, _NO_OFFSET) for part in topic.partitions)
+    rows = (
+        EpochPartitionResponse(TOPIC_DENIED, part.index, _NO_OFFSET, _NO_OFFSET) for part in topic.partitions
+    )
     return EpochTopicResponse(topic.name, tuple(rows))
 
 
 _topics_epochs = _each_topic(Operation.DESCRIBE, _refused_epochs, OffsetForLeaderEpochResponse(0, ()))
 
 
-def _epochs(asker: Requester, version: int, request: Any) -> AuthorizationResult | None:
-    if asker.to_cluster(Operation.CLUSTER_ACTION):
+def _offset_for_leader_epoch(requester: Requester, version: int, request: Any) -> AuthorizationResult | None:
+    if requester.may_on_cluster(Operation.CLUSTER_ACTION):
         return None
-    return _topics_epochs(asker, version, request)
+    return _topics_epochs(requester, version, request)
 
 
 def _refused_deletion(topic: Any) -> DeleteRecordsTopicResult:
-    rows = (DeleteRecordsPartitionResult(part.index, _NO_OFFSET, NO_TOPIC) for part in topic.partitions)
+    rows = (DeleteRecordsPartitionResult(part.index, _NO_OFFSET, TOPIC_DENIED) for part in topic.partitions)
     return DeleteRecordsTopicResult(topic.name, tuple(rows))
 
 
 # --- topics and settings ------------------------------------------------------------------------------------
 
 
-def _metadata(asker: Requester, version: int, request: MetadataRequest) -> AuthorizationResult | None:
+def _metadata(requester: Requester, version: int, request: MetadataRequest) -> AuthorizationResult | None:
     if request.topics is None:
 
         def visible(served: Any) -> Any:
-            seen = (one for one in served.topics if asker.to_topic(Operation.DESCRIBE, one.name))
+            seen = (one for one in served.topics if requester.may_on_topic(Operation.DESCRIBE, one.name))
             return replace(served, topics=tuple(seen))
 
         return AuthorizationResult(request, visible)
     left: list[str] = []
     refused: list[str] = []
     for name in dict.fromkeys(request.topics):
-        (left if asker.to_topic(Operation.DESCRIBE, name) else refused).append(name)
-    rows = tuple(MetadataTopic(NO_TOPIC, name, name in INTERNAL_TOPICS, ()) for name in refused)
+        (left if requester.may_on_topic(Operation.DESCRIBE, name) else refused).append(name)
+    rows = tuple(MetadataTopic(TOPIC_DENIED, name, name in INTERNAL_TOPICS, ()) for name in refused)
     # Brokers are told of in any case, so the handler answers even when no topic is left.
     return AuthorizationResult(
         replace(request, topics=tuple(left)), lambda served: replace(served, topics=(*served.topics, *rows))
     )
 
 
-def _of_settings(
+def _config_request(
     operation: Operation, rows: str, row: Callable[[Any, ErrorCode, str], Any], nothing: Any
-) -> Guard:
+) -> RequestAuthorizer:
     """What has settings is a topic, or a broker of the cluster."""
 
-    def may(asker: Requester, resource: Any) -> bool:
+    def may(requester: Requester, resource: Any) -> bool:
         if resource.resource_type == ConfigType.TOPIC:
-            return asker.to_topic(operation, resource.resource_name)
-        return asker.to_cluster(operation)
+            return requester.may_on_topic(operation, resource.resource_name)
+        return requester.may_on_cluster(operation)
 
     def refused(resource: Any) -> Any:
         if resource.resource_type == ConfigType.TOPIC:
-            return row(resource, NO_TOPIC, _no(operation, resource.resource_name))
-        return row(resource, NO_CLUSTER, _no(operation))
+            return row(resource, TOPIC_DENIED, _denial_message(operation, resource.resource_name))
+        return row(resource, CLUSTER_DENIED, _denial_message(operation))
 
-    return _each("resources", may, rows, refused, nothing)
+    return _each_item("resources", may, rows, refused, nothing)
 
 
-_alter_configs = _of_settings(
+_alter_configs = _config_request(
     Operation.ALTER_CONFIGS,
     "responses",
     lambda one, code, text: AlterConfigsResourceResponse(code, text, one.resource_type, one.resource_name),
@@ -351,7 +361,7 @@ _alter_configs = _of_settings(
 # --- groups -------------------------------------------------------------------------------------------------
 
 
-def _refused_commit(topic: Any, code: ErrorCode = NO_TOPIC) -> OffsetCommitResponseTopic:
+def _refused_commit(topic: Any, code: ErrorCode = TOPIC_DENIED) -> OffsetCommitResponseTopic:
     rows = tuple(OffsetCommitResponsePartition(part.partition_index, code) for part in topic.partitions)
     return OffsetCommitResponseTopic(topic.name, rows)
 
@@ -360,15 +370,15 @@ _commit_topics = _each_topic(Operation.READ, _refused_commit, OffsetCommitRespon
 
 
 def _offset_commit(
-    asker: Requester, version: int, request: OffsetCommitRequest
+    requester: Requester, version: int, request: OffsetCommitRequest
 ) -> AuthorizationResult | None:
-    if asker.to_group(Operation.READ, request.group_id):
-        return _commit_topics(asker, version, request)
-    rows = tuple(_refused_commit(topic, NO_GROUP) for topic in request.topics)
+    if requester.may_on_group(Operation.READ, request.group_id):
+        return _commit_topics(requester, version, request)
+    rows = tuple(_refused_commit(topic, GROUP_DENIED) for topic in request.topics)
     return AuthorizationResult(None, lambda _: OffsetCommitResponse(0, rows))
 
 
-def _refused_offset(topic: Any, code: ErrorCode = NO_TOPIC) -> OffsetFetchResponseTopic:
+def _refused_offset(topic: Any, code: ErrorCode = TOPIC_DENIED) -> OffsetFetchResponseTopic:
     rows = (
         OffsetFetchResponsePartition(index, _NO_OFFSET, _NO_OFFSET, "", code)
         for index in topic.partition_indexes
@@ -379,56 +389,60 @@ def _refused_offset(topic: Any, code: ErrorCode = NO_TOPIC) -> OffsetFetchRespon
 _fetch_topics = _each_topic(Operation.DESCRIBE, _refused_offset, OffsetFetchResponse(0, (), ErrorCode.NONE))
 
 
-def _offset_fetch(asker: Requester, version: int, request: OffsetFetchRequest) -> AuthorizationResult | None:
-    if not asker.to_group(Operation.DESCRIBE, request.group_id):
+def _offset_fetch(
+    requester: Requester, version: int, request: OffsetFetchRequest
+) -> AuthorizationResult | None:
+    if not requester.may_on_group(Operation.DESCRIBE, request.group_id):
         # Where the group's error has no place, each partition has it.
         named = (request.topics or ()) if version < 2 else ()
-        rows = tuple(_refused_offset(topic, NO_GROUP) for topic in named)
-        return AuthorizationResult(None, lambda _: OffsetFetchResponse(0, rows, NO_GROUP))
+        rows = tuple(_refused_offset(topic, GROUP_DENIED) for topic in named)
+        return AuthorizationResult(None, lambda _: OffsetFetchResponse(0, rows, GROUP_DENIED))
     if request.topics is not None:
-        return _fetch_topics(asker, version, request)
+        return _fetch_topics(requester, version, request)
 
     def visible(served: Any) -> Any:
-        seen = (one for one in served.topics if asker.to_topic(Operation.DESCRIBE, one.name))
+        seen = (one for one in served.topics if requester.may_on_topic(Operation.DESCRIBE, one.name))
         return replace(served, topics=tuple(seen))
 
     return AuthorizationResult(request, visible)
 
 
 def _find_coordinator(
-    asker: Requester, version: int, request: FindCoordinatorRequest
+    requester: Requester, version: int, request: FindCoordinatorRequest
 ) -> AuthorizationResult | None:
     code = ErrorCode.NONE
     if request.key_type == CoordinatorType.TRANSACTION:
-        if not asker.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, request.key):
-            code = NO_TRANSACTIONS
-    elif not asker.to_group(Operation.DESCRIBE, request.key):
-        code = NO_GROUP
+        if not requester.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, request.key):
+            code = TRANSACTIONAL_ID_DENIED
+    elif not requester.may_on_group(Operation.DESCRIBE, request.key):
+        code = GROUP_DENIED
     if code is ErrorCode.NONE:
         return None
     return AuthorizationResult(None, lambda _: FindCoordinatorResponse(0, code, _WORDS[code], -1, "", -1))
 
 
-def _list_groups(asker: Requester, version: int, request: ListGroupsRequest) -> AuthorizationResult | None:
-    if asker.to_cluster(Operation.DESCRIBE):
+def _list_groups(
+    requester: Requester, version: int, request: ListGroupsRequest
+) -> AuthorizationResult | None:
+    if requester.may_on_cluster(Operation.DESCRIBE):
         return None
 
     def visible(served: Any) -> Any:
-        seen = (one for one in served.groups if asker.to_group(Operation.DESCRIBE, one.group_id))
+        seen = (one for one in served.groups if requester.may_on_group(Operation.DESCRIBE, one.group_id))
         return replace(served, groups=tuple(seen))
 
     return AuthorizationResult(request, visible)
 
 
 def _init_producer_id(
-    asker: Requester, version: int, request: InitProducerIdRequest
+    requester: Requester, version: int, request: InitProducerIdRequest
 ) -> AuthorizationResult | None:
     name = request.transactional_id
     if name is None:
-        allowed, code = asker.to_cluster(Operation.IDEMPOTENT_WRITE), NO_CLUSTER
+        allowed, code = requester.may_on_cluster(Operation.IDEMPOTENT_WRITE), CLUSTER_DENIED
     else:
-        allowed = asker.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
-        code = NO_TRANSACTIONS
+        allowed = requester.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+        code = TRANSACTIONAL_ID_DENIED
     if allowed:
         return None
     return AuthorizationResult(
@@ -436,84 +450,98 @@ def _init_producer_id(
     )
 
 
-def _replicas(row: Callable[[str, int, ErrorCode], Any], response: Callable[[ErrorCode, Any], Any]) -> Guard:
+def _replica_request(
+    row: Callable[[str, int, ErrorCode], Any], response: Callable[[ErrorCode, Any], Any]
+) -> RequestAuthorizer:
     def refusal(request: Any) -> Any:
-        rows = tuple(row(one.topic, one.index, NO_CLUSTER) for one in request.partitions)
-        return response(NO_CLUSTER, rows)
+        rows = tuple(row(one.topic, one.index, CLUSTER_DENIED) for one in request.partitions)
+        return response(CLUSTER_DENIED, rows)
 
-    return _of_cluster(Operation.CLUSTER_ACTION, refusal)
+    return _cluster_request(Operation.CLUSTER_ACTION, refusal)
 
 
-def _free(asker: Requester, version: int, request: Any) -> AuthorizationResult | None:
+def _always_allowed(requester: Requester, version: int, request: Any) -> AuthorizationResult | None:
     return None
 
 
-REQUEST_AUTHORIZERS: Mapping[ApiKey, Guard] = {
+REQUEST_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.FETCH: _fetch,
     ApiKey.LIST_OFFSETS: _list_offsets,
     ApiKey.METADATA: _metadata,
-    ApiKey.LEADER_AND_ISR: _replicas(LeaderAndIsrPartitionError, LeaderAndIsrResponse),
-    ApiKey.STOP_REPLICA: _replicas(StopReplicaPartitionError, StopReplicaResponse),
-    ApiKey.UPDATE_METADATA: _of_cluster(
-        Operation.CLUSTER_ACTION, lambda request: UpdateMetadataResponse(NO_CLUSTER)
+    ApiKey.LEADER_AND_ISR: _replica_request(LeaderAndIsrPartitionError, LeaderAndIsrResponse),
+    ApiKey.STOP_REPLICA: _replica_request(StopReplicaPartitionError, StopReplicaResponse),
+    ApiKey.UPDATE_METADATA: _cluster_request(
+        Operation.CLUSTER_ACTION, lambda request: UpdateMetadataResponse(CLUSTER_DENIED)
     ),
-    ApiKey.CONTROLLED_SHUTDOWN: _of_cluster(
-        Operation.CLUSTER_ACTION, lambda request: ControlledShutdownResponse(NO_CLUSTER, ())
+    ApiKey.CONTROLLED_SHUTDOWN: _cluster_request(
+        Operation.CLUSTER_ACTION, lambda request: ControlledShutdownResponse(CLUSTER_DENIED, ())
     ),
     ApiKey.OFFSET_COMMIT: _offset_commit,
     ApiKey.OFFSET_FETCH: _offset_fetch,
     ApiKey.FIND_COORDINATOR: _find_coordinator,
-    ApiKey.JOIN_GROUP: _of_member(
-        lambda request: JoinGroupResponse(0, NO_GROUP, -1, "", "", request.member_id, ())
+    ApiKey.JOIN_GROUP: _group_member_request(
+        lambda request: JoinGroupResponse(0, GROUP_DENIED, -1, "", "", request.member_id, ())
     ),
-    ApiKey.HEARTBEAT: _of_member(lambda request: HeartbeatResponse(0, NO_GROUP)),
-    ApiKey.LEAVE_GROUP: _of_member(lambda request: LeaveGroupResponse(0, NO_GROUP)),
-    ApiKey.SYNC_GROUP: _of_member(lambda request: SyncGroupResponse(0, NO_GROUP, b"")),
-    ApiKey.DESCRIBE_GROUPS: _each(
+    ApiKey.HEARTBEAT: _group_member_request(lambda request: HeartbeatResponse(0, GROUP_DENIED)),
+    ApiKey.LEAVE_GROUP: _group_member_request(lambda request: LeaveGroupResponse(0, GROUP_DENIED)),
+    ApiKey.SYNC_GROUP: _group_member_request(lambda request: SyncGroupResponse(0, GROUP_DENIED, b"")),
+    ApiKey.DESCRIBE_GROUPS: _each_item(
         "groups",
-        lambda asker, name: asker.to_group(Operation.DESCRIBE, name),
+        lambda requester, name: requester.may_on_group(Operation.DESCRIBE, name),
         "groups",
-        lambda name: DescribedGroup(NO_GROUP, name, "", "", "", ()),
+        lambda name: DescribedGroup(GROUP_DENIED, name, "", "", "", ()),
         DescribeGroupsResponse(0, ()),
     ),
     ApiKey.LIST_GROUPS: _list_groups,
-    ApiKey.API_VERSIONS: _free,
-    ApiKey.CREATE_TOPICS: _each(
+    ApiKey.API_VERSIONS: _always_allowed,
+    ApiKey.CREATE_TOPICS: _each_item(
         "topics",
-        lambda asker, topic: asker.may_create(topic.name),
+        lambda requester, topic: requester.may_create(topic.name),
         "topics",
-        lambda topic: CreatableTopicResult(topic.name, NO_TOPIC, _no(Operation.CREATE, topic.name)),
+        lambda topic: CreatableTopicResult(
+            topic.name, TOPIC_DENIED, _denial_message(Operation.CREATE, topic.name)
+        ),
         CreateTopicsResponse(0, ()),
     ),
-    ApiKey.DELETE_TOPICS: _each(
+    ApiKey.DELETE_TOPICS: _each_item(
         "topic_names",
-        lambda asker, name: asker.to_topic(Operation.DELETE, name),
+        lambda requester, name: requester.may_on_topic(Operation.DELETE, name),
         "topics",
-        lambda name: DeletableTopicResult(name, NO_TOPIC),
+        lambda name: DeletableTopicResult(name, TOPIC_DENIED),
         DeleteTopicsResponse(0, ()),
     ),
     ApiKey.DELETE_RECORDS: _each_topic(Operation.DELETE, _refused_deletion, DeleteRecordsResponse(0, ())),
     ApiKey.INIT_PRODUCER_ID: _init_producer_id,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: _epochs,
-    ApiKey.DESCRIBE_ACLS: _of_cluster(
-        Operation.DESCRIBE, lambda request: DescribeAclsResponse(0, NO_CLUSTER, _no(Operation.DESCRIBE), ())
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
+    ApiKey.DESCRIBE_ACLS: _cluster_request(
+        Operation.DESCRIBE,
+        lambda request: DescribeAclsResponse(0, CLUSTER_DENIED, _denial_message(Operation.DESCRIBE), ()),
     ),
-    ApiKey.CREATE_ACLS: _of_cluster(
+    ApiKey.CREATE_ACLS: _cluster_request(
         Operation.ALTER,
         lambda request: CreateAclsResponse(
-            0, tuple(AclCreationResult(NO_CLUSTER, _no(Operation.ALTER)) for _ in request.creations)
+            0,
+            tuple(
+                AclCreationResult(CLUSTER_DENIED, _denial_message(Operation.ALTER)) for _ in request.creations
+            ),
         ),
     ),
-    ApiKey.DELETE_ACLS: _of_cluster(
+    ApiKey.DELETE_ACLS: _cluster_request(
         Operation.ALTER,
         lambda request: DeleteAclsResponse(
-            0, tuple(DeleteAclsFilterResult(NO_CLUSTER, _no(Operation.ALTER), ()) for _ in request.filters)
+            0,
+            tuple(
+                DeleteAclsFilterResult(CLUSTER_DENIED, _denial_message(Operation.ALTER), ())
+                for _ in request.filters
+            ),
         ),
     ),
     # As Kafka: who may not describe the cluster is told of no directory.
-    ApiKey.DESCRIBE_LOG_DIRS: _of_cluster(Operation.DESCRIBE, lambda request: DescribeLogDirsResponse(0, ())),
-    ApiKey.DESCRIBE_CONFIGS: _of_settings(
+    ApiKey.DESCRIBE_LOG_DIRS: _cluster_request(
+        Operation.DESCRIBE, lambda request: DescribeLogDirsResponse(0, ())
+    ),
+    ApiKey.DESCRIBE_CONFIGS: _config_request(
         Operation.DESCRIBE_CONFIGS,
         "results",
         lambda one, code, text: DescribeConfigsResult(code, text, one.resource_type, one.resource_name, ()),
@@ -521,19 +549,21 @@ REQUEST_AUTHORIZERS: Mapping[ApiKey, Guard] = {
     ),
     ApiKey.ALTER_CONFIGS: _alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
-    ApiKey.CREATE_PARTITIONS: _each(
+    ApiKey.CREATE_PARTITIONS: _each_item(
         "topics",
-        lambda asker, topic: asker.to_topic(Operation.ALTER, topic.name),
+        lambda requester, topic: requester.may_on_topic(Operation.ALTER, topic.name),
         "results",
-        lambda topic: CreatePartitionsTopicResult(topic.name, NO_TOPIC, _no(Operation.ALTER, topic.name)),
+        lambda topic: CreatePartitionsTopicResult(
+            topic.name, TOPIC_DENIED, _denial_message(Operation.ALTER, topic.name)
+        ),
         CreatePartitionsResponse(0, ()),
     ),
-    ApiKey.DELETE_GROUPS: _each(
+    ApiKey.DELETE_GROUPS: _each_item(
         "groups_names",
-        lambda asker, name: asker.to_group(Operation.DELETE, name),
+        lambda requester, name: requester.may_on_group(Operation.DELETE, name),
         "results",
-        lambda name: DeletableGroupResult(name, NO_GROUP),
+        lambda name: DeletableGroupResult(name, GROUP_DENIED),
         DeleteGroupsResponse(0, ()),
     ),
 }
-"""The guard of each API."""
+"""The authorize of each API."""

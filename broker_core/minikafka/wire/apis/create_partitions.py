@@ -6,8 +6,7 @@ Sent to the controller; any other broker answers NOT_CONTROLLER. Version 1 is th
 from __future__ import annotations
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import BOOLEAN, INT16, INT32, NULLABLE_STRING, STRING, ArrayOf, Struct, field
 
 

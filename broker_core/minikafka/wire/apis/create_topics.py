@@ -8,8 +8,7 @@ replicas, without an assignment are the broker's defaults (KIP-464).
 from __future__ import annotations
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import (
     BOOLEAN,
     INT16,

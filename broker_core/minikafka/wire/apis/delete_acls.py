@@ -6,9 +6,8 @@ Types, operations and permissions are numbers (``base.acls``), with 1 for any in
 from __future__ import annotations
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.apis.describe_acls import LITERAL
-from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, ArrayOf, Struct, field
 
 
@@ -126,5 +125,5 @@ DELETE_ACLS = Api(
             ),
         ),
     ),
-    most_elements=100_000,  # of four texts each
+    max_elements=100_000,  # of four texts each
 )

@@ -7,8 +7,7 @@ has an error of its own, TOPIC_DELETION_DISABLED, where deletion is switched off
 from __future__ import annotations
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, field
 
 

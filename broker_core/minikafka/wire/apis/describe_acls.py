@@ -6,8 +6,7 @@ Types, operations and permissions are numbers (``base.acls``), with 1 for any in
 from __future__ import annotations
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, ArrayOf, Struct, field
 
 ANY = 1

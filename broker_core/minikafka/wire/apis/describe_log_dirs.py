@@ -6,8 +6,7 @@ Both versions are the same.
 from __future__ import annotations
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import BOOLEAN, INT16, INT32, INT64, STRING, ArrayOf, Struct, field
 
 

@@ -16,10 +16,9 @@ from collections.abc import Mapping
 
 from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import MAX_FRAME_BYTES
-from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import (
     INT8,
     INT16,

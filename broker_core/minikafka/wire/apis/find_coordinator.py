@@ -8,8 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, Struct, field
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from enum import IntEnum
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.apis.alter_configs import ALTER_CONFIGS_RESPONSE
-from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import BOOLEAN, INT8, NULLABLE_STRING, STRING, ArrayOf, Struct, field
 
 

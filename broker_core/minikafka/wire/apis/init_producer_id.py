@@ -7,8 +7,7 @@ same.
 from __future__ import annotations
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import INT16, INT32, INT64, NULLABLE_STRING, Struct, field
 
 NO_PRODUCER_ID = -1

@@ -7,8 +7,7 @@ Version 1: a time-out of its own for the rebalance; before, the session's counts
 from __future__ import annotations
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import BYTES, INT16, INT32, STRING, ArrayOf, Struct, field
 
 

@@ -7,13 +7,12 @@ Version 1 says which replicas are new.
 from __future__ import annotations
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import (
     BOOLEAN,
     INT16,
     INT32,
-    MOST_ELEMENTS_OF_CONTROLLER,
+    MAX_CONTROLLER_ELEMENTS,
     STRING,
     ArrayOf,
     Struct,
@@ -128,5 +127,5 @@ LEADER_AND_ISR = Api(
             ),
         ),
     ),
-    most_elements=MOST_ELEMENTS_OF_CONTROLLER,
+    max_elements=MAX_CONTROLLER_ELEMENTS,
 )

@@ -6,8 +6,7 @@ Version 1: throttle time; 2 is the same.
 from __future__ import annotations
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, field
 
 

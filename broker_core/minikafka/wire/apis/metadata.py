@@ -9,8 +9,7 @@ not there; version 7: leader epochs; version 6 is as 5.
 from __future__ import annotations
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import (
     BOOLEAN,
     INT16,

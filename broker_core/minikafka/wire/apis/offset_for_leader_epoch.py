@@ -8,8 +8,7 @@ client knows, and the throttle time.
 from __future__ import annotations
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import INT16, INT32, INT64, STRING, ArrayOf, Struct, field
 
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 import struct
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.frame_parts import Part
-from minikafka.wire.keys import ApiKey
 from minikafka.wire.schema import (
     INT16,
     INT32,

@@ -8,12 +8,11 @@ several endpoints, one to a security protocol, where version 0 has one address. 
 from __future__ import annotations
 
 from minikafka.base.values import fast_value
-from minikafka.wire.api import Api
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import (
     INT16,
     INT32,
-    MOST_ELEMENTS_OF_CONTROLLER,
+    MAX_CONTROLLER_ELEMENTS,
     NULLABLE_STRING,
     STRING,
     ArrayOf,
@@ -134,5 +133,5 @@ UPDATE_METADATA = Api(
         ),
     ),
     response=Struct(UpdateMetadataResponse, field("error_code", INT16)),
-    most_elements=MOST_ELEMENTS_OF_CONTROLLER,
+    max_elements=MAX_CONTROLLER_ELEMENTS,
 )

@@ -10,6 +10,7 @@ from minikafka.base.acls import Acl, AclFilter, Operation, Permission, Resource,
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.clients.admin.acls import AclBinding, ClusterAcls
 from minikafka.clients.admin.admin import Admin
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_acls import AclCreation, AclCreationResult, CreateAclsResponse
 from minikafka.wire.apis.delete_acls import (
     DeleteAclsFilterResult,
@@ -22,7 +23,6 @@ from minikafka.wire.apis.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory
 
 TOPIC = Resource(ResourceType.TOPIC, "t")

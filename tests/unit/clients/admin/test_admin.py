@@ -12,10 +12,10 @@ from minikafka.clients.admin.admin import LATEST, Admin, NewTopic
 from minikafka.clients.admin.topics import BROKER_DEFAULT
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.net.memory import Fault
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from minikafka.wire.apis.metadata import MetadataTopic
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory
 
 

@@ -11,6 +11,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin
 from minikafka.clients.admin.configs import Setting
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.alter_configs import (
     AlterableConfig,
     AlterConfigsResourceResponse,
@@ -29,7 +30,6 @@ from minikafka.wire.apis.describe_configs import (
     ResourceType,
 )
 from minikafka.wire.apis.incremental_alter_configs import AlterOperation, IncrementalAlterableConfig
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER

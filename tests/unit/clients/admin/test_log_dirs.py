@@ -8,13 +8,13 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin
 from minikafka.clients.admin.log_dirs import LogDirReplica, OfflineLogDir, offline_log_dirs
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory
 
 

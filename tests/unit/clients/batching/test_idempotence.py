@@ -13,12 +13,12 @@ from minikafka.clients.produce.partitioner import DefaultPartitioner
 from minikafka.net.memory import Fault
 from minikafka.records.format.batch import BatchHeader, read_header
 from minikafka.records.format.message_set import Codec, Record, build_message_set
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from minikafka.wire.apis.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import Answer, BrokersInMemory, produce_error
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 2)

@@ -14,7 +14,7 @@ from minikafka.clients.serializer import DefaultDecoder
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.registry.paths import BrokerRegistration
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import ApiKey
 from tests.unit.clients.consumer.streams import OneStream
 from tests.unit.clients.support import FIRST_PORT, HOST, BrokersInMemory, ManualWaiter
 

@@ -16,7 +16,7 @@ from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
 from minikafka.clients.consumer.fetcher_thread import Gate
 from minikafka.clients.consumer.runtime import ShutdownableThread
 from minikafka.clients.network.retry import EventWaiter
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import ApiKey
 from tests.unit.clients.consumer.fetching import Fetching, values
 from tests.unit.clients.consumer.streams import OneStream, offsets, one_stream
 from tests.unit.clients.consumer.threaded_brokers import ThreadedConnector

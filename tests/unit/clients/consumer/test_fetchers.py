@@ -18,6 +18,7 @@ from minikafka.base.errors import (
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRequestAndResponseStatsRegistry
 from minikafka.records.format.message_set import Codec
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.fetch import FetchRequest, FetchResponse
 from minikafka.wire.apis.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -25,7 +26,6 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.consumer.fetching import CLIENT, Fetching, one_partition, values
 from tests.unit.clients.consumer.streams import OneStream, offsets
 from tests.unit.clients.support import FIRST_PORT, HOST, BrokersInMemory, fetch_error

@@ -10,8 +10,8 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.metadata import MetadataRequest
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.consumer.fetching import Fetching, one_partition, values
 from tests.unit.clients.consumer.streams import offsets
 from tests.unit.clients.support import BrokersInMemory, fetch_error

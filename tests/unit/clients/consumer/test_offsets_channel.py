@@ -10,6 +10,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.offsets import GroupOffsetsChannel
 from minikafka.clients.network.cluster import ClusterClient
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -17,7 +18,6 @@ from minikafka.wire.apis.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchResponse
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -9,6 +9,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
 from minikafka.net.memory import Fault
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.list_offsets import (
     LIST_OFFSETS,
     ListOffsetsPartitionResponse,
@@ -16,7 +17,6 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import Answer, BrokersInMemory
 
 PARTITIONS = [TopicPartition("t", number) for number in range(6)]

@@ -17,8 +17,8 @@ from minikafka.net.memory import Fault
 from minikafka.records.columns import decode
 from minikafka.records.format.batch import ControlType, build_control_batch
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory, fetch_error
 
 TP = TopicPartition("t", 0)

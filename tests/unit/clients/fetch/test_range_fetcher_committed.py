@@ -13,8 +13,8 @@ from minikafka.clients.fetch.range_fetcher import RangeFetcher
 from minikafka.records.columns import decode
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Record
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory
 
 TP = TopicPartition("t", 0)

@@ -17,9 +17,9 @@ from minikafka.clients.group.offsets import Committed
 from minikafka.net.memory import Fault
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Codec, Record
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.heartbeat import HeartbeatResponse
 from minikafka.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.group_world import T0, T1, T2, T3, Listener, World, everything
 from tests.unit.clients.groups_in_memory import commit_answer
 from tests.unit.clients.support import fetch_error

@@ -6,7 +6,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.fetcher import GroupFetcher
 from minikafka.clients.network.cluster import OwnConnectionPool
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import ApiKey
 from tests.unit.clients.groups_in_memory import Later
 from tests.unit.clients.support import BrokersInMemory
 

@@ -11,8 +11,8 @@ from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.clients.group.sole_member import SoleMember
 from minikafka.net.memory import Fault
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.join_group import JoinGroupResponse
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

@@ -8,10 +8,10 @@ from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWi
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
 from minikafka.clients.network.retry import Deadline
 from minikafka.net.memory import Fault
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.fetch import FETCH
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
 from minikafka.wire.apis.produce import PRODUCE, ProduceRequest
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import FIRST_PORT, HOST, BrokersInMemory
 
 NO_TOPICS = MetadataRequest(())

@@ -13,8 +13,8 @@ from minikafka.clients.network.cluster import (
     ConnectionPool,
 )
 from minikafka.net.memory import Fault
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory
 
 TP = TopicPartition("t", 1)

@@ -14,8 +14,8 @@ from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.clients.produce.partitioner import DefaultPartitioner
 from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.produce import ProduceRequest, ProduceResponse
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.support import BrokersInMemory, produce_error
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

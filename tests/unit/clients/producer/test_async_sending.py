@@ -12,7 +12,7 @@ import pytest
 from minikafka.base.errors import FailedToSendMessage, ProducerClosed, QueueFull
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer import CallbackHandler, KeyedMessage, Producer
-from minikafka.wire.keys import ApiKey
+from minikafka.wire.api import ApiKey
 from tests.unit.clients.producer.producing import (
     ADDRESS,
     Kept,

@@ -19,9 +19,9 @@ from minikafka.clients.producer import KeyedMessage, Producer
 from minikafka.clients.producer.producer_stats import TopicStats
 from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Codec
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.metadata import MetadataBroker, MetadataTopic
 from minikafka.wire.apis.produce import ProduceRequest
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.producer.producing import (
     ADDRESS,
     Kept,

@@ -11,13 +11,13 @@ import pytest
 from minikafka.base.errors import ErrorCode, FailedToSendMessage
 from minikafka.clients.producer import KeyedMessage
 from minikafka.clients.serializer import IntegerEncoder, LongEncoder, StringEncoder
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from minikafka.wire.keys import ApiKey
 from tests.unit.clients.producer.producing import everything, producer_of
 from tests.unit.clients.support import BrokersInMemory, produce_error
 

@@ -11,8 +11,9 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.registry.entity_configs import LEADER_REPLICAS
 from minikafka.server.admin.dynamic_config import change_resource
-from minikafka.server.admin.topics import check_creation
+from minikafka.server.admin.topics import plan_creation
 from minikafka.server.core.broker import Broker
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -26,7 +27,6 @@ from minikafka.wire.apis.create_topics import (
 )
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.describe_configs import ResourceType
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Request, Simulation
 from tests.unit.server.test_dispatch import dispatched
 
@@ -47,13 +47,13 @@ def broker() -> Iterator[Broker]:
 
 def test_a_topic_with_settings_that_no_znode_takes_is_refused(broker: Broker) -> None:
     with pytest.raises(BrokerError, match=f"^INVALID_CONFIG: the settings of topic large {SIZE}"):
-        check_creation(broker, "large", 1, 1, None, LARGE)
+        plan_creation(broker, "large", 1, 1, None, LARGE)
 
 
 def test_a_topic_with_an_assignment_that_no_znode_takes_is_refused(broker: Broker) -> None:
     words = "INVALID_PARTITIONS: 90000 partitions of topic large do not fit its znode of 1000000 bytes"
     with pytest.raises(BrokerError, match=re.escape(words)):
-        check_creation(broker, "large", -1, -1, dict.fromkeys(range(90_000), (0,)), {})
+        plan_creation(broker, "large", -1, -1, dict.fromkeys(range(90_000), (0,)), {})
 
 
 @pytest.mark.parametrize("validate_only", [False, True])

@@ -8,7 +8,7 @@ from minikafka.base.errors import ErrorCode, NetworkError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.net.interfaces import Connector, PendingResponse
 from minikafka.partition.replica import LeaderAndIsr
-from minikafka.server.control.controlled_shutdown import withdraw
+from minikafka.server.control.controlled_shutdown import request_controlled_shutdown
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.metadata_cache import MetadataCache
 from minikafka.wire.apis.controlled_shutdown import (
@@ -60,8 +60,8 @@ class World:
         self.meanwhile()
         return False
 
-    def withdraw(self) -> None:
-        withdraw(cast(Broker, self.broker), cast(Connector, self))
+    def request_controlled_shutdown(self) -> None:
+        request_controlled_shutdown(cast(Broker, self.broker), cast(Connector, self))
 
     def leave(self, *broker_ids: int) -> None:
         left = {number: BROKERS[number] for number in BROKERS if number not in broker_ids}

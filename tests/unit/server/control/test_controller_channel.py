@@ -7,7 +7,7 @@ from typing import Any
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress
-from minikafka.server.control.controller_channel import ControllerChannel, Message
+from minikafka.server.control.controller_channel import ControllerChannel, QueuedRequest
 from minikafka.wire.apis.update_metadata import UPDATE_METADATA, UpdateMetadataResponse
 
 
@@ -15,7 +15,7 @@ def channel_with(said: list[str]) -> ControllerChannel:
     """One message, and a mark behind it."""
     connector: Any = None
     channel = ControllerChannel(1, BrokerAddress(2, "host", 9092), connector, ManualClock(0), 1_000)
-    channel.send(Message(UPDATE_METADATA, 2, None, lambda _: said.append("answered")))
+    channel.send(QueuedRequest(UPDATE_METADATA, 2, None, lambda _: said.append("answered")))
     channel.mark(lambda: said.append("reached"))
     return channel
 

@@ -11,6 +11,7 @@ from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.server.core import deferred_response
 from minikafka.server.zookeeper.consumer_offsets import ZooKeeperOffsets
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.offset_commit import (
     DEFAULT_RETENTION,
     NO_GENERATION,
@@ -19,7 +20,6 @@ from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Request, Simulation
 
 

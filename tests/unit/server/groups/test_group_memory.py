@@ -10,10 +10,10 @@ import pytest
 from minikafka.base.errors import ErrorCode
 from minikafka.groups import events
 from minikafka.server.groups import group_coordinator
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Request, Simulation
 
 SETTINGS = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
@@ -77,7 +77,7 @@ def test_new_groups_are_refused_before_those_that_are_there(
     world: Simulation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = join(world, "g", bytes(50_000))
-    monkeypatch.setattr(group_coordinator, "NEW_GROUPS_BYTES", 100_000)
+    monkeypatch.setattr(group_coordinator, "MAX_NEW_GROUPS_BYTES", 100_000)
     assert error_of(join(world, "made-up", bytes(50_000))) is ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
     assert error_of(join(world, "g", bytes(50_000), first.member_id)) is ErrorCode.NONE
     assert "new ones are refused" in caplog.text
@@ -87,7 +87,7 @@ def test_a_known_group_is_refused_at_the_limit_of_all(
     world: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = join(world, "g", bytes(50_000))
-    monkeypatch.setattr(group_coordinator, "MEMBERS_BYTES", 70_000)
+    monkeypatch.setattr(group_coordinator, "MAX_MEMBERS_BYTES", 70_000)
     larger = join(world, "g", bytes(100_000), first.member_id)
     assert error_of(larger) is ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
     assert error_of(join(world, "g", bytes(50_000), first.member_id)) is ErrorCode.NONE

@@ -9,6 +9,7 @@ import pytest
 from minikafka.base.errors import ErrorCode
 from minikafka.server.core.broker import Broker
 from minikafka.server.handlers import describe_groups, offset_commit, offset_fetch
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.delete_groups import DeleteGroupsRequest
 from minikafka.wire.apis.delete_records import (
     DeleteRecordsPartition,
@@ -26,7 +27,6 @@ from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Request, Simulation
 from tests.unit.server.handlers.test_produce import HoldingPool
 from tests.unit.server.test_dispatch import dispatched

@@ -6,13 +6,13 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Request, Simulation
 
 DIRS = {"log.dirs": "/first,/second"}

@@ -13,10 +13,10 @@ from minikafka.records.format.message_set import Codec, Record, build_message_se
 from minikafka.server.context import RequestContext
 from minikafka.server.handlers import list_offsets
 from minikafka.server.workers.work_pool import SMALL_BYTES
+from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from minikafka.wire.framing import RequestHeader
-from minikafka.wire.keys import ApiKey
 from tests.scenarios import simulation
 from tests.unit.server.handlers.test_produce import World
 

@@ -9,8 +9,8 @@ import pytest
 from minikafka.server.core.broker import Broker
 from minikafka.server.handlers import metadata
 from minikafka.server.workers.work_pool import Steps
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Request, Simulation
 
 ALL_TOPICS = Request(ApiKey.METADATA, 5, MetadataRequest(None, False))

@@ -20,8 +20,8 @@ from minikafka.records.format.compression import ContentBudget
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.server.handlers import produce
 from minikafka.server.workers.work_pool import Steps
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
-from minikafka.wire.keys import ApiKey
 from tests.scenarios import simulation
 from tests.scenarios.simulation import Simulation
 

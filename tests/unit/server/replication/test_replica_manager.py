@@ -24,10 +24,10 @@ from minikafka.server.context import RequestContext
 from minikafka.server.core.metadata_cache import MetadataCache
 from minikafka.server.handlers.update_metadata import handle
 from minikafka.server.replication.replica_manager import ReplicaManager
+from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.update_metadata import UpdateMetadataRequest
 from minikafka.wire.framing import RequestHeader
-from minikafka.wire.keys import ApiKey
 
 ONE = TopicPartition("my_topic", 0)
 OWN, OTHER = 1, 2

@@ -27,9 +27,10 @@ from minikafka.registry.acl_paths import acl_path
 from minikafka.registry.acl_store import change_resource
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.handlers import handlers
-from minikafka.server.security.access_control import Decisions
+from minikafka.server.security.access_control import DecisionCache
 from minikafka.server.security.authorizer import Authorizer
 from minikafka.server.security.request_authorizers import REQUEST_AUTHORIZERS
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownRequest
 from minikafka.wire.apis.create_acls import AclCreation, CreateAclsRequest
@@ -76,16 +77,15 @@ from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, Produc
 from minikafka.wire.apis.stop_replica import StopReplicaPartition, StopReplicaRequest
 from minikafka.wire.apis.sync_group import SyncGroupRequest
 from minikafka.wire.apis.update_metadata import UpdateMetadataRequest
-from minikafka.wire.keys import ApiKey
 from tests.scenarios import simulation
 from tests.scenarios.simulation import Request, Simulation
 
 AUTHORIZER = {"authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer"}
-NO_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-NO_GROUP = ErrorCode.GROUP_AUTHORIZATION_FAILED
-NO_CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-NO_TRANSACTIONS = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-REFUSALS = {NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTIONS}
+TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+GROUP_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
+CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+TRANSACTIONAL_ID_DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+DENIALS = {TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED, TRANSACTIONAL_ID_DENIED}
 
 TOPIC = Resource(ResourceType.TOPIC, "t")
 OTHER = Resource(ResourceType.TOPIC, "other")
@@ -190,80 +190,82 @@ GONE = DeleteRecordsRequest((DeleteRecordsTopic("t", (DeleteRecordsPartition(0, 
 
 K = ApiKey
 CASES = [
-    Case(K.PRODUCE, 2, produce(MESSAGES), ((WRITE, TOPIC),), NO_TOPIC),
-    Case(K.PRODUCE, 7, produce(BATCH), ((WRITE, TOPIC),), NO_TOPIC),
-    Case(K.PRODUCE, 6, produce(BATCH, "x"), ((WRITE, TOPIC), (WRITE, TRANSACTIONS)), NO_TRANSACTIONS),
+    Case(K.PRODUCE, 2, produce(MESSAGES), ((WRITE, TOPIC),), TOPIC_DENIED),
+    Case(K.PRODUCE, 7, produce(BATCH), ((WRITE, TOPIC),), TOPIC_DENIED),
+    Case(K.PRODUCE, 6, produce(BATCH, "x"), ((WRITE, TOPIC), (WRITE, TRANSACTIONS)), TRANSACTIONAL_ID_DENIED),
     Case(
         *(K.PRODUCE, 7, produce(NUMBERED)),
         ((WRITE, TOPIC), (Operation.IDEMPOTENT_WRITE, CLUSTER)),
-        NO_CLUSTER,
+        CLUSTER_DENIED,
     ),
-    Case(K.FETCH, 2, fetch(), ((READ, TOPIC),), NO_TOPIC),
-    Case(K.FETCH, 10, fetch(), ((READ, TOPIC),), NO_TOPIC),
-    Case(K.FETCH, 2, fetch(replica_id=1), ((ACTION, CLUSTER),), NO_TOPIC),
-    Case(K.FETCH, 8, fetch(replica_id=1, epoch=0), ((ACTION, CLUSTER),), NO_TOPIC),
-    Case(K.LIST_OFFSETS, 0, offsets(), ((DESCRIBE, TOPIC),), NO_TOPIC),
-    Case(K.LIST_OFFSETS, 4, offsets(), ((DESCRIBE, TOPIC),), NO_TOPIC),
-    Case(K.LIST_OFFSETS, 4, offsets(replica_id=1), ((ACTION, CLUSTER),), NO_TOPIC),
-    Case(K.METADATA, 1, MetadataRequest(("t",)), ((DESCRIBE, TOPIC),), NO_TOPIC),
-    Case(K.LEADER_AND_ISR, 0, LeaderAndIsrRequest(1, 0, (LED,), ()), ((ACTION, CLUSTER),), NO_CLUSTER),
+    Case(K.FETCH, 2, fetch(), ((READ, TOPIC),), TOPIC_DENIED),
+    Case(K.FETCH, 10, fetch(), ((READ, TOPIC),), TOPIC_DENIED),
+    Case(K.FETCH, 2, fetch(replica_id=1), ((ACTION, CLUSTER),), TOPIC_DENIED),
+    Case(K.FETCH, 8, fetch(replica_id=1, epoch=0), ((ACTION, CLUSTER),), TOPIC_DENIED),
+    Case(K.LIST_OFFSETS, 0, offsets(), ((DESCRIBE, TOPIC),), TOPIC_DENIED),
+    Case(K.LIST_OFFSETS, 4, offsets(), ((DESCRIBE, TOPIC),), TOPIC_DENIED),
+    Case(K.LIST_OFFSETS, 4, offsets(replica_id=1), ((ACTION, CLUSTER),), TOPIC_DENIED),
+    Case(K.METADATA, 1, MetadataRequest(("t",)), ((DESCRIBE, TOPIC),), TOPIC_DENIED),
+    Case(K.LEADER_AND_ISR, 0, LeaderAndIsrRequest(1, 0, (LED,), ()), ((ACTION, CLUSTER),), CLUSTER_DENIED),
     Case(
         *(K.STOP_REPLICA, 0, StopReplicaRequest(1, 0, False, (StopReplicaPartition("t", 0),))),
         ((ACTION, CLUSTER),),
-        NO_CLUSTER,
+        CLUSTER_DENIED,
     ),
-    Case(K.UPDATE_METADATA, 2, UpdateMetadataRequest(1, 0, (), ()), ((ACTION, CLUSTER),), NO_CLUSTER),
-    Case(K.CONTROLLED_SHUTDOWN, 1, ControlledShutdownRequest(7), ((ACTION, CLUSTER),), NO_CLUSTER),
-    Case(K.OFFSET_COMMIT, 2, COMMIT, ((READ, TOPIC), (READ, GROUP)), NO_GROUP),
-    Case(K.OFFSET_COMMIT, 2, COMMIT, ((READ, GROUP), (READ, TOPIC)), NO_TOPIC),
-    Case(K.OFFSET_FETCH, 0, COMMITTED, ((DESCRIBE, TOPIC), (DESCRIBE, GROUP)), NO_GROUP),
-    Case(K.OFFSET_FETCH, 5, COMMITTED, ((DESCRIBE, GROUP), (DESCRIBE, TOPIC)), NO_TOPIC),
-    Case(K.FIND_COORDINATOR, 0, FindCoordinatorRequest("g"), ((DESCRIBE, GROUP),), NO_GROUP),
+    Case(K.UPDATE_METADATA, 2, UpdateMetadataRequest(1, 0, (), ()), ((ACTION, CLUSTER),), CLUSTER_DENIED),
+    Case(K.CONTROLLED_SHUTDOWN, 1, ControlledShutdownRequest(7), ((ACTION, CLUSTER),), CLUSTER_DENIED),
+    Case(K.OFFSET_COMMIT, 2, COMMIT, ((READ, TOPIC), (READ, GROUP)), GROUP_DENIED),
+    Case(K.OFFSET_COMMIT, 2, COMMIT, ((READ, GROUP), (READ, TOPIC)), TOPIC_DENIED),
+    Case(K.OFFSET_FETCH, 0, COMMITTED, ((DESCRIBE, TOPIC), (DESCRIBE, GROUP)), GROUP_DENIED),
+    Case(K.OFFSET_FETCH, 5, COMMITTED, ((DESCRIBE, GROUP), (DESCRIBE, TOPIC)), TOPIC_DENIED),
+    Case(K.FIND_COORDINATOR, 0, FindCoordinatorRequest("g"), ((DESCRIBE, GROUP),), GROUP_DENIED),
     Case(
         *(K.FIND_COORDINATOR, 2, FindCoordinatorRequest("x", CoordinatorType.TRANSACTION)),
         ((DESCRIBE, TRANSACTIONS),),
-        NO_TRANSACTIONS,
+        TRANSACTIONAL_ID_DENIED,
     ),
-    Case(K.JOIN_GROUP, 3, JOIN, ((READ, GROUP),), NO_GROUP),
-    Case(K.SYNC_GROUP, 0, SyncGroupRequest("g", 1, "m", ()), ((READ, GROUP),), NO_GROUP),
-    Case(K.HEARTBEAT, 1, HeartbeatRequest("g", 1, "m"), ((READ, GROUP),), NO_GROUP),
-    Case(K.LEAVE_GROUP, 1, LeaveGroupRequest("g", "m"), ((READ, GROUP),), NO_GROUP),
-    Case(K.DESCRIBE_GROUPS, 2, DescribeGroupsRequest(("g",)), ((DESCRIBE, GROUP),), NO_GROUP),
-    Case(K.DELETE_GROUPS, 1, DeleteGroupsRequest(("g",)), ((DELETE, GROUP),), NO_GROUP),
+    Case(K.JOIN_GROUP, 3, JOIN, ((READ, GROUP),), GROUP_DENIED),
+    Case(K.SYNC_GROUP, 0, SyncGroupRequest("g", 1, "m", ()), ((READ, GROUP),), GROUP_DENIED),
+    Case(K.HEARTBEAT, 1, HeartbeatRequest("g", 1, "m"), ((READ, GROUP),), GROUP_DENIED),
+    Case(K.LEAVE_GROUP, 1, LeaveGroupRequest("g", "m"), ((READ, GROUP),), GROUP_DENIED),
+    Case(K.DESCRIBE_GROUPS, 2, DescribeGroupsRequest(("g",)), ((DESCRIBE, GROUP),), GROUP_DENIED),
+    Case(K.DELETE_GROUPS, 1, DeleteGroupsRequest(("g",)), ((DELETE, GROUP),), GROUP_DENIED),
     Case(
         *(K.CREATE_TOPICS, 2, CreateTopicsRequest((CreatableTopic("new", 1, 1),), 1000)),
         ((CREATE, CLUSTER),),
-        NO_TOPIC,
+        TOPIC_DENIED,
     ),
     Case(
         *(K.CREATE_TOPICS, 0, CreateTopicsRequest((CreatableTopic("new", 1, 1),), 1000)),
         ((CREATE, Resource(ResourceType.TOPIC, "new")),),
-        NO_TOPIC,
+        TOPIC_DENIED,
     ),
-    Case(K.DELETE_TOPICS, 1, DeleteTopicsRequest(("t",), 1000), ((DELETE, TOPIC),), NO_TOPIC),
-    Case(K.DELETE_RECORDS, 1, GONE, ((DELETE, TOPIC),), NO_TOPIC),
-    Case(K.CREATE_PARTITIONS, 1, MORE, ((ALTER, TOPIC),), NO_TOPIC),
+    Case(K.DELETE_TOPICS, 1, DeleteTopicsRequest(("t",), 1000), ((DELETE, TOPIC),), TOPIC_DENIED),
+    Case(K.DELETE_RECORDS, 1, GONE, ((DELETE, TOPIC),), TOPIC_DENIED),
+    Case(K.CREATE_PARTITIONS, 1, MORE, ((ALTER, TOPIC),), TOPIC_DENIED),
     Case(
         *(K.INIT_PRODUCER_ID, 1, InitProducerIdRequest(None, 1000)),
         ((Operation.IDEMPOTENT_WRITE, CLUSTER),),
-        NO_CLUSTER,
+        CLUSTER_DENIED,
     ),
     Case(
-        *(K.INIT_PRODUCER_ID, 1, InitProducerIdRequest("x", 1000)), ((WRITE, TRANSACTIONS),), NO_TRANSACTIONS
+        *(K.INIT_PRODUCER_ID, 1, InitProducerIdRequest("x", 1000)),
+        ((WRITE, TRANSACTIONS),),
+        TRANSACTIONAL_ID_DENIED,
     ),
-    Case(K.OFFSET_FOR_LEADER_EPOCH, 0, EPOCHS, ((ACTION, CLUSTER),), NO_TOPIC),
-    Case(K.OFFSET_FOR_LEADER_EPOCH, 2, EPOCHS, ((DESCRIBE, TOPIC),), NO_TOPIC),
+    Case(K.OFFSET_FOR_LEADER_EPOCH, 0, EPOCHS, ((ACTION, CLUSTER),), TOPIC_DENIED),
+    Case(K.OFFSET_FOR_LEADER_EPOCH, 2, EPOCHS, ((DESCRIBE, TOPIC),), TOPIC_DENIED),
     Case(
         *(K.DESCRIBE_ACLS, 1, DescribeAclsRequest(1, None, 1, None, None, 1, 1)),
         ((DESCRIBE, CLUSTER),),
-        NO_CLUSTER,
+        CLUSTER_DENIED,
     ),
-    Case(K.CREATE_ACLS, 1, CreateAclsRequest((RULE, RULE)), ((ALTER, CLUSTER),), NO_CLUSTER),
-    Case(K.DELETE_ACLS, 1, DeleteAclsRequest((FILTER, FILTER)), ((ALTER, CLUSTER),), NO_CLUSTER),
-    Case(K.DESCRIBE_CONFIGS, 1, TOPICS_OWN, ((Operation.DESCRIBE_CONFIGS, TOPIC),), NO_TOPIC),
-    Case(K.DESCRIBE_CONFIGS, 2, BROKER, ((Operation.DESCRIBE_CONFIGS, CLUSTER),), NO_CLUSTER),
-    Case(K.ALTER_CONFIGS, 1, SETTINGS, ((Operation.ALTER_CONFIGS, TOPIC),), NO_TOPIC),
-    Case(K.INCREMENTAL_ALTER_CONFIGS, 0, SOME, ((Operation.ALTER_CONFIGS, TOPIC),), NO_TOPIC),
+    Case(K.CREATE_ACLS, 1, CreateAclsRequest((RULE, RULE)), ((ALTER, CLUSTER),), CLUSTER_DENIED),
+    Case(K.DELETE_ACLS, 1, DeleteAclsRequest((FILTER, FILTER)), ((ALTER, CLUSTER),), CLUSTER_DENIED),
+    Case(K.DESCRIBE_CONFIGS, 1, TOPICS_OWN, ((Operation.DESCRIBE_CONFIGS, TOPIC),), TOPIC_DENIED),
+    Case(K.DESCRIBE_CONFIGS, 2, BROKER, ((Operation.DESCRIBE_CONFIGS, CLUSTER),), CLUSTER_DENIED),
+    Case(K.ALTER_CONFIGS, 1, SETTINGS, ((Operation.ALTER_CONFIGS, TOPIC),), TOPIC_DENIED),
+    Case(K.INCREMENTAL_ALTER_CONFIGS, 0, SOME, ((Operation.ALTER_CONFIGS, TOPIC),), TOPIC_DENIED),
 ]
 
 
@@ -280,7 +282,7 @@ def test_a_request_with_all_that_it_needs_is_not_refused(world: Guarded, case: C
     for operation, resource in case.needs:
         world.allow(operation, resource)
     answer = world.call(Request(case.key, case.version, case.body))
-    assert not codes(answer) & REFUSALS
+    assert not codes(answer) & DENIALS
 
 
 def test_every_api_that_is_served_has_a_guard(world: Guarded) -> None:
@@ -342,7 +344,7 @@ def test_brokers_are_told_of_where_every_topic_is_refused(world: Guarded) -> Non
 def test_a_topic_is_made_for_who_asks_for_it_and_may_create(world: Guarded, resource: Resource) -> None:
     world.allow(DESCRIBE, Resource(ResourceType.TOPIC, WILDCARD_RESOURCE))
     (refused,) = world.call(simulation.metadata("new")).topics
-    assert refused.error_code == NO_TOPIC
+    assert refused.error_code == TOPIC_DENIED
     world.allow(CREATE, resource)
     (coming,) = world.call(simulation.metadata("new")).topics
     assert coming.error_code == ErrorCode.LEADER_NOT_AVAILABLE
@@ -410,11 +412,11 @@ def test_a_controller_says_it_again_until_the_other_broker_permits_it(
 
 
 def test_rules_hold_as_soon_as_the_broker_hears_of_them(world: Guarded) -> None:
-    assert world.produce("t", b"x").error_code == NO_TOPIC
+    assert world.produce("t", b"x").error_code == TOPIC_DENIED
     world.allow(WRITE, TOPIC)
     assert world.produce("t", b"x").error_code == ErrorCode.NONE
     world.allow(WRITE, TOPIC, Permission.DENY)
-    assert world.produce("t", b"x").error_code == NO_TOPIC
+    assert world.produce("t", b"x").error_code == TOPIC_DENIED
 
 
 def test_rules_of_before_the_start_hold_from_the_start_on() -> None:
@@ -423,7 +425,7 @@ def test_rules_of_before_the_start_hold_from_the_start_on() -> None:
     change_resource(world.zookeeper.connect(), CLUSTER, lambda rules: rules | {rule})
     world.machine.start(AUTHORIZER)
     assert world.create_topic("t") == 0
-    assert world.produce("t", b"x").error_code == NO_TOPIC
+    assert world.produce("t", b"x").error_code == TOPIC_DENIED
 
 
 def test_super_users_need_no_rules() -> None:
@@ -440,7 +442,7 @@ def test_where_there_are_no_rules_everybody_may_when_that_is_configured() -> Non
     rule = Acl("User:alice", Permission.ALLOW, WILDCARD_HOST, WRITE)
     change_resource(world.zookeeper.connect(), TOPIC, lambda rules: rules | {rule})
     world.settle()
-    assert world.produce("t", b"x").error_code == NO_TOPIC
+    assert world.produce("t", b"x").error_code == TOPIC_DENIED
 
 
 def test_rules_that_cannot_be_read_close_their_resource_alone(
@@ -452,7 +454,7 @@ def test_rules_that_cannot_be_read_close_their_resource_alone(
     world.rules.create("/kafka-acl-changes/acl_changes_", b"Topic:t", sequential=True)
     world.rules.create("/kafka-acl-changes/acl_changes_", b"nonsense", sequential=True)
     world.settle()
-    assert world.produce("t", b"x").error_code == NO_TOPIC
+    assert world.produce("t", b"x").error_code == TOPIC_DENIED
     assert world.produce("other", b"x").error_code == ErrorCode.NONE
     assert "/kafka-acl/Topic/t" in caplog.text
     assert "/kafka-acl-changes/acl_changes_" in caplog.text
@@ -465,7 +467,7 @@ def test_at_the_start_too_what_cannot_be_read_is_closed(caplog: pytest.LogCaptur
     store.create("/kafka-acl/Nonsense")
     world.machine.start({**AUTHORIZER, "allow.everyone.if.no.acl.found": "true"})
     assert world.create_topic("t") == 0
-    assert world.produce("t", b"x").error_code == NO_TOPIC
+    assert world.produce("t", b"x").error_code == TOPIC_DENIED
     assert "/kafka-acl/Topic/t" in caplog.text
     assert "/kafka-acl/Nonsense" in caplog.text
 
@@ -490,7 +492,7 @@ def test_another_authorizer_is_refused_by_its_name() -> None:
 
 
 def test_a_decision_is_made_once_and_a_refusal_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    decisions = Decisions(Authorizer())
+    decisions = DecisionCache(Authorizer())
     with caplog.at_level("INFO"):
         answers = {decisions.allows("127.0.0.1", WRITE, ResourceType.TOPIC, "t") for _ in range(3)}
     assert answers == {False}

@@ -11,10 +11,10 @@ from minikafka.base.acls import ANONYMOUS, CLUSTER, Acl, Operation, Permission, 
 from minikafka.base.errors import ErrorCode
 from minikafka.registry.acl_paths import acl_path
 from minikafka.registry.acl_store import read_acls
+from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_acls import AclCreation, CreateAclsRequest
 from minikafka.wire.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from minikafka.wire.apis.describe_acls import ANY, LITERAL, MATCH, PREFIXED, DescribeAclsRequest
-from minikafka.wire.keys import ApiKey
 from tests.scenarios.simulation import Request, Simulation
 
 AUTHORIZER = {

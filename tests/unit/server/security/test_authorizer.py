@@ -17,7 +17,7 @@ from minikafka.base.acls import (
     ResourceType,
 )
 from minikafka.base.errors import ConfigError
-from minikafka.server.security.authorizer import NOBODY, Authorizer, host_of, super_users_of
+from minikafka.server.security.authorizer import DENY_ALL, Authorizer, normalize_host, parse_super_users
 
 ALICE, BOB, ROOT = "User:alice", "User:bob", "User:root"
 HERE, THERE = "192.168.1.1", "192.168.1.2"
@@ -165,7 +165,7 @@ def test_denied_describe_is_not_given_by_reading() -> None:
 
 
 def test_rules_that_cannot_be_read_keep_everybody_out_but_super_users() -> None:
-    rules = about(EVERY_TOPIC, allow(WILDCARD_PRINCIPAL, ALL)).with_acls(ORDERS, NOBODY)
+    rules = about(EVERY_TOPIC, allow(WILDCARD_PRINCIPAL, ALL)).with_acls(ORDERS, DENY_ALL)
     assert not rules.allows(ALICE, HERE, READ, ORDERS)
     assert rules.allows(ROOT, HERE, READ, ORDERS)
 
@@ -186,18 +186,18 @@ def test_a_resource_whose_last_rule_went_is_forgotten() -> None:
 def test_a_rule_that_several_filters_find_is_found_once() -> None:
     rules = about(ORDERS, allow(ALICE, READ), deny(BOB, WRITE))
     filters = [AclFilter(principal=ALICE), AclFilter(operation=READ), AclFilter(host=HERE)]
-    assert list(rules.found(filters)) == [(ORDERS, allow(ALICE, READ))]
-    assert list(rules.found([])) == []
+    assert list(rules.matching_acls(filters)) == [(ORDERS, allow(ALICE, READ))]
+    assert list(rules.matching_acls([])) == []
 
 
 def test_super_users_stand_between_semicolons() -> None:
-    assert super_users_of("User:a; User:CN=b,O=c;") == {"User:a", "User:CN=b,O=c"}
-    assert super_users_of("") == frozenset()
+    assert parse_super_users("User:a; User:CN=b,O=c;") == {"User:a", "User:CN=b,O=c"}
+    assert parse_super_users("") == frozenset()
 
 
 def test_a_super_user_without_a_type_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"super\.users='alice': principals as User:NAME"):
-        super_users_of("User:bob;alice")
+        parse_super_users("User:bob;alice")
 
 
 @pytest.mark.parametrize(
@@ -212,4 +212,4 @@ def test_a_super_user_without_a_type_is_refused() -> None:
     ],
 )
 def test_an_address_is_written_as_java_writes_it(address: str, host: str) -> None:
-    assert host_of(address) == host
+    assert normalize_host(address) == host
