@@ -1,3 +1,5 @@
+"""Controlled shutdown as the stopping broker sees it: retries, waits, and when it gives up."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -24,8 +26,8 @@ DONE = ControlledShutdownResponse(ErrorCode.NONE, ())
 LEFT = ControlledShutdownResponse(ErrorCode.NONE, (RemainingPartition("t", 0),))
 
 
-class World:
-    """Broker 1, which is to stop, and a controller that gives ``answers``; None for none at all."""
+class ShutdownHarness:
+    """Broker 1, which stops, and a controller that returns ``answers``; None: no answer at all."""
 
     def __init__(self, *answers: ControlledShutdownResponse | None) -> None:
         self.broker = SimpleNamespace(
@@ -43,7 +45,7 @@ class World:
         self.meanwhile: Callable[[], None] = lambda: None
         self.closed = False
 
-    def connect(self, host: str, port: int) -> World:
+    def connect(self, host: str, port: int) -> ShutdownHarness:
         self.asked.append(f"{host}:{port}")
         return self
 
@@ -60,7 +62,7 @@ class World:
         self.meanwhile()
         return False
 
-    def request_controlled_shutdown(self) -> None:
+    def shut_down(self) -> None:
         request_controlled_shutdown(cast(Broker, self.broker), cast(Connector, self))
 
     def leave(self, *broker_ids: int) -> None:
@@ -83,71 +85,71 @@ class _Pending:
         return memoryview(response_header(1) + body)
 
 
-def test_the_controller_is_asked_and_nothing_is_waited_for_once_others_lead() -> None:
-    world = World(DONE)
-    world.withdraw()
-    assert (world.asked, world.waited_ms) == (["h:9000"], 0)
+def test_shutdown_returns_at_once_when_others_lead() -> None:
+    harness = ShutdownHarness(DONE)
+    harness.shut_down()
+    assert (harness.asked, harness.waited_ms) == (["h:9000"], 0)
 
 
-def test_what_none_other_can_lead_is_asked_for_again_after_the_backoff() -> None:
-    world = World(LEFT, LEFT, DONE)
-    world.withdraw()
-    assert (len(world.asked), world.waited_ms) == (3, 2 * BACKOFF_MS)
+def test_remaining_partitions_are_retried_after_the_backoff() -> None:
+    harness = ShutdownHarness(LEFT, LEFT, DONE)
+    harness.shut_down()
+    assert (len(harness.asked), harness.waited_ms) == (3, 2 * BACKOFF_MS)
 
 
-def test_the_tries_have_an_end() -> None:
-    world = World(LEFT, LEFT, LEFT, LEFT)
-    world.withdraw()
-    assert (len(world.asked), world.waited_ms) == (4, 3 * BACKOFF_MS)
+def test_retries_are_limited() -> None:
+    harness = ShutdownHarness(LEFT, LEFT, LEFT, LEFT)
+    harness.shut_down()
+    assert (len(harness.asked), harness.waited_ms) == (4, 3 * BACKOFF_MS)
 
 
-def test_what_has_no_other_replica_alive_is_not_waited_for() -> None:
-    world = World(LEFT, DONE)
+def test_partition_without_live_replica_is_not_retried() -> None:
+    harness = ShutdownHarness(LEFT, DONE)
     alone = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), replicas=(1, 2), controller_epoch=1)
-    world.broker.image = world.broker.image.updated(BROKERS, {TopicPartition("t", 0): alone})
-    world.leave(2)
-    world.withdraw()
-    assert (len(world.asked), world.waited_ms) == (1, 0)
+    harness.broker.image = harness.broker.image.updated(BROKERS, {TopicPartition("t", 0): alone})
+    harness.leave(2)
+    harness.shut_down()
+    assert (len(harness.asked), harness.waited_ms) == (1, 0)
 
 
-def test_a_live_replica_may_come_into_sync() -> None:
-    world = World(LEFT, DONE)
+def test_partition_with_live_replica_is_retried() -> None:
+    harness = ShutdownHarness(LEFT, DONE)
     shrunk = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), replicas=(1, 2), controller_epoch=1)
-    world.broker.image = world.broker.image.updated(BROKERS, {TopicPartition("t", 0): shrunk})
-    world.withdraw()
-    assert (len(world.asked), world.waited_ms) == (2, BACKOFF_MS)
+    harness.broker.image = harness.broker.image.updated(BROKERS, {TopicPartition("t", 0): shrunk})
+    harness.shut_down()
+    assert (len(harness.asked), harness.waited_ms) == (2, BACKOFF_MS)
 
 
-def test_the_last_broker_asks_nobody() -> None:
-    world = World()
-    world.leave(0, 2)
-    world.withdraw()
-    assert (world.asked, world.waited_ms) == ([], 0)
+def test_last_broker_asks_nobody() -> None:
+    harness = ShutdownHarness()
+    harness.leave(0, 2)
+    harness.shut_down()
+    assert (harness.asked, harness.waited_ms) == ([], 0)
 
 
-def test_who_becomes_the_last_one_waits_no_longer() -> None:
-    world = World(LEFT)
-    world.meanwhile = lambda: world.leave(0, 2)
-    world.withdraw()
-    assert len(world.asked) == 1
-    assert world.waited_ms < 100
+def test_wait_ends_when_other_brokers_leave() -> None:
+    harness = ShutdownHarness(LEFT)
+    harness.meanwhile = lambda: harness.leave(0, 2)
+    harness.shut_down()
+    assert len(harness.asked) == 1
+    assert harness.waited_ms < 100
 
 
-def test_without_zookeeper_nobody_can_take_over_so_nothing_is_waited_for() -> None:
-    world = World(None)
+def test_wait_ends_when_zookeeper_connection_is_lost() -> None:
+    harness = ShutdownHarness(None)
 
     def lose() -> None:
-        world.broker.registrar.connected = False
+        harness.broker.registrar.connected = False
 
-    world.meanwhile = lose
-    world.withdraw()
-    assert len(world.asked) == 1
-    assert world.waited_ms < 100
-    world.withdraw()
-    assert len(world.asked) == 1
+    harness.meanwhile = lose
+    harness.shut_down()
+    assert len(harness.asked) == 1
+    assert harness.waited_ms < 100
+    harness.shut_down()
+    assert len(harness.asked) == 1
 
 
-def test_a_broker_that_may_not_ask_stops_at_once() -> None:
-    world = World(ControlledShutdownResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ()))
-    world.withdraw()
-    assert (len(world.asked), world.waited_ms) == (1, 0)
+def test_denied_shutdown_is_not_retried() -> None:
+    harness = ShutdownHarness(ControlledShutdownResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ()))
+    harness.shut_down()
+    assert (len(harness.asked), harness.waited_ms) == (1, 0)
