@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 import pyspark_minikafka  # noqa: F401  # first: Spark then looks for sources with this very Python
 from minikafka.base.errors import BrokerError
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.group.admin import GroupAdmin
+from minikafka.clients.admin.groups import GroupAdmin
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded import local
 

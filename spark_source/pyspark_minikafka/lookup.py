@@ -131,7 +131,7 @@ class ClusterLookup:
 
 
 def _in_kafka(cluster: ClusterClient, group: str) -> dict[TopicPartition, int]:
-    from minikafka.clients.group.admin import GroupAdmin
+    from minikafka.clients.admin.groups import GroupAdmin
 
     return {tp: committed.offset for tp, committed in GroupAdmin(cluster).offsets(group).items()}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.admin import GroupAdmin
+from minikafka.clients.admin.groups import GroupAdmin
 from minikafka.clients.group.consumer import GroupConsumer, GroupConsumerConfig, Reset
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer

@@ -17,7 +17,7 @@ from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NoCommittedOffset
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.admin import GroupAdmin
+from minikafka.clients.admin.groups import GroupAdmin
 from minikafka.clients.group.consumer import GroupConsumer, GroupConsumerConfig, Reset
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingConfig, BatchingProducer, SendFuture

@@ -21,7 +21,7 @@ from minikafka.base.errors import BrokerError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.commands import run
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.group.admin import GroupAdmin
+from minikafka.clients.admin.groups import GroupAdmin
 from minikafka.clients.group.consumer import (
     Committed,
     ConsumerRecord,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.admin import EMPTY, GroupAdmin
+from minikafka.clients.admin.groups import GroupAdmin
+from minikafka.clients.group.description import EMPTY
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded.process import wait_until
 from minikafka.registry.consumers import read_offsets

@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.admin import EMPTY, GroupAdmin, GroupDescription
+from minikafka.clients.admin.groups import GroupAdmin
+from minikafka.clients.group.description import EMPTY, GroupDescription
 from minikafka.embedded.process import wait_until
 from minikafka.registry import paths
 from minikafka.registry.consumers import read_offsets, write_offsets

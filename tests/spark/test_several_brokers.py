@@ -19,7 +19,7 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import NewTopic
-from minikafka.clients.group.admin import GroupAdmin
+from minikafka.clients.admin.groups import GroupAdmin
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.registry.zookeeper import ZooKeeperStore

@@ -124,8 +124,8 @@ class Groups:
     def stores(self) -> GroupStores:
         """All that can be asked."""
         from minikafka.clients.admin.group_stores import GroupStores
+        from minikafka.clients.admin.groups import GroupAdmin
         from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
-        from minikafka.clients.group.admin import GroupAdmin
         from minikafka.registry.paths import topic_path
 
         kept = self.store is None or self.store.exists(topic_path(OFFSETS_TOPIC)) is not None

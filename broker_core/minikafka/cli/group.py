@@ -45,8 +45,8 @@ def list_(
     from minikafka.cli.group_rows import LIST_COLUMNS, listed
     from minikafka.cli.output import print_rows
     from minikafka.cli.progress import patience
+    from minikafka.clients.admin.groups import GroupAdmin
     from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
-    from minikafka.clients.group.admin import GroupAdmin
 
     with grouped(zookeeper, bootstrap, data_dir) as places, patience("looking for groups"):
         at_brokers = GroupAdmin(places.cluster).describe_all() if places.cluster else []

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from minikafka.base.text import counted
 from minikafka.cli.output import utc_text
 from minikafka.clients.admin.group_stores import Place
+from minikafka.clients.admin.groups import PartitionLag
 from minikafka.clients.admin.zookeeper.groups import Standing, ZooKeeperGroup, ZooKeeperListing
-from minikafka.clients.group.admin import GroupDescription, PartitionLag
+from minikafka.clients.group.description import GroupDescription
 
 Rows = list[dict[str, object]]
 

@@ -283,11 +283,11 @@ def mark_for_deletion(
     """Ask the controller by ZooKeeper to delete a topic, and say so in the words of 0.10.1's tool."""
     from minikafka.cli.connect import coordinated
     from minikafka.cli.output import print_json, say
-    from minikafka.clients.admin.zookeeper import deletions
+    from minikafka.clients.admin.zookeeper import topics
 
     with coordinated(zookeeper, bootstrap, data_dir) as store:
         try:
-            new = deletions.mark(store, name)
+            new = topics.mark_for_deletion(store, name)
         except BrokerError:
             if not if_exists:
                 raise

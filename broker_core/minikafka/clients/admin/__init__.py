@@ -13,14 +13,16 @@ from minikafka.base.exports import lazy_exports
 if TYPE_CHECKING:
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.admin.configs import Setting
+    from minikafka.clients.admin.groups import GroupAdmin
     from minikafka.clients.admin.topics import NewTopic
 
-__all__ = ["Admin", "NewTopic", "Setting"]
+__all__ = ["Admin", "GroupAdmin", "NewTopic", "Setting"]
 
 __getattr__ = lazy_exports(
     __name__,
     {
         "Admin": "minikafka.clients.admin.admin",
+        "GroupAdmin": "minikafka.clients.admin.groups",
         "NewTopic": "minikafka.clients.admin.topics",
         "Setting": "minikafka.clients.admin.configs",
     },

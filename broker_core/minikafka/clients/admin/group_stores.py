@@ -13,15 +13,9 @@ from enum import Enum
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.admin.groups import GroupAdmin, PartitionLag, active, no_such_group
 from minikafka.clients.admin.zookeeper.groups import Standing, ZooKeeperGroup, ZooKeeperGroups, standings
-from minikafka.clients.group.admin import (
-    EMPTY,
-    GroupAdmin,
-    GroupDescription,
-    PartitionLag,
-    active,
-    no_such_group,
-)
+from minikafka.clients.group.description import EMPTY, GroupDescription
 
 
 class Place(Enum):

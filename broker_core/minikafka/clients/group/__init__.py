@@ -6,7 +6,6 @@
     subscription_state   position of each assigned partition
     fetcher, fetch_buffer, rows   records on their way from a response to the application
     sole_member          reads partitions of its own choice and commits for the group
-    admin                lists, describes, resets and deletes groups
 
 Imports ``clients.fetch`` and ``clients.network``.
 """
@@ -18,16 +17,14 @@ from typing import TYPE_CHECKING
 from minikafka.base.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from minikafka.clients.group.admin import GroupAdmin
     from minikafka.clients.group.config import GroupConsumerConfig, Reset
     from minikafka.clients.group.consumer import GroupConsumer, RebalanceListener
 
-__all__ = ["GroupAdmin", "GroupConsumer", "GroupConsumerConfig", "RebalanceListener", "Reset"]
+__all__ = ["GroupConsumer", "GroupConsumerConfig", "RebalanceListener", "Reset"]
 
 __getattr__ = lazy_exports(
     __name__,
     {
-        "GroupAdmin": "minikafka.clients.group.admin",
         "GroupConsumer": "minikafka.clients.group.consumer",
         "GroupConsumerConfig": "minikafka.clients.group.config",
         "RebalanceListener": "minikafka.clients.group.consumer",

@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from minikafka.base.errors import MinikafkaError, Wakeup
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.fetch.consumer_record import ConsumerRecord
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.group.commits import CommitCallback, GroupCommits, log_failure
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.fetch_buffer import FetchBuffer
+from minikafka.clients.group.fetched_records import ConsumerRecord
 from minikafka.clients.group.fetcher import Fetched, GroupFetcher
 from minikafka.clients.group.member import GIVE_UP_MS, SLICE_MS, STEP_MS, GroupMember
 from minikafka.clients.group.offsets import Author, Committed, committed_offsets

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from minikafka.base.errors import BrokerError, ErrorCode, GroupInUse, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.admin import EMPTY, GroupAdmin, GroupDescription
 from minikafka.clients.group.coordinator_client import CoordinatorClient, check
+from minikafka.clients.group.description import DEAD, EMPTY, GroupDescription, describe_group
 from minikafka.clients.group.membership import NO_MEMBER, OF_MEMBERS
 from minikafka.clients.group.offsets import Author, Committed, commit
 from minikafka.clients.network.cluster import ClusterClient, OwnConnectionPool
@@ -183,11 +183,12 @@ class SoleMember:
 
     def _holders(self, deadline: Deadline) -> list[str]:
         try:
-            admin = GroupAdmin(self._cluster)
-            found = admin.describe(self._group_id, timeout_ms=max(1, deadline.remaining_ms()))
+            coordinator = CoordinatorClient(self._cluster, self._group_id)
+            limit = self._cluster.deadline(max(1, deadline.remaining_ms()))
+            found = describe_group(coordinator, limit)
         except MinikafkaError:
             return ["somebody"]
-        return holders_of(found)
+        return ["somebody"] if found.state == DEAD else holders_of(found)
 
 
 def holders_of(group: GroupDescription) -> list[str]:

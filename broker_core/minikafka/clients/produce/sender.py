@@ -44,9 +44,9 @@ from minikafka.clients.fetch.fetch_response import TOO_FEW, missing_right, too_f
 from minikafka.clients.produce.accumulator import Accumulator
 from minikafka.clients.produce.batch import Batch
 from minikafka.clients.produce.config import BatchingConfig
-from minikafka.clients.produce.numbering import Numbering
 from minikafka.clients.produce.retry_log import NO_LEADER_KNOWN, RetryLog
 from minikafka.clients.produce.send_future import UNKNOWN_OFFSET, SendFuture
+from minikafka.clients.produce.sequence_numbers import Numbering
 from minikafka.records.format.message_set import NO_TIMESTAMP
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
 

@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, GroupInUse, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.admin import GroupAdmin
+from minikafka.clients.admin.groups import GroupAdmin
 from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.clients.group.sole_member import SoleMember

@@ -14,7 +14,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.consumer import Committed, GroupConsumer, GroupConsumerConfig
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.metadata import MetadataTopic
-from tests.unit.clients.group_world import T0, T1, T2, T3, Listener, World, everything
+from tests.unit.clients.group.group_harness import T0, T1, T2, T3, Listener, World, everything
 
 LATE = TopicPartition("late-1", 0)
 

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode, NodeExists, NoNode, NotEmpty
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients import zookeeper_metadata
+from minikafka.clients.admin.groups import active, no_such_group
 from minikafka.clients.consumer.assignment import list_topics, parse_topic_count
-from minikafka.clients.group.admin import EMPTY, active, no_such_group
+from minikafka.clients.group.description import EMPTY
 from minikafka.registry import paths
 from minikafka.registry.brokers import live_brokers
 from minikafka.registry.consumers import children, read_offsets, write_offsets

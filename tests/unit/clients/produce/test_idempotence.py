@@ -275,7 +275,7 @@ def test_a_batch_that_may_be_in_the_log_is_not_divided(brokers: BrokersInMemory)
 def test_numbers_go_on_at_0_after_the_largest(
     brokers: BrokersInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("minikafka.clients.produce.numbering._SEQUENCES", 5)
+    monkeypatch.setattr("minikafka.clients.produce.sequence_numbers._SEQUENCES", 5)
     monkeypatch.setattr("minikafka.log.producers.producer_state._SEQUENCES", 5)
     with producer_of(brokers) as producer:
         for _ in range(4):

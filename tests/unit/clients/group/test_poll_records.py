@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.clients.fetch.consumer_record import ConsumerRecord
 from minikafka.clients.group.consumer import GroupConsumer
+from minikafka.clients.group.fetched_records import ConsumerRecord
 from minikafka.clients.group.offsets import Committed
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.wire.api import ApiKey
-from tests.unit.clients.group_world import T0, T1, T2, T3, World, everything
+from tests.unit.clients.group.group_harness import T0, T1, T2, T3, World, everything
 
 FIELDS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 

@@ -13,7 +13,7 @@ from minikafka.registry import paths
 from minikafka.registry.store import Store
 
 
-def mark(store: Store, topic: str) -> bool:
+def mark_for_deletion(store: Store, topic: str) -> bool:
     """Ask for a topic's deletion; False where somebody has done so already.
 
     Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION where there is no such topic.

@@ -7,34 +7,29 @@ versions removes single offsets (OffsetDelete came with 2.4); deleting a group r
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, RemoteWireError
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
 from minikafka.clients.group.coordinator_client import CoordinatorClient, check
+from minikafka.clients.group.description import (
+    DEAD,
+    EMPTY,
+    GroupDescription,
+    GroupMember,
+    describe_group,
+    description_of,
+)
 from minikafka.clients.group.membership import OF_MEMBERS
 from minikafka.clients.group.offsets import Author, Committed, commit, committed_offsets
-from minikafka.clients.group.requests import partitions_of
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.delete_groups import DELETE_GROUPS, DeleteGroupsRequest, DeleteGroupsResponse
-from minikafka.wire.apis.describe_groups import (
-    DESCRIBE_GROUPS,
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
+from minikafka.wire.apis.describe_groups import DESCRIBE_GROUPS, DescribeGroupsRequest
 from minikafka.wire.apis.list_groups import LIST_GROUPS, ListGroupsRequest
-from minikafka.wire.consumer_protocol import PROTOCOL_TYPE
-
-DEAD = "Dead"
-EMPTY = "Empty"
-"""States of a group that is not there, and of one without members."""
 
 _EXPLAIN_TIMEOUT_MS = 2_000
 
@@ -46,31 +41,6 @@ class GroupListing:
     group_id: str
     protocol_type: str
     coordinator: BrokerAddress
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMember:
-    """A member; ``host`` as the broker saw it. Partitions are known of consumers only."""
-
-    member_id: str
-    client_id: str
-    host: str
-    partitions: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
-    """``state`` is Kafka's: Stable, PreparingRebalance, AwaitingSync or CompletingRebalance, Empty.
-
-    ``protocol`` is the assignor that the members have agreed on.
-    """
-
-    group_id: str
-    state: str
-    protocol_type: str
-    protocol: str
-    coordinator: BrokerAddress
-    members: tuple[GroupMember, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +96,7 @@ class GroupAdmin:
             )
             # Groups come and go, and move, at any time.
             found += [
-                _description(row, broker)
+                description_of(row, broker)
                 for row in response.groups
                 if row.error_code == ErrorCode.NONE and row.group_state != DEAD
             ]
@@ -142,7 +112,7 @@ class GroupAdmin:
     def find(self, group_id: str, *, timeout_ms: int | None = None) -> GroupDescription | None:
         """State and members of a group; None where there is none."""
         deadline = self._cluster.deadline(timeout_ms)
-        found = self._describe(CoordinatorClient(self._cluster, group_id), deadline)
+        found = describe_group(CoordinatorClient(self._cluster, group_id), deadline)
         return None if found.state == DEAD else found
 
     def names(self, *, timeout_ms: int | None = None) -> list[str]:
@@ -151,20 +121,6 @@ class GroupAdmin:
             return [one.group_id for one in self.list_groups(timeout_ms=timeout_ms)]
         except MinikafkaError:
             return []
-
-    def _describe(self, coordinator: CoordinatorClient, deadline: Deadline) -> GroupDescription:
-        group_id = coordinator.group_id
-
-        def take(response: DescribeGroupsResponse) -> DescribedGroup:
-            (row,) = response.groups
-            check(row.error_code, f"describing group {group_id!r}")
-            return row
-
-        request = DescribeGroupsRequest((group_id,))
-        row = coordinator.ask(
-            f"describing group {group_id!r}", DESCRIBE_GROUPS, lambda _: request, deadline, take
-        )
-        return _description(row, coordinator.address(deadline))
 
     def lags(
         self, description: GroupDescription, *, timeout_ms: int | None = None
@@ -253,23 +209,3 @@ def active(group_id: str, what: str) -> BrokerError:
     return BrokerError(
         ErrorCode.NON_EMPTY_GROUP, f"group {group_id!r} has members: {what} before all of them have stopped"
     )
-
-
-def _description(row: DescribedGroup, coordinator: BrokerAddress) -> GroupDescription:
-    return GroupDescription(
-        group_id=row.group_id,
-        state=row.group_state,
-        protocol_type=row.protocol_type,
-        protocol=row.protocol_data,
-        coordinator=coordinator,
-        members=tuple(_member(one, row.protocol_type) for one in row.members),
-    )
-
-
-def _member(row: DescribedGroupMember, protocol_type: str) -> GroupMember:
-    partitions: tuple[TopicPartition, ...] = ()
-    if protocol_type == PROTOCOL_TYPE:
-        # What makes no sense is another client's own.
-        with contextlib.suppress(RemoteWireError):
-            partitions = partitions_of(row.member_assignment)
-    return GroupMember(row.member_id, row.client_id, row.client_host.removeprefix("/"), partitions)

@@ -1,0 +1,87 @@
+"""The description of a group by its coordinator: state, protocol and members (DescribeGroups)."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+from minikafka.base.errors import RemoteWireError
+from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.clients.group.coordinator_client import CoordinatorClient, check
+from minikafka.clients.group.requests import partitions_of
+from minikafka.clients.network.retry import Deadline
+from minikafka.wire.apis.describe_groups import (
+    DESCRIBE_GROUPS,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from minikafka.wire.consumer_protocol import PROTOCOL_TYPE
+
+DEAD = "Dead"
+"""The state of a group that does not exist."""
+EMPTY = "Empty"
+"""The state of a group without members."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member; ``host`` as the broker saw it. Partitions are known of consumers only."""
+
+    member_id: str
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """``state`` is Kafka's: Stable, PreparingRebalance, AwaitingSync or CompletingRebalance, Empty.
+
+    ``protocol`` is the assignor that the members have agreed on.
+    """
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    coordinator: BrokerAddress
+    members: tuple[GroupMember, ...]
+
+
+def describe_group(coordinator: CoordinatorClient, deadline: Deadline) -> GroupDescription:
+    """Return the description of the coordinator's group; its state is DEAD if there is no such group."""
+    group_id = coordinator.group_id
+
+    def take(response: DescribeGroupsResponse) -> DescribedGroup:
+        (row,) = response.groups
+        check(row.error_code, f"describing group {group_id!r}")
+        return row
+
+    request = DescribeGroupsRequest((group_id,))
+    row = coordinator.ask(
+        f"describing group {group_id!r}", DESCRIBE_GROUPS, lambda _: request, deadline, take
+    )
+    return description_of(row, coordinator.address(deadline))
+
+
+def description_of(row: DescribedGroup, coordinator: BrokerAddress) -> GroupDescription:
+    """Return the description in a row of a DescribeGroups response."""
+    return GroupDescription(
+        group_id=row.group_id,
+        state=row.group_state,
+        protocol_type=row.protocol_type,
+        protocol=row.protocol_data,
+        coordinator=coordinator,
+        members=tuple(_member(one, row.protocol_type) for one in row.members),
+    )
+
+
+def _member(row: DescribedGroupMember, protocol_type: str) -> GroupMember:
+    partitions: tuple[TopicPartition, ...] = ()
+    if protocol_type == PROTOCOL_TYPE:
+        # What makes no sense is another client's own.
+        with contextlib.suppress(RemoteWireError):
+            partitions = partitions_of(row.member_assignment)
+    return GroupMember(row.member_id, row.client_id, row.client_host.removeprefix("/"), partitions)
