@@ -36,10 +36,10 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.chunks import INVALID_OFFSET, ChunkQueue, PartitionTopicInfo
 from minikafka.clients.consumer.runtime import RetryLog, ShutdownableThread
 from minikafka.clients.consumer.stats import FetchRequestAndResponseStatsRegistry
-from minikafka.clients.fetch.fetch_response import records_of, refused_fetch, whole_entries
+from minikafka.clients.fetch.fetch_response import fetch_error, records_of, whole_entries
 from minikafka.clients.fetch.list_offsets import CONSUMER, NO_EPOCH
 from minikafka.clients.network.broker_connection import BrokerConnection
-from minikafka.clients.network.cluster import is_retriable
+from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.fetch import (
     FETCH,
@@ -268,7 +268,7 @@ class ConsumerFetcherThread(ShutdownableThread):
                     out_of_range.append(info)
                     continue
                 else:
-                    raise refused_fetch(code, tp, info.fetched_offset)
+                    raise fetch_error(code, tp, info.fetched_offset)
             except (NetworkError, RemoteWireError, BrokerError) as error:
                 failed.append((info, error))
             else:

@@ -63,7 +63,8 @@ from minikafka.clients.consumer.runtime import RetryLog, Scheduler, Stepper, Ste
 from minikafka.clients.consumer.stats import acquire_stats, release_stats
 from minikafka.clients.consumer.streams import KafkaStream, WildcardStreamsHandler
 from minikafka.clients.consumer.topic_filter import TopicFilter
-from minikafka.clients.network.cluster import ClusterClient, is_retriable
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import EventWaiter, Waiter
 from minikafka.clients.serializer import Decoder, DefaultDecoder
 from minikafka.registry import paths

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.clients.network.response_errors import authorization_hint
 from minikafka.records.scan.isolation import without_aborted
 from minikafka.records.scan.scan import ScanResult, scan
 from minikafka.wire.apis.fetch import FetchPartitionResponse
 
 _NO_INDEX = 1 << 30
-_FORBIDDEN = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED})
-TOO_FEW = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
-"""Codes by which acks=all is refused, or not kept, for want of replicas in sync."""
 
 
-def missing_right(code: ErrorCode, operation: str, resource: str) -> str:
-    """The end of an error's text: which right this client has not, where ``code`` says that it is one."""
-    return f"; this client may not do {operation} to {resource}" if code in _FORBIDDEN else ""
-
-
-def refused_fetch(code: ErrorCode, topic_partition: TopicPartition, offset: int) -> BrokerError:
+def fetch_error(code: ErrorCode, topic_partition: TopicPartition, offset: int) -> BrokerError:
     """The error of a partition that a broker gives nothing of."""
-    right = missing_right(code, "Read", f"Topic:{topic_partition.topic}")
+    right = authorization_hint(code, "Read", f"Topic:{topic_partition.topic}")
     return BrokerError(code, f"fetching {topic_partition} from offset {offset}{right}")
-
-
-def too_few_in_sync(in_sync: Collection[int] | None) -> str:
-    """The end of the text of an error that is one of TOO_FEW; ``in_sync``: the brokers, None for unknown."""
-    told = "" if in_sync is None else f" (brokers: {', '.join(map(str, in_sync)) or 'none'})"
-    return f"; fewer replicas are in sync{told} than the topic's min.insync.replicas"
 
 
 def records_of(part: FetchPartitionResponse) -> memoryview:

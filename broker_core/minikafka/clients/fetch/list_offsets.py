@@ -18,7 +18,8 @@ from minikafka.base.errors import (
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.network.broker_connection import Reply
-from minikafka.clients.network.cluster import ClusterClient, is_retriable, numbers_of
+from minikafka.clients.network.cluster import ClusterClient, numbers_of
+from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.list_offsets import (
     EARLIEST,

@@ -37,12 +37,13 @@ from minikafka.base.errors import (
     RemoteWireError,
 )
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.fetch.fetch_response import records_of, refused_fetch, whole_entries
+from minikafka.clients.fetch.fetch_response import fetch_error, records_of, whole_entries
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.fetch.prefetch import prefetching
 from minikafka.clients.network.broker_connection import Reply
-from minikafka.clients.network.cluster import ClusterClient, ConnectionPool, is_retriable
+from minikafka.clients.network.cluster import ClusterClient, ConnectionPool
+from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline, Tried
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.message_set import ATTRIBUTES_AT, CODEC_MASK, MAGIC_AT
@@ -152,7 +153,7 @@ class RangeFetcher:
         part = self._receive(self._cluster.deadline())
         code = ErrorCode.of(part.error_code)
         if code is not ErrorCode.NONE:
-            raise refused_fetch(code, self.topic_partition, self.next_offset)
+            raise fetch_error(code, self.topic_partition, self.next_offset)
 
     def stop(self) -> None:
         """End the iteration at the next opportunity. From any thread."""
@@ -204,7 +205,7 @@ class RangeFetcher:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             raise self._out_of_range()
         if code is not ErrorCode.NONE:
-            raise refused_fetch(code, self.topic_partition, self.next_offset)
+            raise fetch_error(code, self.topic_partition, self.next_offset)
         self.high_watermark = part.high_watermark
         readable = part.high_watermark
         if self._isolation is IsolationLevel.READ_COMMITTED and part.last_stable_offset >= 0:

@@ -33,8 +33,8 @@ from minikafka.clients.group.commits import CommitCallback, GroupCommits, log_fa
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.fetch_buffer import FetchBuffer
-from minikafka.clients.group.fetched_records import ConsumerRecord
-from minikafka.clients.group.fetcher import Fetched, GroupFetcher
+from minikafka.clients.group.fetched_records import ConsumerRecord, Fetched
+from minikafka.clients.group.fetcher import GroupFetcher
 from minikafka.clients.group.member import GIVE_UP_MS, SLICE_MS, STEP_MS, GroupMember
 from minikafka.clients.group.offsets import Author, Committed, committed_offsets
 from minikafka.clients.group.subscription import Subscription

@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
 from minikafka.base.ids import BrokerAddress
-from minikafka.clients.fetch.fetch_response import missing_right
 from minikafka.clients.group.membership import ELSEWHERE
 from minikafka.clients.network.broker_connection import Reply
 from minikafka.clients.network.cluster import ClusterClient, ConnectionPool, OwnConnectionPool
+from minikafka.clients.network.response_errors import authorization_hint
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.api import Api
 from minikafka.wire.apis.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
@@ -52,7 +52,7 @@ class CoordinatorClient:
         )
         code = ErrorCode.of(answer.error_code)
         if code is not ErrorCode.NONE:
-            right = missing_right(code, "Read", f"Group:{self.group_id}")
+            right = authorization_hint(code, "Read", f"Group:{self.group_id}")
             raise BrokerError(code, f"looking for the coordinator of group {self.group_id!r}{right}")
         found = BrokerAddress(answer.node_id, answer.host, answer.port)
         with self._lock:

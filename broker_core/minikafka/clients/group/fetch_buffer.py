@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.fetched_records import ConsumerRecord
-from minikafka.clients.group.fetcher import Fetched
+from minikafka.clients.group.fetched_records import ConsumerRecord, Fetched
 from minikafka.clients.group.subscription_state import SubscriptionState
 
 if TYPE_CHECKING:

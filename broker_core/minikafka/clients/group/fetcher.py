@@ -11,17 +11,18 @@ Nothing here looks at single records: a kernel finds where a set ends, and which
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.fetch.fetch_response import records_of, refused_fetch, whole_entries
+from minikafka.clients.fetch.fetch_response import fetch_error, records_of, whole_entries
 from minikafka.clients.group.config import GroupConsumerConfig
+from minikafka.clients.group.fetched_records import Fetched
 from minikafka.clients.network.broker_connection import Reply
-from minikafka.clients.network.cluster import ClusterClient, OwnConnectionPool, is_retriable
-from minikafka.records.format.message_set import StoredRecord, iterate
+from minikafka.clients.network.cluster import ClusterClient, OwnConnectionPool
+from minikafka.clients.network.response_errors import is_retriable
 from minikafka.wire.apis.fetch import (
     FETCH,
     FetchPartitionResponse,
@@ -30,48 +31,13 @@ from minikafka.wire.apis.fetch import (
 )
 
 if TYPE_CHECKING:
-    from minikafka.records.columns import Columns
+    pass
 
 _EMPTY_PAUSE_MS = 10
 _LOOK_UP_MS = 2_000
 """Longest look-up of leaders in one go."""
 
 Positions = Mapping[TopicPartition, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """Whole entries of one partition, in private memory: the records from ``start_offset`` to before
-    ``next_offset``.
-
-    The first entry may hold earlier ones too, as a compressed one is sent whole. A set may hold none at all,
-    where there are only marks of transactions, or aborted ones with ``isolation.level`` read_committed.
-    """
-
-    topic_partition: TopicPartition
-    data: memoryview
-    start_offset: int
-    next_offset: int
-    high_watermark: int
-
-    def records(self) -> Iterator[StoredRecord]:
-        """The records, one by one. CORRUPT_MESSAGE with the position on damage."""
-        for record in iterate(self.data):
-            if record.offset >= self.start_offset and not record.control:
-                yield record
-
-    def behind(self, position: int) -> Fetched:
-        """What is left where the records before ``position`` are done with."""
-        return replace(self, start_offset=position)
-
-    def columns(self, *, headers: bool = False) -> Iterator[Columns]:
-        """The records as columns; in pieces where they are too many for one. Raises as ``records``."""
-        from minikafka.records.columns import DamagedEntry, decode_pieces
-
-        try:
-            yield from decode_pieces(self.data, self.start_offset, self.next_offset, headers=headers)
-        except DamagedEntry as damage:
-            raise BrokerError(damage.code, damage.detail) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +172,7 @@ class GroupFetcher:
             taken.partitions.add(tp)
             return
         if code is not ErrorCode.NONE:
-            error = refused_fetch(code, tp, offset)
+            error = fetch_error(code, tp, offset)
             if not is_retriable(error):
                 raise error
             self._doubt([tp])

@@ -31,8 +31,8 @@ from minikafka.clients.group.requests import (
 )
 from minikafka.clients.group.subscription import Subscription, check_seen
 from minikafka.clients.network.broker_connection import Reply
-from minikafka.clients.network.cluster import is_retriable
 from minikafka.clients.network.metadata import TopicMetadata
+from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest
 from minikafka.wire.apis.join_group import JOIN_GROUP

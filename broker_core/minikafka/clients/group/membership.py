@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.clients.fetch.fetch_response import missing_right
 from minikafka.clients.group.config import GroupConsumerConfig
+from minikafka.clients.network.response_errors import authorization_hint
 from minikafka.clients.network.retry import Backoff
 from minikafka.wire.apis.offset_commit import NO_GENERATION
 
@@ -377,7 +377,7 @@ class Membership:
                 f": no partition.assignment.strategy of {','.join(self._config.assignors)} is known to all "
                 "of its members, or they are no consumers"
             )
-        return missing_right(code, "Read", f"Group:{self._config.group_id}")
+        return authorization_hint(code, "Read", f"Group:{self._config.group_id}")
 
     def _try_later(self, now_ms: int) -> None:
         self._outside(self.member_id)

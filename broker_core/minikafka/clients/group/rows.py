@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.fetched_records import ConsumerRecord
-from minikafka.clients.group.fetcher import Fetched
+from minikafka.clients.group.fetched_records import ConsumerRecord, Fetched
 from minikafka.records.columns import HEADERS_TYPE, Columns, DamagedEntry, decode_pieces
 from minikafka.records.format.headers import to_arrow
 from minikafka.records.format.record import Headers

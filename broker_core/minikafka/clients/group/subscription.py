@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import check_topic_name
-from minikafka.clients.fetch.fetch_response import missing_right
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata
+from minikafka.clients.network.response_errors import authorization_hint
 from minikafka.clients.network.retry import Deadline
 
 
@@ -58,5 +58,5 @@ class Subscription:
 def check_seen(topic: TopicMetadata) -> None:
     """TOPIC_AUTHORIZATION_FAILED for a topic that this client may not describe."""
     if topic.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        right = missing_right(topic.error, "Describe", f"Topic:{topic.name}")
+        right = authorization_hint(topic.error, "Describe", f"Topic:{topic.name}")
         raise BrokerError(topic.error, f"topic {topic.name!r} cannot be read{right}")

@@ -22,7 +22,8 @@ from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.offsets import Committed, committed_offsets
 from minikafka.clients.group.subscription import check_seen
-from minikafka.clients.network.cluster import ClusterClient, is_retriable, numbers_of
+from minikafka.clients.network.cluster import ClusterClient, numbers_of
+from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline
 
 logger = logging.getLogger("minikafka.clients.group")

@@ -34,6 +34,7 @@ from minikafka.clients.network.broker_connection import (
     Reply,
 )
 from minikafka.clients.network.metadata import ClusterMetadata, TopicMetadata, from_response
+from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Backoff, Deadline, EventWaiter, Tried, Waiter
 from minikafka.net.interfaces import Connector
 from minikafka.wire.api import Api, ApiKey
@@ -522,13 +523,6 @@ def numbers_of(topic: TopicMetadata) -> str:
 def _names_nobody(response: MetadataResponse) -> str:
     # A broker that has just started has not heard of any, itself included.
     return "" if response.brokers else "names no live broker of its cluster, as one that has just started"
-
-
-def is_retriable(error: MinikafkaError) -> bool:
-    """Whether the same request may succeed later, perhaps with another broker."""
-    return isinstance(error, (NetworkError, RemoteWireError)) or (
-        isinstance(error, BrokerError) and error.is_retriable
-    )
 
 
 def _exhausted(what: str, timeout_ms: int, tried: Tried, last: Exception) -> MinikafkaError:

@@ -36,11 +36,15 @@ from minikafka.base.errors import (
     LocalWireError,
     MinikafkaError,
     NetworkError,
-    RemoteWireError,
 )
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.fetch.fetch_response import TOO_FEW, missing_right, too_few_in_sync
+from minikafka.clients.network.response_errors import (
+    NOT_ENOUGH_REPLICAS_CODES,
+    authorization_hint,
+    is_retriable,
+    not_enough_replicas_hint,
+)
 from minikafka.clients.produce.accumulator import Accumulator
 from minikafka.clients.produce.batch import Batch
 from minikafka.clients.produce.config import BatchingConfig
@@ -235,10 +239,10 @@ class Sender:
                     self._again_or_fail(batch, error, now_ms)
 
     def _why(self, code: ErrorCode, batch: Batch) -> str:
-        if code not in TOO_FEW:
-            right = missing_right(code, "Write", f"Topic:{batch.topic_partition.topic}")
+        if code not in NOT_ENOUGH_REPLICAS_CODES:
+            right = authorization_hint(code, "Write", f"Topic:{batch.topic_partition.topic}")
             return _WHY.get(code, right)
-        return too_few_in_sync(self._leaders.known_in_sync(batch.topic_partition))
+        return not_enough_replicas_hint(self._leaders.known_in_sync(batch.topic_partition))
 
     def failed(self, job: ProduceJob, error: MinikafkaError, now_ms: int) -> None:
         """The request was not sent, or its answer did not come."""
@@ -281,7 +285,7 @@ class Sender:
             return
         batch.in_doubt = batch.in_doubt or _may_be_appended(error)
         tries = batch.failures + 1
-        if not _worth_a_retry(error) or (_is_corrupt(error) and tries >= _CORRUPT_TRIES):
+        if not is_retriable(error) or (_is_corrupt(error) and tries >= _CORRUPT_TRIES):
             self._fail(batch, error)
         else:
             self._again(batch, error, now_ms)
@@ -361,12 +365,6 @@ def _may_be_appended(error: MinikafkaError) -> bool:
 
 def _is_corrupt(error: MinikafkaError) -> bool:
     return isinstance(error, BrokerError) and error.code is ErrorCode.CORRUPT_MESSAGE
-
-
-def _worth_a_retry(error: MinikafkaError) -> bool:
-    return isinstance(error, (NetworkError, RemoteWireError)) or (
-        isinstance(error, BrokerError) and error.is_retriable
-    )
 
 
 def produce_request(job: ProduceJob, sets: list[Buffer], acks: int, timeout_ms: int) -> ProduceRequest:

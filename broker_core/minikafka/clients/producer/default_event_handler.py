@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from minikafka.base.errors import BrokerError, ErrorCode, FailedToSendMessage, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.network.cluster import ClusterClient, is_retriable
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import NO_LEADER, TopicMetadata
+from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.producer.broker_partition_info import BrokerPartitionInfo
 from minikafka.clients.producer.handlers import EventHandler

@@ -7,9 +7,13 @@ from collections.abc import Iterable, Mapping
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.fetch.fetch_response import TOO_FEW, missing_right, too_few_in_sync
 from minikafka.clients.network.broker_connection import Reply
 from minikafka.clients.network.cluster import ClusterClient, ConnectionPool
+from minikafka.clients.network.response_errors import (
+    NOT_ENOUGH_REPLICAS_CODES,
+    authorization_hint,
+    not_enough_replicas_hint,
+)
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.produce.producer import MAGIC_2_SINCE, ZSTD_SINCE, magic_of
 from minikafka.records.format.message_set import Codec
@@ -57,8 +61,12 @@ class PendingProduce:
             return None
         if code is None:
             return NetworkError(f"broker {self._broker_id} left {tp} out of its answer")
-        why = too_few_in_sync(self._cluster.known_in_sync(tp)) if code in TOO_FEW else ""
-        right = missing_right(code, "Write", f"Topic:{tp.topic}")
+        why = (
+            not_enough_replicas_hint(self._cluster.known_in_sync(tp))
+            if code in NOT_ENOUGH_REPLICAS_CODES
+            else ""
+        )
+        right = authorization_hint(code, "Write", f"Topic:{tp.topic}")
         return BrokerError(code, f"broker {self._broker_id} did not take what was sent to {tp}{why}{right}")
 
 

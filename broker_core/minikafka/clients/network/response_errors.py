@@ -1,0 +1,32 @@
+"""Errors in responses: whether a request may be sent again, and hints for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
+
+NOT_ENOUGH_REPLICAS_CODES = frozenset(
+    {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+)
+"""Codes for acks=all with fewer replicas in sync than ``min.insync.replicas``."""
+
+_AUTHORIZATION_CODES = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED})
+
+
+def is_retriable(error: MinikafkaError) -> bool:
+    """Return whether the same request may succeed later, perhaps with another broker."""
+    return isinstance(error, (NetworkError, RemoteWireError)) or (
+        isinstance(error, BrokerError) and error.is_retriable
+    )
+
+
+def authorization_hint(code: ErrorCode, operation: str, resource: str) -> str:
+    """Return the end of an error message that names the missing ACL; empty for other codes."""
+    return f"; this client may not do {operation} to {resource}" if code in _AUTHORIZATION_CODES else ""
+
+
+def not_enough_replicas_hint(in_sync: Collection[int] | None) -> str:
+    """Return the end of a message for NOT_ENOUGH_REPLICAS_CODES; ``in_sync`` is None if unknown."""
+    brokers = "" if in_sync is None else f" (brokers: {', '.join(map(str, in_sync)) or 'none'})"
+    return f"; fewer replicas are in sync{brokers} than the topic's min.insync.replicas"
