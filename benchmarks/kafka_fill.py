@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.network.broker_connection import Reply
+from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.cluster import ClusterClient, ConnectionPool
 from minikafka.records.columns import EncodedRecords, encode
 from minikafka.records.format.message_set import Codec
@@ -60,18 +60,18 @@ def fill(servers: str, name: str, rows: int, shape: Shape) -> None:
     batches = _batches(rows // PARTITIONS, shape)
     with ClusterClient(servers) as cluster:
         leader = cluster.leader(TopicPartition(name, 0)).broker_id
-        waiting: deque[Reply[ProduceResponse]] = deque()
+        waiting: deque[ResponseFuture[ProduceResponse]] = deque()
         for batch in batches:
             parts = tuple(ProducePartition(index=p, records=batch.data) for p in range(PARTITIONS))
             request = ProduceRequest(None, -1, 30_000, (ProduceTopic(name=name, partitions=parts),))
-            waiting.append(cluster.send(leader, PRODUCE, request, lane=ConnectionPool.PRODUCE))
+            waiting.append(cluster.send(leader, PRODUCE, request, pool=ConnectionPool.PRODUCE))
             if len(waiting) > _REQUESTS_AHEAD:
                 _check(waiting.popleft())
         while waiting:
             _check(waiting.popleft())
 
 
-def _check(reply: Reply[ProduceResponse]) -> None:
+def _check(reply: ResponseFuture[ProduceResponse]) -> None:
     for topic in reply.result(30_000).topics:
         for partition in topic.partitions:
             if partition.error_code:

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import InputPartition
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, OffsetOutOfRange
 from minikafka.base.text import counted
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
-from minikafka.clients.fetch.prefetch import prefetching
+from minikafka.clients.fetch.prefetch import prefetched
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, log_reaches
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.records.columns import SCHEMA, SCHEMA_WITH_HEADERS, DamagedEntry, decode_pieces
@@ -49,7 +49,7 @@ def read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.Recor
         check_reachable(partition.target)
         cluster = cache.reading(partition.target.bootstrap_servers, options.connection)
         reader = _RangeReader(cluster, partition.offsets, options)
-        yield from prefetching(reader, BATCHES_AHEAD)
+        yield from prefetched(reader, BATCHES_AHEAD)
         report.note(reader.work.sentence(reader.task), shown=options.log_tasks)
 
 

@@ -16,7 +16,7 @@ from minikafka.clients.consumer.chunks import INVALID_OFFSET, ChunkQueue, Partit
 from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
 from minikafka.clients.consumer.streams import KafkaStream
-from minikafka.clients.fetch.range_fetcher import RangeFetcher, prefetching
+from minikafka.clients.fetch.range_fetcher import RangeFetcher, prefetched
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.clients.serializer import DefaultDecoder
@@ -96,7 +96,7 @@ def read(
         end = Admin(cluster).offsets({tp: LATEST})[tp]
         assert end is not None
     sets = RangeFetcher(cluster, tp, start, end, timeout_ms=20_000, **options)
-    return [r for data in prefetching(sets, 2) for r in iterate(data) if start <= r.offset < end]
+    return [r for data in prefetched(sets, 2) for r in iterate(data) if start <= r.offset < end]
 
 
 def rows(records: list[StoredRecord]) -> list[Row]:

@@ -30,11 +30,11 @@ KILLS = (COUNT // 5, COUNT // 2, COUNT * 4 // 5)
 """After so many acknowledgements."""
 T0 = TopicPartition("t", 0)
 
-Acknowledged = Iterator[tuple[int, int]]
+RecordMetadata = Iterator[tuple[int, int]]
 """Offset, -1 where that is not known any more, and number."""
 
 
-def by_java(bootstrap: str) -> Acknowledged:
+def by_java(bootstrap: str) -> RecordMetadata:
     """Send the numbers with the Java producer of 3.9.1."""
     command = [find_java().path, *JVM, "-cp", f"{KAFKA_3_9.libs()}/*"]
     command += [str(HERE / "java" / "IdempotentProducer.java"), bootstrap, "t", str(COUNT)]
@@ -51,7 +51,7 @@ def by_java(bootstrap: str) -> Acknowledged:
             process.kill()
 
 
-def by_librdkafka(bootstrap: str) -> Acknowledged:
+def by_librdkafka(bootstrap: str) -> RecordMetadata:
     """Send the numbers with librdkafka's producer."""
     producer = confluent_kafka.Producer(
         {
@@ -90,7 +90,7 @@ def by_librdkafka(bootstrap: str) -> Acknowledged:
     ],
 )
 def test_a_broker_that_is_killed_under_load_loses_nothing_and_writes_nothing_twice(
-    tmp_path: Path, send: Callable[[str], Acknowledged]
+    tmp_path: Path, send: Callable[[str], RecordMetadata]
 ) -> None:
     config = {"log.segment.bytes": "100000", "log.flush.scheduler.interval.ms": "50"}
     acknowledged: dict[int, int] = {}

@@ -12,7 +12,7 @@ from minikafka.base.errors import NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import LATEST, Admin, NewTopic
 from minikafka.clients.fetch.isolation_level import IsolationLevel
-from minikafka.clients.fetch.range_fetcher import RangeFetcher, prefetching
+from minikafka.clients.fetch.range_fetcher import RangeFetcher, prefetched
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.process import wait_until
 from minikafka.records.columns import decode
@@ -103,7 +103,7 @@ def read(
 ) -> list[tuple[int, bytes]]:
     sets = RangeFetcher(cluster, tp, start, end, isolation=isolation, max_bytes=max_bytes, timeout_ms=20_000)
     found: list[tuple[int, bytes]] = []
-    for data in prefetching(sets, 2):
+    for data in prefetched(sets, 2):
         columns = decode(data, start, end)
         found += zip(columns.offsets.tolist(), columns.value_array().to_pylist(), strict=True)
     return found

@@ -48,12 +48,12 @@ class World:
         values = [b"%d" % (len(self.sent[tp]) + number) for number in range(count)]
         if self.chance.random() < 0.5:
             data = bytearray(build_message_set([Record(None, value) for value in values], magic=2))
-            delivery = self.producer.send_encoded(tp, data, count, sealed=self.chance.random() < 0.5)
-            self.sent[tp] += [(value, number, delivery) for number, value in enumerate(values)]
+            future = self.producer.send_encoded(tp, data, count, sealed=self.chance.random() < 0.5)
+            self.sent[tp] += [(value, number, future) for number, value in enumerate(values)]
         else:
             for value in values:
-                delivery = self.producer.send("t", value, partition=tp.partition)
-                self.sent[tp].append((value, 0, delivery))
+                future = self.producer.send("t", value, partition=tp.partition)
+                self.sent[tp].append((value, 0, future))
 
     def trouble(self) -> None:
         kind = self.chance.randrange(6)
@@ -78,10 +78,10 @@ class World:
             assert len(set(stored)) == len(stored), f"{tp} has records twice"
             order = [value for value, _, _ in sent]
             assert [value for value in order if value in set(stored)] == stored
-            for value, number, delivery in sent:
-                assert delivery.done
-                if delivery.error is None:
-                    assert stored[delivery.result().offset + number] == value
+            for value, number, future in sent:
+                assert future.done
+                if future.error is None:
+                    assert stored[future.result().offset + number] == value
 
 
 @settings(max_examples=60)

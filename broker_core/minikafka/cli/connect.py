@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CLIENT_ID = "minikafka-cli"
 REACH_TIMEOUT_MS = 5_000
-UNKNOWN_TOPIC_PATIENCE_MS = 800
+UNKNOWN_TOPIC_TIMEOUT_MS = 800
 """Whoever types a name wants to know soon that there is no such topic (any more)."""
 
 
@@ -41,7 +41,7 @@ def connected(
         address_of(bootstrap, data_dir, writes=writes),
         client_id=CLIENT_ID,
         creates_topics=writes,
-        unknown_topic_patience_ms=UNKNOWN_TOPIC_PATIENCE_MS,
+        unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS,
     )
     try:
         # Whoever types an address wants to know soon that nobody is there; requests may take longer.

@@ -96,7 +96,7 @@ def _read(
         while positions[one] < end:
             # Whether the topic is still there is asked here, and sooner than a fetcher would give up.
             at_once = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-            for data in RangeFetcher(cluster, one, positions[one], end, raised_at_once=at_once):
+            for data in RangeFetcher(cluster, one, positions[one], end, unretried_codes=at_once):
                 for record in iterate(data):
                     # A compressed set may begin before the offset that was asked for.
                     if positions[one] <= record.offset < end:

@@ -327,7 +327,7 @@ def _partitions(
     """What is to be reset, sorted: each of it exists. BrokerError for what does not."""
     from minikafka.base.errors import BrokerError, ErrorCode
     from minikafka.cli.connect import existing_topic
-    from minikafka.clients.network.cluster import numbers_of
+    from minikafka.clients.network.cluster import describe_partitions
 
     if not chosen:
         known = admin.list_topics(internal=True)
@@ -341,7 +341,7 @@ def _partitions(
         for number in partitions if numbers is None else numbers:
             if number not in partitions:
                 raise BrokerError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{number}: {numbers_of(topic)}"
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{number}: {describe_partitions(topic)}"
                 )
             wanted.add(partitions[number])
     return sorted(wanted)

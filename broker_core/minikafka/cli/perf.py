@@ -237,12 +237,12 @@ def decoded(
     cluster: ClusterClient, topic_partition: TopicPartition, start: int, end: int
 ) -> Iterator[tuple[int, int]]:
     """Rows and bytes of each piece of a partition, fetched by one thread while this one decodes."""
-    from minikafka.clients.fetch.prefetch import prefetching
+    from minikafka.clients.fetch.prefetch import prefetched
     from minikafka.clients.fetch.range_fetcher import RangeFetcher
     from minikafka.records.columns import decode
 
     position = start
-    for data in prefetching(RangeFetcher(cluster, topic_partition, start, end, max_bytes=FETCH_BYTES), 2):
+    for data in prefetched(RangeFetcher(cluster, topic_partition, start, end, max_bytes=FETCH_BYTES), 2):
         columns = decode(data, position, end)
         position = columns.next_offset
         yield columns.count, int(columns.key_ends[-1]) + int(columns.value_ends[-1])

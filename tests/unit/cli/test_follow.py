@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.cli.connect import UNKNOWN_TOPIC_PATIENCE_MS
+from minikafka.cli.connect import UNKNOWN_TOPIC_TIMEOUT_MS
 from minikafka.cli.follow import follow, starting_positions
 from minikafka.cli.start import Start
 from minikafka.clients.network.cluster import ClusterClient
@@ -28,7 +28,7 @@ def brokers() -> BrokersInMemory:
 
 @pytest.fixture
 def cluster(brokers: BrokersInMemory) -> ClusterClient:
-    return brokers.client(creates_topics=False, unknown_topic_patience_ms=UNKNOWN_TOPIC_PATIENCE_MS)
+    return brokers.client(creates_topics=False, unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS)
 
 
 def values(cluster: ClusterClient, positions: dict[TopicPartition, int], count: int) -> list[bytes | None]:

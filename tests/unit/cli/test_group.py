@@ -44,7 +44,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> BrokersInMemory:
 
 
 def client(brokers: BrokersInMemory) -> ClusterClient:
-    return brokers.client(creates_topics=False, unknown_topic_patience_ms=100)
+    return brokers.client(creates_topics=False, unknown_topic_timeout_ms=100)
 
 
 def join(brokers: BrokersInMemory, group: str = "g") -> GroupConsumer:

@@ -40,7 +40,7 @@ class World:
         self.answers = True
 
     def client(self) -> ClusterClient:
-        return self.brokers.client(creates_topics=False, unknown_topic_patience_ms=100)
+        return self.brokers.client(creates_topics=False, unknown_topic_timeout_ms=100)
 
     def in_zookeeper(self, group: str = "g", offsets: dict[TopicPartition, int] | None = None) -> None:
         """A group that has read, and whose consumers have stopped."""

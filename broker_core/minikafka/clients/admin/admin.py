@@ -117,7 +117,7 @@ class Admin:
     def _check_defaults(self, deadline: Deadline) -> None:
         """UNSUPPORTED_VERSION where the controller does not know defaults for CreateTopics."""
         controller = self._cluster.controller(deadline)
-        version = self._cluster.link(controller).version(CREATE_TOPICS, deadline)
+        version = self._cluster.connection(controller).version(CREATE_TOPICS, deadline)
         if version < DEFAULTS_SINCE:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_VERSION,
@@ -304,7 +304,7 @@ class Admin:
                 raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, words)
 
         try:
-            self._cluster.retrying(f"waiting for the leaders of topic {name!r}", deadline, attempt)
+            self._cluster.retry(f"waiting for the leaders of topic {name!r}", deadline, attempt)
         except BrokerError as error:
             return error
         return None
@@ -334,9 +334,7 @@ class _ControllerCall:
         """One result per name. NetworkError when no controller could be asked before the deadline."""
         self._left = list(names)
         if names:
-            self._cluster.retrying(
-                f"{self._api.name} for {', '.join(names[:3])}", self._deadline, self._attempt
-            )
+            self._cluster.retry(f"{self._api.name} for {', '.join(names[:3])}", self._deadline, self._attempt)
         return self._errors
 
     def _attempt(self) -> None:

@@ -80,7 +80,7 @@ class GroupAdmin:
             check(response.error_code, f"the groups of {broker}")
             return [GroupListing(one.group_id, one.protocol_type, broker) for one in response.groups]
 
-        return self._cluster.retrying(f"listing the groups of {broker}", deadline, attempt)
+        return self._cluster.retry(f"listing the groups of {broker}", deadline, attempt)
 
     def describe_all(self, *, timeout_ms: int | None = None) -> list[GroupDescription]:
         """All groups with their states and members, by name; one request to each broker more than a list."""

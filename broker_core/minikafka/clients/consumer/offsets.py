@@ -201,7 +201,7 @@ class GroupOffsetsChannel:
         deadline = coordinator.cluster.deadline(self._timeout_ms)
         what = f"looking for the coordinator of group {self._group!r}"
         try:
-            coordinator.cluster.retrying(what, deadline, lambda: coordinator.address(deadline))
+            coordinator.cluster.retry(what, deadline, lambda: coordinator.address(deadline))
         except NetworkError:
             with self._lock:
                 if self._coordinator is coordinator:

@@ -17,8 +17,8 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
-from minikafka.clients.network.broker_connection import Reply
-from minikafka.clients.network.cluster import ClusterClient, numbers_of
+from minikafka.clients.network.broker_connection import ResponseFuture
+from minikafka.clients.network.cluster import ClusterClient, describe_partitions
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.list_offsets import (
@@ -40,7 +40,7 @@ NO_EPOCH = -1
 
 def list_offsets(
     cluster: ClusterClient,
-    wanted: Mapping[TopicPartition, int],
+    timestamps: Mapping[TopicPartition, int],
     deadline: Deadline,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     *,
@@ -56,28 +56,28 @@ def list_offsets(
     UNSUPPORTED_FOR_MESSAGE_FORMAT (a time, of messages without one). ``creates_topics`` is that of
     ``ClusterClient.metadata``.
     """
-    for tp, time in wanted.items():
+    for tp, time in timestamps.items():
         if time < EARLIEST:
             raise ValueError(f"{tp}: a time in ms since the epoch, {EARLIEST} or {LATEST}, not {time}")
-    round_ = _Rounds(cluster, dict(wanted), deadline, isolation, creates_topics)
-    cluster.retrying(f"listing the offsets of {_some(wanted)}", deadline, round_.run)
-    return {tp: round_.found[tp] for tp in wanted}
+    lookup = _OffsetLookup(cluster, dict(timestamps), deadline, isolation, creates_topics)
+    cluster.retry(f"listing the offsets of {_abbreviated(timestamps)}", deadline, lookup.run)
+    return {tp: lookup.found[tp] for tp in timestamps}
 
 
-class _Rounds:
+class _OffsetLookup:
     """What is still to be asked and what was found; ``run`` is one round over all leaders."""
 
     def __init__(
         self,
         cluster: ClusterClient,
-        left: dict[TopicPartition, int],
+        pending: dict[TopicPartition, int],
         deadline: Deadline,
         isolation: IsolationLevel,
         creates_topics: bool | None,
     ) -> None:
         self.found: dict[TopicPartition, int | None] = {}
         self._cluster = cluster
-        self._left = left
+        self._pending = pending
         self._deadline = deadline
         self._isolation = isolation
         self._creates_topics = creates_topics
@@ -85,33 +85,33 @@ class _Rounds:
     def run(self) -> None:
         """Ask for all that is left. When something is left after it, raises an error that may pass."""
         problem: MinikafkaError | None = None
-        replies: list[tuple[list[TopicPartition], Reply[ListOffsetsResponse]]] = []
+        replies: list[tuple[list[TopicPartition], ResponseFuture[ListOffsetsResponse]]] = []
         for broker_id, partitions in self._by_leader().items():
             try:
-                replies.append((partitions, self._ask(broker_id, partitions)))
+                replies.append((partitions, self._send(broker_id, partitions)))
             except (NetworkError, RemoteWireError) as error:
-                problem = self._put_off(partitions, error)
+                problem = self._defer(partitions, error)
         for partitions, reply in replies:
             try:
                 response = reply.result(max(1, self._deadline.at_most(self._cluster.request_timeout_ms)))
             except (NetworkError, RemoteWireError) as error:
-                problem = self._put_off(partitions, error)
+                problem = self._defer(partitions, error)
             else:
-                problem = self._take(response, reply.version) or problem
+                problem = self._handle_response(response, reply.version) or problem
         if problem is not None:
             raise problem
-        if self._left:
-            raise NetworkError(f"no answer for {_some(self._left)}")
+        if self._pending:
+            raise NetworkError(f"no answer for {_abbreviated(self._pending)}")
 
     def _by_leader(self) -> dict[int, list[TopicPartition]]:
         cluster = self._cluster
         metadata = cluster.metadata(
-            {tp.topic for tp in self._left},
+            {tp.topic for tp in self._pending},
             timeout_ms=max(1, self._deadline.remaining_ms()),
             creates_topics=self._creates_topics,
         )
         groups: dict[int, list[TopicPartition]] = {}
-        for tp in self._left:
+        for tp in self._pending:
             topic = metadata.topics.get(tp.topic)
             leader = metadata.leader(tp)
             if leader is not None:
@@ -122,15 +122,15 @@ class _Rounds:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
                 raise BrokerError(code, f"{tp}: topic {tp.topic!r} cannot be used")
             if topic.partition(tp.partition) is None:
-                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {numbers_of(topic)}")
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {describe_partitions(topic)}")
             raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at the moment")
         return groups
 
-    def _ask(self, broker_id: int, partitions: list[TopicPartition]) -> Reply[ListOffsetsResponse]:
+    def _send(self, broker_id: int, partitions: list[TopicPartition]) -> ResponseFuture[ListOffsetsResponse]:
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for tp in partitions:
             topics.setdefault(tp.topic, []).append(
-                ListOffsetsPartition(tp.partition, NO_EPOCH, self._left[tp])
+                ListOffsetsPartition(tp.partition, NO_EPOCH, self._pending[tp])
             )
         request = ListOffsetsRequest(
             CONSUMER,
@@ -139,7 +139,7 @@ class _Rounds:
         )
 
         def build(version: int) -> ListOffsetsRequest:
-            timed = next((tp for tp in partitions if self._left[tp] >= 0), None)
+            timed = next((tp for tp in partitions if self._pending[tp] >= 0), None)
             if version == 0 and timed is not None:
                 raise BrokerError(
                     ErrorCode.UNSUPPORTED_VERSION,
@@ -147,14 +147,14 @@ class _Rounds:
                 )
             return request
 
-        return self._cluster.link(broker_id).send(LIST_OFFSETS, build, self._deadline)
+        return self._cluster.connection(broker_id).send(LIST_OFFSETS, build, self._deadline)
 
-    def _put_off(self, partitions: list[TopicPartition], error: MinikafkaError) -> MinikafkaError:
+    def _defer(self, partitions: list[TopicPartition], error: MinikafkaError) -> MinikafkaError:
         for tp in partitions:
             self._cluster.invalidate(tp.topic)
         return error
 
-    def _take(self, response: ListOffsetsResponse, version: int) -> MinikafkaError | None:
+    def _handle_response(self, response: ListOffsetsResponse, version: int) -> MinikafkaError | None:
         problem: MinikafkaError | None = None
         for topic in response.topics:
             for answer in topic.partitions:
@@ -164,9 +164,9 @@ class _Rounds:
                     error = BrokerError(code, f"offsets of {tp}")
                     if not is_retriable(error):
                         raise error
-                    problem = self._put_off([tp], error)
-                elif tp in self._left:
-                    del self._left[tp]
+                    problem = self._defer([tp], error)
+                elif tp in self._pending:
+                    del self._pending[tp]
                     if version == 0:
                         self.found[tp] = answer.offsets[0] if answer.offsets else None
                     else:
@@ -174,6 +174,6 @@ class _Rounds:
         return problem
 
 
-def _some(partitions: Mapping[TopicPartition, int]) -> str:
+def _abbreviated(partitions: Mapping[TopicPartition, int]) -> str:
     names = [str(tp) for tp in list(partitions)[:3]]
     return ", ".join(names) + (f" and {len(partitions) - 3} more" if len(partitions) > 3 else "")

@@ -22,7 +22,7 @@ JOIN_TIMEOUT_S = 35.0
 be doing."""
 
 
-class _Handover(Generic[T]):
+class _BoundedBuffer(Generic[T]):
     """What the two threads share. ``ended`` is set by the producing one, ``left`` by the consuming one."""
 
     def __init__(self, depth: int) -> None:
@@ -30,14 +30,14 @@ class _Handover(Generic[T]):
         self._items: deque[T] = deque()
         self._changed = threading.Condition()
         self._ended = False
-        self._left = False
+        self._cancelled = False
         self._error: BaseException | None = None
 
     def put(self, item: T) -> bool:
         """Hand ``item`` over once there is room. False when the consumer has left."""
         with self._changed:
-            self._changed.wait_for(lambda: self._left or len(self._items) < self._depth)
-            if self._left:
+            self._changed.wait_for(lambda: self._cancelled or len(self._items) < self._depth)
+            if self._cancelled:
                 return False
             self._items.append(item)
             self._changed.notify_all()
@@ -50,7 +50,7 @@ class _Handover(Generic[T]):
             self._error = error
             self._changed.notify_all()
 
-    def take(self) -> tuple[T] | None:
+    def get(self) -> tuple[T] | None:
         """The next item, boxed, or None at the end. Raises what ended the iterator."""
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._ended)
@@ -62,15 +62,15 @@ class _Handover(Generic[T]):
                 raise self._error
             return None
 
-    def leave(self) -> None:
+    def cancel(self) -> None:
         """The consumer wants nothing more."""
         with self._changed:
-            self._left = True
+            self._cancelled = True
             self._items.clear()
             self._changed.notify_all()
 
 
-def prefetching(iterator: Iterator[T], depth: int) -> Iterator[T]:
+def prefetched(iterator: Iterator[T], depth: int) -> Iterator[T]:
     """The items of ``iterator``, made by a background thread up to ``depth`` items ahead.
 
     The thread starts with the first ``next``. An iterator with a ``close`` method is closed by that thread
@@ -79,18 +79,18 @@ def prefetching(iterator: Iterator[T], depth: int) -> Iterator[T]:
     """
     if depth < 1:
         raise ValueError(f"depth must be at least 1, not {depth}")
-    return _run_ahead(iterator, depth)
+    return _prefetch(iterator, depth)
 
 
-def _run_ahead(iterator: Iterator[T], depth: int) -> Iterator[T]:
-    handover: _Handover[T] = _Handover(depth)
-    thread = threading.Thread(target=_fill, args=(iterator, handover), name="minikafka-prefetch", daemon=True)
+def _prefetch(iterator: Iterator[T], depth: int) -> Iterator[T]:
+    buffer: _BoundedBuffer[T] = _BoundedBuffer(depth)
+    thread = threading.Thread(target=_fill, args=(iterator, buffer), name="minikafka-prefetch", daemon=True)
     thread.start()
     try:
-        while (box := handover.take()) is not None:
+        while (box := buffer.get()) is not None:
             yield box[0]
     finally:
-        handover.leave()
+        buffer.cancel()
         if thread.is_alive():
             stop = getattr(iterator, "stop", None)
             if stop is not None:
@@ -98,11 +98,11 @@ def _run_ahead(iterator: Iterator[T], depth: int) -> Iterator[T]:
             thread.join(JOIN_TIMEOUT_S)
 
 
-def _fill(iterator: Iterator[T], handover: _Handover[T]) -> None:
+def _fill(iterator: Iterator[T], buffer: _BoundedBuffer[T]) -> None:
     error: BaseException | None = None
     try:
         for item in iterator:
-            if not handover.put(item):
+            if not buffer.put(item):
                 break
     except BaseException as caught:  # noqa: BLE001  # handed over whole: the consumer's thread raises it
         error = caught
@@ -111,4 +111,4 @@ def _fill(iterator: Iterator[T], handover: _Handover[T]) -> None:
             close = getattr(iterator, "close", None)
             if close is not None:
                 close()
-        handover.end(error)
+        buffer.end(error)

@@ -40,11 +40,11 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.fetch_response import fetch_error, records_of, whole_entries
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
-from minikafka.clients.fetch.prefetch import prefetching
-from minikafka.clients.network.broker_connection import Reply
+from minikafka.clients.fetch.prefetch import prefetched
+from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.cluster import ClusterClient, ConnectionPool
 from minikafka.clients.network.response_errors import is_retriable
-from minikafka.clients.network.retry import Deadline, Tried
+from minikafka.clients.network.retry import Deadline, FailedAttempts
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.message_set import ATTRIBUTES_AT, CODEC_MASK, MAGIC_AT
 from minikafka.records.scan.scan import ScanResult
@@ -56,13 +56,13 @@ from minikafka.wire.apis.fetch import (
     consumer_request,
 )
 
-__all__ = ["DEFAULT_MAX_BYTES", "RangeFetcher", "check_readable", "log_reaches", "prefetching"]
+__all__ = ["DEFAULT_MAX_BYTES", "RangeFetcher", "check_readable", "log_reaches", "prefetched"]
 
 DEFAULT_MAX_BYTES = 1 << 20
 """Kafka's ``max.partition.fetch.bytes``."""
 
 _LARGEST_FETCH = (1 << 31) - 1
-_LOOK_BYTES = 1
+_PROBE_BYTES = 1
 """What a fetch may bring that only asks whether it may."""
 _RANGE_TIMEOUT_MS = 5_000
 _EMPTY_PAUSE_MS = 10
@@ -73,7 +73,7 @@ class RangeFetcher:
 
     ``timeout_ms`` bounds the wait for each next set. Raises OffsetOutOfRange with the log's range,
     BrokerError for what will not pass, NetworkError when nothing came in time, telling what was tried.
-    ``raised_at_once`` are codes that may pass, but which the caller wants to judge. With the ``isolation``
+    ``unretried_codes`` are codes that may pass, but which the caller wants to judge. With the ``isolation``
     READ_COMMITTED the sets are without batches of aborted transactions, and an ``end_offset`` behind the
     ``last_stable_offset`` is waited for.
     """
@@ -89,8 +89,8 @@ class RangeFetcher:
         min_bytes: int = 1,
         max_wait_ms: int = 500,
         timeout_ms: int = 120_000,
-        lane: ConnectionPool = ConnectionPool.FETCH,
-        raised_at_once: Container[ErrorCode] = (),
+        pool: ConnectionPool = ConnectionPool.FETCH,
+        unretried_codes: Container[ErrorCode] = (),
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> None:
         if start_offset < 0:
@@ -107,13 +107,13 @@ class RangeFetcher:
         self._min_bytes = min_bytes
         self._max_wait_ms = max_wait_ms
         self._timeout_ms = timeout_ms
-        self._lane = lane
-        self._raised_at_once = raised_at_once
+        self._pool = pool
+        self._unretried_codes = unretried_codes
         self._isolation = isolation
-        self._under_way: tuple[Reply[FetchResponse], int, int] | None = None
+        self._pending_fetch: tuple[ResponseFuture[FetchResponse], int, int] | None = None
         """The reply to come, when it was asked for (monotonic ms), and of which broker."""
-        self._asked_broker = -1
-        self._covered_by: int | None = None
+        self._fetched_from = -1
+        self._covering_broker: int | None = None
         """The broker whose last answer could have covered all of the range."""
         self._stopped = False
         self._finished = False
@@ -123,32 +123,32 @@ class RangeFetcher:
 
     def __next__(self) -> memoryview:
         deadline = self._cluster.deadline(self._timeout_ms)
-        tried = Tried()
+        failed = FailedAttempts()
         while not self._stopped and not self._finished and self.next_offset < self.end_offset:
             before = self.next_offset
             try:
-                data = self._take(self._receive(deadline))
+                data = self._handle_response(self._receive(deadline))
             except (NetworkError, RemoteWireError, BrokerError) as error:
-                self._under_way = self._covered_by = None
-                if not _may_pass(error) or (
-                    isinstance(error, BrokerError) and error.code in self._raised_at_once
+                self._pending_fetch = self._covering_broker = None
+                if not _is_transient(error) or (
+                    isinstance(error, BrokerError) and error.code in self._unretried_codes
                 ):
                     raise
                 self._cluster.invalidate(self.topic_partition.topic)
-                tried.add(str(error))
-                self._pause(deadline, tried, error)
+                failed.add(str(error))
+                self._back_off(deadline, failed, error)
                 continue
             if data is not None:
-                self._ask_ahead()
+                self._send_next_fetch()
                 return data
             if self.next_offset > before:
                 # What came is not wanted: the wait for the next set begins anew.
-                deadline, tried = self._cluster.deadline(self._timeout_ms), Tried()
+                deadline, failed = self._cluster.deadline(self._timeout_ms), FailedAttempts()
             elif deadline.expired and not self._finished:
-                raise self._nothing_came(tried, None)
+                raise self._timeout_error(failed, None)
         raise StopIteration
 
-    def look(self) -> None:
+    def probe(self) -> None:
         """Fetch once, for the sake of the error. Raises what is wrong, as it comes."""
         part = self._receive(self._cluster.deadline())
         code = ErrorCode.of(part.error_code)
@@ -161,15 +161,15 @@ class RangeFetcher:
 
     def _receive(self, deadline: Deadline) -> FetchPartitionResponse:
         """The answer to the request that is under way, or to a new one."""
-        if self._under_way is None:
+        if self._pending_fetch is None:
             leader = self._cluster.leader(self.topic_partition, deadline.remaining_ms())
-            self._under_way = self._ask(leader.broker_id, deadline)
-        (reply, asked_ms, self._asked_broker), self._under_way = self._under_way, None
+            self._pending_fetch = self._send_fetch(leader.broker_id, deadline)
+        (reply, sent_ms, self._fetched_from), self._pending_fetch = self._pending_fetch, None
         # The time-out counts from the request, which may have been made long before the caller came back for
         # this.
-        age_ms = self._cluster.clock.monotonic_ms() - asked_ms
-        patience_ms = self._max_wait_ms + self._cluster.request_timeout_ms
-        response = reply.result(age_ms + max(1, deadline.at_most(patience_ms)))
+        age_ms = self._cluster.clock.monotonic_ms() - sent_ms
+        response_timeout_ms = self._max_wait_ms + self._cluster.request_timeout_ms
+        response = reply.result(age_ms + max(1, deadline.at_most(response_timeout_ms)))
         for topic in response.topics:
             for part in topic.partitions:
                 if (topic.name, part.index) == self.topic_partition:
@@ -177,7 +177,9 @@ class RangeFetcher:
         # A broker that throttles us answers without the partition.
         raise NetworkError(f"the leader of {self.topic_partition} left it out of its answer")
 
-    def _ask(self, broker_id: int, deadline: Deadline) -> tuple[Reply[FetchResponse], int, int]:
+    def _send_fetch(
+        self, broker_id: int, deadline: Deadline
+    ) -> tuple[ResponseFuture[FetchResponse], int, int]:
         request = consumer_request(
             {self.topic_partition: self.next_offset},
             partition_max_bytes=self._fetch_bytes,
@@ -186,36 +188,36 @@ class RangeFetcher:
             max_wait_ms=self._max_wait_ms,
             isolation_level=self._isolation,
         )
-        reply = self._cluster.send(broker_id, FETCH, request, lane=self._lane, deadline=deadline)
+        reply = self._cluster.send(broker_id, FETCH, request, pool=self._pool, deadline=deadline)
         return reply, self._cluster.clock.monotonic_ms(), broker_id
 
-    def _ask_ahead(self) -> None:
+    def _send_next_fetch(self) -> None:
         """Send the next request before the caller works on this set. A failure is left to the next round."""
         leader = self._cluster.known_leader(self.topic_partition)
         if self.next_offset >= self.end_offset or leader is None:
             return
         try:
-            self._under_way = self._ask(leader, self._cluster.deadline())
+            self._pending_fetch = self._send_fetch(leader, self._cluster.deadline())
         except MinikafkaError:
-            self._under_way = None
+            self._pending_fetch = None
 
-    def _take(self, part: FetchPartitionResponse) -> memoryview | None:
+    def _handle_response(self, part: FetchPartitionResponse) -> memoryview | None:
         """The complete messages of an answer, or None when it brought none that are wanted."""
         code = ErrorCode.of(part.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise self._out_of_range()
+            raise self._out_of_range_error()
         if code is not ErrorCode.NONE:
             raise fetch_error(code, self.topic_partition, self.next_offset)
         self.high_watermark = part.high_watermark
         readable = part.high_watermark
         if self._isolation is IsolationLevel.READ_COMMITTED and part.last_stable_offset >= 0:
             self.last_stable_offset = readable = part.last_stable_offset
-        covers, was_covered_by = readable >= self.end_offset, self._covered_by
-        self._covered_by = self._asked_broker if covers else None
+        covers, previous_covering_broker = readable >= self.end_offset, self._covering_broker
+        self._covering_broker = self._fetched_from if covers else None
         data = records_of(part)
         if not data:
             # Each request is sent after the answer before it, so that its read had all of the range.
-            self._finished = covers and was_covered_by == self._asked_broker
+            self._finished = covers and previous_covering_broker == self._fetched_from
             if not covers:
                 # The broker has waited already; this is for one that does not, so that it is not asked in a
                 # loop.
@@ -223,7 +225,7 @@ class RangeFetcher:
             return None
         whole, found = whole_entries(part)
         if found.valid_bytes == 0:
-            self._make_room(found)
+            self._grow_fetch(found)
             return None
         if found.next_offset <= self.next_offset:
             raise BrokerError(
@@ -233,9 +235,9 @@ class RangeFetcher:
             )
         self._fetch_bytes = self._max_bytes
         self.next_offset = found.next_offset
-        return None if _starts_behind(data, self.end_offset) else whole or None
+        return None if _starts_after(data, self.end_offset) else whole or None
 
-    def _make_room(self, found: ScanResult) -> None:
+    def _grow_fetch(self, found: ScanResult) -> None:
         """The first message is cut off: ask for as much as it needs. CORRUPT_MESSAGE when it is not that."""
         allowed, problem = max(LARGEST_MESSAGE_BYTES, self._max_bytes), found.problem
         if found.wanted_bytes > allowed:
@@ -247,7 +249,7 @@ class RangeFetcher:
             )
         self._fetch_bytes = max(found.wanted_bytes, min(2 * self._fetch_bytes, _LARGEST_FETCH))
 
-    def _out_of_range(self) -> MinikafkaError:
+    def _out_of_range_error(self) -> MinikafkaError:
         tp, offset = self.topic_partition, self.next_offset
         deadline = self._cluster.deadline(_RANGE_TIMEOUT_MS)
         try:
@@ -268,18 +270,18 @@ class RangeFetcher:
             return NetworkError(f"{tp}: offset {offset} was refused, though the log has {start} to {end}")
         return OffsetOutOfRange(offset, start, end)
 
-    def _pause(self, deadline: Deadline, tried: Tried, error: MinikafkaError) -> None:
-        delay_ms = self._cluster.backoff.delay_ms(tried.attempts)
+    def _back_off(self, deadline: Deadline, failed: FailedAttempts, error: MinikafkaError) -> None:
+        delay_ms = self._cluster.backoff.delay_ms(failed.count)
         if delay_ms >= deadline.remaining_ms():
-            raise self._nothing_came(tried, error) from error
+            raise self._timeout_error(failed, error) from error
         self._cluster.waiter.wait(delay_ms)
 
-    def _nothing_came(self, tried: Tried, error: MinikafkaError | None) -> MinikafkaError:
+    def _timeout_error(self, failed: FailedAttempts, error: MinikafkaError | None) -> MinikafkaError:
         known = "" if self.high_watermark is None else f"; high watermark {self.high_watermark}"
         stable = self.last_stable_offset
         if stable is not None and stable < min(self.high_watermark or 0, self.end_offset):
             known += f", last stable offset {stable}, where a transaction is open"
-        failures = f"; {tried}" if tried.attempts else ""
+        failures = f"; {failed}" if failed.count else ""
         text = (
             f"no messages of {self.topic_partition} from offset {self.next_offset} "
             f"within {self._timeout_ms} ms (wanted up to {self.end_offset}{known}){failures}"
@@ -298,16 +300,16 @@ def check_readable(cluster: ClusterClient, topic_partition: TopicPartition, offs
         topic_partition,
         offset,
         offset + 1,
-        max_bytes=_LOOK_BYTES,
+        max_bytes=_PROBE_BYTES,
         max_wait_ms=0,
-        lane=ConnectionPool.CONTROL,
+        pool=ConnectionPool.CONTROL,
     )
     try:
-        fetcher.look()
+        fetcher.probe()
     except (NetworkError, RemoteWireError):
         return
     except BrokerError as error:
-        if not _may_pass(error):
+        if not _is_transient(error):
             raise
 
 
@@ -323,14 +325,14 @@ def log_reaches(cluster: ClusterClient, topic_partition: TopicPartition, offset:
         topic_partition,
         offset,
         offset + 1,
-        max_bytes=_LOOK_BYTES,
+        max_bytes=_PROBE_BYTES,
         max_wait_ms=0,
-        lane=ConnectionPool.CONTROL,
+        pool=ConnectionPool.CONTROL,
     )
 
     def attempt() -> bool:
         try:
-            fetcher.look()
+            fetcher.probe()
         except (NetworkError, RemoteWireError, BrokerError) as error:
             if isinstance(error, BrokerError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 return False
@@ -339,16 +341,16 @@ def log_reaches(cluster: ClusterClient, topic_partition: TopicPartition, offset:
         return True
 
     what = f"asking whether the log of {topic_partition} reaches offset {offset}"
-    return cluster.retrying(what, cluster.deadline(), attempt)
+    return cluster.retry(what, cluster.deadline(), attempt)
 
 
-def _may_pass(error: MinikafkaError) -> bool:
+def _is_transient(error: MinikafkaError) -> bool:
     # Retriable when a broker says so of a produce request; what we read as damaged will be so the next time.
     damaged = isinstance(error, BrokerError) and error.code is ErrorCode.CORRUPT_MESSAGE
     return is_retriable(error) and not damaged
 
 
-def _starts_behind(data: memoryview, end_offset: int) -> bool:
+def _starts_after(data: memoryview, end_offset: int) -> bool:
     """Whether even the first message is behind the range. A compressed one may hold earlier messages."""
     compressed = data[MAGIC_AT] < BATCH_MAGIC and data[ATTRIBUTES_AT] & CODEC_MASK
     return not compressed and int.from_bytes(data[:8], "big", signed=True) >= end_offset

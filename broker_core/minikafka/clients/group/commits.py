@@ -11,7 +11,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.offsets import Author, Committed, check_commit, commit, commit_request
-from minikafka.clients.network.broker_connection import Reply
+from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.offset_commit import OFFSET_COMMIT, OffsetCommitResponse
 
@@ -26,7 +26,7 @@ Refused = Callable[[int, ErrorCode], None]
 
 @dataclass(frozen=True, slots=True)
 class _UnderWay:
-    reply: Reply[OffsetCommitResponse]
+    reply: ResponseFuture[OffsetCommitResponse]
     offsets: Offsets
     author: Author
     callback: CommitCallback

@@ -39,8 +39,8 @@ from minikafka.clients.group.member import GIVE_UP_MS, SLICE_MS, STEP_MS, GroupM
 from minikafka.clients.group.offsets import Author, Committed, committed_offsets
 from minikafka.clients.group.subscription import Subscription
 from minikafka.clients.group.subscription_state import SubscriptionState
-from minikafka.clients.network.arguments import has_methods, partitions_given
-from minikafka.clients.network.cluster import ClusterClient, OwnConnectionPool
+from minikafka.clients.network.arguments import has_methods, to_topic_partitions
+from minikafka.clients.network.cluster import ClusterClient, DedicatedConnectionPool
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.offset_commit import NO_GENERATION
 
@@ -92,14 +92,14 @@ class GroupConsumer:
         self._cluster = cluster = _cluster(cluster)
         self._clock = cluster.clock
         self._listener = _listening(listener)
-        self._lanes = OwnConnectionPool(), OwnConnectionPool()
-        self._coordinator = CoordinatorClient(cluster, config.group_id, self._lanes[0])
+        self._pools = DedicatedConnectionPool(), DedicatedConnectionPool()
+        self._coordinator = CoordinatorClient(cluster, config.group_id, self._pools[0])
         self._member = GroupMember(
             self._coordinator, config, self._on_assigned, self._on_revoked, threads=threads
         )
         self._positions = SubscriptionState(cluster, config, self._coordinator)
         self._commits = GroupCommits(self._coordinator, self._member.refused)
-        self._fetcher = GroupFetcher(cluster, config, self._lanes[1])
+        self._fetcher = GroupFetcher(cluster, config, self._pools[1])
         self._undelivered = FetchBuffer(self._positions)
         self._manual = False
         """Whether the partitions are those of ``assign``."""
@@ -144,7 +144,7 @@ class GroupConsumer:
         self._check_open()
         if self._member.wanted:
             raise ValueError("topics are subscribed to: unsubscribe first")
-        wanted = frozenset(partitions_given(partitions))
+        wanted = frozenset(to_topic_partitions(partitions))
         if self._manual and self.config.auto_commit:
             self._commit_now()
         self._undelivered.drop([tp for tp in self.assignment if tp not in wanted])
@@ -275,7 +275,7 @@ class GroupConsumer:
         return tuple(sorted(self._positions.paused))
 
     def _own(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-        wanted = partitions_given(partitions)
+        wanted = to_topic_partitions(partitions)
         self._positions.check(wanted)
         return wanted
 
@@ -303,7 +303,7 @@ class GroupConsumer:
     def _ends(
         self, partitions: Iterable[TopicPartition], end: int, timeout_ms: int | None
     ) -> dict[TopicPartition, int]:
-        found = self._listed(dict.fromkeys(partitions_given(partitions), end), timeout_ms)
+        found = self._listed(dict.fromkeys(to_topic_partitions(partitions), end), timeout_ms)
         return {tp: offset or 0 for tp, offset in found.items()}
 
     def _listed(
@@ -357,7 +357,7 @@ class GroupConsumer:
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, Committed]:
         """What the group has committed for these; without those it has nothing for."""
-        wanted = partitions_given(partitions)
+        wanted = to_topic_partitions(partitions)
         return committed_offsets(self._coordinator, wanted, self._cluster.deadline(timeout_ms))
 
     def _author(self) -> Author:
@@ -404,8 +404,8 @@ class GroupConsumer:
             self._member.end()
             self._commits.settle(self._cluster.deadline(timeout_ms))
             self._member.stop(timeout_ms)
-            for lane in self._lanes:
-                self._cluster.close_lane(lane)
+            for pool in self._pools:
+                self._cluster.close_pool(pool)
 
     def __enter__(self) -> GroupConsumer:
         return self
@@ -492,14 +492,14 @@ def _named(offsets: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, 
     for one in values:
         if not isinstance(one, Committed):
             raise TypeError(f"an offset to commit is a Committed(offset), not {one!r}")
-    return dict(zip(partitions_given(offsets), offsets.values(), strict=True))
+    return dict(zip(to_topic_partitions(offsets), offsets.values(), strict=True))
 
 
 def _times(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     given: object = times
     if not isinstance(given, Mapping):
         raise TypeError(f"times are a dict of partitions and ms since the epoch, not {given!r}")
-    wanted = dict(zip(partitions_given(times), times.values(), strict=True))
+    wanted = dict(zip(to_topic_partitions(times), times.values(), strict=True))
     for tp, time in wanted.items():
         if not hasattr(time, "__index__"):
             raise TypeError(f"{tp}: a time is a whole number of ms since the epoch, not {time!r}")

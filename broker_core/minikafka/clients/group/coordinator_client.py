@@ -14,8 +14,8 @@ from typing import TypeVar
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
 from minikafka.base.ids import BrokerAddress
 from minikafka.clients.group.membership import ELSEWHERE
-from minikafka.clients.network.broker_connection import Reply
-from minikafka.clients.network.cluster import ClusterClient, ConnectionPool, OwnConnectionPool
+from minikafka.clients.network.broker_connection import ResponseFuture
+from minikafka.clients.network.cluster import ClusterClient, ConnectionPool, DedicatedConnectionPool
 from minikafka.clients.network.response_errors import authorization_hint
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.api import Api
@@ -27,12 +27,14 @@ T = TypeVar("T")
 
 
 class CoordinatorClient:
-    """The coordinator of one group. Thread-safe. A member brings a ``lane`` of its own."""
+    """The coordinator of one group. Thread-safe. A member brings a ``pool`` of its own."""
 
-    def __init__(self, cluster: ClusterClient, group_id: str, lane: OwnConnectionPool | None = None) -> None:
+    def __init__(
+        self, cluster: ClusterClient, group_id: str, pool: DedicatedConnectionPool | None = None
+    ) -> None:
         self.cluster = cluster
         self.group_id = group_id
-        self._lane = lane or ConnectionPool.CONTROL
+        self._pool = pool or ConnectionPool.CONTROL
         self._lock = threading.Lock()
         self._address: BrokerAddress | None = None
 
@@ -61,11 +63,11 @@ class CoordinatorClient:
 
     def send(
         self, api: Api[RequestT, ResponseT], request: Callable[[int], RequestT], deadline: Deadline
-    ) -> Reply[ResponseT]:
+    ) -> ResponseFuture[ResponseT]:
         """Send ``request(version)`` without waiting for its answer. One attempt; raises as ``address``."""
         try:
-            link = self.cluster.link_to(self.address(deadline), self._lane)
-            return link.send(api, request, deadline)
+            connection = self.cluster.connection_to(self.address(deadline), self._pool)
+            return connection.send(api, request, deadline)
         except (NetworkError, RemoteWireError):
             self.forget()
             raise
@@ -90,7 +92,7 @@ class CoordinatorClient:
                 self.judge(error)
                 raise
 
-        return self.cluster.retrying(what, deadline, attempt)
+        return self.cluster.retry(what, deadline, attempt)
 
     def judge(self, error: MinikafkaError) -> None:
         """Forget the coordinator where ``error`` says that it is another one, or away."""

@@ -20,8 +20,8 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.fetch_response import fetch_error, records_of, whole_entries
 from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.fetched_records import Fetched
-from minikafka.clients.network.broker_connection import Reply
-from minikafka.clients.network.cluster import ClusterClient, OwnConnectionPool
+from minikafka.clients.network.broker_connection import ResponseFuture
+from minikafka.clients.network.cluster import ClusterClient, DedicatedConnectionPool
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.wire.apis.fetch import (
     FETCH,
@@ -50,7 +50,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    reply: Reply[FetchResponse]
+    reply: ResponseFuture[FetchResponse]
     positions: dict[TopicPartition, int]
     at_ms: int
 
@@ -66,10 +66,12 @@ class _Taken:
 class GroupFetcher:
     """Fetches for one consumer. Not thread-safe."""
 
-    def __init__(self, cluster: ClusterClient, config: GroupConsumerConfig, lane: OwnConnectionPool) -> None:
+    def __init__(
+        self, cluster: ClusterClient, config: GroupConsumerConfig, pool: DedicatedConnectionPool
+    ) -> None:
         self._cluster = cluster
         self._config = config
-        self._lane = lane
+        self._pool = pool
         self._under_way: dict[int, _Asked] = {}
         self._last_turn: dict[TopicPartition, int] = {}
         """When a partition gave data last, as a count of turns."""
@@ -141,7 +143,7 @@ class GroupFetcher:
             max_wait_ms=self._config.fetch_max_wait_ms,
             isolation_level=self._config.isolation,
         )
-        reply = self._cluster.send(broker_id, FETCH, request, lane=self._lane)
+        reply = self._cluster.send(broker_id, FETCH, request, pool=self._pool)
         self._under_way[broker_id] = _Asked(reply, positions, self._cluster.clock.monotonic_ms())
 
     def _doubt(self, partitions: Iterable[TopicPartition]) -> None:

@@ -30,7 +30,7 @@ from minikafka.clients.group.requests import (
     synced,
 )
 from minikafka.clients.group.subscription import Subscription, check_seen
-from minikafka.clients.network.broker_connection import Reply
+from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline
@@ -58,7 +58,7 @@ _LATE_MS = 5_000
 class _Waiting:
     """JoinGroup or SyncGroup under way; ``take`` makes an event of its answer."""
 
-    reply: Reply[Any]
+    reply: ResponseFuture[Any]
     take: Callable[[Any], member.Event]
     deadline: Deadline
 

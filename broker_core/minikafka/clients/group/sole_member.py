@@ -18,7 +18,7 @@ from minikafka.clients.group.coordinator_client import CoordinatorClient, check
 from minikafka.clients.group.description import DEAD, EMPTY, GroupDescription, describe_group
 from minikafka.clients.group.membership import NO_MEMBER, OF_MEMBERS
 from minikafka.clients.group.offsets import Author, Committed, commit
-from minikafka.clients.network.cluster import ClusterClient, OwnConnectionPool
+from minikafka.clients.network.cluster import ClusterClient, DedicatedConnectionPool
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest
 from minikafka.wire.apis.join_group import (
@@ -64,8 +64,8 @@ class SoleMember:
         self._group_id = group_id
         self._owner = owner
         self._session_timeout_ms = session_timeout_ms
-        self._lane = OwnConnectionPool()
-        self._coordinator = CoordinatorClient(cluster, group_id, self._lane)
+        self._pool = DedicatedConnectionPool()
+        self._coordinator = CoordinatorClient(cluster, group_id, self._pool)
         self._member_id = NO_MEMBER
         self._generation = NO_GENERATION
         self._partitions: frozenset[TopicPartition] = frozenset()
@@ -128,7 +128,7 @@ class SoleMember:
                     lambda answer: check(answer.error_code, f"leaving group {self._group_id!r}"),
                 )
         finally:
-            self._cluster.close_lane(self._lane)
+            self._cluster.close_pool(self._pool)
 
     def _as_member(self, attempt: Callable[[], None], deadline: Deadline) -> None:
         while True:

@@ -56,21 +56,21 @@ class ConnectionConfig:
     connections_max_idle_ms: int = CONNECTIONS_MAX_IDLE_MS
 
 
-class Reply(Generic[ResponseT]):
+class ResponseFuture(Generic[ResponseT]):
     """The answer to one request, which may be still under way."""
 
-    __slots__ = ("_api", "_correlation_id", "_link", "pending", "version")
+    __slots__ = ("_api", "_broker", "_correlation_id", "pending", "version")
 
     def __init__(
         self,
-        link: BrokerConnection,
+        broker: BrokerConnection,
         pending: PendingResponse,
         api: Api[Any, ResponseT],
         version: int,
         correlation_id: int,
     ) -> None:
         self.version = version
-        self._link = link
+        self._broker = broker
         self.pending = pending
         self._api = api
         self._correlation_id = correlation_id
@@ -88,15 +88,15 @@ class Reply(Generic[ResponseT]):
         try:
             frame = self.pending.result(timeout_ms)
         except NetworkError as error:
-            raise NetworkError(f"{self._link.name} did not answer {self._api.name}: {error}") from error
+            raise NetworkError(f"{self._broker.name} did not answer {self._api.name}: {error}") from error
         try:
             correlation_id, body = split_response(frame)
             if correlation_id != self._correlation_id:
                 raise RemoteWireError(f"answer {correlation_id} came in the place of {self._correlation_id}")
             return self._api.decode_response(self.version, body)
         except RemoteWireError as error:
-            self._link.drop()
-            raise RemoteWireError(f"{self._link.name}, {self._api.name} {self.version}: {error}") from error
+            self._broker.disconnect()
+            raise RemoteWireError(f"{self._broker.name}, {self._api.name} {self.version}: {error}") from error
 
 
 class BrokerConnection:
@@ -112,9 +112,9 @@ class BrokerConnection:
         self._versions: VersionTable = {}
         self._correlation_ids = itertools.count(1)
         self._failures = 0
-        self._not_before_ms = 0
-        self._used_ms = 0
-        self._ended = False
+        self._reconnect_at_ms = 0
+        self._last_used_ms = 0
+        self._closed = False
 
     @property
     def connected(self) -> bool:
@@ -124,13 +124,13 @@ class BrokerConnection:
 
     def connect(self, deadline: Deadline) -> None:
         """Have a connection. NetworkError when there is none to be had."""
-        self._open(deadline)
+        self._ready_connection(deadline)
 
     def version(self, api: Api[Any, Any], deadline: Deadline) -> int:
         """The version in which ``api`` is spoken with this broker; connects unless it ever did."""
         if not self._versions:
-            self._open(deadline)
-        return self._version_for(api)
+            self._ready_connection(deadline)
+        return self._latest_usable_version(api)
 
     def send(
         self,
@@ -138,24 +138,24 @@ class BrokerConnection:
         request: Callable[[int], RequestT],
         deadline: Deadline,
         newest: int | None = None,
-    ) -> Reply[ResponseT]:
+    ) -> ResponseFuture[ResponseT]:
         """Send ``request(version)`` without waiting for its answer; connects where needed.
 
         ``newest`` is the newest version that will do. Raises NetworkError when there is no connection to be
         had or it breaks, BrokerError UNSUPPORTED_VERSION when the broker and we have no version of ``api`` in
         common, LocalWireError for a request that cannot be encoded.
         """
-        connection = self._open(deadline)
-        version = self._version_for(api, newest)
+        connection = self._ready_connection(deadline)
+        version = self._latest_usable_version(api, newest)
         body = request(version)
         correlation_id, parts = self._encode(api, version, body)
         try:
             pending = connection.request(parts, max_response_bytes=api.response_bytes_max(version, body))
-            return Reply(self, pending, api, version, correlation_id)
+            return ResponseFuture(self, pending, api, version, correlation_id)
         except NetworkError as error:
             raise NetworkError(f"{self.name} did not take {api.name}: {error}") from error
 
-    def send_only(
+    def send_without_response(
         self,
         api: Api[RequestT, Any],
         request: Callable[[int], RequestT],
@@ -163,15 +163,15 @@ class BrokerConnection:
         newest: int | None = None,
     ) -> None:
         """As ``send``, for a request that gets no answer (Produce with acks 0)."""
-        connection = self._open(deadline)
-        version = self._version_for(api, newest)
+        connection = self._ready_connection(deadline)
+        version = self._latest_usable_version(api, newest)
         _, parts = self._encode(api, version, request(version))
         try:
             connection.send(parts)
         except NetworkError as error:
             raise NetworkError(f"{self.name} did not take {api.name}: {error}") from error
 
-    def drop(self) -> None:
+    def disconnect(self) -> None:
         """Close the connection, if there is one; the next request makes a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -179,24 +179,24 @@ class BrokerConnection:
 
     def close_idle(self) -> None:
         """Close the connection when no request was sent on it for ``connections_max_idle_ms``."""
-        if self._idle() and self._lock.acquire(blocking=False):  # else another thread is making a new one
+        if self._is_idle() and self._lock.acquire(blocking=False):  # else another thread is making a new one
             try:
-                if self._idle():
-                    self.drop()
+                if self._is_idle():
+                    self.disconnect()
             finally:
                 self._lock.release()
 
     def close(self) -> None:
         """Close for good. A second call does nothing."""
-        self._ended = True
-        self.drop()
+        self._closed = True
+        self.disconnect()
 
     def _encode(self, api: Api[RequestT, Any], version: int, request: RequestT) -> tuple[int, Sequence[Part]]:
         correlation_id = next(self._correlation_ids) & _CORRELATION_IDS
         header = RequestHeader(api.key, version, correlation_id, self._config.client_id)
         return correlation_id, [header.encode(), *api.encode_request(version, request)]
 
-    def _version_for(self, api: Api[Any, Any], newest_wanted: int | None = None) -> int:
+    def _latest_usable_version(self, api: Api[Any, Any], newest_wanted: int | None = None) -> int:
         newest_here = min(api.max_version, self._config.newest_versions.get(api.key, api.max_version))
         if newest_wanted is not None:
             newest_here = min(newest_here, newest_wanted)
@@ -210,38 +210,38 @@ class BrokerConnection:
             )
         return version
 
-    def _open(self, deadline: Deadline) -> Connection:
-        connection = self._usable()
+    def _ready_connection(self, deadline: Deadline) -> Connection:
+        connection = self._reusable_connection()
         if connection is not None:
             return connection
         if not self._lock.acquire(timeout=deadline.remaining_ms() / 1000):
             raise NetworkError(f"{self.name} could not be connected to within {deadline.timeout_ms} ms")
         try:
-            return self._usable() or self._connect(deadline)
+            return self._reusable_connection() or self._connect(deadline)
         finally:
             self._lock.release()
 
-    def _usable(self) -> Connection | None:
+    def _reusable_connection(self) -> Connection | None:
         """The connection, for one more request; None where a new one is needed."""
         connection = self._connection
-        if connection is None or connection.closed or self._idle():
+        if connection is None or connection.closed or self._is_idle():
             return None
-        self._used_ms = self._config.clock.monotonic_ms()
+        self._last_used_ms = self._config.clock.monotonic_ms()
         return connection
 
-    def _idle(self) -> bool:
-        idle_ms = self._config.clock.monotonic_ms() - self._used_ms
+    def _is_idle(self) -> bool:
+        idle_ms = self._config.clock.monotonic_ms() - self._last_used_ms
         return self._connection is not None and idle_ms >= self._config.connections_max_idle_ms
 
     def _connect(self, deadline: Deadline) -> Connection:
         clock = self._config.clock
-        pause_ms = self._not_before_ms - clock.monotonic_ms()
+        pause_ms = self._reconnect_at_ms - clock.monotonic_ms()
         if pause_ms > 0:
             self._config.waiter.wait(deadline.at_most(pause_ms))
         self._check_open()
         if deadline.expired:
             raise NetworkError(f"{self.name} could not be connected to within {deadline.timeout_ms} ms")
-        self.drop()
+        self.disconnect()
         try:
             connection = self._config.connector.connect(self._host, self._port)
             try:
@@ -251,19 +251,19 @@ class BrokerConnection:
                 raise
         except NetworkError as error:
             self._failures += 1
-            self._not_before_ms = clock.monotonic_ms() + self._config.backoff.delay_ms(self._failures)
+            self._reconnect_at_ms = clock.monotonic_ms() + self._config.backoff.delay_ms(self._failures)
             raise NetworkError(f"{self.name} cannot be reached: {error}") from error
         self._failures = 0
-        self._used_ms = clock.monotonic_ms()
+        self._last_used_ms = clock.monotonic_ms()
         self._connection = connection
-        if self._ended:
+        if self._closed:
             # ``close`` came meanwhile and found nothing to close.
-            self.drop()
+            self.disconnect()
         self._check_open()
         return connection
 
     def _check_open(self) -> None:
-        if self._ended:
+        if self._closed:
             raise NetworkError(f"{self.name}: this client is closed")
 
     def _negotiate(self, connection: Connection, deadline: Deadline) -> VersionTable:

@@ -31,11 +31,11 @@ from minikafka.clients.network.broker_connection import (
     CONNECTIONS_MAX_IDLE_MS,
     BrokerConnection,
     ConnectionConfig,
-    Reply,
+    ResponseFuture,
 )
 from minikafka.clients.network.metadata import ClusterMetadata, TopicMetadata, from_response
 from minikafka.clients.network.response_errors import is_retriable
-from minikafka.clients.network.retry import Backoff, Deadline, EventWaiter, Tried, Waiter
+from minikafka.clients.network.retry import Backoff, Deadline, EventWaiter, FailedAttempts, Waiter
 from minikafka.net.interfaces import Connector
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
@@ -44,17 +44,17 @@ T = TypeVar("T")
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
-UNKNOWN_TOPIC_PATIENCE_MS = 5_000
+UNKNOWN_TOPIC_TIMEOUT_MS = 5_000
 """How long a topic that no broker knows is asked for again: one that was just made reaches all brokers
 within that."""
 
-MAY_FORBID_SINCE = 4
+ALLOW_AUTO_TOPIC_CREATION_SINCE = 4
 """The Metadata version that can forbid to make topics."""
 
-OUTAGE_PATIENCE_MS = 5_000
+OUTAGE_WARNING_AFTER_MS = 5_000
 """How long nobody may answer, over however many questions, before a warning says so."""
 
-OUTAGE_AGAIN_MS = 60_000
+OUTAGE_WARNING_INTERVAL_MS = 60_000
 """After how long the warning comes again."""
 
 _METADATA_ATTEMPT_MS = 10_000
@@ -71,8 +71,8 @@ class ConnectionPool(Enum):
     PRODUCE = "produce"
 
 
-class OwnConnectionPool:
-    """A lane of one user: what it waits for holds up nobody else. ``ClusterClient.close_lane`` ends it."""
+class DedicatedConnectionPool:
+    """A lane of one user: what it waits for holds up nobody else. ``ClusterClient.close_pool`` ends it."""
 
 
 class ClusterClient:
@@ -99,7 +99,7 @@ class ClusterClient:
         connections_max_idle_ms: int = CONNECTIONS_MAX_IDLE_MS,
         creates_topics: bool = True,
         one_connection: bool = False,
-        unknown_topic_patience_ms: int = UNKNOWN_TOPIC_PATIENCE_MS,
+        unknown_topic_timeout_ms: int = UNKNOWN_TOPIC_TIMEOUT_MS,
         clock: Clock | None = None,
         waiter: Waiter | None = None,
         newest_versions: Mapping[ApiKey, int] | None = None,
@@ -119,8 +119,8 @@ class ClusterClient:
         self.request_timeout_ms = request_timeout_ms
         self._metadata_max_age_ms = metadata_max_age_ms
         self._creates_topics = creates_topics
-        self._unknown_topic_patience_ms = unknown_topic_patience_ms
-        self._links_config = ConnectionConfig(
+        self._unknown_topic_timeout_ms = unknown_topic_timeout_ms
+        self._connection_config = ConnectionConfig(
             connector,
             self.clock,
             self.waiter,
@@ -132,12 +132,14 @@ class ClusterClient:
         self._one_connection = one_connection
         self._lock = threading.Lock()
         self._refresh_lock = threading.Lock()
-        self._links: dict[tuple[Endpoint, ConnectionPool | OwnConnectionPool], BrokerConnection] = {}
+        self._connections: dict[
+            tuple[Endpoint, ConnectionPool | DedicatedConnectionPool], BrokerConnection
+        ] = {}
         self._metadata = ClusterMetadata()
         self._stale: set[str] = set()
-        self._outage_ms: int | None = None
+        self._outage_since_ms: int | None = None
         """When the first of the questions was asked that nobody has answered; None after an answer."""
-        self._outage_told_ms: int | None = None
+        self._outage_warned_ms: int | None = None
         self._closed = False
 
     # --- what is known
@@ -149,27 +151,28 @@ class ClusterClient:
         *,
         refresh: bool = False,
         timeout_ms: int | None = None,
-        patience_ms: int | None = None,
+        caller_timeout_ms: int | None = None,
         creates_topics: bool | None = None,
     ) -> ClusterMetadata:
         """The cluster with at least ``topics`` (None: all of them, always asked anew).
 
         Named topics come from the cache unless they are unknown, too old, have turned out wrong, or
-        ``refresh`` is set. A topic that does not exist is in the result with its error. ``patience_ms``, for
-        the warning of an outage, is how long the caller will go on asking (``timeout_ms`` by default).
-        ``creates_topics`` stands for that of the client in this question (None: as there).
+        ``refresh`` is set. A topic that does not exist is in the result with its error.
+
+        caller_timeout_ms: how long the caller will go on asking, for the warning of an outage (default:
+        ``timeout_ms``). creates_topics: overrides the client's for this request; None does not.
         """
         deadline = self.deadline(timeout_ms)
         if topics is None:
-            return self._refresh(None, deadline, None, patience_ms)
-        wanted = tuple(dict.fromkeys(topics))
-        for name in wanted:
+            return self._refresh(None, deadline, None, caller_timeout_ms)
+        names = tuple(dict.fromkeys(topics))
+        for name in names:
             check_topic_name(name)
         asked_at_ms = self.clock.monotonic_ms()
-        needed = wanted if refresh else tuple(name for name in wanted if not self._fresh(name))
+        needed = names if refresh else tuple(name for name in names if not self._is_fresh(name))
         if not needed:
             return self._metadata
-        return self._refresh(needed, deadline, asked_at_ms, patience_ms, creates_topics)
+        return self._refresh(needed, deadline, asked_at_ms, caller_timeout_ms, creates_topics)
 
     def topic(
         self, name: str, timeout_ms: int | None = None, *, creates_topics: bool | None = None
@@ -179,7 +182,7 @@ class ClusterClient:
         ``creates_topics`` as for ``metadata``.
         """
         deadline = self.deadline(timeout_ms)
-        return self.retrying(
+        return self.retry(
             f"looking up topic {name!r}", deadline, lambda: self._topic_once(name, deadline, creates_topics)
         )
 
@@ -194,14 +197,14 @@ class ClusterClient:
             topic = self._topic_once(tp.topic, deadline)
             if topic.partition(tp.partition) is None:
                 self.invalidate(tp.topic)
-                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {numbers_of(topic)}")
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {describe_partitions(topic)}")
             leader = self._metadata.leader(tp)
             if leader is None:
                 self.invalidate(tp.topic)
                 raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at the moment")
             return leader
 
-        return self.retrying(f"looking for the leader of {tp}", deadline, attempt)
+        return self.retry(f"looking for the leader of {tp}", deadline, attempt)
 
     def known_topic(self, name: str) -> TopicMetadata | None:
         """What was last heard of a topic that had partitions, however old; None when nothing was."""
@@ -221,7 +224,7 @@ class ClusterClient:
 
     def known_leader(self, tp: TopicPartition) -> int | None:
         """The leader of a partition as far as is known without asking; None where that is in doubt."""
-        if not self._fresh(tp.topic):
+        if not self._is_fresh(tp.topic):
             return None
         leader = self._metadata.leader(tp)
         return None if leader is None else leader.broker_id
@@ -255,8 +258,8 @@ class ClusterClient:
         """A deadline on this client's clock; the request time-out by default."""
         return Deadline(self.clock, self.request_timeout_ms if timeout_ms is None else timeout_ms)
 
-    def link(
-        self, broker_id: int, lane: ConnectionPool | OwnConnectionPool = ConnectionPool.CONTROL
+    def connection(
+        self, broker_id: int, pool: ConnectionPool | DedicatedConnectionPool = ConnectionPool.CONTROL
     ) -> BrokerConnection:
         """The link to a broker that the metadata names. NoSuchBroker when it is not there (any more)."""
         address = self._metadata.brokers.get(broker_id)
@@ -266,17 +269,17 @@ class ClusterClient:
                 f"broker {broker_id} is not among the live brokers of the cluster at {self.bootstrap_text}: "
                 f"{living}"
             )
-        return self._link(Endpoint(address.host, address.port), lane, str(address))
+        return self._connection(Endpoint(address.host, address.port), pool, str(address))
 
-    def link_to(
-        self, address: BrokerAddress, lane: ConnectionPool | OwnConnectionPool = ConnectionPool.CONTROL
+    def connection_to(
+        self, address: BrokerAddress, pool: ConnectionPool | DedicatedConnectionPool = ConnectionPool.CONTROL
     ) -> BrokerConnection:
         """The link to a broker that another one has named, as a group's coordinator is."""
-        return self._link(Endpoint(address.host, address.port), lane, str(address))
+        return self._connection(Endpoint(address.host, address.port), pool, str(address))
 
-    def wait_any(self, replies: Iterable[Reply[Any]], timeout_ms: int) -> bool:
+    def wait_any(self, replies: Iterable[ResponseFuture[Any]], timeout_ms: int) -> bool:
         """Wait until one of ``replies`` is done; False when ``timeout_ms`` pass first. They stay as good."""
-        return self._links_config.connector.wait_any([reply.pending for reply in replies], timeout_ms)
+        return self._connection_config.connector.wait_any([reply.pending for reply in replies], timeout_ms)
 
     def send(
         self,
@@ -284,11 +287,11 @@ class ClusterClient:
         api: Api[RequestT, ResponseT],
         request: RequestT,
         *,
-        lane: ConnectionPool | OwnConnectionPool = ConnectionPool.CONTROL,
+        pool: ConnectionPool | DedicatedConnectionPool = ConnectionPool.CONTROL,
         deadline: Deadline | None = None,
-    ) -> Reply[ResponseT]:
+    ) -> ResponseFuture[ResponseT]:
         """Send a request to a broker, without waiting. One attempt; raises as ``BrokerConnection.send``."""
-        return self.link(broker_id, lane).send(api, lambda _: request, deadline or self.deadline())
+        return self.connection(broker_id, pool).send(api, lambda _: request, deadline or self.deadline())
 
     def call(
         self,
@@ -296,7 +299,7 @@ class ClusterClient:
         api: Api[RequestT, ResponseT],
         request: RequestT,
         *,
-        lane: ConnectionPool | OwnConnectionPool = ConnectionPool.CONTROL,
+        pool: ConnectionPool | DedicatedConnectionPool = ConnectionPool.CONTROL,
         timeout_ms: int | None = None,
     ) -> ResponseT:
         """The answer to a request: of a certain broker in one attempt, or (None) of any that can be reached.
@@ -305,58 +308,58 @@ class ClusterClient:
         """
         deadline = self.deadline(timeout_ms)
         if broker_id is None:
-            return self._call_any(api, lambda _: request, deadline)
-        return self.send(broker_id, api, request, lane=lane, deadline=deadline).result(
+            return self._call_any_broker(api, lambda _: request, deadline)
+        return self.send(broker_id, api, request, pool=pool, deadline=deadline).result(
             max(1, deadline.remaining_ms())
         )
 
-    def retrying(self, what: str, deadline: Deadline, attempt: Callable[[], T]) -> T:
+    def retry(self, what: str, deadline: Deadline, attempt: Callable[[], T]) -> T:
         """The result of ``attempt``, repeated with back-off while it fails in a way that may pass.
 
         Ends with the last error, or with one that also tells what was tried, when the deadline comes first.
-        A topic or partition that nobody knows is not waited for longer than ``unknown_topic_patience_ms``.
+        A topic or partition that nobody knows is not waited for longer than ``unknown_topic_timeout_ms``.
         """
-        tried = Tried()
-        patience = self.deadline(deadline.at_most(self._unknown_topic_patience_ms))
+        failed = FailedAttempts()
+        unknown_topic_deadline = self.deadline(deadline.at_most(self._unknown_topic_timeout_ms))
         while True:
             try:
                 return attempt()
             except (NetworkError, BrokerError, RemoteWireError) as error:
                 if self._closed or not is_retriable(error):
                     raise
-                tried.add(str(error))
+                failed.add(str(error))
                 unknown = (
                     isinstance(error, BrokerError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 )
-                delay_ms = self.backoff.delay_ms(tried.attempts)
-                if delay_ms >= (patience if unknown else deadline).remaining_ms():
+                delay_ms = self.backoff.delay_ms(failed.count)
+                if delay_ms >= (unknown_topic_deadline if unknown else deadline).remaining_ms():
                     if unknown:
                         raise
-                    raise _exhausted(what, deadline.timeout_ms, tried, error) from error
+                    raise _retries_exhausted(what, deadline.timeout_ms, failed, error) from error
                 self.waiter.wait(delay_ms)
 
-    def close_lane(self, lane: OwnConnectionPool) -> None:
-        """Close the connections of ``lane``; what waits for an answer there gets a NetworkError."""
+    def close_pool(self, pool: DedicatedConnectionPool) -> None:
+        """Close the connections of ``pool``; what waits for an answer there gets a NetworkError."""
         with self._lock:
-            gone = [self._links.pop(key) for key in list(self._links) if key[1] is lane]
-        for link in gone:
-            link.close()
+            removed = [self._connections.pop(key) for key in list(self._connections) if key[1] is pool]
+        for connection in removed:
+            connection.close()
 
     def close_idle(self) -> None:
         """Close the connections that have been idle for too long, also to brokers that are asked no more."""
         with self._lock:
-            links = list(self._links.values())
-        for link in links:
-            link.close_idle()
+            connections = list(self._connections.values())
+        for connection in connections:
+            connection.close_idle()
 
     def close(self) -> None:
         """Close all connections; what waits for an answer gets a NetworkError. A second call does nothing."""
         self._closed = True
         self.waiter.stop()
         with self._lock:
-            links, self._links = list(self._links.values()), {}
-        for link in links:
-            link.close()
+            connections, self._connections = list(self._connections.values()), {}
+        for connection in connections:
+            connection.close()
 
     def __enter__(self) -> ClusterClient:
         return self
@@ -367,7 +370,7 @@ class ClusterClient:
     # --- inside
     # --------------------------------------------------------------------------------------------------
 
-    def _fresh(self, name: str) -> bool:
+    def _is_fresh(self, name: str) -> bool:
         topic = self._metadata.topics.get(name)
         return (
             topic is not None
@@ -389,7 +392,7 @@ class ClusterClient:
         topics: tuple[str, ...] | None,
         deadline: Deadline,
         asked_at_ms: int | None,
-        patience_ms: int | None = None,
+        caller_timeout_ms: int | None = None,
         creates_topics: bool | None = None,
     ) -> ClusterMetadata:
         """Ask for ``topics`` (None: all), unless another thread did so after ``asked_at_ms``."""
@@ -409,13 +412,15 @@ class ClusterClient:
 
             def request(version: int) -> MetadataRequest:
                 nonlocal asked
-                may_name = creates or version >= MAY_FORBID_SINCE
+                may_name = creates or version >= ALLOW_AUTO_TOPIC_CREATION_SINCE
                 asked = topics if may_name or not topics else None
                 return MetadataRequest(asked, creates)
 
-            response = self._call_any(METADATA, request, deadline, _names_nobody, patience_ms)
+            response = self._call_any_broker(
+                METADATA, request, deadline, _no_brokers_problem, caller_timeout_ms
+            )
             newer = from_response(response, self.clock.monotonic_ms(), topics or ())
-            return self._take_in(newer, asked)
+            return self._update_metadata(newer, asked)
         finally:
             self._refresh_lock.release()
 
@@ -423,7 +428,7 @@ class ClusterClient:
         topic = self._metadata.topics.get(name)
         return topic is not None and name not in self._stale and topic.fetched_ms > asked_at_ms
 
-    def _take_in(self, newer: ClusterMetadata, topics: tuple[str, ...] | None) -> ClusterMetadata:
+    def _update_metadata(self, newer: ClusterMetadata, topics: tuple[str, ...] | None) -> ClusterMetadata:
         with self._lock:
             if topics is None:
                 self._metadata = newer
@@ -432,99 +437,103 @@ class ClusterClient:
                 self._metadata = self._metadata.merged(newer)
                 self._stale.difference_update(topics)
             kept = {Endpoint(b.host, b.port) for b in newer.brokers.values()} | set(self._bootstrap)
-            gone = [self._links.pop(key) for key in list(self._links) if key[0] not in kept]
+            removed = [self._connections.pop(key) for key in list(self._connections) if key[0] not in kept]
             metadata = self._metadata
-        for link in gone:
-            link.close()
+        for connection in removed:
+            connection.close()
         return metadata
 
-    def _link(
-        self, endpoint: Endpoint, lane: ConnectionPool | OwnConnectionPool, name: str
+    def _connection(
+        self, endpoint: Endpoint, pool: ConnectionPool | DedicatedConnectionPool, name: str
     ) -> BrokerConnection:
         key = (
             endpoint,
-            ConnectionPool.CONTROL if self._one_connection and isinstance(lane, ConnectionPool) else lane,
+            ConnectionPool.CONTROL if self._one_connection and isinstance(pool, ConnectionPool) else pool,
         )
         with self._lock:
             if self._closed:
                 raise NetworkError(f"{name}: this client is closed")
-            link = self._links.get(key)
-            if link is None:
-                link = self._links[key] = BrokerConnection(
-                    name, endpoint.host, endpoint.port, self._links_config
+            connection = self._connections.get(key)
+            if connection is None:
+                connection = self._connections[key] = BrokerConnection(
+                    name, endpoint.host, endpoint.port, self._connection_config
                 )
             # A bootstrap address turns out to be a certain broker.
-            link.name = name
-            return link
+            connection.name = name
+            return connection
 
-    def _candidates(self) -> list[BrokerConnection]:
+    def _candidate_connections(self) -> list[BrokerConnection]:
         """Links that any question can go to: connected ones first, the bootstrap list last."""
         names = {Endpoint(b.host, b.port): str(b) for b in self._metadata.brokers.values()}
         for endpoint in self._bootstrap:
             names.setdefault(endpoint, f"bootstrap server {endpoint}")
-        links = [self._link(endpoint, ConnectionPool.CONTROL, name) for endpoint, name in names.items()]
-        return sorted(links, key=lambda link: not link.connected)
+        connections = [
+            self._connection(endpoint, ConnectionPool.CONTROL, name) for endpoint, name in names.items()
+        ]
+        return sorted(connections, key=lambda connection: not connection.connected)
 
-    def _call_any(
+    def _call_any_broker(
         self,
         api: Api[RequestT, ResponseT],
         request: Callable[[int], RequestT],
         deadline: Deadline,
-        complaint: Callable[[ResponseT], str] = lambda _: "",
-        patience_ms: int | None = None,
+        problem_in: Callable[[ResponseT], str] = lambda _: "",
+        caller_timeout_ms: int | None = None,
     ) -> ResponseT:
-        """The first answer of any broker that ``complaint`` has nothing to say about."""
+        """The first answer of any broker that ``problem_in`` has nothing to say about."""
 
         def attempt() -> ResponseT:
-            tried, begun_ms = Tried(), self.clock.monotonic_ms()
-            links = self._candidates()
-            for position, link in enumerate(links):
+            failed, begun_ms = FailedAttempts(), self.clock.monotonic_ms()
+            connections = self._candidate_connections()
+            for position, connection in enumerate(connections):
                 # The last one, often the only one, may take all the time there is.
-                share_ms = deadline.remaining_ms() if position == len(links) - 1 else _METADATA_ATTEMPT_MS
+                share_ms = (
+                    deadline.remaining_ms() if position == len(connections) - 1 else _METADATA_ATTEMPT_MS
+                )
                 limit = self.deadline(deadline.at_most(share_ms))
                 try:
-                    answer = link.send(api, request, limit).result(max(1, limit.remaining_ms()))
+                    answer = connection.send(api, request, limit).result(max(1, limit.remaining_ms()))
                 except (NetworkError, RemoteWireError) as error:
-                    tried.add(str(error))
+                    failed.add(str(error))
                     continue
-                problem = complaint(answer)
+                problem = problem_in(answer)
                 if not problem:
-                    self._outage_ms = self._outage_told_ms = None
+                    self._outage_since_ms = self._outage_warned_ms = None
                     return answer
-                tried.add(f"{link.name} {problem}")
-            self._not_answered(begun_ms, tried, patience_ms or deadline.timeout_ms)
-            raise NetworkError(str(tried))
+                failed.add(f"{connection.name} {problem}")
+            self._warn_of_outage(begun_ms, failed, caller_timeout_ms or deadline.timeout_ms)
+            raise NetworkError(str(failed))
 
-        return self.retrying(f"asking the cluster at {self.bootstrap_text} for {api.name}", deadline, attempt)
+        return self.retry(f"asking the cluster at {self.bootstrap_text} for {api.name}", deadline, attempt)
 
-    def _not_answered(self, begun_ms: int, tried: Tried, patience_ms: int) -> None:
+    def _warn_of_outage(self, begun_ms: int, failed: FailedAttempts, caller_timeout_ms: int) -> None:
         """Warn when nobody has answered for some time, and then now and again until somebody does."""
-        if self._outage_ms is None:
-            self._outage_ms = begun_ms
-        now_ms, told_ms = self.clock.monotonic_ms(), self._outage_told_ms
-        due = now_ms - self._outage_ms > OUTAGE_PATIENCE_MS
+        if self._outage_since_ms is None:
+            self._outage_since_ms = begun_ms
+        now_ms, told_ms = self.clock.monotonic_ms(), self._outage_warned_ms
+        due = now_ms - self._outage_since_ms > OUTAGE_WARNING_AFTER_MS
         if told_ms is not None:
-            due = now_ms - told_ms >= OUTAGE_AGAIN_MS
+            due = now_ms - told_ms >= OUTAGE_WARNING_INTERVAL_MS
         if due and not self._closed:
-            self._outage_told_ms = now_ms
+            self._outage_warned_ms = now_ms
             # Whoever asks for a shorter time goes on with another question.
-            whole = patience_ms >= self.request_timeout_ms
-            limit = f", for {round(patience_ms / 1000)} s in all" if whole else ""
-            _log.warning("minikafka: %s; trying again%s", tried, limit)
+            whole = caller_timeout_ms >= self.request_timeout_ms
+            limit = f", for {round(caller_timeout_ms / 1000)} s in all" if whole else ""
+            _log.warning("minikafka: %s; trying again%s", failed, limit)
 
 
-def numbers_of(topic: TopicMetadata) -> str:
+def describe_partitions(topic: TopicMetadata) -> str:
     """Which partitions a topic has, for messages."""
     count = len(topic.partitions)
     last = f" to {count - 1}" if count != 1 else ""
     return f"topic {topic.name!r} has {counted(count, 'partition')}, 0{last}"
 
 
-def _names_nobody(response: MetadataResponse) -> str:
+def _no_brokers_problem(response: MetadataResponse) -> str:
     # A broker that has just started has not heard of any, itself included.
     return "" if response.brokers else "names no live broker of its cluster, as one that has just started"
 
 
-def _exhausted(what: str, timeout_ms: int, tried: Tried, last: Exception) -> MinikafkaError:
-    text = f"{what} failed for {timeout_ms} ms: {tried}"
+def _retries_exhausted(what: str, timeout_ms: int, failed: FailedAttempts, last: Exception) -> MinikafkaError:
+    text = f"{what} failed for {timeout_ms} ms: {failed}"
     return BrokerError(last.code, text) if isinstance(last, BrokerError) else NetworkError(text)

@@ -75,21 +75,21 @@ class Backoff:
         return min(self.longest_ms, self.first_ms << min(failures - 1, 30))
 
 
-class Tried:
+class FailedAttempts:
     """What was attempted and why it failed, each account once, for the message of the final error."""
 
     KEPT = 6
 
     def __init__(self) -> None:
-        self.attempts = 0
+        self.count = 0
         self._counts: dict[str, int] = {}
 
-    def add(self, account: str) -> None:
+    def add(self, description: str) -> None:
         """Note one failed attempt."""
-        self.attempts += 1
-        count = self._counts.pop(account, 0)
+        self.count += 1
+        count = self._counts.pop(description, 0)
         # Put at the end again: the newest accounts are the ones worth keeping.
-        self._counts[account] = count + 1
+        self._counts[description] = count + 1
         if len(self._counts) > self.KEPT:
             del self._counts[next(iter(self._counts))]
 

@@ -3,11 +3,12 @@
     BatchingProducer.send ─▶ Accumulator (batches per partition) ─▶ Sender (requests per leader) ─▶ broker
                                       SendFuture ◀ offset or error ◀─┘
 
-``Accumulator`` and ``Sender`` decide, with the time as an argument; ``BatchingProducer`` adds the threads.
+``RecordAccumulator`` and ``Sender`` decide, with the time as an argument; ``BatchingProducer`` adds the
+threads.
 """
 
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.producer import BatchingProducer
-from minikafka.clients.produce.send_future import Acknowledged, SendFuture
+from minikafka.clients.produce.send_future import RecordMetadata, SendFuture
 
-__all__ = ["Acknowledged", "BatchingConfig", "BatchingProducer", "SendFuture"]
+__all__ = ["BatchingConfig", "BatchingProducer", "RecordMetadata", "SendFuture"]

@@ -3,7 +3,7 @@
 Invariants
     A partition has at most one batch in flight; the others wait behind it in the order of their ``append``.
     A batch that is to be sent again goes back to the front. So the order of a partition never changes.
-    ``used_bytes`` counts all batches from ``append`` to ``finish``, in flight or waiting.
+    ``used_bytes`` counts all batches from ``append`` to ``deallocate``, in flight or waiting.
 
 Only decisions: the time is an argument, and the producer calls every method under its lock.
 """
@@ -17,13 +17,13 @@ from enum import Enum
 
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.produce.batch import Batch, EncodedBatch, RecordBatch
+from minikafka.clients.produce.batch import EncodedBatch, ProducerBatch, RecordListBatch
 from minikafka.clients.produce.config import BatchingConfig
-from minikafka.clients.produce.send_future import Outcome, SendFuture
+from minikafka.clients.produce.send_future import ProduceRequestResult, SendFuture
 from minikafka.records.format.message_set import Record
 
 
-class Change(Enum):
+class AppendResult(Enum):
     """What a new record did to its partition's batches."""
 
     NONE = "it joined a batch"
@@ -38,11 +38,11 @@ class PartitionQueue:
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
-        self.batches: deque[Batch] = deque()
-        self.in_flight: Batch | None = None
+        self.batches: deque[ProducerBatch] = deque()
+        self.in_flight: ProducerBatch | None = None
 
 
-class Accumulator:
+class RecordAccumulator:
     """All partitions' queues of one producer."""
 
     def __init__(self, config: BatchingConfig, condition: threading.Condition) -> None:
@@ -57,7 +57,7 @@ class Accumulator:
         """Whether ``size_bytes`` more may be taken. One piece bigger than the whole bound is let in alone."""
         return self.used_bytes == 0 or self.used_bytes + size_bytes <= self._config.buffer_bytes
 
-    def would_begin(self, tp: TopicPartition, size_bytes: int) -> bool:
+    def would_create_batch(self, tp: TopicPartition, size_bytes: int) -> bool:
         """Whether a record of ``size_bytes`` would begin a batch, because there is none that can take it."""
         queue = self._queues.get(tp)
         if queue is None or not queue.batches:
@@ -67,37 +67,37 @@ class Accumulator:
 
     def append(
         self, tp: TopicPartition, record: Record, size_bytes: int, now_ms: int
-    ) -> tuple[SendFuture, Change]:
+    ) -> tuple[SendFuture, AppendResult]:
         """Queue a record of ``size_bytes`` (``batch.message_bytes``), and say what that changed."""
         queue = self._queue(tp)
         last = queue.batches[-1] if queue.batches else None
-        change = Change.NONE
-        if not isinstance(last, RecordBatch) or self.would_begin(tp, size_bytes):
-            change = Change.BEGUN
+        change = AppendResult.NONE
+        if not isinstance(last, RecordListBatch) or self.would_create_batch(tp, size_bytes):
+            change = AppendResult.BEGUN
             if last is not None:
                 last.closed = True
-            last = RecordBatch(tp, Outcome(self._condition), now_ms)
+            last = RecordListBatch(tp, ProduceRequestResult(self._condition), now_ms)
             queue.batches.append(last)
-        delivery = last.append(record, size_bytes)
+        future = last.append(record, size_bytes)
         self.used_bytes += size_bytes
         if last.size_bytes >= self._limit:
             last.closed = True
-            change = Change.FILLED
-        return delivery, change
+            change = AppendResult.FILLED
+        return future, change
 
-    def append_set(
+    def append_encoded(
         self, tp: TopicPartition, data: Buffer, count: int, now_ms: int, *, sealed: bool = True
     ) -> SendFuture:
         """Queue an encoded message set of ``count`` records, behind all that is there."""
         queue = self._queue(tp)
         if queue.batches:
             queue.batches[-1].closed = True
-        batch = EncodedBatch(tp, Outcome(self._condition), now_ms, data, count, sealed=sealed)
+        batch = EncodedBatch(tp, ProduceRequestResult(self._condition), now_ms, data, count, sealed=sealed)
         queue.batches.append(batch)
         self.used_bytes += batch.size_bytes
-        return batch.deliveries[0]
+        return batch.futures[0]
 
-    def sendable(self, now_ms: int) -> Iterator[Batch]:
+    def ready_batches(self, now_ms: int) -> Iterator[ProducerBatch]:
         """The first batch of each partition that may leave now: full, lingered, behind another, or flushed.
 
         Partitions with a batch in flight or in a back-off give none.
@@ -118,16 +118,16 @@ class Accumulator:
                 waits.append(queue.batches[0].created_ms + self._config.delivery_timeout_ms - now_ms)
         return min((wait for wait in waits if wait > 0), default=None)
 
-    def expired(self, now_ms: int) -> list[Batch]:
+    def take_expired(self, now_ms: int) -> list[ProducerBatch]:
         """Take out the waiting batches whose delivery time-out has passed."""
         oldest = now_ms - self._config.delivery_timeout_ms
-        found: list[Batch] = []
+        found: list[ProducerBatch] = []
         for queue in self._queues.values():
             while queue.batches and queue.in_flight is None and queue.batches[0].created_ms <= oldest:
                 found.append(queue.batches.popleft())
         return found
 
-    def take(self, batch: Batch) -> None:
+    def drain(self, batch: ProducerBatch) -> None:
         """``batch``, the first of its partition, goes out now."""
         # To the end of the order in which partitions are looked at, so that a busy one does not starve the
         # others.
@@ -138,7 +138,7 @@ class Accumulator:
         batch.closed = True
         queue.in_flight = batch
 
-    def give_back(self, batch: Batch, *replacements: Batch) -> None:
+    def reenqueue(self, batch: ProducerBatch, *replacements: ProducerBatch) -> None:
         """The batch in flight is to be sent again, as it is or as ``replacements`` in its place."""
         queue = self._queues[batch.topic_partition]
         assert queue.in_flight is batch
@@ -147,7 +147,7 @@ class Accumulator:
         queue.batches.extendleft(reversed(again))
         self.used_bytes += sum(b.size_bytes for b in again) - batch.size_bytes
 
-    def finish(self, batch: Batch) -> None:
+    def deallocate(self, batch: ProducerBatch) -> None:
         """``batch`` is acknowledged or given up: its partition and its memory are free."""
         self.used_bytes -= batch.size_bytes
         queue = self._queues.get(batch.topic_partition)
@@ -160,9 +160,9 @@ class Accumulator:
         if queue.in_flight is None and not queue.batches:
             del self._queues[batch.topic_partition]
 
-    def incomplete(self) -> list[Batch]:
+    def incomplete_batches(self) -> list[ProducerBatch]:
         """All batches that are not finished, in flight ones included."""
-        found: list[Batch] = []
+        found: list[ProducerBatch] = []
         for queue in self._queues.values():
             if queue.in_flight is not None:
                 found.append(queue.in_flight)

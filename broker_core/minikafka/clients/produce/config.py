@@ -12,7 +12,7 @@ from minikafka.records.format.message_set import Codec
 
 ACKS_ALL = -1
 _ACKS_UNSET = -2
-MOST_IN_FLIGHT_NUMBERED = 5
+MAX_IN_FLIGHT_IDEMPOTENT = 5
 """A broker knows that many of a producer's last batches."""
 _INT32_MAX = (1 << 31) - 1
 
@@ -52,28 +52,28 @@ class BatchingConfig:
             object.__setattr__(self, "acks", ACKS_ALL if self.idempotence else 1)
         if self.acks not in (0, 1, ACKS_ALL):
             raise ConfigError("acks", self.acks, "0, 1 or all (-1)")
-        for name, least in _LEAST.items():
+        for name, least in _MINIMUMS.items():
             value = getattr(self, name)
             if not least <= value <= _INT32_MAX:
                 raise ConfigError(_KAFKA_NAMES[name], value, f"a number from {least} to {_INT32_MAX}")
-        if self.idempotence and (conflict := self._against_idempotence()):
+        if self.idempotence and (conflict := self._idempotence_conflict()):
             name, value, allowed = conflict
             raise ConfigError(name, value, f"{allowed} where enable.idempotence is true")
 
     @property
     def may_be_idempotent(self) -> bool:
         """Whether batches are numbered where the brokers have it."""
-        return self.idempotence is not False and self._against_idempotence() is None
+        return self.idempotence is not False and self._idempotence_conflict() is None
 
-    def _against_idempotence(self) -> tuple[str, object, str] | None:
+    def _idempotence_conflict(self) -> tuple[str, object, str] | None:
         """The property that rules it out, its value, and what would do."""
         if self.acks != ACKS_ALL:
             return "acks", self.acks, "all (-1)"
         if self.retries < 1:
             return "retries", self.retries, "1 or more"
-        if self.max_in_flight > MOST_IN_FLIGHT_NUMBERED:
+        if self.max_in_flight > MAX_IN_FLIGHT_IDEMPOTENT:
             name = _KAFKA_NAMES["max_in_flight"]
-            return name, self.max_in_flight, f"{MOST_IN_FLIGHT_NUMBERED} or less"
+            return name, self.max_in_flight, f"{MAX_IN_FLIGHT_IDEMPOTENT} or less"
         return None
 
     @property
@@ -124,7 +124,7 @@ _KAFKA_NAMES = {
 }
 assert set(_KAFKA_NAMES) == {f.name for f in fields(BatchingConfig)}
 
-_LEAST = {
+_MINIMUMS = {
     "retries": 0,
     "linger_ms": 0,
     "batch_bytes": 0,

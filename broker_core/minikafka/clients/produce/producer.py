@@ -17,15 +17,21 @@ from collections.abc import Callable
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.network.cluster import ClusterClient, ConnectionPool, numbers_of
+from minikafka.clients.network.cluster import ClusterClient, ConnectionPool, describe_partitions
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.network.retry import Deadline
-from minikafka.clients.produce.accumulator import Accumulator, Change
-from minikafka.clients.produce.batch import Batch, message_bytes
+from minikafka.clients.produce.accumulator import AppendResult, RecordAccumulator
+from minikafka.clients.produce.batch import ProducerBatch, message_bytes
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.partitioner import DefaultPartitioner
 from minikafka.clients.produce.send_future import SendFuture
-from minikafka.clients.produce.sender import IdJob, MetadataJob, ProduceJob, Sender, produce_request
+from minikafka.clients.produce.sender import (
+    InitProducerIdTask,
+    MetadataTask,
+    ProduceTask,
+    Sender,
+    produce_request,
+)
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.message_set import Codec, Record
 from minikafka.wire.apis.init_producer_id import (
@@ -75,7 +81,7 @@ class BatchingProducer:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._settled = threading.Condition(self._lock)
-        self._accumulator = Accumulator(self.config, self._settled)
+        self._accumulator = RecordAccumulator(self.config, self._settled)
         self._sender = Sender(self._accumulator, self.config, cluster)
         self._workers: list[threading.Thread] = []
         self._idle = 0
@@ -115,11 +121,11 @@ class BatchingProducer:
         with self._lock:
             self._wait_for_room(size, deadline)
             tp = TopicPartition(topic, self._choose(described, key, size) if partition is None else partition)
-            delivery, change = self._accumulator.append(tp, record, size, self._clock.monotonic_ms())
-            if change is not Change.NONE:
+            future, change = self._accumulator.append(tp, record, size, self._clock.monotonic_ms())
+            if change is not AppendResult.NONE:
                 # A record that joins a batch changes nothing for the workers: most of them do.
                 self._wake_worker()
-        return delivery
+        return future
 
     def send_encoded(
         self, topic_partition: TopicPartition, data: Buffer, count: int, *, sealed: bool = True
@@ -143,11 +149,11 @@ class BatchingProducer:
         _check_partition(described, topic_partition.partition)
         with self._lock:
             self._wait_for_room(len(data), deadline)
-            delivery = self._accumulator.append_set(
+            future = self._accumulator.append_encoded(
                 topic_partition, data, count, self._clock.monotonic_ms(), sealed=sealed
             )
             self._wake_worker()
-        return delivery
+        return future
 
     def magic(self, topic_partition: TopicPartition) -> int:
         """The newest format that the partition's leader takes: 2 from Kafka 0.11 on, 1 from 0.10 on.
@@ -161,15 +167,15 @@ class BatchingProducer:
             if broker_id is None:
                 broker_id = self._cluster.leader(topic_partition, deadline.remaining_ms()).broker_id
             try:
-                return magic_of(
-                    self._cluster.link(broker_id, ConnectionPool.PRODUCE).version(PRODUCE, deadline)
+                return magic_for_version(
+                    self._cluster.connection(broker_id, ConnectionPool.PRODUCE).version(PRODUCE, deadline)
                 )
             except NetworkError:
                 # Others may lead by now what a broker led that cannot be reached.
                 self._cluster.invalidate(topic_partition.topic)
                 raise
 
-        return self._cluster.retrying(f"asking what the leader of {topic_partition} takes", deadline, ask)
+        return self._cluster.retry(f"asking what the leader of {topic_partition} takes", deadline, ask)
 
     def flush(self, timeout_ms: int | None = None) -> None:
         """Send all that is queued now and wait until each of it is acknowledged or has failed (see its
@@ -180,7 +186,7 @@ class BatchingProducer:
         """
         with self._lock:
             # Deliveries and not batches: those of a batch that is divided live on in others.
-            left = [delivery for batch in self._accumulator.incomplete() for delivery in batch.deliveries]
+            left = [future for batch in self._accumulator.incomplete_batches() for future in batch.futures]
 
             def all_done() -> bool:
                 while left and left[-1].done:
@@ -213,7 +219,7 @@ class BatchingProducer:
             logger.warning("the producer is closed with records unsent: %s", error)
         with self._lock:
             self._ended = True
-            self._sender.abandon(
+            self._sender.abort_incomplete(
                 NetworkError(f"the producer was closed before this was acknowledged ({timeout_ms} ms)")
             )
             self._work.notify_all()
@@ -227,11 +233,11 @@ class BatchingProducer:
     def step(self) -> bool:
         """Carry out one job, if there is one now; whether there was. For producers without threads."""
         with self._lock:
-            job = self._sender.next_job(self._clock.monotonic_ms())
+            task = self._sender.next_task(self._clock.monotonic_ms())
         self._run_callbacks()
-        if job is None:
+        if task is None:
             return False
-        self._carry_out(job)
+        self._run_task(task)
         return True
 
     def __enter__(self) -> BatchingProducer:
@@ -242,7 +248,7 @@ class BatchingProducer:
 
     def _choose(self, topic: TopicMetadata, key: bytes | None, size: int) -> int:
         number = self._partitioner.partition(topic, key)
-        if key is None and self._accumulator.would_begin(TopicPartition(topic.name, number), size):
+        if key is None and self._accumulator.would_create_batch(TopicPartition(topic.name, number), size):
             return self._partitioner.partition_of_new_batch(topic)
         return number
 
@@ -281,11 +287,11 @@ class BatchingProducer:
                 return False
             if self._threads:
                 condition.wait(None if left_ms is None else left_ms / 1000)
-            elif not self._let_pass(left_ms):
+            elif not self._step_or_wait(left_ms):
                 return False
         return True
 
-    def _let_pass(self, left_ms: int | None) -> bool:
+    def _step_or_wait(self, left_ms: int | None) -> bool:
         """Without threads: do a job, or let time pass. False when there will never be a job."""
         due_ms = self._sender.next_due_ms(self._clock.monotonic_ms())
         self._lock.release()
@@ -322,27 +328,27 @@ class BatchingProducer:
         worker.start()
 
     def _run(self) -> None:
-        while (job := self._await_job()) is not None:
-            self._carry_out(job)
+        while (task := self._await_task()) is not None:
+            self._run_task(task)
 
-    def _await_job(self) -> ProduceJob | MetadataJob | IdJob | None:
+    def _await_task(self) -> ProduceTask | MetadataTask | InitProducerIdTask | None:
         with self._lock:
             while not self._ended:
                 now_ms = self._clock.monotonic_ms()
-                job = self._sender.next_job(now_ms)
+                task = self._sender.next_task(now_ms)
                 if ran_callbacks := self._sender.has_callbacks:
                     self._lock.release()
                     try:
                         self._run_callbacks()
                     finally:
                         self._lock.acquire()
-                if job is not None:
+                if task is not None:
                     # There may be more, and somebody has to watch the time.
                     if self._idle:
                         self._work.notify()
                     else:
                         self._start_worker()
-                    return job
+                    return task
                 if ran_callbacks:
                     continue  # the lock was given away: whoever had it may have ended all this
                 due_ms = self._sender.next_due_ms(now_ms)
@@ -353,33 +359,33 @@ class BatchingProducer:
                     self._idle -= 1
         return None
 
-    def _carry_out(self, job: ProduceJob | MetadataJob | IdJob) -> None:
-        if isinstance(job, MetadataJob):
-            self._look_for_leaders(job)
-        elif isinstance(job, IdJob):
-            self._ask_for_id()
+    def _run_task(self, task: ProduceTask | MetadataTask | InitProducerIdTask) -> None:
+        if isinstance(task, MetadataTask):
+            self._refresh_metadata(task)
+        elif isinstance(task, InitProducerIdTask):
+            self._request_producer_id()
         else:
-            self._produce(job)
+            self._produce(task)
         self._run_callbacks()
-        self._tell_troubles()
+        self._log_retry_warning()
 
-    def _look_for_leaders(self, job: MetadataJob) -> None:
+    def _refresh_metadata(self, task: MetadataTask) -> None:
         error: MinikafkaError | None = None
         try:
             metadata = self._cluster.metadata(
-                job.topics,
+                task.topics,
                 refresh=True,
                 timeout_ms=_METADATA_TIMEOUT_MS,
-                patience_ms=self.config.delivery_timeout_ms,
+                caller_timeout_ms=self.config.delivery_timeout_ms,
             )
-            error = next((e for e in map(metadata.why_unusable, job.topics) if e is not None), None)
+            error = next((e for e in map(metadata.why_unusable, task.topics) if e is not None), None)
         except MinikafkaError as caught:
             error = caught
         with self._lock:
-            self._sender.asked(job, error, self._clock.monotonic_ms())
+            self._sender.handle_metadata(task, error, self._clock.monotonic_ms())
             self._work.notify()
 
-    def _ask_for_id(self) -> None:
+    def _request_producer_id(self) -> None:
         answer: InitProducerIdResponse | MinikafkaError
         try:
             request = InitProducerIdRequest(None, _NO_TRANSACTIONS_MS)
@@ -392,24 +398,24 @@ class BatchingProducer:
         goes_without = False
         with self._lock:
             if isinstance(answer, MinikafkaError):
-                goes_without = self._sender.unnamed(answer, self._clock.monotonic_ms())
+                goes_without = self._sender.handle_producer_id_error(answer, self._clock.monotonic_ms())
             else:
-                self._sender.named(answer.producer_id, answer.producer_epoch)
+                self._sender.handle_producer_id(answer.producer_id, answer.producer_epoch)
             self._work.notify()
         if goes_without:
             too_old = isinstance(answer, BrokerError) and answer.code is ErrorCode.UNSUPPORTED_VERSION
             level = logging.DEBUG if too_old else logging.WARNING
             logger.log(level, "minikafka: retries may write records twice, without a producer id: %s", answer)
 
-    def _produce(self, job: ProduceJob) -> None:
+    def _produce(self, task: ProduceTask) -> None:
         response: ProduceResponse | None = None
         failure: MinikafkaError | None = None
         try:
-            response = self._exchange(job)
-        except _Refused as refused:
+            response = self._send_and_receive(task)
+        except _UnencodableBatch as unencodable:
             with self._lock:
-                self._sender.refuse(refused.batch, refused.error)
-            self._produce(job.without(refused.batch))
+                self._sender.fail_batch(unencodable.batch, unencodable.error)
+            self._produce(task.without(unencodable.batch))
             return
         except MinikafkaError as error:
             failure = error
@@ -419,39 +425,39 @@ class BatchingProducer:
         with self._lock:
             now_ms = self._clock.monotonic_ms()
             if failure is None:
-                self._sender.answered(job, response, now_ms)
+                self._sender.handle_response(task, response, now_ms)
             else:
-                self._sender.failed(job, failure, now_ms)
+                self._sender.handle_failure(task, failure, now_ms)
             self._work.notify()
 
-    def _exchange(self, job: ProduceJob) -> ProduceResponse | None:
+    def _send_and_receive(self, task: ProduceTask) -> ProduceResponse | None:
         """Encode, send, wait for the answer; None where acks=0 wants none, or nothing is left to send."""
-        if not job.batches:
+        if not task.batches:
             return None
         acks, timeout_ms = self.config.acks, self.config.request_timeout_ms
 
         def request(version: int) -> ProduceRequest:
-            sets = [self._encode(batch, version) for batch in job.batches]
+            sets = [self._encode(batch, version) for batch in task.batches]
             # The broker gives up a little before we do, so that its answer still finds us.
-            return produce_request(job, sets, acks, timeout_ms - timeout_ms // 10)
+            return produce_request(task, sets, acks, timeout_ms - timeout_ms // 10)
 
         deadline = self._cluster.deadline(timeout_ms)
-        link = self._cluster.link(job.broker_id, ConnectionPool.PRODUCE)
-        classic = next((batch for batch in job.batches if batch.is_classic), None)
-        newest = None if classic is None else MAGIC_2_SINCE - 1
+        connection = self._cluster.connection(task.broker_id, ConnectionPool.PRODUCE)
+        legacy = next((batch for batch in task.batches if batch.is_legacy), None)
+        newest = None if legacy is None else MAGIC_2_SINCE - 1
         try:
             if acks == 0:
-                link.send_only(PRODUCE, request, deadline, newest)
+                connection.send_without_response(PRODUCE, request, deadline, newest)
                 return None
-            reply = link.send(PRODUCE, request, deadline, newest)
+            reply = connection.send(PRODUCE, request, deadline, newest)
         except BrokerError as error:
-            if classic is not None and error.code is ErrorCode.UNSUPPORTED_VERSION:
-                raise _Refused(classic, error) from error  # the others may go without it
+            if legacy is not None and error.code is ErrorCode.UNSUPPORTED_VERSION:
+                raise _UnencodableBatch(legacy, error) from error  # the others may go without it
             raise
         return reply.result(timeout_ms)
 
-    def _encode(self, batch: Batch, version: int) -> Buffer:
-        codec, magic = self.config.compression, magic_of(version)
+    def _encode(self, batch: ProducerBatch, version: int) -> Buffer:
+        codec, magic = self.config.compression, magic_for_version(version)
         try:
             if magic < BATCH_MAGIC and self.config.idempotence:
                 raise BrokerError(
@@ -459,9 +465,9 @@ class BatchingProducer:
                     f"enable.idempotence is true, which needs format 2 and Kafka 0.11 or newer, and {batch} "
                     f"would go in format {magic}",
                 )
-            if magic < BATCH_MAGIC and batch.stamp is not None:
+            if magic < BATCH_MAGIC and batch.producer_sequence is not None:
                 with self._lock:
-                    self._sender.unnumber(batch)
+                    self._sender.remove_sequence(batch)
             if version < ZSTD_SINCE and batch.codec(codec) is Codec.ZSTD:
                 raise BrokerError(
                     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -469,39 +475,39 @@ class BatchingProducer:
                 )
             return batch.encode(magic, codec)
         except MinikafkaError as error:
-            raise _Refused(batch, error) from error
+            raise _UnencodableBatch(batch, error) from error
 
     def _run_callbacks(self) -> None:
         if not self._sender.has_callbacks:
             return
         with self._lock:
-            deliveries = self._sender.take_callbacks()
-        for delivery in deliveries:
-            callback = delivery.take_callback()
+            futures = self._sender.take_callbacks()
+        for future in futures:
+            callback = future.take_callback()
             if callback is not None:
                 try:
-                    callback(delivery)
+                    callback(future)
                 except Exception:
-                    logger.exception("a callback for %s failed", delivery.topic_partition)
+                    logger.exception("a callback for %s failed", future.topic_partition)
 
-    def _tell_troubles(self) -> None:
-        if not self._sender.has_troubles:
+    def _log_retry_warning(self) -> None:
+        if not self._sender.has_retry_warning:
             return
         with self._lock:
-            text = self._sender.trouble_to_tell(self._clock.monotonic_ms())
+            text = self._sender.retry_warning(self._clock.monotonic_ms())
         if text is not None:
             retries_logger.warning("minikafka: %s", text)
 
 
-def magic_of(version: int) -> int:
+def magic_for_version(version: int) -> int:
     """The format that a version of Produce carries."""
     return 2 if version >= MAGIC_2_SINCE else 1 if version >= MAGIC_1_SINCE else 0
 
 
-class _Refused(Exception):
+class _UnencodableBatch(Exception):
     """A batch cannot be encoded for its broker."""
 
-    def __init__(self, batch: Batch, error: MinikafkaError) -> None:
+    def __init__(self, batch: ProducerBatch, error: MinikafkaError) -> None:
         super().__init__(batch, error)
         self.batch = batch
         self.error = error
@@ -510,5 +516,6 @@ class _Refused(Exception):
 def _check_partition(topic: TopicMetadata, partition: int) -> None:
     if topic.partition(partition) is None:
         raise BrokerError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition} was asked for, {numbers_of(topic)}"
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"partition {partition} was asked for, {describe_partitions(topic)}",
         )

@@ -14,7 +14,7 @@ UNKNOWN_OFFSET = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledged:
+class RecordMetadata:
     """Where records are now. ``offset`` is that of the first of ``count``; -1 with acks=0, where no broker
     answers.
 
@@ -27,7 +27,7 @@ class Acknowledged:
     log_append_time_ms: int = NO_TIMESTAMP
 
 
-class Outcome:
+class ProduceRequestResult:
     """How the sending of one batch ended; shared by the deliveries of its records.
 
     Settled once, under the condition that all outcomes of a producer share.
@@ -43,7 +43,7 @@ class Outcome:
         self.log_append_time_ms = NO_TIMESTAMP
 
 
-class Halves:
+class SplitBatchResult:
     """How the sending of a set ended that was divided, by the deliveries of its halves."""
 
     __slots__ = ("first", "second")
@@ -76,49 +76,53 @@ class Halves:
 class SendFuture:
     """The future of one record, or of the ``count`` records of one pre-encoded set."""
 
-    __slots__ = ("_callback", "_outcome", "_position", "count", "topic_partition")
+    __slots__ = ("_callback", "_position", "_produce_result", "count", "topic_partition")
 
     def __init__(
-        self, topic_partition: TopicPartition, outcome: Outcome, position: int, count: int = 1
+        self,
+        topic_partition: TopicPartition,
+        produce_result: ProduceRequestResult,
+        position: int,
+        count: int = 1,
     ) -> None:
         self.topic_partition = topic_partition
         self.count = count
-        self._outcome: Outcome | Halves = outcome
+        self._produce_result: ProduceRequestResult | SplitBatchResult = produce_result
         self._position = position
         self._callback: Callable[[SendFuture], None] | None = None
 
     @property
     def done(self) -> bool:
         """Whether it is known how it ended."""
-        return self._outcome.done
+        return self._produce_result.done
 
     @property
     def error(self) -> MinikafkaError | None:
         """Why it failed; None while it is under way and after it was acknowledged."""
-        return self._outcome.error
+        return self._produce_result.error
 
     @property
     def offset(self) -> int:
         """That of the first record once it was acknowledged; UNKNOWN_OFFSET before, or where none is told."""
-        base = self._outcome.base_offset
+        base = self._produce_result.base_offset
         return base + self._position if base >= 0 else UNKNOWN_OFFSET
 
     @property
     def log_append_time_ms(self) -> int:
         """The time that the topic has given the record; -1 for none."""
-        return self._outcome.log_append_time_ms
+        return self._produce_result.log_append_time_ms
 
     @property
     def condition(self) -> threading.Condition:
         """What is notified when it is known. For the producer."""
-        return self._outcome.condition
+        return self._produce_result.condition
 
-    def result(self, timeout_ms: int | None = None) -> Acknowledged:
+    def result(self, timeout_ms: int | None = None) -> RecordMetadata:
         """Wait until it is known. Raises what went wrong, or NetworkError when ``timeout_ms`` passes first.
 
         Without ``timeout_ms`` the producer's own delivery time-out is the bound.
         """
-        condition = self._outcome.condition
+        condition = self._produce_result.condition
         if not self.done:
             with condition:
                 # A split batch moves its deliveries to new outcomes, so the current one is looked up at each
@@ -131,7 +135,7 @@ class SendFuture:
                     )
         if self.error is not None:
             raise self.error
-        return Acknowledged(self.topic_partition, self.offset, self.count, self.log_append_time_ms)
+        return RecordMetadata(self.topic_partition, self.offset, self.count, self.log_append_time_ms)
 
     def on_done(self, callback: Callable[[SendFuture], None]) -> None:
         """Call ``callback(delivery)`` once it is known: on the thread that learns of it, or here if it is
@@ -139,7 +143,7 @@ class SendFuture:
 
         One callback a delivery; it must be quick and must not wait for other deliveries.
         """
-        with self._outcome.condition:
+        with self._produce_result.condition:
             if not self.done:
                 self._callback = callback
                 return
@@ -155,18 +159,18 @@ class SendFuture:
         callback, self._callback = self._callback, None
         return callback
 
-    def move(self, outcome: Outcome, position: int) -> None:
+    def follow(self, produce_result: ProduceRequestResult, position: int) -> None:
         """Follow another batch from now on: its own was split. For the producer, under the condition."""
-        self._outcome = outcome
+        self._produce_result = produce_result
         self._position = position
 
-    def divide(self, first: SendFuture, second: SendFuture) -> None:
+    def chain(self, first: SendFuture, second: SendFuture) -> None:
         """Be known when both are, the set having been divided. For the producer, under the condition."""
-        self._outcome = Halves(first, second)
+        self._produce_result = SplitBatchResult(first, second)
         self._position = 0
-        first._callback = second._callback = self._half_is_known
+        first._callback = second._callback = self._on_half_done
 
-    def _half_is_known(self, _: SendFuture) -> None:
+    def _on_half_done(self, _: SendFuture) -> None:
         with self.condition:
             callback = self.take_callback() if self.done else None
         if callback is not None:

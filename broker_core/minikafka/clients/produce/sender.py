@@ -14,7 +14,7 @@ What a failure means
     answer was lost the records may be in the log already: without idempotence delivery is at least once.
     MESSAGE_TOO_LARGE divides the batch; what cannot be divided fails. Every other code fails the batch, and
     with it the deliveries of its records.
-Idempotence (``numbering``)
+Idempotence (``sequence_numbers``)
     The broker knows a numbered batch that it has, and answers as it did. A batch that fails after an answer
     was lost may be in the log or not, and its error says no more; what is behind it goes on. Of the codes
     that numbers bring, DUPLICATE_SEQUENCE_NUMBER counts as acknowledged, with no offset.
@@ -45,18 +45,18 @@ from minikafka.clients.network.response_errors import (
     is_retriable,
     not_enough_replicas_hint,
 )
-from minikafka.clients.produce.accumulator import Accumulator
-from minikafka.clients.produce.batch import Batch
+from minikafka.clients.produce.accumulator import RecordAccumulator
+from minikafka.clients.produce.batch import ProducerBatch
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.retry_log import NO_LEADER_KNOWN, RetryLog
 from minikafka.clients.produce.send_future import UNKNOWN_OFFSET, SendFuture
-from minikafka.clients.produce.sequence_numbers import Numbering
+from minikafka.clients.produce.sequence_numbers import SequenceNumbers
 from minikafka.records.format.message_set import NO_TIMESTAMP
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
 
 _CORRUPT_TRIES = 3
 """What was damaged on the way is not damaged every time."""
-_WHY = {
+_CODE_HINTS = {
     ErrorCode.CORRUPT_MESSAGE: "; brokers also say so of a record without a key for a compacted topic",
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "; what was acknowledged before it is missing there, as after an "
     "unclean election",
@@ -68,7 +68,7 @@ replicas."""
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
-class Leaders(Protocol):
+class LeaderCache(Protocol):
     """What the sender knows of the cluster without asking anybody."""
 
     def known_leader(self, tp: TopicPartition) -> int | None:
@@ -81,30 +81,30 @@ class Leaders(Protocol):
         """What is known of the topic has turned out to be wrong."""
 
 
-METADATA_PAUSE_MS = 100
+METADATA_RETRY_BACKOFF_MS = 100
 """Between two looks for the leaders of the same topics (``retry.backoff.ms`` of Kafka)."""
 
 
 @dataclass(frozen=True, slots=True)
-class MetadataJob:
+class MetadataTask:
     """A question: who leads these topics?"""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class IdJob:
+class InitProducerIdTask:
     """A question to any broker: an id for this producer."""
 
 
 @dataclass(frozen=True, slots=True)
-class ProduceJob:
+class ProduceTask:
     """One request: the batches, one per partition, that go to one broker together."""
 
     broker_id: int
-    batches: tuple[Batch, ...]
+    batches: tuple[ProducerBatch, ...]
 
-    def without(self, batch: Batch) -> ProduceJob:
+    def without(self, batch: ProducerBatch) -> ProduceTask:
         """The same request but for one batch."""
         return replace(self, batches=tuple(b for b in self.batches if b is not batch))
 
@@ -112,47 +112,48 @@ class ProduceJob:
 class Sender:
     """The producer's decisions. Every method is called under the producer's lock; times are monotonic ms."""
 
-    def __init__(self, accumulator: Accumulator, config: BatchingConfig, leaders: Leaders) -> None:
+    def __init__(self, accumulator: RecordAccumulator, config: BatchingConfig, leaders: LeaderCache) -> None:
         self._accumulator = accumulator
         self._config = config
         self._leaders = leaders
-        self._numbering = Numbering(config)
+        self._sequences = SequenceNumbers(config)
         self._in_flight: dict[int, int] = defaultdict(int)
-        self._asking: set[str] = set()
-        self._ask_again_ms: dict[str, int] = {}
-        self._troubles = RetryLog()
-        self._why_waiting = ""
-        self._to_call: list[SendFuture] = []
+        self._pending_topics: set[str] = set()
+        self._next_lookup_ms: dict[str, int] = {}
+        self._retry_log = RetryLog()
+        self._waiting_reason = ""
+        self._futures_to_notify: list[SendFuture] = []
 
-    def next_job(self, now_ms: int) -> ProduceJob | MetadataJob | IdJob | None:
-        """What is to be done now, or None. Batches whose time is up are failed on the way.
+    def next_task(self, now_ms: int) -> ProduceTask | MetadataTask | InitProducerIdTask | None:
+        """Return the next task, or None. Fails the batches whose delivery time-out has passed.
 
-        A ProduceJob ends with ``answered`` or ``failed``, a MetadataJob with ``asked``, an IdJob with
-        ``named`` or ``unnamed``.
+        The caller reports the end of a ProduceTask by ``handle_response`` or ``handle_failure``, of a
+        MetadataTask by ``handle_metadata``, of an InitProducerIdTask by ``handle_producer_id`` or
+        ``handle_producer_id_error``.
         """
-        for batch in self._accumulator.expired(now_ms):
-            self._fail(batch, self._expiry(batch))
-        if self._numbering.refusal is not None:
-            self._fail_unready(self._numbering.refusal, now_ms)
+        for batch in self._accumulator.take_expired(now_ms):
+            self._fail(batch, self._expiry_error(batch))
+        if self._sequences.fatal_error is not None:
+            self._fail_unready(self._sequences.fatal_error, now_ms)
         nameless = False
         broker_id: int | None = None
-        chosen: list[Batch] = []
+        chosen: list[ProducerBatch] = []
         size_bytes = 0
         leaderless: dict[str, None] = {}
-        for batch in self._accumulator.sendable(now_ms):
+        for batch in self._accumulator.ready_batches(now_ms):
             topic = batch.topic_partition.topic
             leader = self._leaders.known_leader(batch.topic_partition)
             if leader is None:
-                self._troubles.failed(batch.topic_partition, self._why_waiting, now_ms)
-                if topic not in self._asking and self._ask_again_ms.get(topic, now_ms) <= now_ms:
+                self._retry_log.record_failure(batch.topic_partition, self._waiting_reason, now_ms)
+                if topic not in self._pending_topics and self._next_lookup_ms.get(topic, now_ms) <= now_ms:
                     leaderless[topic] = None
                 continue
             if leader != broker_id and (broker_id is not None or self._is_busy(leader)):
                 continue
-            if not self._numbering.ready(batch):
+            if not self._sequences.is_ready(batch):
                 nameless = True
                 continue
-            if chosen and batch.is_classic is not chosen[0].is_classic:
+            if chosen and batch.is_legacy is not chosen[0].is_legacy:
                 continue  # a request has one version, and the others are not to be made classic too
             if not chosen or size_bytes + batch.size_bytes <= self._config.max_request_bytes:
                 broker_id = leader
@@ -160,66 +161,70 @@ class Sender:
                 size_bytes += batch.size_bytes
         if leaderless:
             # First, so that partitions of a busy broker do not keep the others from being found.
-            self._asking.update(leaderless)
-            return MetadataJob(tuple(leaderless))
-        if nameless and self._numbering.ask(now_ms):
-            return IdJob()
+            self._pending_topics.update(leaderless)
+            return MetadataTask(tuple(leaderless))
+        if nameless and self._sequences.begin_id_request(now_ms):
+            return InitProducerIdTask()
         if broker_id is None:
             return None
         for batch in chosen:
-            self._accumulator.take(batch)
-            self._numbering.number(batch)
+            self._accumulator.drain(batch)
+            self._sequences.assign(batch)
         self._in_flight[broker_id] += 1
-        return ProduceJob(broker_id, tuple(chosen))
+        return ProduceTask(broker_id, tuple(chosen))
 
     def _is_busy(self, broker_id: int) -> bool:
         return self._in_flight[broker_id] >= self._config.max_in_flight
 
     def next_due_ms(self, now_ms: int) -> int | None:
-        """Milliseconds until time alone makes ``next_job`` give something; None when it will not."""
-        waits = [again - now_ms for again in self._ask_again_ms.values() if again > now_ms]
-        dues = self._accumulator.next_due_ms(now_ms), self._numbering.next_ask_ms(now_ms)
+        """Milliseconds until time alone makes ``next_task`` give something; None when it will not."""
+        waits = [again - now_ms for again in self._next_lookup_ms.values() if again > now_ms]
+        dues = self._accumulator.next_due_ms(now_ms), self._sequences.next_id_request_ms(now_ms)
         return min([*waits, *(due for due in dues if due is not None)], default=None)
 
-    def asked(self, job: MetadataJob, error: MinikafkaError | None, now_ms: int) -> None:
+    def handle_metadata(self, task: MetadataTask, error: MinikafkaError | None, now_ms: int) -> None:
         """The question was answered (whatever the answer), or could not be put to any broker."""
-        self._asking.difference_update(job.topics)
-        self._ask_again_ms = {topic: again for topic, again in self._ask_again_ms.items() if again > now_ms}
-        self._ask_again_ms.update(dict.fromkeys(job.topics, now_ms + METADATA_PAUSE_MS))
-        self._why_waiting = "" if error is None else str(error)
+        self._pending_topics.difference_update(task.topics)
+        self._next_lookup_ms = {
+            topic: again for topic, again in self._next_lookup_ms.items() if again > now_ms
+        }
+        self._next_lookup_ms.update(dict.fromkeys(task.topics, now_ms + METADATA_RETRY_BACKOFF_MS))
+        self._waiting_reason = "" if error is None else str(error)
         if isinstance(error, NetworkError):
             # Nobody answers, of which the cluster's client warns, now and again.
-            self._troubles.told_elsewhere(now_ms)
+            self._retry_log.mark_reported(now_ms)
 
-    def named(self, producer_id: int, producer_epoch: int) -> None:
+    def handle_producer_id(self, producer_id: int, producer_epoch: int) -> None:
         """A broker has given this producer an id."""
-        self._numbering.named(producer_id, producer_epoch)
+        self._sequences.handle_producer_id(producer_id, producer_epoch)
 
-    def unnamed(self, error: MinikafkaError, now_ms: int) -> bool:
+    def handle_producer_id_error(self, error: MinikafkaError, now_ms: int) -> bool:
         """No broker has. Whether it goes without one from now on."""
-        self._why_waiting = f"no producer id: {error}"
-        return self._numbering.unnamed(error, now_ms)
+        self._waiting_reason = f"no producer id: {error}"
+        return self._sequences.handle_producer_id_error(error, now_ms)
 
-    def unnumber(self, batch: Batch) -> None:
+    def remove_sequence(self, batch: ProducerBatch) -> None:
         """A batch in flight goes to a broker that takes only formats without numbers."""
         if batch.in_doubt:
-            self._numbering.begin_anew(batch)
+            self._sequences.reset_partition(batch)
         else:
-            self._numbering.take_back(batch)
+            self._sequences.reclaim(batch)
 
-    def answered(self, job: ProduceJob, response: ProduceResponse | None, now_ms: int) -> None:
+    def handle_response(self, task: ProduceTask, response: ProduceResponse | None, now_ms: int) -> None:
         """The broker answered; None stands for the silence of acks=0, which counts as success."""
-        self._in_flight[job.broker_id] -= 1
+        self._in_flight[task.broker_id] -= 1
         if response is None:
-            for batch in job.batches:
+            for batch in task.batches:
                 self._acknowledge(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
             return
         results = {(topic.name, p.index): p for topic in response.topics for p in topic.partitions}
-        for batch in job.batches:
+        for batch in task.batches:
             result = results.get(batch.topic_partition)
             if result is None:
-                error: MinikafkaError = NetworkError(f"broker {job.broker_id} left {batch} out of its answer")
-                self._again_or_fail(batch, error, now_ms)
+                error: MinikafkaError = NetworkError(
+                    f"broker {task.broker_id} left {batch} out of its answer"
+                )
+                self._retry_or_fail(batch, error, now_ms)
                 continue
             code = ErrorCode.of(result.error_code)
             if code is ErrorCode.NONE:
@@ -227,91 +232,91 @@ class Sender:
             elif code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 self._acknowledge(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
             elif code in _TOO_LARGE:
-                self._divide_or_fail(batch, code, job.broker_id)
+                self._split_or_fail(batch, code, task.broker_id)
             else:
                 error = BrokerError(
-                    code, f"broker {job.broker_id} did not take {batch}{self._why(code, batch)}"
+                    code, f"broker {task.broker_id} did not take {batch}{self._hint(code, batch)}"
                 )
-                if code is ErrorCode.UNKNOWN_PRODUCER_ID and batch.stamp is not None:
-                    self._numbering.begin_anew(batch)
-                    self._again(batch, error, now_ms)
+                if code is ErrorCode.UNKNOWN_PRODUCER_ID and batch.producer_sequence is not None:
+                    self._sequences.reset_partition(batch)
+                    self._retry(batch, error, now_ms)
                 else:
-                    self._again_or_fail(batch, error, now_ms)
+                    self._retry_or_fail(batch, error, now_ms)
 
-    def _why(self, code: ErrorCode, batch: Batch) -> str:
+    def _hint(self, code: ErrorCode, batch: ProducerBatch) -> str:
         if code not in NOT_ENOUGH_REPLICAS_CODES:
             right = authorization_hint(code, "Write", f"Topic:{batch.topic_partition.topic}")
-            return _WHY.get(code, right)
+            return _CODE_HINTS.get(code, right)
         return not_enough_replicas_hint(self._leaders.known_in_sync(batch.topic_partition))
 
-    def failed(self, job: ProduceJob, error: MinikafkaError, now_ms: int) -> None:
+    def handle_failure(self, task: ProduceTask, error: MinikafkaError, now_ms: int) -> None:
         """The request was not sent, or its answer did not come."""
-        self._in_flight[job.broker_id] -= 1
-        for batch in job.batches:
-            self._again_or_fail(batch, error, now_ms)
+        self._in_flight[task.broker_id] -= 1
+        for batch in task.batches:
+            self._retry_or_fail(batch, error, now_ms)
 
-    def refuse(self, batch: Batch, error: MinikafkaError) -> None:
+    def fail_batch(self, batch: ProducerBatch, error: MinikafkaError) -> None:
         """A batch in flight that cannot be encoded for its broker."""
         self._fail(batch, error)
 
-    def abandon(self, error: MinikafkaError) -> None:
+    def abort_incomplete(self, error: MinikafkaError) -> None:
         """The producer ends without having delivered everything: fail what is left, in flight or not."""
-        for batch in self._accumulator.incomplete():
-            if not batch.outcome.done:
+        for batch in self._accumulator.incomplete_batches():
+            if not batch.produce_result.done:
                 self._fail(batch, error)
 
     @property
-    def has_troubles(self) -> bool:
-        """Whether ``trouble_to_tell`` may have something. May be read without the lock."""
-        return bool(self._troubles)
+    def has_retry_warning(self) -> bool:
+        """Whether ``retry_warning`` may have something. May be read without the lock."""
+        return bool(self._retry_log)
 
-    def trouble_to_tell(self, now_ms: int) -> str | None:
+    def retry_warning(self, now_ms: int) -> str | None:
         """A warning that is due: what fails for a while, why, and how long it is tried again."""
-        waiting = self._accumulator.incomplete()
-        return self._troubles.to_tell(waiting, self._config.delivery_timeout_ms, now_ms)
+        waiting = self._accumulator.incomplete_batches()
+        return self._retry_log.due_warning(waiting, self._config.delivery_timeout_ms, now_ms)
 
     @property
     def has_callbacks(self) -> bool:
         """Whether ``take_callbacks`` has something. May be read without the lock."""
-        return bool(self._to_call)
+        return bool(self._futures_to_notify)
 
     def take_callbacks(self) -> list[SendFuture]:
         """Deliveries settled since the last call that want to be told, which is to be done unlocked."""
-        taken, self._to_call = self._to_call, []
+        taken, self._futures_to_notify = self._futures_to_notify, []
         return taken
 
-    def _again_or_fail(self, batch: Batch, error: MinikafkaError, now_ms: int) -> None:
-        if batch.outcome.done:
+    def _retry_or_fail(self, batch: ProducerBatch, error: MinikafkaError, now_ms: int) -> None:
+        if batch.produce_result.done:
             return
         batch.in_doubt = batch.in_doubt or _may_be_appended(error)
         tries = batch.failures + 1
         if not is_retriable(error) or (_is_corrupt(error) and tries >= _CORRUPT_TRIES):
             self._fail(batch, error)
         else:
-            self._again(batch, error, now_ms)
+            self._retry(batch, error, now_ms)
 
-    def _again(self, batch: Batch, error: MinikafkaError, now_ms: int) -> None:
-        if batch.outcome.done:
+    def _retry(self, batch: ProducerBatch, error: MinikafkaError, now_ms: int) -> None:
+        if batch.produce_result.done:
             return
         batch.failures += 1
         batch.last_error = error
-        self._troubles.failed(batch.topic_partition, str(error), now_ms)
+        self._retry_log.record_failure(batch.topic_partition, str(error), now_ms)
         self._leaders.invalidate(batch.topic_partition.topic)
         batch.not_before_ms = now_ms + self._config.backoff.delay_ms(batch.failures)
         if batch.failures > self._config.retries:
             self._fail(batch, error)
         elif batch.not_before_ms >= batch.created_ms + self._config.delivery_timeout_ms:
-            self._fail(batch, self._expiry(batch))
+            self._fail(batch, self._expiry_error(batch))
         else:
-            self._accumulator.give_back(batch)
+            self._accumulator.reenqueue(batch)
 
-    def _divide_or_fail(self, batch: Batch, code: ErrorCode, broker_id: int) -> None:
-        if batch.outcome.done:
+    def _split_or_fail(self, batch: ProducerBatch, code: ErrorCode, broker_id: int) -> None:
+        if batch.produce_result.done:
             return
-        halves = None if batch.stamp is not None and batch.in_doubt else batch.split()
+        halves = None if batch.producer_sequence is not None and batch.in_doubt else batch.split()
         if halves is not None:
-            self._numbering.take_back(batch)
-            self._accumulator.give_back(batch, *halves)
+            self._sequences.reclaim(batch)
+            self._accumulator.reenqueue(batch, *halves)
             return
         self._fail(
             batch,
@@ -322,8 +327,8 @@ class Sender:
             ),
         )
 
-    def _expiry(self, batch: Batch) -> NetworkError:
-        reason = batch.last_error or self._why_waiting or NO_LEADER_KNOWN
+    def _expiry_error(self, batch: ProducerBatch) -> NetworkError:
+        reason = batch.last_error or self._waiting_reason or NO_LEADER_KNOWN
         error = NetworkError(
             f"{batch} not acknowledged within {self._config.delivery_timeout_ms} ms "
             f"after {batch.failures} failed attempts; last: {reason}"
@@ -331,29 +336,29 @@ class Sender:
         error.__cause__ = batch.last_error
         return error
 
-    def _acknowledge(self, batch: Batch, base_offset: int, log_append_time_ms: int) -> None:
-        if not batch.outcome.done:
-            batch.outcome.base_offset = base_offset
-            batch.outcome.log_append_time_ms = log_append_time_ms
-            self._settle(batch)
+    def _acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
+        if not batch.produce_result.done:
+            batch.produce_result.base_offset = base_offset
+            batch.produce_result.log_append_time_ms = log_append_time_ms
+            self._complete(batch)
 
     def _fail_unready(self, error: MinikafkaError, now_ms: int) -> None:
-        ready = self._numbering.ready
-        while unready := [batch for batch in self._accumulator.sendable(now_ms) if not ready(batch)]:
+        ready = self._sequences.is_ready
+        while unready := [batch for batch in self._accumulator.ready_batches(now_ms) if not ready(batch)]:
             for batch in unready:
                 self._fail(batch, error)
 
-    def _fail(self, batch: Batch, error: MinikafkaError) -> None:
-        self._numbering.given_up(batch, error)
-        batch.outcome.error = error
-        self._settle(batch)
+    def _fail(self, batch: ProducerBatch, error: MinikafkaError) -> None:
+        self._sequences.handle_failed_batch(batch, error)
+        batch.produce_result.error = error
+        self._complete(batch)
 
-    def _settle(self, batch: Batch) -> None:
-        batch.outcome.done = True
-        self._troubles.over(batch.topic_partition)
-        self._accumulator.finish(batch)
-        self._to_call.extend(d for d in batch.deliveries if d.has_callback)
-        batch.outcome.condition.notify_all()
+    def _complete(self, batch: ProducerBatch) -> None:
+        batch.produce_result.done = True
+        self._retry_log.clear(batch.topic_partition)
+        self._accumulator.deallocate(batch)
+        self._futures_to_notify.extend(d for d in batch.futures if d.has_callback)
+        batch.produce_result.condition.notify_all()
 
 
 def _may_be_appended(error: MinikafkaError) -> bool:
@@ -367,10 +372,10 @@ def _is_corrupt(error: MinikafkaError) -> bool:
     return isinstance(error, BrokerError) and error.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def produce_request(job: ProduceJob, sets: list[Buffer], acks: int, timeout_ms: int) -> ProduceRequest:
+def produce_request(task: ProduceTask, sets: list[Buffer], acks: int, timeout_ms: int) -> ProduceRequest:
     """The request for a job whose batches were encoded to ``sets``, in the same order."""
     topics: dict[str, list[ProducePartition]] = {}
-    for batch, data in zip(job.batches, sets, strict=True):
+    for batch, data in zip(task.batches, sets, strict=True):
         tp = batch.topic_partition
         topics.setdefault(tp.topic, []).append(ProducePartition(index=tp.partition, records=data))
     return ProduceRequest(

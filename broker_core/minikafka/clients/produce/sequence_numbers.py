@@ -22,11 +22,11 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.produce.batch import Batch, Stamp
+from minikafka.clients.produce.batch import ProducerBatch, ProducerSequence
 from minikafka.clients.produce.config import BatchingConfig
 
 _SEQUENCES = 1 << 31
-_CHAIN_ENDS = frozenset(
+_FATAL_CODES = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -36,108 +36,116 @@ _CHAIN_ENDS = frozenset(
 
 
 @dataclass(slots=True)
-class _Chain:
+class _PartitionSequence:
     producer_id: int
     producer_epoch: int
     next_sequence: int = 0
 
 
-class Numbering:
+class SequenceNumbers:
     """The numbers of one producer's batches. Called under the producer's lock; times are monotonic ms."""
 
     def __init__(self, config: BatchingConfig) -> None:
-        self.refusal: MinikafkaError | None = None
+        self.fatal_error: MinikafkaError | None = None
         """Why nothing can be sent: idempotence is demanded and the brokers do not have it."""
-        self._demanded = config.idempotence is True
-        self._on = config.may_be_idempotent
+        self._required = config.idempotence is True
+        self._enabled = config.may_be_idempotent
         self._id: tuple[int, int] | None = None
         """Id and epoch for the partitions that begin a chain."""
-        self._chains: dict[TopicPartition, _Chain] = {}
-        self._asking = False
-        self._ask_again_ms: int | None = None
+        self._partitions: dict[TopicPartition, _PartitionSequence] = {}
+        self._id_requested = False
+        self._next_request_ms: int | None = None
         self._retry_backoff_ms = config.retry_backoff_ms
 
-    def ready(self, batch: Batch) -> bool:
+    def is_ready(self, batch: ProducerBatch) -> bool:
         """Whether ``batch`` may leave: it has numbers or needs none, or there is an id for it."""
         return (
-            not self._on
+            not self._enabled
             or self._id is not None
-            or batch.stamp is not None
-            or batch.is_classic
-            or batch.topic_partition in self._chains
+            or batch.producer_sequence is not None
+            or batch.is_legacy
+            or batch.topic_partition in self._partitions
         )
 
-    def ask(self, now_ms: int) -> bool:
-        """Whether an id is to be asked for now. If so ``named`` or ``unnamed`` must follow."""
-        if self._asking or (self._ask_again_ms is not None and now_ms < self._ask_again_ms):
+    def begin_id_request(self, now_ms: int) -> bool:
+        """Return whether an id must be requested now; ``handle_producer_id`` or
+        ``handle_producer_id_error`` must then follow.
+        """
+        if self._id_requested or (self._next_request_ms is not None and now_ms < self._next_request_ms):
             return False
-        self._asking = True
+        self._id_requested = True
         return True
 
-    def next_ask_ms(self, now_ms: int) -> int | None:
+    def next_id_request_ms(self, now_ms: int) -> int | None:
         """Milliseconds until an id may be asked for again; None where nothing waits for that."""
-        if self._ask_again_ms is None or self._ask_again_ms <= now_ms:
+        if self._next_request_ms is None or self._next_request_ms <= now_ms:
             return None
-        return self._ask_again_ms - now_ms
+        return self._next_request_ms - now_ms
 
-    def named(self, producer_id: int, producer_epoch: int) -> None:
+    def handle_producer_id(self, producer_id: int, producer_epoch: int) -> None:
         """A broker has given an id."""
-        self._asking, self._ask_again_ms = False, None
+        self._id_requested, self._next_request_ms = False, None
         self._id = producer_id, producer_epoch
 
-    def unnamed(self, error: MinikafkaError, now_ms: int) -> bool:
+    def handle_producer_id_error(self, error: MinikafkaError, now_ms: int) -> bool:
         """No id was given. What may pass is asked again; else it goes without (True), or not at all."""
-        self._asking = False
+        self._id_requested = False
         if not isinstance(error, BrokerError) or error.is_retriable:
-            self._ask_again_ms = now_ms + self._retry_backoff_ms
-        elif self._demanded:
-            self.refusal = BrokerError(
+            self._next_request_ms = now_ms + self._retry_backoff_ms
+        elif self._required:
+            self.fatal_error = BrokerError(
                 error.code,
                 "enable.idempotence is true, which needs brokers of Kafka 0.11 or newer that give this "
                 f"client a producer id: {error}",
             )
         else:
-            self._on = False
-        return not self._on
+            self._enabled = False
+        return not self._enabled
 
-    def number(self, batch: Batch) -> None:
+    def assign(self, batch: ProducerBatch) -> None:
         """Give ``batch``, which is ready and about to leave, the next numbers of its partition."""
-        if not self._on or batch.stamp is not None or batch.is_classic:
+        if not self._enabled or batch.producer_sequence is not None or batch.is_legacy:
             return
         tp = batch.topic_partition
-        chain = self._chains.get(tp)
+        chain = self._partitions.get(tp)
         if chain is None:
             assert self._id is not None
-            chain = self._chains[tp] = _Chain(*self._id)
-        batch.stamp = Stamp(chain.producer_id, chain.producer_epoch, chain.next_sequence)
-        chain.next_sequence = (chain.next_sequence + batch.sequences) % _SEQUENCES
+            chain = self._partitions[tp] = _PartitionSequence(*self._id)
+        batch.producer_sequence = ProducerSequence(
+            chain.producer_id, chain.producer_epoch, chain.next_sequence
+        )
+        chain.next_sequence = (chain.next_sequence + batch.sequence_count) % _SEQUENCES
 
-    def take_back(self, batch: Batch) -> None:
+    def reclaim(self, batch: ProducerBatch) -> None:
         """``batch`` is surely not in the log, and will not be sent as it is: its numbers are free."""
-        chain = self._chain(batch)
-        if chain is not None and batch.stamp is not None:
-            chain.next_sequence = batch.stamp.base_sequence
-        batch.stamp = None
+        chain = self._partition_sequence(batch)
+        if chain is not None and batch.producer_sequence is not None:
+            chain.next_sequence = batch.producer_sequence.base_sequence
+        batch.producer_sequence = None
 
-    def given_up(self, batch: Batch, error: MinikafkaError) -> None:
+    def handle_failed_batch(self, batch: ProducerBatch, error: MinikafkaError) -> None:
         """``batch`` has failed for good."""
-        unusable = isinstance(error, BrokerError) and error.code in _CHAIN_ENDS
+        unusable = isinstance(error, BrokerError) and error.code in _FATAL_CODES
         if unusable or batch.in_doubt:
-            self.begin_anew(batch)
+            self.reset_partition(batch)
         else:
-            self.take_back(batch)
+            self.reclaim(batch)
 
-    def begin_anew(self, batch: Batch) -> None:
+    def reset_partition(self, batch: ProducerBatch) -> None:
         """The partition of ``batch`` goes on under another id, and so does ``batch`` if it is sent again."""
-        if self._chain(batch) is not None:
-            del self._chains[batch.topic_partition]
-        if batch.stamp is not None and self._id == batch.stamp[:2]:
+        if self._partition_sequence(batch) is not None:
+            del self._partitions[batch.topic_partition]
+        if batch.producer_sequence is not None and self._id == batch.producer_sequence[:2]:
             self._id = None
-        batch.stamp = None
+        batch.producer_sequence = None
 
-    def _chain(self, batch: Batch) -> _Chain | None:
+    def _partition_sequence(self, batch: ProducerBatch) -> _PartitionSequence | None:
         """The one that ``batch`` has its numbers from."""
-        chain = self._chains.get(batch.topic_partition)
-        if chain is None or batch.stamp is None or chain.producer_id != batch.stamp.producer_id:
+        chain = self._partitions.get(batch.topic_partition)
+        if (
+            chain is None
+            or batch.producer_sequence is None
+            or chain.producer_id != batch.producer_sequence.producer_id
+        ):
             return None
         return chain

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.network.broker_connection import Reply
+from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.cluster import ClusterClient, ConnectionPool
 from minikafka.clients.network.response_errors import (
     NOT_ENOUGH_REPLICAS_CODES,
@@ -15,7 +15,7 @@ from minikafka.clients.network.response_errors import (
     not_enough_replicas_hint,
 )
 from minikafka.clients.network.retry import Deadline
-from minikafka.clients.produce.producer import MAGIC_2_SINCE, ZSTD_SINCE, magic_of
+from minikafka.clients.produce.producer import MAGIC_2_SINCE, ZSTD_SINCE, magic_for_version
 from minikafka.records.format.message_set import Codec
 from minikafka.wire.apis.produce import (
     PRODUCE,
@@ -34,7 +34,7 @@ class PendingProduce:
         cluster: ClusterClient,
         broker_id: int,
         partitions: Iterable[TopicPartition],
-        reply: Reply[ProduceResponse] | None,
+        reply: ResponseFuture[ProduceResponse] | None,
     ) -> None:
         self._cluster = cluster
         self._broker_id = broker_id
@@ -91,7 +91,7 @@ class SyncProducer:
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 f"broker {broker_id} does not know compression.codec zstd, which came with Kafka 2.1",
             )
-        return magic_of(version)
+        return magic_for_version(version)
 
     def send(self, broker_id: int, sets: Mapping[TopicPartition, Buffer], magic: int) -> PendingProduce:
         """Send one set of the format ``magic`` for each partition, without waiting for the answer.
@@ -110,19 +110,19 @@ class SyncProducer:
         )
 
         def of_version(version: int) -> ProduceRequest:
-            if magic_of(version) != magic:
+            if magic_for_version(version) != magic:
                 raise NetworkError(f"broker {broker_id} has come back with another version")
             return request
 
-        link = self._cluster.link(broker_id, ConnectionPool.PRODUCE)
+        link = self._cluster.connection(broker_id, ConnectionPool.PRODUCE)
         deadline = self._cluster.deadline(self._timeout_ms)
-        newest = None if magic == magic_of(MAGIC_2_SINCE) else MAGIC_2_SINCE - 1
+        newest = None if magic == magic_for_version(MAGIC_2_SINCE) else MAGIC_2_SINCE - 1
         if self._acks == 0:
-            link.send_only(PRODUCE, of_version, deadline, newest)
+            link.send_without_response(PRODUCE, of_version, deadline, newest)
             return PendingProduce(self._cluster, broker_id, sets, None)
         return PendingProduce(
             self._cluster, broker_id, sets, link.send(PRODUCE, of_version, deadline, newest)
         )
 
     def _produce_version(self, broker_id: int, deadline: Deadline) -> int:
-        return self._cluster.link(broker_id, ConnectionPool.PRODUCE).version(PRODUCE, deadline)
+        return self._cluster.connection(broker_id, ConnectionPool.PRODUCE).version(PRODUCE, deadline)

@@ -9,7 +9,7 @@ from minikafka.base.clock import SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.stats import FetchRequestAndResponseStats
-from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig, Reply
+from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig, ResponseFuture
 from minikafka.clients.network.retry import Deadline, EventWaiter
 from minikafka.clients.simple_consumer.fetch_response import FetchedMessages
 from minikafka.clients.simple_consumer.requests import FetchRequest, MultiFetchRequest
@@ -152,7 +152,7 @@ class KafkaChannel:
         self._link.connect(Deadline(self._clock, self._timeout_ms))
 
     def close(self) -> None:
-        self._link.drop()
+        self._link.disconnect()
 
     def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
         # Each for itself, but where the broker counts what there is of all: in one answer the first message
@@ -190,7 +190,7 @@ class KafkaChannel:
         request: Callable[[int], RequestT],
         version: int | None,
         timeout_ms: int,
-    ) -> Reply[ResponseT]:
+    ) -> ResponseFuture[ResponseT]:
         def build(newest: int) -> RequestT:
             if version is not None and newest != version:
                 raise BrokerError(
@@ -203,7 +203,7 @@ class KafkaChannel:
 
     def _fetch(
         self, request: MultiFetchRequest, fetches: Sequence[FetchRequest]
-    ) -> Reply[fetching.FetchResponse]:
+    ) -> ResponseFuture[fetching.FetchResponse]:
         topics: dict[str, list[fetching.FetchPartition]] = {}
         for one in fetches:
             part = fetching.FetchPartition(one.partition, _UNKNOWN, one.offset, _UNKNOWN, one.max_size)

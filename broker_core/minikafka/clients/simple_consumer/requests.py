@@ -14,7 +14,7 @@ from typing import Any
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.group.offsets import Committed
-from minikafka.clients.network.arguments import partitions_given
+from minikafka.clients.network.arguments import to_topic_partitions
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.wire.apis.offset_commit import NO_GENERATION
 from minikafka.wire.classic import Fetch as FetchRequest
@@ -145,7 +145,7 @@ class OffsetCommitRequest:
                 "offsets is a mapping of partitions to Committed (of clients.simple_consumer), as "
                 f"{{TopicPartition('flights', 0): Committed(12)}}, not {offsets!r:.100}"
             )
-        named = dict(zip(partitions_given(offsets), offsets.values(), strict=True))
+        named = dict(zip(to_topic_partitions(offsets), offsets.values(), strict=True))
         object.__setattr__(self, "offsets", named)
 
 
@@ -172,7 +172,7 @@ class OffsetFetchRequest:
     version: int = COORDINATOR_VERSION
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "partitions", partitions_given(self.partitions))
+        object.__setattr__(self, "partitions", to_topic_partitions(self.partitions))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from minikafka.clients.consumer.stats import (
     release_stats,
 )
 from minikafka.clients.group.offsets import Author, commit_request
-from minikafka.clients.network.arguments import partitions_given
+from minikafka.clients.network.arguments import to_topic_partitions
 from minikafka.clients.network.metadata import from_response
 from minikafka.clients.simple_consumer.channels import Channel, ClassicChannel, KafkaChannel
 from minikafka.clients.simple_consumer.fetch_response import (
@@ -177,7 +177,7 @@ class SimpleConsumer:
         sees all. (A CLASSIC listener takes everybody for a consumer.) BrokerError with the broker's code;
         TypeError for what is no partition, and no pair of topic and number.
         """
-        (tp,) = partitions_given([topic_partition])
+        (tp,) = to_topic_partitions([topic_partition])
         if earliest_or_latest not in (EARLIEST_TIME, LATEST_TIME):
             raise ValueError(
                 f"{EARLIEST_TIME} (EARLIEST_TIME) or {LATEST_TIME} (LATEST_TIME), not {earliest_or_latest}"

@@ -74,7 +74,7 @@ def test_all_leaders_are_asked_before_the_first_answer_is_waited_for(brokers: Br
     cluster = brokers.client()
     cluster.metadata(["t"])
     for broker_id in (1, 2, 3):
-        cluster.link(broker_id).version(LIST_OFFSETS, cluster.deadline())
+        cluster.connection(broker_id).version(LIST_OFFSETS, cluster.deadline())
     # Nothing is delivered before somebody waits, and who waits for broker 1 lets all that was sent be
     # delivered.
     brokers.fault(1, Fault.DROP_RESPONSE)

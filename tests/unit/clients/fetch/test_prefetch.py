@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from minikafka.clients.fetch.prefetch import prefetching
+from minikafka.clients.fetch.prefetch import prefetched
 
 PATIENCE_S = 20.0
 
@@ -45,13 +45,13 @@ class Counting:
 
 
 def test_items_come_in_order_and_end() -> None:
-    assert list(prefetching(iter(range(1_000)), 3)) == list(range(1_000))
+    assert list(prefetched(iter(range(1_000)), 3)) == list(range(1_000))
     assert prefetch_threads() == []
 
 
 def test_the_thread_runs_ahead_by_the_depth_and_not_further() -> None:
     source = Counting()
-    items = prefetching(source, 2)
+    items = prefetched(source, 2)
     assert next(items) == 0
     # One taken, two waiting, and one that is made and waits for room.
     for _ in range(4):
@@ -66,7 +66,7 @@ def test_an_exception_comes_after_the_items_before_it() -> None:
         yield 2
         raise KeyError("lost")
 
-    items = prefetching(failing(), 5)
+    items = prefetched(failing(), 5)
     assert [next(items), next(items)] == [1, 2]
     with pytest.raises(KeyError, match="lost"):
         next(items)
@@ -75,7 +75,7 @@ def test_an_exception_comes_after_the_items_before_it() -> None:
 
 def test_a_consumer_that_leaves_ends_the_thread_and_closes_the_iterator() -> None:
     source = Counting()
-    for item in prefetching(source, 2):
+    for item in prefetched(source, 2):
         if item == 5:
             break
     gc.collect()
@@ -86,13 +86,13 @@ def test_a_consumer_that_leaves_ends_the_thread_and_closes_the_iterator() -> Non
 
 def test_the_iterator_is_closed_at_its_own_end_too() -> None:
     source = Counting(limit=3)
-    assert list(prefetching(source, 8)) == [0, 1, 2]
+    assert list(prefetched(source, 8)) == [0, 1, 2]
     assert source.closed.is_set()
 
 
 def test_nothing_starts_before_the_first_item_is_wanted() -> None:
     source = Counting()
-    prefetching(source, 2)
+    prefetched(source, 2)
     assert source.count == 0
     assert prefetch_threads() == []
 
@@ -100,4 +100,4 @@ def test_nothing_starts_before_the_first_item_is_wanted() -> None:
 @pytest.mark.parametrize("depth", [0, -1])
 def test_a_depth_below_one_is_refused(depth: int) -> None:
     with pytest.raises(ValueError, match="depth must be at least 1"):
-        prefetching(iter([]), depth)
+        prefetched(iter([]), depth)

@@ -10,7 +10,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, OffsetOu
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, log_reaches
-from minikafka.clients.network.broker_connection import Reply
+from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.cluster import ClusterClient, ConnectionPool
 from minikafka.clients.produce import BatchingProducer
 from minikafka.net.memory import Fault
@@ -178,13 +178,13 @@ def test_the_time_out_of_an_answer_that_was_asked_for_ahead_begins_when_it_is_wa
     brokers: BrokersInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patience: list[int | None] = []
-    result = Reply.result
+    result = ResponseFuture.result
 
-    def watched(reply: Reply[object], timeout_ms: int | None = None) -> object:
+    def watched(reply: ResponseFuture[object], timeout_ms: int | None = None) -> object:
         patience.append(timeout_ms)
         return result(reply, timeout_ms)
 
-    monkeypatch.setattr(Reply, "result", watched)
+    monkeypatch.setattr(ResponseFuture, "result", watched)
     sets = fetcher(brokers, 0, 100, max_bytes=1_000, timeout_ms=5_000)
     next(sets)
     brokers.clock.advance(600_000)
@@ -321,7 +321,7 @@ def test_what_the_caller_wants_to_judge_is_raised_at_once(brokers: BrokersInMemo
     brokers.script(ApiKey.FETCH, fetch_error(code))
     waits = len(brokers.waiter.waits)
     with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
-        offsets(fetcher(brokers, 0, 100, raised_at_once=[code]))
+        offsets(fetcher(brokers, 0, 100, unretried_codes=[code]))
     assert len(brokers.waiter.waits) == waits
 
 
@@ -383,7 +383,7 @@ def test_a_range_must_begin_at_a_real_offset(brokers: BrokersInMemory) -> None:
 def test_fetches_do_not_wait_in_the_way_of_other_requests(brokers: BrokersInMemory) -> None:
     cluster = brokers.client()
     next(fetcher(cluster, 0, 100, max_bytes=1_000))
-    assert cluster.link(1, ConnectionPool.FETCH) is not cluster.link(1, ConnectionPool.CONTROL)
+    assert cluster.connection(1, ConnectionPool.FETCH) is not cluster.connection(1, ConnectionPool.CONTROL)
 
 
 def test_a_log_reaches_as_far_as_a_fetch_is_not_refused(brokers: BrokersInMemory) -> None:

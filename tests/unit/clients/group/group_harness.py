@@ -51,7 +51,7 @@ class World:
     def bare(self, listener: Listener | None = None, **settings: Any) -> GroupConsumer:
         usual = {"auto_commit": False, "auto_offset_reset": Reset.EARLIEST, "heartbeat_interval_ms": 200}
         settings = usual | settings
-        cluster = self.brokers.client(unknown_topic_patience_ms=100)
+        cluster = self.brokers.client(unknown_topic_timeout_ms=100)
         consumer = GroupConsumer(
             cluster, GroupConsumerConfig("g", **settings), listener=listener, threads=False
         )

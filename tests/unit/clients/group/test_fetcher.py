@@ -5,7 +5,7 @@ from __future__ import annotations
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.fetcher import GroupFetcher
-from minikafka.clients.network.cluster import OwnConnectionPool
+from minikafka.clients.network.cluster import DedicatedConnectionPool
 from minikafka.wire.api import ApiKey
 from tests.unit.clients.groups_in_memory import Later
 from tests.unit.clients.support import BrokersInMemory
@@ -17,7 +17,7 @@ def test_what_an_old_and_a_new_leader_answer_at_the_same_time_is_given_out_once(
     brokers, late = BrokersInMemory(2, {"t": 1}), Later()
     brokers.fill(T0, *(b"%d" % number for number in range(5)))
     cluster = brokers.client()
-    fetcher = GroupFetcher(cluster, GroupConsumerConfig("g"), OwnConnectionPool())
+    fetcher = GroupFetcher(cluster, GroupConsumerConfig("g"), DedicatedConnectionPool())
     cluster.metadata(["t"])
     brokers.script(ApiKey.FETCH, lambda *_: late)
     fetcher.ask({T0: 0})

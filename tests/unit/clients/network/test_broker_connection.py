@@ -34,37 +34,37 @@ def link_to(brokers: BrokersInMemory, idle_ms: int = 540_000, **newest: int) -> 
     return BrokerConnection("broker 1 at memory:9001", HOST, FIRST_PORT + 1, config)
 
 
-def ask(brokers: BrokersInMemory, link: BrokerConnection, timeout_ms: int = 1_000) -> MetadataResponse:
+def ask(brokers: BrokersInMemory, connection: BrokerConnection, timeout_ms: int = 1_000) -> MetadataResponse:
     deadline = Deadline(brokers.clock, timeout_ms)
-    return link.send(METADATA, lambda _: NO_TOPICS, deadline).result(timeout_ms)
+    return connection.send(METADATA, lambda _: NO_TOPICS, deadline).result(timeout_ms)
 
 
 def test_nothing_is_connected_before_the_first_request(brokers: BrokersInMemory) -> None:
-    link = link_to(brokers)
-    assert not link.connected
-    assert ask(brokers, link).cluster_id == "a-cluster-id"
-    assert link.connected
+    connection = link_to(brokers)
+    assert not connection.connected
+    assert ask(brokers, connection).cluster_id == "a-cluster-id"
+    assert connection.connected
     assert [key for _, key, _, _ in brokers.requests] == [ApiKey.API_VERSIONS, ApiKey.METADATA]
 
 
 def test_versions_are_asked_once_per_connection(brokers: BrokersInMemory) -> None:
-    link = link_to(brokers)
-    ask(brokers, link)
-    ask(brokers, link)
+    connection = link_to(brokers)
+    ask(brokers, connection)
+    ask(brokers, connection)
     assert len(brokers.asked(ApiKey.API_VERSIONS)) == 1
-    link.drop()
+    connection.disconnect()
     brokers.newest[ApiKey.METADATA] = 1
-    ask(brokers, link)
+    ask(brokers, connection)
     assert [version for _, key, version, _ in brokers.requests if key is ApiKey.METADATA] == [7, 7, 1]
 
 
 def test_the_newest_common_version_is_used(brokers: BrokersInMemory) -> None:
     brokers.newest[ApiKey.FETCH] = 1
-    link = link_to(brokers, metadata=0)
+    connection = link_to(brokers, metadata=0)
     deadline = Deadline(brokers.clock, 1_000)
-    assert link.version(FETCH, deadline) == 1
-    assert link.version(PRODUCE, deadline) == PRODUCE.max_version
-    assert link.version(METADATA, deadline) == 0
+    assert connection.version(FETCH, deadline) == 1
+    assert connection.version(PRODUCE, deadline) == PRODUCE.max_version
+    assert connection.version(METADATA, deadline) == 0
 
 
 def test_no_common_version_is_told_with_both_ranges(brokers: BrokersInMemory) -> None:
@@ -80,10 +80,10 @@ def test_no_common_version_is_told_with_both_ranges(brokers: BrokersInMemory) ->
 
 
 def test_requests_are_pipelined_and_answered_in_any_order_of_asking(brokers: BrokersInMemory) -> None:
-    link = link_to(brokers)
+    connection = link_to(brokers)
     deadline = Deadline(brokers.clock, 1_000)
     topics = [("a",), ("b",), ("c",)]
-    replies = [link.send(METADATA, lambda _, t=t: MetadataRequest(t), deadline) for t in topics]
+    replies = [connection.send(METADATA, lambda _, t=t: MetadataRequest(t), deadline) for t in topics]
     assert len(brokers.asked(ApiKey.METADATA)) == 0  # all were sent before anything moved
     answers = [reply.result() for reply in reversed(replies)]
     assert [answer.topics[0].name for answer in answers] == ["c", "b", "a"]
@@ -91,55 +91,55 @@ def test_requests_are_pipelined_and_answered_in_any_order_of_asking(brokers: Bro
 
 def test_refused_connections_back_off_and_are_told_with_the_address(brokers: BrokersInMemory) -> None:
     brokers.fault(1, Fault.REFUSE, 3)
-    link = link_to(brokers)
+    connection = link_to(brokers)
     for _ in range(3):
         with pytest.raises(NetworkError, match=r"broker 1 at memory:9001 cannot be reached: .*refused"):
-            ask(brokers, link)
-    ask(brokers, link)
+            ask(brokers, connection)
+    ask(brokers, connection)
     assert brokers.waiter.waits == [50, 100, 200]
     # After a success it begins again.
-    link.drop()
+    connection.disconnect()
     brokers.fault(1, Fault.REFUSE, 1)
     with pytest.raises(NetworkError):
-        ask(brokers, link)
-    ask(brokers, link)
+        ask(brokers, connection)
+    ask(brokers, connection)
     assert brokers.waiter.waits == [50, 100, 200, 50]
 
 
 def test_a_back_off_longer_than_the_deadline_ends_with_it(brokers: BrokersInMemory) -> None:
     brokers.fault(1, Fault.REFUSE, 5)
-    link = link_to(brokers)
+    connection = link_to(brokers)
     for _ in range(5):
         with pytest.raises(NetworkError):
-            ask(brokers, link)
+            ask(brokers, connection)
     before = brokers.clock.monotonic_ms()
     with pytest.raises(NetworkError, match="could not be connected to within 100 ms"):
-        ask(brokers, link, timeout_ms=100)
+        ask(brokers, connection, timeout_ms=100)
     assert brokers.clock.monotonic_ms() - before == 100
 
 
 def test_a_broken_connection_fails_what_is_under_way_and_the_next_request_makes_a_new_one(
     brokers: BrokersInMemory,
 ) -> None:
-    link = link_to(brokers)
-    ask(brokers, link)
+    connection = link_to(brokers)
+    ask(brokers, connection)
     brokers.fault(1, Fault.CUT_RESPONSE)
     deadline = Deadline(brokers.clock, 1_000)
-    first, second = (link.send(METADATA, lambda _: NO_TOPICS, deadline) for _ in range(2))
+    first, second = (connection.send(METADATA, lambda _: NO_TOPICS, deadline) for _ in range(2))
     for reply in (first, second):
         with pytest.raises(NetworkError, match=r"broker 1 at memory:9001 did not answer Metadata: .*reset"):
             reply.result()
-    assert not link.connected
-    assert ask(brokers, link).controller_id == 1
+    assert not connection.connected
+    assert ask(brokers, connection).controller_id == 1
 
 
 def test_a_request_that_is_not_answered_in_time_closes_the_connection(brokers: BrokersInMemory) -> None:
-    link = link_to(brokers)
-    ask(brokers, link)
+    connection = link_to(brokers)
+    ask(brokers, connection)
     brokers.fault(1, Fault.DROP_RESPONSE)
     with pytest.raises(NetworkError, match=r"did not answer Metadata: .* within 700 ms"):
-        ask(brokers, link, timeout_ms=700)
-    assert not link.connected
+        ask(brokers, connection, timeout_ms=700)
+    assert not connection.connected
 
 
 def test_a_broker_without_api_versions_is_told_as_too_old(brokers: BrokersInMemory) -> None:
@@ -149,32 +149,32 @@ def test_a_broker_without_api_versions_is_told_as_too_old(brokers: BrokersInMemo
 
 
 def test_an_answer_to_another_request_closes_the_connection(brokers: BrokersInMemory) -> None:
-    link = link_to(brokers)
+    connection = link_to(brokers)
     deadline = Deadline(brokers.clock, 1_000)
-    reply = link.send(METADATA, lambda _: NO_TOPICS, deadline)
+    reply = connection.send(METADATA, lambda _: NO_TOPICS, deadline)
     reply._correlation_id += 1
     with pytest.raises(
         RemoteWireError, match=r"broker 1 at memory:9001, Metadata 7: answer 2 came in the place of 3"
     ):
         reply.result()
-    assert not link.connected
+    assert not connection.connected
 
 
 def test_requests_without_an_answer_do_not_disturb_the_others(brokers: BrokersInMemory) -> None:
-    link = link_to(brokers)
+    connection = link_to(brokers)
     deadline = Deadline(brokers.clock, 1_000)
-    link.send_only(PRODUCE, lambda _: ProduceRequest(None, 0, 1, ()), deadline)
-    assert ask(brokers, link).controller_id == 1
+    connection.send_without_response(PRODUCE, lambda _: ProduceRequest(None, 0, 1, ()), deadline)
+    assert ask(brokers, connection).controller_id == 1
     assert len(brokers.asked(ApiKey.PRODUCE)) == 1
 
 
 def test_a_closed_link_connects_no_more(brokers: BrokersInMemory) -> None:
-    link = link_to(brokers)
-    ask(brokers, link)
-    link.close()
-    link.close()
+    connection = link_to(brokers)
+    ask(brokers, connection)
+    connection.close()
+    connection.close()
     with pytest.raises(NetworkError, match="this client is closed"):
-        ask(brokers, link)
+        ask(brokers, connection)
 
 
 def connections(brokers: BrokersInMemory) -> int:
@@ -183,30 +183,30 @@ def connections(brokers: BrokersInMemory) -> int:
 
 
 def test_a_connection_idle_for_too_long_is_not_used_again(brokers: BrokersInMemory) -> None:
-    link = link_to(brokers, idle_ms=1_000)
+    connection = link_to(brokers, idle_ms=1_000)
     for pause_ms, made in ((0, 1), (999, 1), (999, 1), (1_000, 2)):
         brokers.clock.advance(pause_ms)
-        assert ask(brokers, link).controller_id == 1
+        assert ask(brokers, connection).controller_id == 1
         assert connections(brokers) == made
 
 
 def test_of_a_connection_that_is_idle_the_descriptor_is_given_back(brokers: BrokersInMemory) -> None:
-    link = link_to(brokers, idle_ms=1_000)
-    link.close_idle()
-    ask(brokers, link)
+    connection = link_to(brokers, idle_ms=1_000)
+    connection.close_idle()
+    ask(brokers, connection)
     brokers.clock.advance(999)
-    link.close_idle()
-    assert link.connected
+    connection.close_idle()
+    assert connection.connected
     brokers.clock.advance(1)
-    link.close_idle()
-    assert not link.connected
-    assert ask(brokers, link).controller_id == 1
+    connection.close_idle()
+    assert not connection.connected
+    assert ask(brokers, connection).controller_id == 1
 
 
 def test_a_broker_that_closed_an_idle_connection_costs_no_error(brokers: BrokersInMemory) -> None:
-    link = link_to(brokers)
-    ask(brokers, link)
+    connection = link_to(brokers)
+    ask(brokers, connection)
     brokers.stop(1)
     brokers.start(1)
-    assert ask(brokers, link).controller_id == 1
+    assert ask(brokers, connection).controller_id == 1
     assert connections(brokers) == 2

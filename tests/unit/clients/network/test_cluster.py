@@ -7,8 +7,8 @@ import pytest
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import (
-    OUTAGE_PATIENCE_MS,
-    UNKNOWN_TOPIC_PATIENCE_MS,
+    OUTAGE_WARNING_AFTER_MS,
+    UNKNOWN_TOPIC_TIMEOUT_MS,
     ClusterClient,
     ConnectionPool,
 )
@@ -122,11 +122,11 @@ def test_a_missing_topic_is_told_with_its_cluster_soon(
     with pytest.raises(BrokerError, match="there is no topic 'nope' on the cluster at memory:9001") as caught:
         cluster.topic("nope")
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert brokers.clock.monotonic_ms() <= UNKNOWN_TOPIC_PATIENCE_MS
+    assert brokers.clock.monotonic_ms() <= UNKNOWN_TOPIC_TIMEOUT_MS
 
 
 def test_how_long_a_missing_topic_is_asked_for_can_be_said(brokers: BrokersInMemory) -> None:
-    cluster = brokers.client(creates_topics=False, unknown_topic_patience_ms=500)
+    cluster = brokers.client(creates_topics=False, unknown_topic_timeout_ms=500)
     with pytest.raises(BrokerError, match="there is no topic 'nope'"):
         cluster.topic("nope")
     assert brokers.clock.monotonic_ms() <= 500
@@ -195,7 +195,7 @@ def test_an_outage_that_lasts_is_told_with_address_reason_and_patience(
     (warning,) = warnings_of(caplog)
     assert "bootstrap server memory:9001 cannot be reached" in warning
     assert warning.endswith("Connection refused; trying again, for 60 s in all")
-    assert OUTAGE_PATIENCE_MS < told_at_ms[0] < OUTAGE_PATIENCE_MS + 3_000
+    assert OUTAGE_WARNING_AFTER_MS < told_at_ms[0] < OUTAGE_WARNING_AFTER_MS + 3_000
 
 
 def test_an_outage_is_told_by_short_questions_too_and_again_every_minute(
@@ -241,7 +241,7 @@ def test_who_fails_soon_is_told_by_the_error_alone(
 ) -> None:
     brokers.stop(1)
     with pytest.raises(NetworkError):
-        brokers.client().metadata(timeout_ms=OUTAGE_PATIENCE_MS)
+        brokers.client().metadata(timeout_ms=OUTAGE_WARNING_AFTER_MS)
     assert warnings_of(caplog) == []
 
 
@@ -319,10 +319,10 @@ def test_lanes_have_connections_of_their_own_and_bootstrap_shares_that_of_its_br
 ) -> None:
     cluster = brokers.client()
     cluster.metadata()
-    for lane in (ConnectionPool.CONTROL, ConnectionPool.FETCH, ConnectionPool.CONTROL, ConnectionPool.FETCH):
-        cluster.call(1, METADATA, MetadataRequest(()), lane=lane)
+    for pool in (ConnectionPool.CONTROL, ConnectionPool.FETCH, ConnectionPool.CONTROL, ConnectionPool.FETCH):
+        cluster.call(1, METADATA, MetadataRequest(()), pool=pool)
     assert len(brokers.asked(ApiKey.API_VERSIONS)) == 2
-    assert cluster.link(1).name == "broker 1 at memory:9001"
+    assert cluster.connection(1).name == "broker 1 at memory:9001"
 
 
 def test_a_broker_that_is_not_there_is_told(brokers: BrokersInMemory) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minikafka.base.clock import ManualClock
-from minikafka.clients.network.retry import Backoff, Deadline, EventWaiter, Tried
+from minikafka.clients.network.retry import Backoff, Deadline, EventWaiter, FailedAttempts
 
 
 def test_a_deadline_counts_down_to_zero_and_stays_there() -> None:
@@ -30,14 +30,14 @@ def test_a_stopped_waiter_does_not_wait_any_more() -> None:
 
 
 def test_equal_accounts_are_counted_and_the_newest_are_kept() -> None:
-    tried = Tried()
+    tried = FailedAttempts()
     assert str(tried) == "nothing was tried"
     for account in ["a", "b", "a", "a"]:
         tried.add(account)
     assert str(tried) == "b; a (3 times)"
-    assert tried.attempts == 4
+    assert tried.count == 4
     for number in range(20):
         tried.add(f"n{number}")
     assert "a" not in str(tried)
     assert str(tried).endswith("n19")
-    assert tried.attempts == 24
+    assert tried.count == 24

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.produce.accumulator import Accumulator, Change
+from minikafka.clients.produce.accumulator import AppendResult, RecordAccumulator
 from minikafka.clients.produce.batch import message_bytes
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.records.format.message_set import Record, build_message_set
@@ -14,25 +14,25 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 SIZE = message_bytes(None, b"0123456789")
 
 
-def accumulator(**settings: int) -> Accumulator:
-    return Accumulator(BatchingConfig(**settings), threading.Condition())  # type: ignore[arg-type]
+def accumulator(**settings: int) -> RecordAccumulator:
+    return RecordAccumulator(BatchingConfig(**settings), threading.Condition())  # type: ignore[arg-type]
 
 
-def put(queue: Accumulator, tp: TopicPartition, now_ms: int = 0, count: int = 1) -> bool:
+def put(queue: RecordAccumulator, tp: TopicPartition, now_ms: int = 0, count: int = 1) -> bool:
     closed = False
     for _ in range(count):
         _, change = queue.append(tp, Record(None, b"0123456789", 0), SIZE, now_ms)
-        closed = change is Change.FILLED
+        closed = change is AppendResult.FILLED
     return closed
 
 
-def sendable(queue: Accumulator, now_ms: int = 0) -> list[tuple[TopicPartition, int]]:
-    return [(batch.topic_partition, batch.count) for batch in queue.sendable(now_ms)]
+def sendable(queue: RecordAccumulator, now_ms: int = 0) -> list[tuple[TopicPartition, int]]:
+    return [(batch.topic_partition, batch.count) for batch in queue.ready_batches(now_ms)]
 
 
-def take(queue: Accumulator, now_ms: int = 0):  # type: ignore[no-untyped-def]
-    batch = next(queue.sendable(now_ms))
-    queue.take(batch)
+def take(queue: RecordAccumulator, now_ms: int = 0):  # type: ignore[no-untyped-def]
+    batch = next(queue.ready_batches(now_ms))
+    queue.drain(batch)
     return batch
 
 
@@ -47,10 +47,10 @@ def test_without_linger_a_record_may_leave_at_once() -> None:
 def test_it_says_what_a_record_did_to_the_batches() -> None:
     queue = accumulator(batch_bytes=2 * SIZE)
     changes = [queue.append(A, Record(None, b"0123456789", 0), SIZE, 0)[1] for _ in range(3)]
-    assert changes == [Change.BEGUN, Change.FILLED, Change.BEGUN]
+    assert changes == [AppendResult.BEGUN, AppendResult.FILLED, AppendResult.BEGUN]
     queue = accumulator(batch_bytes=3 * SIZE)
     changes = [queue.append(A, Record(None, b"0123456789", 0), SIZE, 0)[1] for _ in range(3)]
-    assert changes == [Change.BEGUN, Change.NONE, Change.FILLED]
+    assert changes == [AppendResult.BEGUN, AppendResult.NONE, AppendResult.FILLED]
 
 
 def test_a_batch_lingers_until_its_time_or_until_it_is_full() -> None:
@@ -67,7 +67,7 @@ def test_a_batch_lingers_until_its_time_or_until_it_is_full() -> None:
 def test_a_record_that_does_not_fit_closes_the_batch_and_begins_another() -> None:
     queue = accumulator(linger_ms=100, batch_bytes=3 * SIZE - 1)
     for wanted in (True, False, True):
-        assert queue.would_begin(A, SIZE) is wanted
+        assert queue.would_create_batch(A, SIZE) is wanted
         put(queue, A)
     assert take(queue).count == 2
     assert sendable(queue) == []
@@ -89,16 +89,16 @@ def test_encoded_sets_keep_their_place_among_records() -> None:
     queue = accumulator(linger_ms=100)
     put(queue, A, count=2)
     data = build_message_set([Record(None, b"x")] * 5)
-    delivery = queue.append_set(A, data, 5, 0)
+    future = queue.append_encoded(A, data, 5, 0)
     put(queue, A, count=3)
     counts = []
     for _ in range(3):
-        batch = next(queue.sendable(1_000))
-        queue.take(batch)
-        queue.finish(batch)
+        batch = next(queue.ready_batches(1_000))
+        queue.drain(batch)
+        queue.deallocate(batch)
         counts.append(batch.count)
     assert counts == [2, 5, 3]
-    assert delivery.count == 5
+    assert future.count == 5
 
 
 def test_one_batch_of_a_partition_is_under_way_at_a_time() -> None:
@@ -107,7 +107,7 @@ def test_one_batch_of_a_partition_is_under_way_at_a_time() -> None:
     put(queue, B)
     first = take(queue)
     assert sendable(queue) == [(B, 1)]
-    queue.finish(first)
+    queue.deallocate(first)
     assert sorted(sendable(queue)) == [(A, 1), (B, 1)]
 
 
@@ -124,10 +124,10 @@ def test_a_batch_given_back_is_the_first_again_after_its_pause() -> None:
     put(queue, A, count=2)
     batch = take(queue)
     batch.failures, batch.not_before_ms = 1, 500
-    queue.give_back(batch)
+    queue.reenqueue(batch)
     assert sendable(queue, 499) == []
     assert queue.next_due_ms(400) == 100
-    assert next(queue.sendable(500)) is batch
+    assert next(queue.ready_batches(500)) is batch
 
 
 def test_parts_of_a_divided_batch_take_its_place() -> None:
@@ -136,11 +136,11 @@ def test_parts_of_a_divided_batch_take_its_place() -> None:
     batch = take(queue)
     put(queue, A, count=7)
     halves = batch.split()
-    queue.give_back(batch, *halves)
+    queue.reenqueue(batch, *halves)
     for wanted in (2, 2, 7):
         part = take(queue)
         assert part.count == wanted
-        queue.finish(part)
+        queue.deallocate(part)
     assert queue.used_bytes == 0
 
 
@@ -151,7 +151,7 @@ def test_memory_is_counted_until_a_batch_is_finished() -> None:
     assert not queue.has_room(SIZE + 1)
     batch = take(queue)
     assert queue.used_bytes == 2 * SIZE
-    queue.finish(batch)
+    queue.deallocate(batch)
     assert queue.used_bytes == 0
     assert queue.has_room(10 * SIZE)  # alone, whatever its size
 
@@ -174,12 +174,12 @@ def test_batches_expire_in_order_and_not_while_under_way() -> None:
     put(queue, A, now_ms=10)
     put(queue, A, now_ms=500)
     first = take(queue)
-    assert queue.expired(5_000) == []
-    queue.give_back(first)
-    gone = queue.expired(1_010)
+    assert queue.take_expired(5_000) == []
+    queue.reenqueue(first)
+    gone = queue.take_expired(1_010)
     assert [batch.created_ms for batch in gone] == [0, 10]
     for batch in gone:
-        queue.finish(batch)
+        queue.deallocate(batch)
     assert queue.used_bytes == SIZE
     assert queue.next_due_ms(1_010) == 490
 
@@ -187,10 +187,10 @@ def test_batches_expire_in_order_and_not_while_under_way() -> None:
 def test_expired_batches_that_were_all_are_finished_without_a_trace() -> None:
     queue = accumulator(delivery_timeout_ms=10, batch_bytes=SIZE)
     put(queue, A, count=3)
-    for batch in queue.expired(10):
-        queue.finish(batch)
+    for batch in queue.take_expired(10):
+        queue.deallocate(batch)
     assert queue.used_bytes == 0
-    assert queue.incomplete() == []
+    assert queue.incomplete_batches() == []
     assert queue.next_due_ms(10) is None
 
 
@@ -199,7 +199,7 @@ def test_everything_unfinished_is_listed() -> None:
     put(queue, A, count=2)
     put(queue, B)
     take(queue)
-    assert len(queue.incomplete()) == 3
+    assert len(queue.incomplete_batches()) == 3
 
 
 def test_a_busy_partition_does_not_come_first_each_time() -> None:
@@ -210,5 +210,5 @@ def test_a_busy_partition_does_not_come_first_each_time() -> None:
     for _ in range(6):
         batch = take(queue)
         order.append(batch.topic_partition)
-        queue.finish(batch)
+        queue.deallocate(batch)
     assert order == [A, B, A, B, A, B]

@@ -8,15 +8,15 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.produce.batch import EncodedBatch, RecordBatch, Stamp, message_bytes
-from minikafka.clients.produce.send_future import Acknowledged, Outcome, SendFuture
+from minikafka.clients.produce.batch import EncodedBatch, ProducerSequence, RecordListBatch, message_bytes
+from minikafka.clients.produce.send_future import ProduceRequestResult, RecordMetadata, SendFuture
 from minikafka.records.format.message_set import CLASSIC_CODECS, Codec, Record, build_message_set, iterate
 
 TP = TopicPartition("t", 0)
 
 
-def record_batch(count: int) -> RecordBatch:
-    batch = RecordBatch(TP, Outcome(threading.Condition()), 5)
+def record_batch(count: int) -> RecordListBatch:
+    batch = RecordListBatch(TP, ProduceRequestResult(threading.Condition()), 5)
     for number in range(count):
         value = b"%d" % number
         batch.append(Record(b"k", value, 1_000 + number), message_bytes(b"k", value))
@@ -48,7 +48,7 @@ def test_the_encoding_is_kept_for_retries_in_the_same_format() -> None:
 
 def test_a_batch_is_divided_in_order_and_deliveries_follow() -> None:
     batch = record_batch(5)
-    deliveries = list(batch.deliveries)
+    futures = list(batch.futures)
     batch.failures = 2
     halves = batch.split()
     assert halves is not None
@@ -57,9 +57,9 @@ def test_a_batch_is_divided_in_order_and_deliveries_follow() -> None:
     assert [r.value for r in iterate(second.encode(1, Codec.NONE))] == [b"2", b"3", b"4"]
     assert (first.count, second.count, first.failures, first.created_ms) == (2, 3, 2, 5)
     assert first.size_bytes + second.size_bytes == batch.size_bytes
-    second.outcome.base_offset, second.outcome.done = 70, True
-    assert [d.done for d in deliveries] == [False, False, True, True, True]
-    assert [d.result().offset for d in deliveries[2:]] == [70, 71, 72]
+    second.produce_result.base_offset, second.produce_result.done = 70, True
+    assert [d.done for d in futures] == [False, False, True, True, True]
+    assert [d.result().offset for d in futures[2:]] == [70, 71, 72]
 
 
 def test_one_record_cannot_be_divided() -> None:
@@ -68,17 +68,17 @@ def test_one_record_cannot_be_divided() -> None:
 
 def test_an_encoded_set_goes_out_as_it_is() -> None:
     data = build_message_set([Record(None, b"a"), Record(None, b"b")])
-    batch = EncodedBatch(TP, Outcome(threading.Condition()), 0, data, 2)
+    batch = EncodedBatch(TP, ProduceRequestResult(threading.Condition()), 0, data, 2)
     assert batch.encode(1, Codec.GZIP) is data
-    assert (batch.size_bytes, batch.deliveries[0].count) == (len(data), 2)
+    assert (batch.size_bytes, batch.futures[0].count) == (len(data), 2)
     assert str(batch) == "2 records for t-0"
     assert str(record_batch(1)) == "1 record for t-0"
 
 
 def test_a_set_that_is_not_sealed_gets_numbers_and_checksum_in_place() -> None:
     data = open_set(b"a", b"b")
-    batch = EncodedBatch(TP, Outcome(threading.Condition()), 0, data, 2, sealed=False)
-    batch.stamp = Stamp(5, 6, 7)
+    batch = EncodedBatch(TP, ProduceRequestResult(threading.Condition()), 0, data, 2, sealed=False)
+    batch.producer_sequence = ProducerSequence(5, 6, 7)
     for _ in range(2):
         assert batch.encode(2, Codec.NONE) is data
         assert [(r.producer_id, r.producer_epoch, r.sequence) for r in iterate(data)] == [
@@ -89,9 +89,9 @@ def test_a_set_that_is_not_sealed_gets_numbers_and_checksum_in_place() -> None:
 
 def test_numbers_that_were_taken_back_do_not_stay_in_a_set() -> None:
     data = open_set(b"a")
-    batch = EncodedBatch(TP, Outcome(threading.Condition()), 0, data, 1, sealed=False)
-    for stamp in (None, Stamp(5, 6, 7), Stamp(8, 0, 0), None):
-        batch.stamp = stamp
+    batch = EncodedBatch(TP, ProduceRequestResult(threading.Condition()), 0, data, 1, sealed=False)
+    for stamp in (None, ProducerSequence(5, 6, 7), ProducerSequence(8, 0, 0), None):
+        batch.producer_sequence = stamp
         (found,) = iterate(batch.encode(2, Codec.NONE))
         assert (found.producer_id, found.producer_epoch, found.sequence) == (stamp or (-1, -1, -1))
 
@@ -99,7 +99,7 @@ def test_numbers_that_were_taken_back_do_not_stay_in_a_set() -> None:
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_set_before_magic_2_goes_out_as_it_is_sealed_or_not(magic: int) -> None:
     data = build_message_set([Record(None, b"a")], magic=magic)
-    batch = EncodedBatch(TP, Outcome(threading.Condition()), 0, data, 1, sealed=False)
+    batch = EncodedBatch(TP, ProduceRequestResult(threading.Condition()), 0, data, 1, sealed=False)
     assert batch.encode(1, Codec.NONE) is data
 
 
@@ -112,18 +112,18 @@ def open_set(*values: bytes) -> bytearray:
 
 def test_an_encoded_set_of_a_newer_format_than_the_brokers_is_refused() -> None:
     newer = build_message_set([Record(None, b"a")], magic=1)
-    batch = EncodedBatch(TP, Outcome(threading.Condition()), 0, newer, 1)
+    batch = EncodedBatch(TP, ProduceRequestResult(threading.Condition()), 0, newer, 1)
     with pytest.raises(BrokerError, match="message set of magic 1 was given for t-0") as caught:
         batch.encode(0, Codec.NONE)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
     older = build_message_set([Record(None, b"a")], magic=0)
-    assert EncodedBatch(TP, batch.outcome, 0, older, 1).encode(1, Codec.NONE) is older
+    assert EncodedBatch(TP, batch.produce_result, 0, older, 1).encode(1, Codec.NONE) is older
 
 
 def set_batch(magic: int, codec: Codec, count: int) -> EncodedBatch:
     records = [Record(b"k%d" % number, b"%d" % number, 1_000 + number) for number in range(count)]
     data = build_message_set(records, magic=magic, codec=codec)
-    return EncodedBatch(TP, Outcome(threading.Condition()), 5, data, count)
+    return EncodedBatch(TP, ProduceRequestResult(threading.Condition()), 5, data, count)
 
 
 @pytest.mark.parametrize(
@@ -146,32 +146,32 @@ def test_an_encoded_set_is_divided_into_sets_of_its_kind(magic: int, codec: Code
 
 def test_a_divided_set_is_delivered_when_all_its_parts_are() -> None:
     whole = set_batch(1, Codec.NONE, 5)
-    (delivery,) = whole.deliveries
+    (future,) = whole.futures
     told: list[SendFuture] = []
-    delivery.on_done(told.append)
+    future.on_done(told.append)
     halves = whole.split()
     assert halves is not None
     quarters = halves[1].split()
     assert quarters is not None
     for position, part in enumerate((quarters[1], halves[0], quarters[0])):
-        assert not delivery.done
-        part.outcome.base_offset, part.outcome.done = 70 + position, True
-        for one in part.deliveries:
+        assert not future.done
+        part.produce_result.base_offset, part.produce_result.done = 70 + position, True
+        for one in part.futures:
             callback = one.take_callback()
             assert callback is not None
             callback(one)
-    assert delivery.result() == Acknowledged(TP, 71, 5)
-    assert told == [delivery]
+    assert future.result() == RecordMetadata(TP, 71, 5)
+    assert told == [future]
 
 
 def test_a_divided_set_fails_with_any_part_of_it() -> None:
     whole = set_batch(1, Codec.NONE, 4)
-    (delivery,) = whole.deliveries
+    (future,) = whole.futures
     first, second = whole.split() or pytest.fail("not divided")
-    second.outcome.error = BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    first.outcome.done = second.outcome.done = True
+    second.produce_result.error = BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    first.produce_result.done = second.produce_result.done = True
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
-        delivery.result()
+        future.result()
 
 
 def test_a_set_of_one_record_cannot_be_divided() -> None:
@@ -181,7 +181,7 @@ def test_a_set_of_one_record_cannot_be_divided() -> None:
 def test_a_divided_set_keeps_headers_and_nulls() -> None:
     records = [Record(None, None, 5, (("h", b"1"), ("n", None))), Record(b"k", b"", 6, ())]
     halves = EncodedBatch(
-        TP, Outcome(threading.Condition()), 5, build_message_set(records, magic=2), 2
+        TP, ProduceRequestResult(threading.Condition()), 5, build_message_set(records, magic=2), 2
     ).split()
     assert halves is not None
     found = [one for half in halves for one in iterate(half.encode(2, Codec.NONE))]

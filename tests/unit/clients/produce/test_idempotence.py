@@ -82,7 +82,7 @@ def test_ready_made_sets_are_numbered_too_and_stay_as_the_caller_has_them(
     before = bytes(data)
     with producer_of(brokers) as producer:
         sent = [producer.send_encoded(tp, data, 5) for tp in (A, A, B)]
-    assert [delivery.result().offset for delivery in sent] == [0, 5, 0]
+    assert [future.result().offset for future in sent] == [0, 5, 0]
     assert stamps(brokers, A) == [(1000, 0, 0), (1000, 0, 5)]
     assert stamps(brokers, B) == [(1000, 0, 0)]
     assert brokers.logs[A].values() == [b"%d" % n for n in range(5)] * 2
@@ -106,7 +106,7 @@ def test_what_was_appended_when_the_answer_was_lost_is_not_written_again(
         sent = [producer.send("t", value, partition=0) for value in values]
     producer.close()
     assert brokers.logs[A].values() == [b"first", *values]
-    assert [delivery.result().offset for delivery in sent] == list(range(1, 31))
+    assert [future.result().offset for future in sent] == list(range(1, 31))
 
 
 def test_a_set_that_is_not_sealed_goes_under_its_new_id_where_the_topic_was_made_anew(
@@ -176,7 +176,7 @@ def test_after_a_batch_that_may_be_in_the_log_its_partition_goes_on_under_anothe
     assert isinstance(doubtful.error, BrokerError)
     sent = [producer.send("t", b"behind", partition=number) for number in (0, 2)]
     producer.close()
-    assert [delivery.error for delivery in sent] == [None, None]
+    assert [future.error for future in sent] == [None, None]
     assert stamps(brokers, A) == [(1000, 0, 0), (1000, 0, 1), (1001, 0, 0)]
     assert stamps(brokers, B) == [(1000, 0, 0), (1000, 0, 1)]
 
@@ -266,7 +266,7 @@ def test_a_batch_that_may_be_in_the_log_is_not_divided(brokers: BrokersInMemory)
     )
     with producer_of(brokers) as producer:
         sent = [producer.send("t", b"%d" % n, partition=0) for n in range(2)]
-    assert {delivery.error.code for delivery in sent if isinstance(delivery.error, BrokerError)} == {
+    assert {future.error.code for future in sent if isinstance(future.error, BrokerError)} == {
         ErrorCode.MESSAGE_TOO_LARGE
     }
     assert brokers.logs[A].values() == [b"0", b"1"]
@@ -299,10 +299,10 @@ def test_an_older_broker_is_a_clear_error_where_idempotence_is_demanded(
         sent = [producer.send("t", b"v", partition=0)]
         producer.flush()
         sent.append(producer.send("t", b"v", partition=0))
-    for delivery in sent:
-        assert isinstance(delivery.error, BrokerError)
-        assert delivery.error.code is ErrorCode.UNSUPPORTED_VERSION
-        assert "enable.idempotence is true, which needs" in str(delivery.error)
+    for future in sent:
+        assert isinstance(future.error, BrokerError)
+        assert future.error.code is ErrorCode.UNSUPPORTED_VERSION
+        assert "enable.idempotence is true, which needs" in str(future.error)
     assert brokers.asked(ApiKey.PRODUCE) == []
 
 
@@ -319,7 +319,7 @@ def test_an_older_broker_gets_plain_messages_where_nothing_is_demanded(
         brokers.newest[api] = newest
     with producer_of(brokers, idempotence=None, acks=-1) as producer:
         sent = [producer.send("t", b"v", partition=number) for number in (0, 0, 2)]
-    assert [delivery.result().offset for delivery in sent] == [0, 1, 0]
+    assert [future.result().offset for future in sent] == [0, 1, 0]
     assert brokers.logs[A].entries[0][2][16] == magic
     if magic == 2:
         assert stamps(brokers) == [(-1, -1, -1)]

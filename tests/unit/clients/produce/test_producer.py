@@ -225,8 +225,8 @@ def test_lost_answers_repeat_records_and_lose_none(brokers: BrokersInMemory, fau
     values = brokers.logs[A].values()
     assert list(dict.fromkeys(values)) == [b"first", *[b"%d" % n for n in range(30)]]
     assert len(values) > 31
-    for n, delivery in enumerate(sent):
-        assert values[delivery.result().offset] == b"%d" % n
+    for n, future in enumerate(sent):
+        assert values[future.result().offset] == b"%d" % n
 
 
 def test_a_broker_that_is_away_is_waited_for_and_nothing_is_lost(brokers: BrokersInMemory) -> None:
@@ -249,10 +249,10 @@ def test_what_cannot_be_delivered_in_time_fails_with_the_reason(brokers: Brokers
     run(producer)
     brokers.stop(1)
     brokers.stop(2)
-    delivery = producer.send("t", b"1", partition=0)
+    future = producer.send("t", b"1", partition=0)
     producer.flush()
     with pytest.raises(NetworkError, match="1 record for t-0 not acknowledged within 5000 ms after"):
-        delivery.result()
+        future.result()
 
 
 def test_an_outage_is_told_each_minute_with_the_time_that_deliveries_have(
@@ -431,11 +431,11 @@ def test_close_with_a_time_out_fails_what_is_left(
     producer.send("t", b"v", partition=0)
     run(producer)
     brokers.stop(1)
-    delivery = producer.send("t", b"w", partition=0)
+    future = producer.send("t", b"w", partition=0)
     producer.close(timeout_ms=300)
     producer.close()
     with pytest.raises(NetworkError, match="closed before this was acknowledged"):
-        delivery.result()
+        future.result()
     assert "closed with records unsent" in caplog.text
     with pytest.raises(NetworkError, match="the producer is closed"):
         producer.send("t", b"x", partition=0)
@@ -467,10 +467,10 @@ def test_a_defect_fails_the_deliveries_instead_of_hanging(
     brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = producer_of(brokers)
-    delivery = producer.send("t", b"v", partition=0)
+    future = producer.send("t", b"v", partition=0)
     producer._encode = None  # type: ignore[assignment, method-assign]
     run(producer)
-    assert "a defect of the producer: TypeError" in str(delivery.error)
+    assert "a defect of the producer: TypeError" in str(future.error)
     assert "not foreseen" in caplog.text
 
 

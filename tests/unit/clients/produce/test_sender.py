@@ -8,11 +8,11 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, LocalWireError, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.produce.accumulator import Accumulator
+from minikafka.clients.produce.accumulator import RecordAccumulator
 from minikafka.clients.produce.batch import message_bytes
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.send_future import SendFuture
-from minikafka.clients.produce.sender import MetadataJob, ProduceJob, Sender, produce_request
+from minikafka.clients.produce.sender import MetadataTask, ProduceTask, Sender, produce_request
 from minikafka.records.format.message_set import Record
 from minikafka.wire.apis.produce import ProducePartitionResponse, ProduceResponse, ProduceTopicResponse
 
@@ -28,7 +28,7 @@ class World:
     def __init__(self, **settings: int) -> None:
         self.config = BatchingConfig(**settings)  # type: ignore[arg-type]
         self.condition = threading.Condition()
-        self.accumulator = Accumulator(self.config, self.condition)
+        self.accumulator = RecordAccumulator(self.config, self.condition)
         self.leaders: dict[TopicPartition, int] = {A: 1, B: 1, C: 2, D: 2}
         self.invalid: list[str] = []
         self.sender = Sender(self.accumulator, self.config, self)
@@ -46,25 +46,25 @@ class World:
     def put(self, *partitions: TopicPartition, now_ms: int = 0) -> list[SendFuture]:
         return [self.accumulator.append(tp, Record(None, b"v", 0), SIZE, now_ms)[0] for tp in partitions]
 
-    def produce(self, now_ms: int = 0) -> ProduceJob:
-        job = self.sender.next_job(now_ms)
-        assert isinstance(job, ProduceJob)
-        return job
+    def produce(self, now_ms: int = 0) -> ProduceTask:
+        task = self.sender.next_task(now_ms)
+        assert isinstance(task, ProduceTask)
+        return task
 
 
-def answer(job: ProduceJob, *codes: ErrorCode, base: int = 100) -> ProduceResponse:
-    """``codes`` for the batches of ``job`` in order, NONE where they end."""
-    given = [*codes, *[ErrorCode.NONE] * len(job.batches)]
+def answer(task: ProduceTask, *codes: ErrorCode, base: int = 100) -> ProduceResponse:
+    """``codes`` for the batches of ``task`` in order, NONE where they end."""
+    given = [*codes, *[ErrorCode.NONE] * len(task.batches)]
     topics: dict[str, list[ProducePartitionResponse]] = {}
-    for batch, code in zip(job.batches, given, strict=False):
+    for batch, code in zip(task.batches, given, strict=False):
         tp = batch.topic_partition
         offset = base if code is ErrorCode.NONE else -1
         topics.setdefault(tp.topic, []).append(ProducePartitionResponse(tp.partition, int(code), offset))
     return ProduceResponse(tuple(ProduceTopicResponse(name, tuple(rows)) for name, rows in topics.items()))
 
 
-def partitions_of(job: ProduceJob) -> list[TopicPartition]:
-    return [batch.topic_partition for batch in job.batches]
+def partitions_of(task: ProduceTask) -> list[TopicPartition]:
+    return [batch.topic_partition for batch in task.batches]
 
 
 def test_batches_of_one_leader_go_out_together() -> None:
@@ -73,7 +73,7 @@ def test_batches_of_one_leader_go_out_together() -> None:
     first, second = world.produce(), world.produce()
     assert (first.broker_id, partitions_of(first)) == (1, [A, B])
     assert (second.broker_id, partitions_of(second)) == (2, [C, D])
-    assert world.sender.next_job(0) is None
+    assert world.sender.next_task(0) is None
 
 
 def test_a_request_holds_no_more_than_its_limit() -> None:
@@ -87,28 +87,28 @@ def test_a_request_holds_no_more_than_its_limit() -> None:
 def test_no_more_requests_than_allowed_are_under_way_per_broker() -> None:
     world = World(max_in_flight=1)
     world.put(A)
-    job = world.produce()
+    task = world.produce()
     world.put(B, C)
     assert world.produce().broker_id == 2
-    assert world.sender.next_job(0) is None
-    world.sender.answered(job, answer(job), 0)
+    assert world.sender.next_task(0) is None
+    world.sender.handle_response(task, answer(task), 0)
     assert partitions_of(world.produce()) == [B]
 
 
 def test_acknowledged_records_have_their_offsets() -> None:
     world = World()
-    deliveries = world.put(A, A, B)
-    job = world.produce()
-    world.sender.answered(job, answer(job, base=7), 0)
-    assert [d.result().offset for d in deliveries] == [7, 8, 7]
-    assert world.accumulator.incomplete() == []
+    futures = world.put(A, A, B)
+    task = world.produce()
+    world.sender.handle_response(task, answer(task, base=7), 0)
+    assert [d.result().offset for d in futures] == [7, 8, 7]
+    assert world.accumulator.incomplete_batches() == []
 
 
 def test_the_silence_of_acks_0_is_success_without_an_offset() -> None:
     world = World(acks=0)
-    (delivery,) = world.put(A)
-    world.sender.answered(world.produce(), None, 0)
-    assert delivery.result().offset == -1
+    (future,) = world.put(A)
+    world.sender.handle_response(world.produce(), None, 0)
+    assert future.result().offset == -1
 
 
 @pytest.mark.parametrize(
@@ -116,16 +116,16 @@ def test_the_silence_of_acks_0_is_success_without_an_offset() -> None:
 )
 def test_what_may_pass_is_sent_again_after_a_pause_and_a_look_at_the_metadata(error: MinikafkaError) -> None:
     world = World()
-    (delivery,) = world.put(A)
-    job = world.produce()
-    world.sender.failed(job, error, 0)
+    (future,) = world.put(A)
+    task = world.produce()
+    world.sender.handle_failure(task, error, 0)
     assert world.invalid == ["t"]
-    assert world.sender.next_job(99) is None
+    assert world.sender.next_task(99) is None
     assert world.sender.next_due_ms(60) == 40
     again = world.produce(100)
-    assert again.batches == job.batches
-    world.sender.answered(again, answer(again), 100)
-    assert delivery.result().offset == 100
+    assert again.batches == task.batches
+    world.sender.handle_response(again, answer(again), 100)
+    assert future.result().offset == 100
 
 
 def test_pauses_grow_with_each_failure() -> None:
@@ -133,7 +133,7 @@ def test_pauses_grow_with_each_failure() -> None:
     world.put(A)
     now, pauses = 0, []
     for _ in range(6):
-        world.sender.failed(world.produce(now), LOST, now)
+        world.sender.handle_failure(world.produce(now), LOST, now)
         due = world.sender.next_due_ms(now)
         assert due is not None
         pauses.append(due)
@@ -144,8 +144,8 @@ def test_pauses_grow_with_each_failure() -> None:
 def test_each_partition_is_judged_by_its_own_code() -> None:
     world = World()
     a, b = world.put(A, B)
-    job = world.produce()
-    world.sender.answered(job, answer(job, ErrorCode.NOT_ENOUGH_REPLICAS), 0)
+    task = world.produce()
+    world.sender.handle_response(task, answer(task, ErrorCode.NOT_ENOUGH_REPLICAS), 0)
     assert b.done
     assert not a.done
     assert partitions_of(world.produce(100)) == [A]
@@ -153,22 +153,22 @@ def test_each_partition_is_judged_by_its_own_code() -> None:
 
 def test_a_retry_is_never_overtaken() -> None:
     world = World(batch_bytes=SIZE)
-    deliveries = world.put(A, A, A)
+    futures = world.put(A, A, A)
     first = world.produce()
-    assert world.sender.next_job(0) is None
-    world.sender.failed(first, LOST, 0)
-    assert world.sender.next_job(50) is None
+    assert world.sender.next_task(0) is None
+    world.sender.handle_failure(first, LOST, 0)
+    assert world.sender.next_task(50) is None
     for offset in (10, 11, 12):
-        job = world.produce(100)
-        world.sender.answered(job, answer(job, base=offset), 100)
-    assert [d.result().offset for d in deliveries] == [10, 11, 12]
+        task = world.produce(100)
+        world.sender.handle_response(task, answer(task, base=offset), 100)
+    assert [d.result().offset for d in futures] == [10, 11, 12]
 
 
 def test_what_does_not_pass_fails_at_once_and_the_next_batch_goes_on() -> None:
     world = World(batch_bytes=SIZE)
     first, second = world.put(A, A)
-    job = world.produce()
-    world.sender.answered(job, answer(job, ErrorCode.TOPIC_AUTHORIZATION_FAILED), 0)
+    task = world.produce()
+    world.sender.handle_response(task, answer(task, ErrorCode.TOPIC_AUTHORIZATION_FAILED), 0)
     assert isinstance(first.error, BrokerError)
     assert str(first.error) == (
         "TOPIC_AUTHORIZATION_FAILED: broker 1 did not take 1 record for t-0; "
@@ -180,38 +180,38 @@ def test_what_does_not_pass_fails_at_once_and_the_next_batch_goes_on() -> None:
 
 def test_a_request_that_cannot_be_encoded_fails() -> None:
     world = World()
-    (delivery,) = world.put(A)
-    world.sender.failed(world.produce(), LocalWireError("too long"), 0)
+    (future,) = world.put(A)
+    world.sender.handle_failure(world.produce(), LocalWireError("too long"), 0)
     with pytest.raises(LocalWireError):
-        delivery.result()
+        future.result()
 
 
 def test_retries_are_counted() -> None:
     world = World(retries=2)
-    (delivery,) = world.put(A)
+    (future,) = world.put(A)
     for now_ms in (0, 1_000, 2_000):
-        assert not delivery.done
-        world.sender.failed(world.produce(now_ms), LOST, now_ms)
-    assert delivery.error is LOST
+        assert not future.done
+        world.sender.handle_failure(world.produce(now_ms), LOST, now_ms)
+    assert future.error is LOST
 
 
 def test_what_is_found_damaged_again_and_again_was_so_before_it_was_sent() -> None:
     world = World()
-    (delivery,) = world.put(A)
+    (future,) = world.put(A)
     for now_ms in (0, 1_000, 2_000):
-        assert not delivery.done
-        job = world.produce(now_ms)
-        world.sender.answered(job, answer(job, ErrorCode.CORRUPT_MESSAGE), now_ms)
-    assert "a record without a key for a compacted topic" in str(delivery.error)
+        assert not future.done
+        task = world.produce(now_ms)
+        world.sender.handle_response(task, answer(task, ErrorCode.CORRUPT_MESSAGE), now_ms)
+    assert "a record without a key for a compacted topic" in str(future.error)
 
 
 def test_a_delivery_ends_with_its_time_out_and_tells_the_last_failure() -> None:
     world = World(delivery_timeout_ms=1_000)
-    (delivery,) = world.put(A)
+    (future,) = world.put(A)
     for now_ms in (0, 100, 300, 700):
-        assert not delivery.done
-        world.sender.failed(world.produce(now_ms), LOST, now_ms)
-    assert str(delivery.error) == (
+        assert not future.done
+        world.sender.handle_failure(world.produce(now_ms), LOST, now_ms)
+    assert str(future.error) == (
         "1 record for t-0 not acknowledged within 1000 ms after 4 failed attempts; last: the connection broke"
     )
 
@@ -219,96 +219,96 @@ def test_a_delivery_ends_with_its_time_out_and_tells_the_last_failure() -> None:
 @pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
 def test_too_few_replicas_in_sync_are_told_with_those_that_are(code: ErrorCode) -> None:
     world = World(delivery_timeout_ms=150)
-    (delivery,) = world.put(A)
+    (future,) = world.put(A)
     for now_ms in (0, 100):
-        job = world.produce(now_ms)
-        world.sender.answered(job, answer(job, code), now_ms)
-    assert str(delivery.error) == (
+        task = world.produce(now_ms)
+        world.sender.handle_response(task, answer(task, code), now_ms)
+    assert str(future.error) == (
         f"1 record for t-0 not acknowledged within 150 ms after 2 failed attempts; last: {code.name}: "
         "broker 1 did not take 1 record for t-0; fewer replicas are in sync (brokers: 1) than the topic's "
         "min.insync.replicas"
     )
-    assert isinstance(delivery.error, NetworkError)
-    assert isinstance(delivery.error.__cause__, BrokerError)
+    assert isinstance(future.error, NetworkError)
+    assert isinstance(future.error.__cause__, BrokerError)
 
 
 def test_a_batch_that_never_found_a_leader_tells_why() -> None:
     world = World(delivery_timeout_ms=1_000)
-    (delivery,) = world.put(OTHER)
-    job = world.sender.next_job(0)
-    assert job == MetadataJob(("u",))
-    world.sender.asked(job, NetworkError("nobody answers"), 0)
-    world.sender.next_job(1_000)
-    assert "after 0 failed attempts; last: nobody answers" in str(delivery.error)
+    (future,) = world.put(OTHER)
+    task = world.sender.next_task(0)
+    assert task == MetadataTask(("u",))
+    world.sender.handle_metadata(task, NetworkError("nobody answers"), 0)
+    world.sender.next_task(1_000)
+    assert "after 0 failed attempts; last: nobody answers" in str(future.error)
 
 
 def test_leaders_are_looked_for_once_at_a_time_and_not_in_a_loop() -> None:
     world = World()
     world.put(OTHER, A)
-    job = world.sender.next_job(0)
-    assert job == MetadataJob(("u",))
+    task = world.sender.next_task(0)
+    assert task == MetadataTask(("u",))
     assert partitions_of(world.produce()) == [A]
-    assert world.sender.next_job(10_000) is None  # the question is under way
-    world.sender.asked(job, None, 10_000)
-    assert world.sender.next_job(10_000) is None
+    assert world.sender.next_task(10_000) is None  # the question is under way
+    world.sender.handle_metadata(task, None, 10_000)
+    assert world.sender.next_task(10_000) is None
     assert world.sender.next_due_ms(10_000) == 100
-    assert world.sender.next_job(10_100) == MetadataJob(("u",))
+    assert world.sender.next_task(10_100) == MetadataTask(("u",))
     world.leaders[OTHER] = 2
     assert partitions_of(world.produce(10_100)) == [OTHER]
 
 
 def test_a_batch_that_is_too_large_is_divided_until_it_fits_or_is_one_record() -> None:
     world = World()
-    deliveries = world.put(A, A, A, A)
+    futures = world.put(A, A, A, A)
     world.put(B)
-    job = world.produce()
-    world.sender.answered(job, answer(job, ErrorCode.MESSAGE_TOO_LARGE), 0)
-    job = world.produce()
-    assert [batch.count for batch in job.batches] == [2]
-    world.sender.answered(job, answer(job, ErrorCode.RECORD_LIST_TOO_LARGE), 0)
+    task = world.produce()
+    world.sender.handle_response(task, answer(task, ErrorCode.MESSAGE_TOO_LARGE), 0)
+    task = world.produce()
+    assert [batch.count for batch in task.batches] == [2]
+    world.sender.handle_response(task, answer(task, ErrorCode.RECORD_LIST_TOO_LARGE), 0)
     offsets = iter((50, 51, 52))
-    job = world.produce()
-    world.sender.answered(job, answer(job, ErrorCode.MESSAGE_TOO_LARGE), 0)
-    while not all(d.done for d in deliveries):
-        job = world.produce()
-        world.sender.answered(job, answer(job, base=next(offsets)), 0)
-    error = deliveries[0].error
+    task = world.produce()
+    world.sender.handle_response(task, answer(task, ErrorCode.MESSAGE_TOO_LARGE), 0)
+    while not all(d.done for d in futures):
+        task = world.produce()
+        world.sender.handle_response(task, answer(task, base=next(offsets)), 0)
+    error = futures[0].error
     assert isinstance(error, BrokerError)
     assert error.code is ErrorCode.MESSAGE_TOO_LARGE
     assert "max.message.bytes" in str(error)
-    assert [d.result().offset for d in deliveries[1:]] == [50, 51, 52]
+    assert [d.result().offset for d in futures[1:]] == [50, 51, 52]
     assert world.accumulator.used_bytes == 0
 
 
 def test_a_partition_left_out_of_the_answer_is_sent_again() -> None:
     world = World()
-    (delivery,) = world.put(A)
-    world.sender.answered(world.produce(), ProduceResponse(()), 0)
-    assert not delivery.done
+    (future,) = world.put(A)
+    world.sender.handle_response(world.produce(), ProduceResponse(()), 0)
+    assert not future.done
     assert partitions_of(world.produce(100)) == [A]
 
 
 def test_a_refused_batch_fails_alone() -> None:
     world = World()
     a, b = world.put(A, B)
-    job = world.produce()
+    task = world.produce()
     refusal = BrokerError(ErrorCode.UNSUPPORTED_VERSION, "magic")
-    world.sender.refuse(job.batches[0], refusal)
-    job = job.without(job.batches[0])
-    world.sender.answered(job, answer(job), 0)
+    world.sender.fail_batch(task.batches[0], refusal)
+    task = task.without(task.batches[0])
+    world.sender.handle_response(task, answer(task), 0)
     assert a.error is refusal
     assert b.result().offset == 100
 
 
 def test_abandoned_deliveries_fail_and_late_answers_change_nothing() -> None:
     world = World(batch_bytes=SIZE)
-    deliveries = world.put(A, A)
-    job = world.produce()
-    world.sender.abandon(LOST)
-    assert [d.error for d in deliveries] == [LOST, LOST]
-    world.sender.answered(job, answer(job), 0)
-    world.sender.failed(ProduceJob(1, job.batches), LOST, 0)
-    assert deliveries[0].error is LOST
+    futures = world.put(A, A)
+    task = world.produce()
+    world.sender.abort_incomplete(LOST)
+    assert [d.error for d in futures] == [LOST, LOST]
+    world.sender.handle_response(task, answer(task), 0)
+    world.sender.handle_failure(ProduceTask(1, task.batches), LOST, 0)
+    assert futures[0].error is LOST
     assert world.accumulator.used_bytes == 0
 
 
@@ -319,8 +319,8 @@ def test_settled_deliveries_with_callbacks_are_handed_out_once() -> None:
     second.on_done(lambda _: None)
     world.condition.acquire()
     assert not world.sender.has_callbacks
-    job = world.produce()
-    world.sender.answered(job, answer(job), 0)
+    task = world.produce()
+    world.sender.handle_response(task, answer(task), 0)
     assert first.done
     assert world.sender.take_callbacks() == [second]
     assert world.sender.take_callbacks() == []
@@ -330,8 +330,8 @@ def test_requests_name_each_topic_once() -> None:
     world = World()
     world.leaders[OTHER] = 1
     world.put(A, OTHER, B)
-    job = world.produce()
-    request = produce_request(job, [b"a", b"o", b"b"], -1, 77)
+    task = world.produce()
+    request = produce_request(task, [b"a", b"o", b"b"], -1, 77)
     assert [(t.name, [(p.index, p.records) for p in t.partitions]) for t in request.topics] == [
         ("t", [(0, b"a"), (1, b"b")]),
         ("u", [(0, b"o")]),
