@@ -1,4 +1,6 @@
-"""The documents: README is short, every link and anchor resolves, every page can be reached."""
+"""The documents: README is short, every link and anchor resolves, every page can be reached, and the pages
+that are generated are what the code's own tables say.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
+
+from scripts import generate_reference
 
 ROOT = Path(__file__).resolve().parent.parent
 README_LINES_MAX = 150
@@ -84,6 +88,11 @@ def test_every_page_can_be_reached_from_readme() -> None:
         waiting += [target for target, _ in links(page, page.read_text(encoding="utf-8"))]
     below = set((ROOT / "docs").rglob("*.md"))
     assert sorted(page.relative_to(ROOT).as_posix() for page in below - reached) == []
+
+
+@pytest.mark.parametrize("name", generate_reference.PAGES)
+def test_generated_page_is_current(name: str) -> None:
+    assert not generate_reference.is_stale(name), "run python scripts/generate_reference.py"
 
 
 # The rules themselves: each is shown to find what it is for.
