@@ -37,15 +37,16 @@ from minikafka.registry.store import Store
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class ConsumerThreadId:
-    """Thread ``thread_id`` of a consumer; its text is ``CONSUMER-N``.
+    """A thread of a consumer, as the owners' znodes name it (``ConsumerThreadId`` of text 004); its text is
+    ``CONSUMER-N``.
 
-    Ordered by that text, as 0.10.1 does: thread 10 comes before thread 2.
+    Ordered by that text, as in 0.10.1: thread 10 comes before thread 2.
     """
 
     consumer: str
-    """The consumer's id, as it is registered in its group."""
+    """The consumer's id in its group's registry."""
     thread_id: int
-    """From 0 on."""
+    """Counts from 0."""
 
     def __str__(self) -> str:
         return f"{self.consumer}-{self.thread_id}"
@@ -55,7 +56,7 @@ class ConsumerThreadId:
 
     @classmethod
     def parse(cls, text: str) -> ConsumerThreadId | None:
-        """The thread that an owner's znode names; None for a text that names none."""
+        """Return the thread that an owner's znode names, or None if the text is not a thread."""
         consumer, _, number = text.rpartition("-")
         if not consumer or not (number.isascii() and number.isdecimal()):
             return None
@@ -63,9 +64,9 @@ class ConsumerThreadId:
 
 
 def java_order_key(text: str) -> bytes:
-    """A key that sorts texts as Java's ``String.compareTo`` does: by UTF-16 code units.
+    """Return a sort key with the order of Java's ``String.compareTo``: by UTF-16 code units.
 
-    All consumers of a group have to agree on the order, in whatever language they are written.
+    All consumers of a group must agree on the order, in whatever language they are written.
     """
     return text.encode("utf-16-be", "surrogatepass")
 
@@ -79,24 +80,24 @@ ThreadIds = dict[str, tuple[ConsumerThreadId, ...]]
 
 
 class TopicCount(Protocol):
-    """What one consumer reads."""
+    """The subscription of one consumer (``TopicCount`` of text 004)."""
 
     @property
     def pattern(self) -> str:
         """``static``, ``white_list`` or ``black_list``."""
 
     def get_consumer_thread_ids_per_topic(self) -> ThreadIds:
-        """The consumer's threads for each topic that it reads now."""
+        """Return the consumer's threads for each topic that it reads now."""
 
     def get_topic_count_map(self) -> dict[str, int]:
-        """What is registered: topics, or the one pattern, with the number of threads."""
+        """Return the registered map: topics, or one pattern, with the number of threads."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticTopicCount:
-    """Topics that are named, each with its own number of threads.
+    """Topics by name, each with its own number of threads.
 
-    Raises ConfigError unless every topic has a thread.
+    Raises ConfigError for a topic without a thread.
     """
 
     consumer_id: str
@@ -112,18 +113,18 @@ class StaticTopicCount:
         return STATIC_PATTERN
 
     def get_consumer_thread_ids_per_topic(self) -> ThreadIds:
-        """The threads for each topic, whether there is such a topic or not."""
+        """Return the threads for each topic, whether the topic exists or not."""
         return make_consumer_thread_ids_per_topic(self.consumer_id, self.topic_count_map)
 
     def get_topic_count_map(self) -> dict[str, int]:
-        """The topics with their numbers of threads."""
+        """Return the topics with their numbers of threads."""
         return dict(self.topic_count_map)
 
 
 @dataclass(frozen=True, slots=True)
 class WildcardTopicCount:
-    """Topics that a filter chooses, all with the same number of threads. Raises ConfigError unless that is
-    one at least.
+    """Topics that a filter allows, all with the same number of threads. Raises ConfigError if that is less
+    than one.
     """
 
     consumer_id: str
@@ -131,7 +132,7 @@ class WildcardTopicCount:
     num_streams: int
     exclude_internal_topics: bool
     topics: Callable[[], Iterable[str]] = field(compare=False, repr=False)
-    """Gives the names of all topics that there are now; ``list_topics(store)`` for one."""
+    """Returns the names of all present topics, such as ``list_topics(store)``."""
 
     def __post_init__(self) -> None:
         _check_streams(self.topic_filter.regex, self.num_streams)
@@ -142,7 +143,7 @@ class WildcardTopicCount:
         return self.topic_filter.pattern
 
     def get_consumer_thread_ids_per_topic(self) -> ThreadIds:
-        """The threads for each topic that there is now and that the filter chooses."""
+        """Return the threads for each present topic that the filter allows."""
         chosen = (
             topic
             for topic in self.topics()
@@ -151,17 +152,19 @@ class WildcardTopicCount:
         return make_consumer_thread_ids_per_topic(self.consumer_id, dict.fromkeys(chosen, self.num_streams))
 
     def get_topic_count_map(self) -> dict[str, int]:
-        """The pattern with the number of threads."""
+        """Return the pattern with the number of threads."""
         return {self.topic_filter.regex: self.num_streams}
 
 
 def make_thread_id(consumer_id: str, thread_id: int) -> str:
-    """The name of a consumer's thread."""
+    """Return the name of a consumer's thread."""
     return str(ConsumerThreadId(consumer_id, thread_id))
 
 
 def make_consumer_thread_ids_per_topic(consumer_id: str, topic_count_map: Mapping[str, int]) -> ThreadIds:
-    """As many threads of the consumer for each topic as ``topic_count_map`` says, numbered from 0 on."""
+    """Return the threads of the consumer for each topic, as many as ``topic_count_map`` says, numbered from
+    0.
+    """
     return {
         topic: tuple(ConsumerThreadId(consumer_id, number) for number in range(streams))
         for topic, streams in topic_count_map.items()
@@ -171,10 +174,10 @@ def make_consumer_thread_ids_per_topic(consumer_id: str, topic_count_map: Mappin
 def construct_topic_count(
     group: str, consumer_id: str, store: Store, exclude_internal_topics: bool
 ) -> TopicCount:
-    """What a consumer of ``group`` has registered.
+    """Return the registered subscription of a consumer of ``group``.
 
-    The texts' two other forms are the constructors of the two classes. Raises NoNode where the consumer is
-    not registered, and as ``parse_topic_count``.
+    The texts' two other forms are the constructors of the two classes. Raises NoNode if the consumer is not
+    registered; otherwise as ``parse_topic_count``.
     """
     path = paths.consumer_id_path(group, consumer_id)
     data, _ = store.read(path)
@@ -184,10 +187,10 @@ def construct_topic_count(
 def parse_topic_count(
     data: bytes, path: str, exclude_internal_topics: bool, topics: Callable[[], Iterable[str]]
 ) -> TopicCount:
-    """What stands in a consumer's registration; the consumer's id is the last part of ``path``.
+    """Parse a consumer's registration; the consumer's id is the last part of ``path``.
 
-    Raises CoordinationError, which names the znode, for one that is not as it should be, or that has a
-    pattern which would not mean the same here as in Java.
+    Raises CoordinationError, which names the znode, for an invalid registration, or one whose pattern would
+    not mean the same here as in Java.
     """
     registration = ConsumerRegistration.from_json(data, path)
     consumer_id = path.rpartition("/")[2]
@@ -202,12 +205,12 @@ def parse_topic_count(
 
 
 def make_registration(topic_count: TopicCount, now_ms: int) -> ConsumerRegistration:
-    """What a consumer writes that reads ``topic_count``."""
+    """Return the registration of a consumer with the subscription ``topic_count``."""
     return ConsumerRegistration(topic_count.get_topic_count_map(), now_ms, topic_count.pattern)
 
 
 def list_topics(store: Store) -> list[str]:
-    """The names of all topics, sorted; none where there never was a topic."""
+    """Return the names of all topics, sorted; none if no topic was ever created."""
     try:
         return store.children(paths.BROKER_TOPICS)
     except NoNode:
@@ -227,8 +230,8 @@ class AssignmentContext:
     consumer that leaves meanwhile counts as gone. The watches report later changes, which lead to another
     pass.
 
-    Raises NoNode where the consumer itself is not registered (any more), and CoordinationError, which names
-    the znode, for a registration that cannot be read: without it nobody knows what is left for the others.
+    Raises NoNode if the consumer itself is not registered (any more), and CoordinationError, which names the
+    znode, for an invalid registration: without it the assignment of the others is unknown.
     """
 
     __slots__ = (
@@ -247,7 +250,7 @@ class AssignmentContext:
     consumers_for_topic: dict[str, tuple[ConsumerThreadId, ...]]
     """Topic to the threads of all consumers that read it, in their order."""
     partitions_for_topic: dict[str, tuple[int, ...]]
-    """Topic that ``consumer_id`` reads to its partitions, in order; none of a topic that is not there, or
+    """Topic that ``consumer_id`` reads to its partitions, in order; empty for a topic that does not exist or
     cannot be read.
     """
     consumers: tuple[str, ...]
@@ -279,7 +282,9 @@ class AssignmentContext:
         consumers: Mapping[str, Mapping[str, int]],
         partitions: Mapping[str, Iterable[int]],
     ) -> AssignmentContext:
-        """The same from plain values: consumer to topic to number of threads, and topic to partitions."""
+        """Return a context from plain values: consumer to topic to number of threads, and topic to
+        partitions.
+        """
         context = cls.__new__(cls)
         threads = {one: make_consumer_thread_ids_per_topic(one, count) for one, count in consumers.items()}
         context._fill(group, consumer_id, threads, partitions)
@@ -311,28 +316,30 @@ logger = logging.getLogger(__name__)
 STRATEGY = "partition.assignment.strategy"
 
 Owners = dict[str, dict[TopicPartition, ConsumerThreadId]]
-"""Consumer id to its partitions, each with the thread that owns it; an entry for every consumer of the
+"""Consumer id to its partitions, each with the thread that owns it; has an entry for every consumer of the
 group.
 """
 
 
 class PartitionAssignor(Protocol):
-    """Shares the partitions of the topics that ``ctx.consumer_id`` reads out among all that read them."""
+    """Assigns the partitions of the topics that ``ctx.consumer_id`` reads to all threads that read them
+    (``PartitionAssignor`` of text 004).
+    """
 
     def assign(self, ctx: AssignmentContext) -> Owners:
-        """The owners. Pure but for the log."""
+        """Return the owners. Pure, except for the log."""
 
 
 class RangeAssignor:
-    """Each topic for itself: neighbouring partitions for each thread, one more for each of the first threads
-    where it does not come out even.
+    """Assigns each topic on its own: a range of partitions to each thread, and one more to each of the first
+    threads if the division leaves a remainder.
 
-    Partitions stand in order of their numbers, threads in order of their names. With 10 partitions c1-0, c2-0
+    Partitions are in order of their numbers, threads in order of their names. With 10 partitions c1-0, c2-0
     and c2-1 get four, three and three.
     """
 
     def assign(self, ctx: AssignmentContext) -> Owners:
-        """The owners; the consumer's own threads that are left without any are named in the log."""
+        """Return the owners; threads of the consumer itself that get no partition are logged."""
         _warn_missing_topics(ctx)
         owners: Owners = {consumer: {} for consumer in ctx.consumers}
         for topic, partitions in ctx.partitions_for_topic.items():
@@ -349,16 +356,16 @@ class RangeAssignor:
 
 
 class RoundRobinAssignor:
-    """All partitions of all topics, one after the other, to the next thread of the group.
+    """Assigns all partitions of all topics in turn to the threads of the group.
 
-    They stand in the order of Java's hash of ``[TOPIC,PARTITION]``, signed, so that not all of a topic come
-    to the same thread; equal hashes stand in order of topic and partition (0.10.1 leaves those to its hash
+    Partitions are in the order of Java's signed hash of ``[TOPIC,PARTITION]``, so that a topic's partitions
+    spread over threads; equal hashes are in order of topic and partition (0.10.1 leaves those to its hash
     table).
     """
 
     def assign(self, ctx: AssignmentContext) -> Owners:
-        """The owners. Raises ConfigError, with two topics and their threads, unless the same threads read
-        every topic of the group.
+        """Return the owners. Raises ConfigError, with two topics and their threads, unless the same threads
+        read every topic of the group.
         """
         _warn_missing_topics(ctx)
         owners: Owners = {consumer: {} for consumer in ctx.consumers}
@@ -389,11 +396,11 @@ _ASSIGNORS: dict[str, type[RangeAssignor] | type[RoundRobinAssignor]] = {
     "roundrobin": RoundRobinAssignor,
 }
 STRATEGIES = tuple(_ASSIGNORS)
-"""What ``partition.assignment.strategy`` may be."""
+"""The values of ``partition.assignment.strategy``."""
 
 
 def create_assignor(name: str) -> PartitionAssignor:
-    """The assignor of a ``partition.assignment.strategy``. Raises ConfigError for a name that is none."""
+    """Return the assignor of a ``partition.assignment.strategy``. Raises ConfigError for an unknown name."""
     try:
         return _ASSIGNORS[name]()
     except KeyError:
@@ -405,7 +412,7 @@ def _hash_order(tp: TopicPartition) -> tuple[int, TopicPartition]:
 
 
 def _warn_idle_threads(ctx: AssignmentContext, topic: str, owners: Owners) -> None:
-    """Say which threads of the consumer itself are left without a partition of a topic."""
+    """Log the threads of the consumer itself that get no partition of a topic."""
     busy = {thread for tp, thread in owners[ctx.consumer_id].items() if tp.topic == topic}
     if not ctx.partitions_for_topic[topic]:
         return
@@ -415,7 +422,7 @@ def _warn_idle_threads(ctx: AssignmentContext, topic: str, owners: Owners) -> No
 
 
 def _warn_missing_topics(ctx: AssignmentContext) -> None:
-    """Say which topics the consumer waits for."""
+    """Log the topics that do not exist yet."""
     for topic, partitions in ctx.partitions_for_topic.items():
         if not partitions:
             logger.warning("there is no topic %r yet", topic)
@@ -427,32 +434,34 @@ def _format_threads(threads: tuple[ConsumerThreadId, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What stands in ``/consumers/G/owners/T/P``."""
+    """The content of ``/consumers/G/owners/T/P``."""
 
     thread: str
     """The text of a ConsumerThreadId."""
     session_id: int
-    """The session that the znode lives with."""
+    """The session that owns the ephemeral znode."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebalancePlan:
-    """What one consumer is to do. Partitions in their order."""
+    """The changes that one consumer has to make, with partitions in their order. Each consumer changes only
+    its own part.
+    """
 
     assignment: Mapping[str, Mapping[TopicPartition, ConsumerThreadId]]
     """Of the whole group: consumer -> partition -> thread."""
     my_assignment: Mapping[TopicPartition, ConsumerThreadId]
     """Of this consumer."""
     release: tuple[TopicPartition, ...]
-    """What this session owns and is to own no more, or in another thread."""
+    """Partitions that this session owns and has to release, or to own with another thread."""
     claim: tuple[TopicPartition, ...]
-    """What it is to own and does not yet."""
+    """Partitions to own that this session does not own yet."""
     held_by_others: Mapping[TopicPartition, str]
-    """Of these, what somebody else owns, and who."""
+    """Partitions of ``claim`` that another consumer owns, with the owner."""
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether it owns just what it is to own."""
+        """Whether the consumer already owns exactly its assignment."""
         return not self.release and not self.claim
 
 
@@ -462,10 +471,10 @@ def rebalance_plan(
     owners: Mapping[TopicPartition, Owner],
     session_id: int,
 ) -> RebalancePlan:
-    """The plan of the consumer of ``context``, whose session is ``session_id``.
+    """Return the plan of the consumer of ``context``, whose session is ``session_id``.
 
-    ``owners`` are those of today; one of this session is its own, whatever it remembers. Raises what the
-    assignor raises.
+    ``owners`` are the present owners; an owner with this session is the consumer itself, whatever it
+    remembers. Raises what the assignor raises.
     """
     assignment = assignor.assign(context)
     share = dict(sorted(assignment.get(context.consumer_id, {}).items()))

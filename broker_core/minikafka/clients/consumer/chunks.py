@@ -1,12 +1,12 @@
 """Chunks of fetched messages, from the fetchers to one stream: the chunk, the bounded queue, the partition's
 positions, and the reader that decodes a chunk page by page.
 
-A chunk takes its place in the queue until the stream asks for the next chunk, so the chunk in work counts:
-this bounds a consumer's memory. The queue's lock is also the lock of the stream's iterator. So a chunk is
-either in the queue or in the iterator, and a caller that clears both under the lock misses none.
+A chunk takes its place in the queue until the stream requests the next one, so the chunk in use counts: this
+bounds a consumer's memory. The queue's lock is also the lock of the stream's iterator. So a chunk is either
+in the queue or in the iterator, and a caller that clears both under the lock misses none.
 
 The reader decodes only what the next pages need: a chunk of compressed messages is never unpacked whole, a
-chunk of large messages is not copied whole, and message objects are made as they are asked for.
+chunk of large messages is not copied whole, and message objects are made on demand.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 
 class PartitionPosition(Protocol):
-    """How far a partition was consumed: its ``PartitionTopicInfo``."""
+    """The consumed position of a partition: its ``PartitionTopicInfo``."""
 
     consumed_offset: int
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Which partition it is."""
+        """The partition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,11 +51,10 @@ class FetchedDataChunk:
     """Whole entries of one partition (``FetchedDataChunk`` of text 004).
 
     messages      the entries, in private memory; the first may hold messages before ``fetch_offset``, as a
-                  compressed one is sent whole. Empty where the partition is read on at ``fetch_offset`` for
-                  another reason.
-    fetch_offset  what was asked for
-    next_offset   behind the last entry
-    error         in the place of messages: the stream raises it
+                  compressed one is sent whole. Empty if the chunk only moves the position, or has an error.
+    fetch_offset  the offset that was requested
+    next_offset   the offset after the last entry
+    error         instead of messages: the stream raises it
     """
 
     messages: memoryview
@@ -69,13 +68,13 @@ _STOP_POLL_SECONDS = 0.1
 
 
 class Command(Enum):
-    """What stands in a queue that is no chunk."""
+    """Entries of a queue that are not chunks."""
 
     SHUTDOWN = "shutdown"
 
 
 SHUTDOWN: Final = Command.SHUTDOWN
-"""The iteration ends here (``shutdownCommand`` of text 004). It stays in the queue for others."""
+"""Ends the iteration (``shutdownCommand`` of text 004). It stays in the queue for later requests."""
 
 
 def _nothing() -> None:
@@ -85,12 +84,12 @@ def _nothing() -> None:
 class ChunkQueue:
     """Up to ``max_chunks`` chunks of one stream (``queued.max.message.chunks``). Thread-safe.
 
-    Methods whose names end with ``_locked`` are for who holds ``lock``.
+    Methods whose names end with ``_locked`` require that the caller holds ``lock``.
     """
 
     def __init__(self, max_chunks: int) -> None:
         if max_chunks < 1:
-            raise ValueError(f"a queue has room for one chunk at least, not for {max_chunks}")
+            raise ValueError(f"expected max_chunks of 1 or more, got {max_chunks}")
         self.max_chunks = max_chunks
         self.lock = threading.Lock()
         self._changed = threading.Condition(self.lock)
@@ -101,24 +100,24 @@ class ChunkQueue:
 
     @property
     def has_room(self) -> bool:
-        """Whether another chunk would be taken now."""
+        """Whether another chunk would be accepted now."""
         return not self._closed and len(self._chunks) + self._chunks_in_use < self.max_chunks
 
     @property
     def is_closed(self) -> bool:
-        """Whether the shutdown command is in it."""
+        """Whether the queue holds the shutdown command."""
         return self._closed
 
     def __len__(self) -> int:
         return len(self._chunks)
 
     def on_room(self, callback: Callable[[], None] | None) -> None:
-        """Call ``callback`` whenever there is room again, with the lock held: it must not ask the queue."""
+        """Call ``callback`` whenever there is room again, with the lock held: it must not call the queue."""
         with self.lock:
             self._on_room = callback or _nothing
 
     def offer(self, chunk: FetchedDataChunk) -> bool:
-        """Put ``chunk`` at the end; False when there is no room, or the queue is closed."""
+        """Append ``chunk``; return False if there is no room, or the queue is closed."""
         with self.lock:
             if not self.has_room:
                 return False
@@ -127,7 +126,7 @@ class ChunkQueue:
             return True
 
     def put(self, chunk: FetchedDataChunk, stop: threading.Event | None = None) -> bool:
-        """As ``offer``, but wait for room; False once the queue is closed or ``stop`` is set."""
+        """Append ``chunk``, waiting for room; return False once the queue is closed or ``stop`` is set."""
         with self.lock:
             while not self.has_room:
                 if self._closed or (stop is not None and stop.is_set()):
@@ -138,22 +137,22 @@ class ChunkQueue:
             return True
 
     def take(self, timeout_ms: int | None = None) -> FetchedDataChunk | Command | None:
-        """The next chunk, or the shutdown command; None when there is neither within ``timeout_ms``.
+        """Return the next chunk, or the shutdown command; None if there is neither within ``timeout_ms``.
 
-        The chunk that was taken before is done with.
+        Releases the chunk that was taken before.
         """
         with self.lock:
             return self.take_locked(None if timeout_ms is None else time.monotonic() + timeout_ms / 1000)
 
     def clear(self) -> None:
-        """Forget the chunks that wait. The shutdown command stays."""
+        """Drop the queued chunks. The shutdown command stays."""
         with self.lock:
             self._chunks.clear()
             self._changed.notify_all()
             self._on_room()
 
     def close(self, last: FetchedDataChunk | None = None) -> None:
-        """Forget the chunks that wait, and end the iteration behind the one in work, or behind ``last``."""
+        """Drop the queued chunks, and end the iteration after the chunk in use, or after ``last``."""
         with self.lock:
             self._closed = True
             self._chunks.clear()
@@ -162,7 +161,7 @@ class ChunkQueue:
             self._changed.notify_all()
 
     def take_locked(self, end: float | None) -> FetchedDataChunk | Command | None:
-        """As ``take``; ``end`` is on the scale of ``time.monotonic``."""
+        """As ``take``; ``end`` is in seconds of ``time.monotonic``."""
         self.release_chunk_locked()
         while not self._chunks:
             if self._closed:
@@ -173,21 +172,21 @@ class ChunkQueue:
         return self._chunks.popleft()
 
     def release_chunk_locked(self) -> None:
-        """The chunk that was taken last is not worked on any more."""
+        """Release the chunk that was taken last."""
         if self._chunks_in_use:
             self._chunks_in_use = 0
             self._changed.notify_all()
             self._on_room()
 
     def clear_locked(self) -> None:
-        """``clear``, and also what is in work."""
+        """As ``clear``, and release the chunk in use."""
         self._chunks.clear()
         self._chunks_in_use = 0
         self._changed.notify_all()
         self._on_room()
 
     def wait_locked(self, end: float | None) -> bool:
-        """Wait until something may have changed; False when it is later than ``end``."""
+        """Wait until something may have changed; return False once ``end`` has passed."""
         if end is None:
             self._changed.wait()
             return True
@@ -199,16 +198,16 @@ class ChunkQueue:
 
 
 INVALID_OFFSET = -1
-"""No offset is known: ``auto.offset.reset`` says where to begin."""
+"""The offset is unknown: ``auto.offset.reset`` selects where to begin."""
 
 
 class PartitionTopicInfo:
     """A partition of one stream (``PartitionTopicInfo`` of text 004).
 
-    consumed_offset  everything before it was consumed: what a commit writes down. The iterator moves it.
+    consumed_offset  all messages before it are consumed: the offset to commit. The iterator moves it.
     fetched_offset   where the next fetch begins. The fetcher moves it.
-    fetch_size       bytes that one fetch may bring
-    high_watermark   as last heard; -1 before
+    fetch_size       bytes that one fetch may return
+    high_watermark   of the last fetch response; -1 before the first
     """
 
     __slots__ = (
@@ -251,12 +250,14 @@ class PartitionTopicInfo:
 
     @property
     def lag(self) -> int:
-        """Offsets between what was fetched and the end of the log, as last heard; 0 before."""
+        """Offsets between the fetched offset and the high watermark of the last fetch response; 0 before the
+        first.
+        """
         return max(0, self.high_watermark - max(0, self.fetched_offset))
 
     def enqueue(self, messages: memoryview, next_offset: int, error: MinikafkaError | None = None) -> bool:
-        """Give what was fetched to the stream, and go on behind it. Nothing is done, and False returned, when
-        the queue has no room, or takes nothing any more.
+        """Put fetched messages into the queue, and move the fetched offset. Return False, and change nothing,
+        if the queue has no room or is closed.
         """
         chunk = FetchedDataChunk(messages, self, self.fetched_offset, next_offset, error)
         if not self.queue.offer(chunk):
@@ -267,9 +268,9 @@ class PartitionTopicInfo:
         return True
 
     def reset(self, offset: int) -> bool:
-        """Go on at ``offset``, as the log does not have what was to come. False as ``enqueue``.
+        """Go on at ``offset``, as the log does not have the fetched offset. Return False as ``enqueue``.
 
-        What was fetched before is given out first, and counts.
+        Messages fetched before are delivered first, and count.
         """
         if self.consumed_offset in {INVALID_OFFSET, self.fetched_offset}:
             self.consumed_offset = self.fetched_offset = offset
@@ -288,22 +289,22 @@ class PartitionTopicInfo:
 
 
 def error_chunk(error: MinikafkaError, queue: ChunkQueue) -> FetchedDataChunk:
-    """What a stream raises ``error`` for that belongs to no partition."""
+    """Return a chunk that makes the stream raise ``error``, which belongs to no partition."""
     nowhere = PartitionTopicInfo("", -1, queue, -1, -1, 0, "")
     return FetchedDataChunk(memoryview(b""), nowhere, -1, -1, error)
 
 
 PAGE_ROWS = 500
 _PAGE_BYTES = 1 << 16
-"""Of keys and values, unless one message has more."""
+"""Limit of keys and values in a page, unless one message is larger."""
 _DECODED_BYTES = 1 << 16
-"""At a time, unless one entry has more."""
+"""Limit of bytes decoded at a time, unless one entry is larger."""
 
-_TYPES = {int(one): one for one in TimestampType}
+_TYPES = {int(kind): kind for kind in TimestampType}
 
 
 class Page(Generic[K, V]):
-    """Messages that are made when they are asked for."""
+    """Messages that are made on demand."""
 
     __slots__ = ("_left", "count", "messages")
 
@@ -314,12 +315,12 @@ class Page(Generic[K, V]):
 
     @property
     def taken_count(self) -> int:
-        """How many were asked for."""
+        """The number of messages taken so far."""
         return self.count - length_hint(self._left)
 
 
 class ChunkReader(Generic[K, V]):
-    """Reads one chunk from its ``fetch_offset`` to before its ``next_offset``."""
+    """Reads one chunk from its ``fetch_offset`` up to its ``next_offset``."""
 
     def __init__(self, chunk: FetchedDataChunk, key_decoder: Decoder[K], value_decoder: Decoder[V]) -> None:
         self.chunk = chunk
@@ -328,12 +329,12 @@ class ChunkReader(Generic[K, V]):
         self._offset = chunk.fetch_offset
         self._window = self._data[:0]
         self._pieces: Iterator[Columns] | None = None
-        """What is left to decode of the window."""
+        """Decoded pieces of the window that are left."""
         self._columns: Columns | None = None
         self._row = 0
 
     def next_page(self) -> Page[K, V] | None:
-        """The next messages; None behind the last one. CorruptMessage, and again until ``skip``."""
+        """Return the next messages, or None at the end. Raises CorruptMessage, repeatedly until ``skip``."""
         while self._columns is None or self._row >= self._columns.count:
             if not self._data:
                 return None
@@ -343,12 +344,12 @@ class ChunkReader(Generic[K, V]):
         return self._page(columns, begin, end)
 
     def skip(self, problem: CorruptMessage) -> None:
-        """Pass over what was raised."""
+        """Skip the damaged message that was raised."""
         self._data = self._data[_entry_bytes(self._data) :]
         self._offset = problem.after_offset
 
     def _decode(self) -> Columns:
-        """The next rows, without those of control batches: there may be none."""
+        """Return the next rows, without those of control batches: there may be none."""
         from minikafka.records.columns import DamagedEntry, decode_pieces
 
         end = self.chunk.next_offset
@@ -358,15 +359,14 @@ class ChunkReader(Generic[K, V]):
         try:
             columns = next(self._pieces)
         except BaseException:
-            self._pieces = (
-                None  # what has failed gives nothing more: the window is decoded again from here on
-            )
+            # A generator that has raised is exhausted: the next call decodes the window anew from here.
+            self._pieces = None
             raise
         self._offset = columns.next_offset
         if not columns.complete:
             return columns
         pieces, self._pieces = self._pieces, None
-        # It goes on with the first entry that was not wholly used, as the last one may be cut off here.
+        # Continue with the first entry that was not fully used, as the window may cut the last one off.
         self._data, left = self._data[columns.valid_bytes :], len(self._window) - columns.valid_bytes
         if columns.next_offset >= end:
             self._data = self._data[:0]
@@ -388,7 +388,7 @@ class ChunkReader(Generic[K, V]):
         if (types == types[0]).all():
             kinds: Iterable[TimestampType] = repeat(_TYPES[int(types[0])])
         else:
-            kinds = [_TYPES[one] for one in types.tolist()]
+            kinds = [_TYPES[kind] for kind in types.tolist()]
         raw = columns.headers
         headers: Iterable[bytes | None] = repeat(b"")
         if raw is not None and raw.count:
@@ -434,7 +434,7 @@ def _slices(
     nulls: int,
     rows: int,
 ) -> Iterable[bytes | None]:
-    """The bytes of rows ``begin`` to before ``end``, None for nulls."""
+    """Return the bytes of rows ``begin`` to ``end`` (exclusive); None for nulls."""
     if nulls == rows:
         return repeat(None)
     first = int(ends[begin])
@@ -449,7 +449,7 @@ def _slices(
 
 
 def _page_end(columns: Columns, begin: int) -> int:
-    """Behind the last row of the page that begins there."""
+    """Return the end of the page that begins at ``begin``."""
     values, keys = columns.value_ends, columns.key_ends
     first = int(values[begin]) + int(keys[begin])
     end = min(begin + PAGE_ROWS, columns.count)
@@ -459,5 +459,5 @@ def _page_end(columns: Columns, begin: int) -> int:
 
 
 def _entry_bytes(data: memoryview) -> int:
-    """The size of the first entry, as its header has it."""
+    """Return the size of the first entry according to its header."""
     return ENTRY_HEADER_BYTES + max(0, int.from_bytes(data[8:ENTRY_HEADER_BYTES], "big", signed=True))

@@ -1,4 +1,4 @@
-"""The settings of a consumer whose group is in ZooKeeper (texts: ``ConsumerConfig``)."""
+"""The settings of a consumer whose group is in ZooKeeper (``ConsumerConfig`` of text 004)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from minikafka.clients.consumer.assignment import STRATEGIES, STRATEGY
 from minikafka.registry.paths import BROKER_IDS
 
 ZOOKEEPER, KAFKA = "zookeeper", "kafka"
-"""What ``offsets.storage`` may be."""
+"""Values of ``offsets.storage``."""
 SMALLEST, LARGEST = "smallest", "largest"
-"""What ``auto.offset.reset`` is mostly; anything else is an error where it is needed."""
+"""Usual values of ``auto.offset.reset``; any other value raises an error where a reset is needed."""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]*")
 _LEGAL_TEXT = "letters and digits of ASCII, '.', '_' and '-'"
@@ -27,56 +27,56 @@ _NEW_CONSUMER_RESETS = frozenset({"earliest", "latest"})
 logger = logging.getLogger(__name__)
 
 _DERIVED: Any = None
-"""Stands where another setting gives the default."""
+"""Marks a field whose default derives from another setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """How a consumer of a group in ZooKeeper registers, fetches, commits and rebalances.
+    """The settings of a consumer of a group in ZooKeeper: registration, fetches, commits and rebalances.
 
-    The fields are the property names with ``_`` for ``.``; the defaults are 0.10.1's. Times are milliseconds,
-    sizes bytes. Raises ConfigErrors, which names every fault at once under the name of its property.
+    Fields are the property names with ``_`` for ``.``; defaults are those of 0.10.1. Times are in
+    milliseconds, sizes in bytes. Raises ConfigErrors, which names every fault at once under its property.
 
-    ``auto_offset_reset`` is ``smallest`` or ``max``, or anything else: then an offset that the log does
-    not have is an error to whoever reads the stream. (0.10.1 describes that, and refuses such a setting.)
-    Such a word is warned of at once, unless it is ``none``.
-    The words of later consumers, ``earliest`` and ``latest``, are refused.
+    ``auto_offset_reset`` is ``smallest`` or ``largest``. With any other value, an offset that the log does
+    not have raises an error in the stream. (0.10.1 documents that, and refuses such a value.) Such a value is
+    logged as a warning at once, unless it is ``none``. The values of later consumers, ``earliest`` and
+    ``latest``, are refused.
     """
 
     group_id: str
-    """Letters and digits of ASCII, ``.``, ``_`` and ``-``, as ``client_id``."""
+    """ASCII letters and digits, ``.``, ``_`` and ``-``, as for ``client_id``."""
     zookeeper_connect: str
     """``HOST:PORT[,HOST:PORT…][/CHROOT]``"""
     consumer_id: str | None = None
-    """The consumer registers as ``GROUP_ID``; None: by a name that nobody else has."""
+    """The consumer registers as ``GROUP_ID``; None: under a unique generated name."""
     client_id: str = _DERIVED
-    """What brokers know the consumer by; default: ``group_id``."""
+    """The client id in requests; default: ``group_id``."""
     socket_timeout_ms: int = 30_000
-    """Not less than ``fetch_wait_max_ms``."""
+    """At least ``fetch_wait_max_ms``."""
     socket_receive_buffer_bytes: int = 64 * 1024
-    """Not above 0: what the system gives."""
+    """0 or less: the system's default."""
     fetch_message_max_bytes: int = 1024 * 1024
-    """Of one partition in a fetch."""
+    """Per partition of a fetch."""
     num_consumer_fetchers: int = 1
-    """For each leading broker."""
+    """Per leading broker."""
     auto_commit_enable: bool = True
     auto_commit_interval_ms: int = 60_000
     queued_max_message_chunks: int = 2
-    """That wait in front of one stream."""
+    """Per stream."""
     rebalance_max_retries: int = 4
-    """Times that a rebalance is tried, from 1 on."""
+    """Attempts of one rebalance, at least 1."""
     fetch_min_bytes: int = 1
     fetch_max_bytes: int = 50 * 1024 * 1024
-    """Of one fetch in all, which never asks for more than ``fetch_message_max_bytes`` either."""
+    """Per fetch in all; a fetch never requests more than ``fetch_message_max_bytes`` either."""
     fetch_wait_max_ms: int = 100
     rebalance_backoff_ms: int = _DERIVED
-    """Between two tries; default: ``zookeeper_sync_time_ms``."""
+    """Between two attempts; default: ``zookeeper_sync_time_ms``."""
     refresh_leader_backoff_ms: int = 200
     auto_offset_reset: str = LARGEST
     consumer_timeout_ms: int = -1
-    """An iterator that gets nothing for so long gives up; -1 (and any negative number): never."""
+    """An iterator raises ConsumerTimeout after so long without a message; negative: never."""
     exclude_internal_topics: bool = True
-    """Whether a filter leaves out the topic of the committed offsets."""
+    """Whether a filter excludes the topic of committed offsets."""
     partition_assignment_strategy: str = STRATEGIES[0]
     """``range`` or ``roundrobin``."""
     zookeeper_session_timeout_ms: int = 6_000
@@ -86,12 +86,12 @@ class ConsumerConfig:
     offsets_storage: str = ZOOKEEPER
     """``zookeeper`` or ``kafka``."""
     offsets_channel_backoff_ms: int = 1_000
-    """Between two tries to reach the coordinator, or to have it commit or tell offsets."""
+    """Between two attempts to connect to the coordinator, or to commit or fetch offsets there."""
     offsets_channel_socket_timeout_ms: int = 10_000
     offsets_commit_max_retries: int = 5
-    """Of a commit that is asked for, or made at a rebalance or at the end; the others are tried once."""
+    """Of explicit commits, and those at a rebalance or at shutdown; auto commits are not retried."""
     dual_commit_enabled: bool = _DERIVED
-    """Whether offsets are kept in both storages; default: where ``offsets_storage`` is ``kafka``."""
+    """Whether offsets are kept in both storages; default: true if ``offsets_storage`` is ``kafka``."""
 
     def __post_init__(self) -> None:
         checked = _read({_KAFKA_NAMES[field.name]: getattr(self, field.name) for field in fields(self)})
@@ -101,10 +101,10 @@ class ConsumerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> ConsumerConfig:
-        """The settings that a mapping of Kafka's names holds, whose values may be text.
+        """Return the settings of a mapping of Kafka's property names; values may be text.
 
-        A name that is no setting of the consumer is logged as a warning, as the release does. TypeError for
-        what is no mapping.
+        An unknown name is logged as a warning, as in the release. Raises TypeError if ``properties`` is not a
+        mapping.
         """
         _check_mapping(properties)
         return cls(**_read(properties))
@@ -114,8 +114,8 @@ class ConsumerConfig:
         if reset in _RESETS:
             return
         logger.warning(
-            "auto.offset.reset=%r is neither %s nor %s: as with none, streams will raise an error where "
-            "nothing was committed, or where the log does not have the offset%s",
+            "auto.offset.reset=%r is neither %s nor %s: as with none, streams raise an error where "
+            "nothing is committed, or where the log does not have the offset%s",
             reset,
             SMALLEST,
             LARGEST,
@@ -124,7 +124,7 @@ class ConsumerConfig:
 
     @property
     def no_brokers_hint(self) -> str:
-        """Where brokers were looked for, and what to check, for who found none."""
+        """Where brokers were looked for, and what to check, for a message after none was found."""
         connect = self.zookeeper_connect
         hosts, chroot = _parsed_connect(connect)
         here = f"{chroot!r} here" if chroot else "none here"
@@ -134,7 +134,7 @@ class ConsumerConfig:
         )
 
     def to_properties(self) -> dict[str, str]:
-        """All settings as text, under their property names; ``from_properties`` reads them back."""
+        """Return all settings as text, under their property names; ``from_properties`` reads them back."""
         found = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -148,11 +148,13 @@ _KAFKA_NAMES = {field.name: field.name.replace("_", ".") for field in fields(Con
 
 def _check_mapping(properties: Any) -> None:
     if not isinstance(properties, Mapping):
-        raise TypeError(f"properties are a mapping, as {{'group.id': 'billing', …}}, not {properties!r:.100}")
+        raise TypeError(
+            f"expected a mapping of properties, as {{'group.id': 'billing', …}}, got {properties!r:.100}"
+        )
 
 
 def _read(properties: Mapping[str, object]) -> dict[str, Any]:
-    """Field to value, of all fields. Raises ConfigErrors."""
+    """Return all fields with their values. Raises ConfigErrors."""
     read = PropertyReader(properties)
     found = _read_names(read) | _read_fetching(read) | _read_coordination(read)
     wait_ms, timeout_ms = found["fetch_wait_max_ms"], found["socket_timeout_ms"]
@@ -163,7 +165,7 @@ def _read(properties: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _read_names(read: PropertyReader) -> dict[str, Any]:
-    """Who it is, and where ZooKeeper is."""
+    """Read the names of group, client and consumer, and the address of ZooKeeper."""
     group = read.required("group.id", _LEGAL_TEXT)
     client, consumer = read.optional("client.id"), read.optional("consumer.id")
     connect = read.required("zookeeper.connect", "HOST:PORT, or HOST:PORT/CHROOT")
@@ -197,7 +199,7 @@ def _parsed_connect(connect: str) -> tuple[str, str]:
 
 
 def _read_fetching(read: PropertyReader) -> dict[str, Any]:
-    """How it fetches and hands out."""
+    """Read the settings for fetches and streams."""
     reset = read.text("auto.offset.reset", LARGEST)
     if not reset or reset in _NEW_CONSUMER_RESETS:
         wanted = f"{SMALLEST} or {LARGEST}, or another word, such as none, to have an error raised"
@@ -219,7 +221,7 @@ def _read_fetching(read: PropertyReader) -> dict[str, Any]:
 
 
 def _read_coordination(read: PropertyReader) -> dict[str, Any]:
-    """How it shares partitions out, and where it commits."""
+    """Read the settings for rebalances and commits."""
     storage = read.text("offsets.storage", ZOOKEEPER).lower()
     if storage not in {ZOOKEEPER, KAFKA}:
         read.refuse("offsets.storage", storage, f"{ZOOKEEPER} or {KAFKA}")

@@ -1,4 +1,4 @@
-"""The high-level consumer's interface and its factory (texts: ``ConsumerConnector``, ``Consumer``)."""
+"""The high-level consumer's interface, ``ConsumerConnector``, and its factory, ``Consumer`` (text 004)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 
 class ConsumerConnector(Protocol):
-    """A consumer of a group that shares topics out among its streams. See ``ZookeeperConsumerConnector``."""
+    """A consumer of a group, which shares topics among its streams. See ``ZookeeperConsumerConnector``."""
 
     @overload
     def create_message_streams(
@@ -37,11 +37,12 @@ class ConsumerConnector(Protocol):
         key_decoder: Decoder[Any] | None = None,
         value_decoder: Decoder[Any] | None = None,
     ) -> dict[str, list[KafkaStream[Any, Any]]]:
-        """Streams for topics: topic -> how many, of which each gets a part of the topic's partitions.
+        """Return streams for topics. ``topic_count_map`` maps each topic to its number of streams; each
+        stream gets a part of the topic's partitions.
 
-        Keys and values come as the decoders make them; without, as bytes. Once for each connector, and not
-        beside ``create_message_streams_by_filter``: MessageStreamsExist. ConsumerRebalanceFailed where the
-        partitions that are to be its own are not given up.
+        The decoders decode keys and values, which are bytes without them. May be called once for each
+        connector, and not together with ``create_message_streams_by_filter``: MessageStreamsExist. Raises
+        ConsumerRebalanceFailed if other consumers do not release the partitions that this consumer is to own.
         """
         raise NotImplementedError
 
@@ -66,32 +67,34 @@ class ConsumerConnector(Protocol):
         key_decoder: Decoder[Any] | None = None,
         value_decoder: Decoder[Any] | None = None,
     ) -> list[KafkaStream[Any, Any]]:
-        """``num_streams`` streams of all topics that ``topic_filter`` (a Whitelist or a Blacklist) chooses,
-        also of those that come later; each may have messages of all of them. Otherwise as
+        """Return ``num_streams`` streams of all topics that ``topic_filter`` (a Whitelist or a Blacklist)
+        allows, including topics created later. Each stream may return messages of all of them. Otherwise as
         ``create_message_streams``.
         """
         raise NotImplementedError
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commit ``offsets``, partition -> offset of the next message; None: all that was handed out, but for
-        a last message that could not be decoded.
+        """Commit ``offsets``, which maps partitions to the offset of the next message. None commits all
+        delivered messages, except a last message that could not be decoded.
         """
 
     def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
-        """Have ``listener`` called at each rebalance. Before streams are created."""
+        """Have ``listener`` called at each rebalance. Call this before streams are created."""
 
     def shutdown(self) -> None:
-        """Leave the group, and commit what was handed out (auto commit only). A second call does nothing."""
+        """Leave the group, after a commit of all delivered messages (auto commit only). A second call does
+        nothing.
+        """
 
 
 class Consumer:
-    """The factory of the texts. Its second form, ``createJavaConsumerConnector``, makes the same for Java's
-    collections; one Python form serves for both.
+    """The factory of the texts. Its second form, ``createJavaConsumerConnector``, returns Java's collections;
+    one Python form serves for both.
     """
 
     @staticmethod
     def create(config: ConsumerConfig) -> ConsumerConnector:
-        """A connector, connected to ZooKeeper. CoordinationLost where that does not answer, NetworkError or
-        BrokerError where the group's coordinator is needed and not found.
+        """Return a connector that is connected to ZooKeeper. Raises CoordinationLost if ZooKeeper does not
+        answer, and NetworkError or BrokerError if the group's coordinator is needed and not found.
         """
         return ZookeeperConsumerConnector(config)

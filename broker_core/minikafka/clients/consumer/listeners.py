@@ -1,5 +1,5 @@
-"""The listeners of a consumer: the application's for rebalances, and those on ZooKeeper's topics, partitions
-and session (``ConsumerRebalanceListener``, ``TopicEventHandler``, ``ZookeeperTopicEventWatcher``,
+"""The listeners of a consumer: the application's listener for rebalances, and those for ZooKeeper's topics,
+partitions and session (``ConsumerRebalanceListener``, ``TopicEventHandler``, ``ZookeeperTopicEventWatcher``,
 ``ZKTopicPartitionChangeListener`` and ``ZKSessionExpireListener`` of text 004).
 """
 
@@ -17,40 +17,41 @@ from minikafka.registry.store import SessionState, Store
 
 
 class ConsumerRebalanceListener(Protocol):
-    """Called by the thread that rebalances, in both cases while nothing is fetched or handed out.
+    """A hook into rebalances (``ConsumerRebalanceListener`` of the release).
 
-    ConsumerRebalanceListener of the release. What it raises lets the attempt fail. It may shut the consumer
-    down.
+    Called on the thread that rebalances, while nothing is fetched or delivered. An exception fails the
+    attempt. The listener may shut the consumer down.
     """
 
     def before_releasing_partitions(self, ownership: Mapping[str, set[int]]) -> None:
-        """``ownership``, topic -> partitions, is what this consumer has read so far, and may give up now.
+        """Called before partitions are released. ``ownership`` maps topics to the partitions that this
+        consumer has read so far, and may now give up.
 
-        Offsets are committed already, under auto commit. Without it ``commit_offsets`` may be called here,
-        so that whoever gets them does not begin with what was done already; messages that are still in work
-        do not count.
+        With auto commit, offsets are committed already. Without it the listener may call ``commit_offsets``,
+        so that the next owners do not repeat what was processed; messages in process do not count.
         """
 
     def before_starting_fetchers(
         self, consumer_id: str, assignment: Mapping[str, Mapping[int, ConsumerThreadId]]
     ) -> None:
-        """This consumer owns its partitions: ``assignment`` is that of the whole group, topic -> partition ->
-        thread.
+        """Called once this consumer owns its partitions. ``assignment`` is that of the whole group: topic ->
+        partition -> thread.
         """
 
 
 class TopicEventHandler(Protocol):
-    """Hears of the topics, and of every change."""
+    """Handles changes of the list of topics."""
 
     def handle_topic_event(self, all_topics: Sequence[str]) -> None:
-        """``all_topics`` are the names of all topics that there are now, sorted."""
+        """Handle the list of all topics, sorted by name."""
 
 
 class ZookeeperTopicEventWatcher:
-    """Tells ``event_handler`` of the children of ``/brokers/topics``: soon, and after every change.
+    """Calls ``event_handler`` with the children of ``/brokers/topics``, once soon and after every change.
 
-    Events come one at a time, as all callbacks of the store; topics that come and go in between may be left
-    out. The watch survives lost connections and the end of the session, so there is no listener for these.
+    Events come one at a time, as all callbacks of the store; topics that come and go between two events may
+    be missed. The watch survives lost connections and the end of the session, so it needs no listener for
+    them.
     """
 
     def __init__(self, store: Store, event_handler: TopicEventHandler) -> None:
@@ -59,7 +60,7 @@ class ZookeeperTopicEventWatcher:
         self._watch = store.watch_children(paths.BROKER_TOPICS, self._on_children)
 
     def shutdown(self) -> None:
-        """Tell of nothing more, but for an event that is just being handled. A second call does nothing."""
+        """Stop the calls, except for one that is under way. A second call does nothing."""
         self._ended = True
         self._watch.cancel()
 
@@ -72,7 +73,7 @@ logger = logging.getLogger("minikafka.clients.consumer")
 
 
 class ZkTopicPartitionChangeListener:
-    """Of one consumer, for all topics that it reads. ``rebalance_event_triggered`` has a rebalance made.
+    """Triggers a rebalance when the partitions of a topic change. One instance for all topics of a consumer.
 
     Called on the store's own thread.
     """
@@ -82,7 +83,7 @@ class ZkTopicPartitionChangeListener:
         self._seen: set[str] = set()
 
     def handle_data(self, data_path: str, data: bytes | None, stat: object = None) -> None:
-        """What a persistent watch reports: the znode as it is, or that it is not there."""
+        """Handle a report of a persistent watch: the znode's data, or None if the znode does not exist."""
         if data is not None:
             self._seen.add(data_path)
             self.handle_data_change(data_path, data)
@@ -91,31 +92,33 @@ class ZkTopicPartitionChangeListener:
             self.handle_data_deleted(data_path)
 
     def handle_data_change(self, data_path: str, data: bytes) -> None:
-        """The topic is there, or has another assignment than before."""
-        logger.debug("%s is %r now", data_path, data)
+        """Trigger a rebalance: the topic was created, or its assignment changed."""
+        logger.debug("%s changed to %r", data_path, data)
         self._triggered()
 
     def handle_data_deleted(self, data_path: str) -> None:
-        """The topic was deleted: its partitions are given up.
+        """Trigger a rebalance, which gives up the partitions of the deleted topic.
 
         Kafka 0.10.1 only warns, and keeps their owners.
         """
-        logger.warning("topic %s was deleted while it is read", data_path.rpartition("/")[2])
+        logger.warning("topic %s was deleted while this consumer reads it", data_path.rpartition("/")[2])
         self._triggered()
 
 
 class Rebalancer(Protocol):
-    """What it asks of the rebalance."""
+    """The part of the rebalance listener that this module uses."""
 
     def reset_state(self) -> None:
-        """Forget all that was owned."""
+        """Forget all ownership."""
 
     def rebalance_event_triggered(self) -> None:
-        """Have a rebalance made."""
+        """Trigger a rebalance."""
 
 
 class ZkSessionExpireListener:
-    """Of one consumer. ``register`` registers it, in the present session."""
+    """Handles the end of a consumer's session with ZooKeeper. ``register`` registers the consumer in the
+    present session.
+    """
 
     def __init__(
         self,
@@ -130,10 +133,10 @@ class ZkSessionExpireListener:
         self._register = register
 
     def handle_state_changed(self, state: SessionState) -> None:
-        """News of the session, on the store's own thread.
+        """Handle a state of the session, on the store's own thread.
 
-        A connection that comes back with the same session changes nothing. After expiry nothing is handed out
-        from this moment on, and a rebalance is made, which begins with ``handle_new_session``.
+        A connection that returns with the same session changes nothing. After an expiry nothing is delivered
+        from this moment on, and a rebalance is triggered, which begins with ``handle_new_session``.
         """
         if state is SessionState.EXPIRED:
             logger.warning("%s: the session with ZooKeeper has expired", self.consumer_id)
@@ -142,7 +145,7 @@ class ZkSessionExpireListener:
             self.load_balancer_listener.rebalance_event_triggered()
 
     def handle_new_session(self) -> Steps[None]:
-        """Forget what the old session owned, and register anew; the rebalance goes on behind it."""
+        """Forget what the old session owned, and register anew; the rebalance follows."""
         self._lease.revoke()
         self.load_balancer_listener.reset_state()
         yield None

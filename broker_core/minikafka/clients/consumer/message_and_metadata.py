@@ -1,4 +1,4 @@
-"""One message as a stream gives it out."""
+"""One message as a stream returns it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class _Decoded:
-    """Beside the fields: whether a decoder has failed. Nothing is set before, as most messages have none."""
+    """Holds whether a decoder has failed. Unset until then, as most messages never need it."""
 
     __slots__ = ("_failed",)
     _failed: bool
@@ -23,13 +23,13 @@ class _Decoded:
 
 @fast_value
 class MessageAndMetadata(_Decoded, Generic[K, V]):
-    """A message, and where it stood (``kafka.message.MessageAndMetadata``).
+    """A message and its position (``kafka.message.MessageAndMetadata``).
 
     timestamp_ms     since the epoch; -1 for none (magic 0)
-    timestamp_type   what it means
+    timestamp_type   create time or log append time
     raw_key          bytes; None for null
     raw_message      bytes; None for null
-    raw_headers      as they stand in the record; empty for none
+    raw_headers      encoded as in the record; empty for none
     """
 
     topic: str
@@ -45,7 +45,7 @@ class MessageAndMetadata(_Decoded, Generic[K, V]):
 
     @property
     def key(self) -> K | None:
-        """The key, decoded now; None for null. UndecodableMessage where the decoder raises."""
+        """The key, decoded on access; None for null. Raises UndecodableMessage if the decoder raises."""
         if self.raw_key is None:
             return None
         try:
@@ -55,7 +55,7 @@ class MessageAndMetadata(_Decoded, Generic[K, V]):
 
     @property
     def message(self) -> V | None:
-        """The value, decoded now; None for null. UndecodableMessage where the decoder raises."""
+        """The value, decoded on access; None for null. Raises UndecodableMessage if the decoder raises."""
         if self.raw_message is None:
             return None
         try:
@@ -65,7 +65,9 @@ class MessageAndMetadata(_Decoded, Generic[K, V]):
 
     @property
     def undecodable(self) -> bool:
-        """Whether a decoder has failed: the message counts as consumed when the next one is asked for."""
+        """Whether a decoder has failed. The message then counts as consumed only when the next one is
+        requested.
+        """
         return getattr(self, "_failed", False)
 
     @property

@@ -1,21 +1,20 @@
-"""The rebalance of one consumer (texts: ``ZKRebalancerListener``).
+"""The rebalance of one consumer (``ZKRebalancerListener`` of text 004).
 
-An attempt, in this order, so that no partition ever has two readers and nobody hands out what another has
-read:
+An attempt has these steps, in this order, so that a partition never has two readers, and no consumer delivers
+messages that another has read:
 
-    1. look      who is in the group, which partitions there are, who owns them; if this consumer owns its
-                 share, and reads it, nothing is done
-    2. close     fetchers stop, queues and the chunks in the iterators are cleared; of what is not its own any
-                 more, the application is waited for until it asks for its next message; what it was given is
-                 committed (auto commit only)
-    3. release   the owners' znodes of what is not its own any more go
-    4. own       those of what it is to own are made; where another still has one, the attempt has failed, and
-                 what was gained is kept for the next one
-    5. begin     committed offsets are looked up (never before it owns the partition), fetchers start
+    1. look      read who is in the group, the partitions, and their owners; if this consumer owns its
+                 partitions and reads them, nothing is to be done
+    2. close     stop the fetchers, clear the queues and the chunks in the iterators; for partitions that go,
+                 wait until the application requests its next message; commit (auto commit only)
+    3. release   delete the owners' znodes of the partitions that go
+    4. own       create those of the partitions that come; if another consumer still owns one, the attempt has
+                 failed, and the next attempt keeps what was gained
+    5. begin     fetch the committed offsets (never before the partition is owned), start the fetchers
 
-What the znodes say counts, not what is remembered: an answer that was lost leaves nothing behind that the
-next attempt would not see. Kafka 0.10.1 gives up all that it owns at every attempt, and looks up offsets
-before it owns the partitions.
+The znodes count, not what the consumer remembers: a lost response leaves nothing behind that the next attempt
+would not see. Kafka 0.10.1 releases all its partitions at every attempt, and fetches offsets before it owns
+the partitions.
 """
 
 from __future__ import annotations
@@ -63,24 +62,24 @@ from minikafka.registry.store import Store
 logger = logging.getLogger("minikafka.clients.consumer")
 
 _PROCESSED_POLL_MS = 5
-"""How often it is looked whether the application has asked for more, or the consumer is being shut down."""
+"""Interval of the checks whether the application has requested more, or the consumer shuts down."""
 
 
 class Fetcher(Protocol):
-    """What fills the queues: ConsumerFetcherManager, or a model of it."""
+    """Fills the queues: ConsumerFetcherManager, or a model of it."""
 
     def start_connections(self, infos: list[PartitionTopicInfo]) -> None:
-        """Fetch these, each from its ``fetched_offset`` on."""
+        """Fetch these partitions, each from its ``fetched_offset``."""
 
     def stop_connections(self) -> None:
-        """Fetch nothing any more; nothing is put into a queue after this has returned."""
+        """Stop all fetches; nothing is put into a queue after this has returned."""
 
     def shutdown(self) -> None:
-        """The same for good."""
+        """Stop for good."""
 
 
 class Connector(Protocol):
-    """What the rebalance needs of the consumer that it is about."""
+    """The parts of the consumer that its rebalance uses."""
 
     config: ConsumerConfig
     consumer_id_string: str
@@ -97,36 +96,36 @@ class Connector(Protocol):
 
     @property
     def is_shutting_down(self) -> bool:
-        """Whether the consumer is being shut down."""
+        """Whether the consumer is shutting down."""
 
     @property
     def registered_session(self) -> int:
-        """The session that it is registered in."""
+        """The id of the session in which the consumer is registered."""
 
     def handle_new_session(self) -> Steps[None]:
-        """Forget what was owned in an earlier session, and register in the present one."""
+        """Forget what an earlier session owned, and register in the present one."""
 
     def reinitialize_consumer(self, threads: ThreadIds) -> None:
-        """These are the topics that it reads now."""
+        """Set up queues and watches for the topics that the consumer reads now."""
 
     def commit_steps(self, *, with_retries: bool) -> Steps[frozenset[TopicPartition]]:
-        """Commit all that was consumed."""
+        """Commit all consumed messages."""
 
 
 class RebalanceResult(Enum):
-    """Of one attempt."""
+    """The result of one attempt."""
 
     DONE = "done"
     FAILED = "failed"
-    """Another has not let go yet: counted against ``rebalance.max.retries``."""
+    """Another consumer has not released a partition: counts against ``rebalance.max.retries``."""
     SUPERSEDED = "overtaken"
     """Something else has changed meanwhile."""
 
 
 class ZkRebalancerListener:
-    """The rebalance of the consumer of ``connector``: one at a time, in the steps of one thread.
+    """The rebalance of the consumer of ``connector``: one at a time, in steps on one thread.
 
-    ``streams``: topic -> its streams.
+    ``streams`` maps topics to their streams.
     """
 
     def __init__(
@@ -143,30 +142,30 @@ class ZkRebalancerListener:
         self._assignor = create_assignor(connector.config.partition_assignment_strategy)
         self._triggered = threading.Event()
         self._fetched: Mapping[TopicPartition, ConsumerThreadId] | None = None
-        """What is being fetched; None while nothing is."""
+        """The partitions that are being fetched; None while fetchers are stopped."""
         self._pause = threading.Event()
         """Never set."""
         self._held: Mapping[TopicPartition, str] = {}
-        """Of the last attempt: what others had, and who."""
+        """Partitions that other consumers owned in the last attempt, and their owners."""
         self._owned_counts: Counter[str] = Counter()
         self._listener_thread: int | None = None
-        """The thread that is just calling the rebalance listener."""
+        """The id of the thread that is calling the rebalance listener."""
 
     # --- what sets it off
     # -------------------------------------------------------------------------------------------
 
     def handle_child_change(self, parent_path: str, names: list[str] | None) -> None:
-        """Consumers of the group, or brokers, have come or gone."""
+        """Handle a change of the group's consumers, or of the brokers."""
         logger.debug("%s: %s has %s now", self.consumer_id, parent_path, names)
         self.rebalance_event_triggered()
 
     def rebalance_event_triggered(self) -> None:
-        """Have the next rebalance made, by whoever makes them."""
+        """Trigger a rebalance on the thread that makes them."""
         self._triggered.set()
 
     @property
     def is_triggered(self) -> bool:
-        """Whether one is to be made."""
+        """Whether a rebalance is due."""
         return self._triggered.is_set()
 
     def wait_until_triggered(self) -> None:
@@ -175,17 +174,17 @@ class ZkRebalancerListener:
 
     @property
     def owned_partitions_count(self) -> dict[str, int]:
-        """Topic -> how many of its partitions this consumer owns (the gauges ``OwnedPartitionsCount``)."""
+        """The number of owned partitions by topic (the gauges ``OwnedPartitionsCount``)."""
         return dict(self._owned_counts)
 
     def clear_owned_partitions(self) -> None:
-        """What was owned is gone with the session."""
+        """Forget the owned partitions, which are gone with the session."""
         self._owned_counts.clear()
 
     @property
     def is_called_by_rebalance_listener(self) -> bool:
-        """Whether the caller is the rebalance listener: it cannot know of messages that streams have given
-        out, and that are in work yet.
+        """Whether the caller is the rebalance listener, which cannot know of delivered messages that are
+        still in process.
         """
         return self._listener_thread == threading.get_ident()
 
@@ -201,10 +200,10 @@ class ZkRebalancerListener:
     # -------------------------------------------------------------------------------------------
 
     def synced_rebalance(self) -> Steps[None]:
-        """Attempts until one succeeds.
+        """Make attempts until one succeeds.
 
-        ConsumerRebalanceFailed after ``rebalance.max.retries`` that failed; those do not count that lost the
-        connection to ZooKeeper, or were overtaken by another change.
+        Raises ConsumerRebalanceFailed after ``rebalance.max.retries`` failed attempts. Attempts that lost the
+        connection to ZooKeeper, or were superseded by another change, do not count.
         """
         connector, config = self._connector, self._connector.config
         failures, why = 0, ""
@@ -217,7 +216,7 @@ class ZkRebalancerListener:
                     why = ", ".join(f"{tp} is owned by {who}" for tp, who in list(self._held.items())[:3])
             except (CoordinationLost, SessionExpired) as error:
                 logger.info("%s: rebalance lost ZooKeeper: %s", self.consumer_id, error)
-            except Exception as error:  # a listener's, a refusal of the assignor, a znode that went
+            except Exception as error:  # raised by a listener or the assignor, or a znode was deleted
                 logger.info("%s: rebalance failed: %s", self.consumer_id, error, exc_info=True)
                 outcome, why = RebalanceResult.FAILED, f"{type(error).__name__}: {error}"
             if outcome is RebalanceResult.DONE:
@@ -226,14 +225,14 @@ class ZkRebalancerListener:
                 failures += 1
             if failures >= max(1, config.rebalance_max_retries):
                 raise ConsumerRebalanceFailed(
-                    f"{self.consumer_id} does not get its partitions in {failures} attempts "
+                    f"{self.consumer_id} could not own its partitions in {failures} attempts "
                     f"(rebalance.max.retries), {config.rebalance_backoff_ms} ms apart "
                     f"(rebalance.backoff.ms): {why}"
                 )
             yield Wait(config.rebalance_backoff_ms)
 
     def rebalance(self) -> Steps[RebalanceResult]:
-        """One attempt."""
+        """Make one attempt."""
         connector = self._connector
         if connector.registered_session != connector.store.session_id:
             yield from connector.handle_new_session()
@@ -244,13 +243,13 @@ class ZkRebalancerListener:
                 self.group, self.consumer_id, connector.config.exclude_internal_topics, connector.store
             )
         except NoNode:
-            connector.registration.forget()  # somebody has deleted it
+            connector.registration.forget()  # the znode was deleted
             return RebalanceResult.SUPERSEDED
         connector.reinitialize_consumer(context.my_topic_thread_ids)
         yield None
         if not _children(connector.store, paths.BROKER_IDS):
             no_brokers_hint = connector.config.no_brokers_hint
-            logger.warning("%s: there are no brokers to read from: %s", self.consumer_id, no_brokers_hint)
+            logger.warning("%s: no brokers to read from: %s", self.consumer_id, no_brokers_hint)
             return RebalanceResult.DONE
         owners = self._owners(context)
         yield None
@@ -275,7 +274,7 @@ class ZkRebalancerListener:
         return RebalanceResult.DONE
 
     def _owners(self, context: AssignmentContext) -> dict[TopicPartition, Owner]:
-        """Of all partitions that this consumer may read, and of those that it did read."""
+        """Return the owners of all partitions that this consumer may read, and of those that it did read."""
         partitions = {
             TopicPartition(topic, number)
             for topic, numbers in context.partitions_for_topic.items()
@@ -289,7 +288,7 @@ class ZkRebalancerListener:
 
     @property
     def _partitions_read(self) -> dict[TopicPartition, PartitionTopicInfo]:
-        """What is read, or, in a rebalance, what of it was not given up."""
+        """The partitions that are read, or, in a rebalance, those that are kept."""
         registry = self._connector.topic_registry
         return {info.topic_partition: info for infos in registry.values() for info in infos.values()}
 
@@ -297,31 +296,31 @@ class ZkRebalancerListener:
     # -------------------------------------------------------------------------------------------
 
     def close_fetchers(self, plan: RebalancePlan) -> Steps[bool]:
-        """Stop reading, so that nothing of what this consumer may have to give up is handed out any more.
+        """Stop reading, so that no message of a partition that may go is delivered.
 
-        False as ``close_fetchers_for_queues``.
+        Return False as ``close_fetchers_for_queues``.
         """
         connector = self._connector
         if not (yield from self.close_fetchers_for_queues(plan)):
             return False
         yield None
         if connector.consumer_rebalance_listener is not None:
-            # It may commit: what it has read is this consumer's as yet.
+            # The listener may commit: this consumer still owns what it has read.
             before = {topic: set(infos) for topic, infos in connector.topic_registry.items()}
             with self._calling_listener():
                 connector.consumer_rebalance_listener.before_releasing_partitions(before)
         with connector.commit_lock:
-            # Nothing may be committed of a partition that somebody else owns.
+            # Offsets of a partition that another consumer owns must not be committed.
             connector.topic_registry = _by_topic(self._kept_partitions(plan))
         return True
 
     def close_fetchers_for_queues(self, plan: RebalancePlan) -> Steps[bool]:
-        """Stop the fetchers, clear all queues and iterators, and commit what was consumed (auto commit only).
+        """Stop the fetchers, clear all queues and iterators, and commit consumed messages (auto commit only).
 
-        Where the application has a message of a partition that goes, it is waited for, up to
-        ``rebalance.backoff.ms``, until it asks for the next one: then that message counts as consumed. It
-        gets nothing until the fetchers start again. False when the consumer is shut down meanwhile: that
-        counts, commits and releases.
+        If the application is processing a message of a partition that goes, wait up to
+        ``rebalance.backoff.ms`` until it requests the next message: then the message counts as consumed. The
+        application gets nothing until the fetchers start again. Return False if the consumer shuts down
+        meanwhile: the shutdown then marks, commits and releases.
         """
         connector = self._connector
         self._fetched = None
@@ -339,14 +338,14 @@ class ZkRebalancerListener:
                 yield from connector.commit_steps(with_retries=True)
             except (NetworkError, BrokerError) as error:
                 logger.warning(
-                    "%s: offsets are not committed, their messages will come again: %s",
+                    "%s: commit at rebalance failed, messages may be delivered again: %s",
                     self.consumer_id,
                     error,
                 )
         return True
 
     def _kept_partitions(self, plan: RebalancePlan) -> list[PartitionTopicInfo]:
-        """Of what is read: what the same stream will read on, from where it is."""
+        """Return the partitions that the same stream goes on reading, from their present positions."""
         queues = self._connector.topic_thread_id_and_queues
         stays = {
             tp: queues[tp.topic, thread] for tp, thread in plan.my_assignment.items() if tp not in plan.claim
@@ -358,14 +357,14 @@ class ZkRebalancerListener:
         ]
 
     def clear_fetcher_queues(self) -> None:
-        """Empty the queues, and take away the chunks that iterators are in the middle of."""
+        """Clear the queues, and the chunks that iterators are reading."""
         for queue in set(self._connector.topic_thread_id_and_queues.values()):
             queue.clear()
         for stream in self._connector.all_streams:
             stream.clear()
 
     def _wait_until_processed(self, kept: frozenset[PartitionTopicInfo], timeout_ms: int) -> bool:
-        """Wait until the application has nothing in its hands but messages of what is kept."""
+        """Wait until the application is processing no message, or one of a partition in ``kept``."""
         connector = self._connector
         end_ms = connector.clock.monotonic_ms() + timeout_ms
         iterators = [stream.iterator() for stream in connector.all_streams]
@@ -377,7 +376,7 @@ class ZkRebalancerListener:
         return True
 
     def reset_state(self) -> None:
-        """Forget all that was owned: it is gone with its session. Nothing of it is committed any more."""
+        """Forget all ownership, which is gone with its session; none of its offsets is committed any more."""
         connector = self._connector
         self._fetched = None
         self.clear_owned_partitions()
@@ -391,16 +390,17 @@ class ZkRebalancerListener:
     # -------------------------------------------------------------------------------------------
 
     def release_partition_ownership(self, partitions: tuple[TopicPartition, ...]) -> Steps[None]:
-        """Let others have them."""
+        """Release partitions, so that other consumers can own them."""
         for tp in partitions:
             self.delete_partition_ownership_from_zk(tp)
             self._owned_counts -= Counter([tp.topic])  # which leaves out what has come down to 0
             yield None
 
     def delete_partition_ownership_from_zk(self, tp: TopicPartition) -> None:
-        """Delete the owner's znode, if it is of this session.
+        """Delete the owner's znode, if it belongs to this session.
 
-        SessionExpired where that has ended meanwhile: by now the znode may be another's, and stays.
+        Raises SessionExpired if the session has ended meanwhile: then the znode may be another consumer's,
+        and stays.
         """
         if self.still_owned([tp]):
             self._delete_owner_znode(paths.consumer_owner_path(self.group, *tp))
@@ -408,31 +408,31 @@ class ZkRebalancerListener:
     def _delete_owner_znode(self, path: str) -> None:
         store, registration = self._connector.store, self._connector.registration.path
         try:
-            # The registration goes with the session, and only the thread that is here makes it again.
+            # The registration ends with the session, and only this thread creates it again.
             store.delete_beside(path, registration)
         except NoNode:
             if store.exists(registration) is None:
-                raise SessionExpired(f"{registration} is gone, so {path} may be another's now") from None
+                raise SessionExpired(f"{registration} is gone: another consumer may own {path} now") from None
 
     def still_owned(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Those of ``partitions`` that ZooKeeper says this consumer owns."""
+        """Return the partitions that this consumer owns, according to ZooKeeper."""
         connector = self._connector
         return owned_in_session(connector.store, self.group, partitions, connector.registered_session)
 
     def reflect_partition_ownership_decision(self, plan: RebalancePlan) -> Steps[bool]:
-        """Own what the plan says; whether all of it is owned."""
+        """Own the partitions of the plan. Return whether all of them are owned."""
         held: dict[TopicPartition, str] = {}
         for tp in plan.claim:
             owner = self._claim(tp, plan.my_assignment[tp])
             if owner is not None:
-                logger.info("%s waits for %s to give up %s", self.consumer_id, owner, tp)
+                logger.info("%s waits for %s to release %s", self.consumer_id, owner, tp)
                 held[tp] = owner
             yield None
         self._held = held
         return not held
 
     def _claim(self, tp: TopicPartition, thread: ConsumerThreadId) -> str | None:
-        """Own one, or say who does."""
+        """Own one partition, or return its owner."""
         store, session_id = self._connector.store, self._connector.registered_session
         path, data = paths.consumer_owner_path(self.group, *tp), str(thread).encode("utf-8")
         while True:
@@ -442,22 +442,22 @@ class ZkRebalancerListener:
                 try:
                     there, stat = store.read(path)
                 except NoNode:
-                    continue  # it has just been given up
+                    continue  # the owner has just released it
                 if stat.ephemeral_owner != session_id:
                     return there.decode("utf-8", "replace")
                 if there != data:
                     self._delete_owner_znode(path)
                     continue
             if store.session_id != session_id:
-                raise SessionExpired(f"{tp} was owned in another session than what else is owned")
+                raise SessionExpired(f"the session ended while {self.consumer_id} claimed {tp}")
             return None
 
     # --- beginning
     # -------------------------------------------------------------------------------------------
 
     def _fetch_offsets(self, plan: RebalancePlan) -> Steps[dict[TopicPartition, int] | None]:
-        """Where to begin in what it did not keep, as soon as that can be said; None when something else
-        changed.
+        """Fetch the committed offsets of the new partitions, and retry until they are known. Return None if
+        something else changed.
         """
         connector = self._connector
         wanted = sorted(plan.my_assignment.keys() - self._partitions_read.keys())
@@ -465,7 +465,7 @@ class ZkRebalancerListener:
             try:
                 return connector.offsets.fetch(wanted)
             except (NetworkError, BrokerError) as error:
-                logger.info("%s: offsets are not known yet: %s", self.consumer_id, error)
+                logger.info("%s: committed offsets not available yet: %s", self.consumer_id, error)
                 yield Wait(connector.config.offsets_channel_backoff_ms)
                 if self.is_triggered or connector.is_shutting_down:
                     return None
@@ -477,7 +477,9 @@ class ZkRebalancerListener:
         offset: int,
         thread: ConsumerThreadId,
     ) -> None:
-        """Have ``tp`` read from ``offset`` on (-1: from where ``auto.offset.reset`` says), for ``thread``."""
+        """Add ``tp`` to ``registry``, to be read from ``offset`` by ``thread``; offset -1: from the position
+        that ``auto.offset.reset`` selects.
+        """
         registry.setdefault(tp.topic, {})[tp.partition] = PartitionTopicInfo(
             tp.topic,
             tp.partition,
@@ -489,7 +491,7 @@ class ZkRebalancerListener:
         )
 
     def update_fetcher(self, registry: dict[str, dict[int, PartitionTopicInfo]], plan: RebalancePlan) -> None:
-        """Begin to read."""
+        """Start to read."""
         connector = self._connector
         self._owned_counts = Counter(tp.topic for tp in plan.my_assignment)
         with connector.commit_lock:
@@ -506,7 +508,7 @@ class ZkRebalancerListener:
         logger.info("%s reads %s", self.consumer_id, ", ".join(map(str, plan.my_assignment)) or "nothing")
         infos = list(self._partitions_read.values())
         for info in infos:
-            # What the application has in its hands is not fetched again: it counts when more is asked for.
+            # A message in process is not fetched again: it counts once the next one is requested.
             info.fetched_offset = max(
                 stream.iterator().next_fetch_offset(info) for stream in connector.all_streams
             )

@@ -1,12 +1,12 @@
-"""What an application takes the messages of one stream from.
+"""The streams of a consumer, and the iterator that an application reads.
 
-A message counts as consumed when the next one is asked for: until then the application may be working on it,
-and no commit passes it. (The release counts it when it is handed out.) What lies in between holds for the
-iterator's lock, which is that of its queue:
+A message counts as consumed when the next one is requested: until then the application may be processing it,
+and no commit passes it. (The release counts it at delivery.) The iterator's state is guarded by the lock of
+its queue:
 
-- ``_page`` gives the messages of the chunk in work; whoever clears the chunk, puts an empty one in its place.
-- ``_processing`` is the message that was handed out and not followed by another request; ``_info`` is its
-  partition, and that of the chunk.
+- ``_page`` holds the messages of the chunk in use; clearing the chunk replaces it with an empty iterator.
+- ``_processing`` is the message that was delivered and not followed by another request; ``_info`` is its
+partition, and that of the chunk.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ logger = logging.getLogger("minikafka.clients.consumer")
 
 
 class LeaseState(Protocol):
-    """Whether what is read is certainly nobody else's: a ``Lease``."""
+    """Whether the partitions certainly still belong to this consumer: a ``Lease``."""
 
     @property
     def is_valid(self) -> bool:
-        """While it is not, nothing is handed out."""
+        """While it is False, nothing is delivered."""
 
 
 class _AlwaysValid:
@@ -48,16 +48,15 @@ class _AlwaysValid:
 
 
 ALWAYS_VALID = _AlwaysValid()
-"""For who shares with nobody."""
+"""For a stream without a group."""
 
 
 class ConsumerIterator(Generic[K, V]):
-    """The messages of one stream, one by one (``ConsumerIterator`` of text 004). For one thread.
+    """Iterates over the messages of one stream (``ConsumerIterator`` of text 004). For one thread.
 
-    ``next`` waits for a message. It raises ConsumerTimeout when there is none for ``consumer_timeout_ms``
-    (-1: it waits for ever), and goes on at the next call. The shutdown command in the queue ends the
-    iteration. An error that came in the place of messages is raised, and again at each call: of these a
-    CorruptMessage can be passed over by ``skip_corrupt``.
+    ``next`` waits for a message. It raises ConsumerTimeout if none comes for ``consumer_timeout_ms`` (-1: it
+    waits for ever), and continues at the next call. The shutdown command in the queue ends the iteration. An
+    error chunk is raised, and again at each call; a CorruptMessage can be skipped with ``skip_corrupt``.
     """
 
     def __init__(
@@ -78,13 +77,13 @@ class ConsumerIterator(Generic[K, V]):
         self._stats = ConsumerTopicStatsRegistry.get(client_id)
         self._page: Iterator[MessageAndMetadata[K, V]] = iter(())
         self._page_in_use: Page[K, V] | None = None
-        """The page in work, for the count of what was taken."""
+        """The page in use, for the count of messages taken."""
         self._reader: ChunkReader[K, V] | None = None
         self._info: PartitionPosition
         self._processing: MessageAndMetadata[K, V] | None = None
         self._error: MinikafkaError | None = None
         self._raised_error: MinikafkaError | None = None
-        """What the last request raised; it may have been cleared since."""
+        """The error that the last request raised; it may have been cleared since."""
 
     def __iter__(self) -> ConsumerIterator[K, V]:
         return self
@@ -93,16 +92,16 @@ class ConsumerIterator(Generic[K, V]):
         with self._lock:
             if self._lease.is_valid:
                 for message in self._page:
-                    # Asking for it says that all before it is done with.
+                    # A request for the next message says that the one before is processed.
                     self._info.consumed_offset = message.offset
                     self._processing = message
                     return message
             return self._make_next()
 
     def clear_current_chunk(self) -> None:
-        """Forget what was fetched and not handed out yet, here and in the queue (``clearCurrentChunk``).
+        """Drop messages that were fetched and not delivered, here and in the queue (``clearCurrentChunk``).
 
-        When this returns, nothing of it will be handed out any more, also if another thread is just asking.
+        After this returns none of them is delivered any more, even if another thread is in ``next``.
         """
         with self._lock:
             self._queue.clear_locked()
@@ -110,42 +109,42 @@ class ConsumerIterator(Generic[K, V]):
 
     @property
     def processing_partition(self) -> PartitionPosition | None:
-        """The partition of the message that the application has in its hands; None while it has none."""
+        """The partition of the message that the application is processing, or None."""
         with self._lock:
             return None if self._processing is None else self._info
 
     def forget_processing(self, kept: Collection[PartitionPosition] = ()) -> None:
-        """After ``clear_current_chunk``: the message in the application's hands does not count any more, and
-        will be given out again wherever its partition goes; unless that is among ``kept``.
+        """Let the message in process not count as consumed, unless its partition is in ``kept``: it is
+        delivered again by the partition's next owner. Call this after ``clear_current_chunk``.
         """
         with self._lock:
             if self._processing is not None and self._info not in kept:
                 self._processing = None
 
     def next_fetch_offset(self, info: PartitionPosition) -> int:
-        """Behind all that was handed out of ``info``, which was kept: where to fetch on."""
+        """Return the offset after all delivered messages of ``info``, which was kept: where to fetch next."""
         with self._lock:
             held = self._processing if self._processing is not None and self._info is info else None
             return info.consumed_offset if held is None else held.offset + 1
 
     def mark_delivered_consumed(self) -> None:
-        """All that was handed out is consumed: for who knows, at a shutdown or an explicit commit. A message
-        in hand that could not be decoded is not: whoever is done with it asks for the next one.
+        """Count all delivered messages as consumed, at a shutdown or an explicit commit. A message in process
+        that could not be decoded does not count: it counts once the next one is requested.
         """
         with self._lock:
             if self._processing is None or not self._processing.undecodable:
                 self._mark_processing_consumed()
 
     def skip_corrupt(self) -> int:
-        """Pass over the damaged message that was raised; the offset where it goes on.
+        """Skip the damaged message that was raised. Return the offset where the stream continues.
 
-        Nothing is done where a rebalance has cleared it meanwhile: whoever reads the partition now comes to
-        it again. ValueError when none was raised.
+        Does nothing if a rebalance has cleared the message meanwhile: the partition's next owner meets it
+        again. Raises ValueError if no CorruptMessage was raised.
         """
         with self._lock:
             problem = self._raised_error
             if not isinstance(problem, CorruptMessage):
-                raise ValueError("there is no damaged message to be skipped")
+                raise ValueError("no damaged message to skip: none was raised")
             self._raised_error = None
             if self._error is not problem:
                 return problem.after_offset
@@ -160,12 +159,12 @@ class ConsumerIterator(Generic[K, V]):
     # --- with the lock held
 
     def _make_next(self) -> MessageAndMetadata[K, V]:
-        """The next message where the page in work has none (``makeNext``)."""
+        """Return the next message when the page in use has none (``makeNext``)."""
         self._mark_processing_consumed()
         self._raised_error = None
         end = None if self._timeout_ms < 0 else time.monotonic() + self._timeout_ms / 1000
         while True:
-            # What is in a queue that was closed belongs to nobody else: it is why it was closed.
+            # A closed queue holds only the error that closed it, which needs no lease.
             if not (self._lease.is_valid or self._queue.is_closed):
                 self._wait_for_lease(end)
                 continue
@@ -180,25 +179,25 @@ class ConsumerIterator(Generic[K, V]):
                 continue
             chunk = self._queue.take_locked(end)
             if chunk is None:
-                raise ConsumerTimeout(f"no message came within {self._timeout_ms} ms")
+                raise ConsumerTimeout(f"no message within {self._timeout_ms} ms (consumer.timeout.ms)")
             if isinstance(chunk, Command):
                 raise StopIteration
             self._start_chunk(chunk)
 
     def _wait_for_lease(self, end: float | None) -> None:
-        """Wait a little. It is asked again and again, as a chunk that is cleared ends this wait, too."""
+        """Wait a little for the lease. The caller loops, as a cleared chunk also ends this wait."""
         now = time.monotonic()
         if end is not None and now >= end:
             raise ConsumerTimeout(
-                f"for {self._timeout_ms} ms it was not sure that the partitions are still this consumer's: "
-                "ZooKeeper does not answer"
+                f"no message within {self._timeout_ms} ms (consumer.timeout.ms): ZooKeeper does not answer, "
+                "so other consumers may own the partitions"
             )
         self._queue.wait_locked(
             now + _LEASE_POLL_SECONDS if end is None else min(end, now + _LEASE_POLL_SECONDS)
         )
 
     def _load_page(self) -> bool:
-        """Go on in the chunk in work; False at its end. What is damaged becomes the problem."""
+        """Load the next page of the chunk in use; return False at its end. Damage is kept in ``_error``."""
         self._record_page()
         if self._reader is None:
             return False
@@ -218,7 +217,7 @@ class ConsumerIterator(Generic[K, V]):
         info = self._info = chunk.info
         if chunk.messages and 0 <= info.consumed_offset < chunk.fetch_offset:
             logger.error(
-                "%s was consumed up to %d, and what was fetched begins at %d: messages may be lost",
+                "%s: consumed up to offset %d, but fetched messages begin at %d: messages may be lost",
                 info.topic_partition,
                 info.consumed_offset,
                 chunk.fetch_offset,
@@ -244,9 +243,9 @@ class ConsumerIterator(Generic[K, V]):
 
 
 class KafkaStream(Generic[K, V]):
-    """A stream (``KafkaStream`` of text 004): ``for message in stream``. One thread reads it.
+    """A stream of messages (``KafkaStream`` of text 004): ``for message in stream``. One thread reads it.
 
-    There is one iterator: a loop that was left is gone on with by the next one.
+    A stream has one iterator: after a loop was left, the next loop continues there.
     """
 
     def __init__(
@@ -264,14 +263,14 @@ class KafkaStream(Generic[K, V]):
         )
 
     def iterator(self) -> ConsumerIterator[K, V]:
-        """The stream's one iterator."""
+        """Return the stream's one iterator."""
         return self._iterator
 
     def __iter__(self) -> ConsumerIterator[K, V]:
         return self._iterator
 
     def clear(self) -> None:
-        """Forget what was fetched and not handed out: for a rebalance (``clear``)."""
+        """Drop messages that were fetched and not delivered, for a rebalance (``clear``)."""
         self._iterator.clear_current_chunk()
 
     def __repr__(self) -> str:
@@ -279,10 +278,10 @@ class KafkaStream(Generic[K, V]):
 
 
 class WildcardStreamsHandler:
-    """A TopicEventHandler: learns of all topics, and says which of those that it reads have come or gone.
+    """Tracks the topics that a filter allows: a TopicEventHandler (``WildcardStreamsHandler`` of text 004).
 
-    ``topics_changed`` gets the topics that are read from now on, once there is a difference. Called on the
-    store's own thread.
+    ``topics_changed`` is called with the allowed topics whenever they change. Called on the store's own
+    thread.
     """
 
     def __init__(
@@ -296,10 +295,10 @@ class WildcardStreamsHandler:
         self._exclude_internal_topics = exclude_internal_topics
         self._changed = topics_changed
         self.wildcard_topics = self._allowed(topics)
-        """What is read now."""
+        """The topics that are read now."""
 
     def handle_topic_event(self, all_topics: Iterable[str]) -> None:
-        """These are all topics of the cluster."""
+        """Handle the list of all topics of the cluster."""
         topics = self._allowed(all_topics)
         added = [topic for topic in topics if topic not in self.wildcard_topics]
         deleted = [topic for topic in self.wildcard_topics if topic not in topics]

@@ -1,12 +1,11 @@
-"""Which topics a consumer reads that names them by a pattern (texts: ``TopicFilter``, ``Whitelist``,
-``Blacklist``).
+"""Filters of topic names by a pattern (``TopicFilter``, ``Whitelist`` and ``Blacklist`` of text 004).
 
-The pattern stands in a znode that consumers in Java read, too, so it is a regular expression of Java's; see
+The pattern is stored in a znode that consumers in Java read too, so it is a regular expression of Java's; see
 ``clients.java_regex.translator`` for what is refused. It has to match the whole name of a topic.
 
-Before it is used a comma becomes ``|``, and spaces go, and quotes around it, as lists of topics and lines
-of property files have them. So ``a{2,3}`` cannot be written: it becomes ``a{2|3}``, which is refused, as
-0.10.1 does.
+As in 0.10.1, a comma becomes ``|``, and spaces and the quotes around the pattern are removed, because lists
+of topics and lines of property files have them. So ``a{2,3}`` cannot be written: it becomes ``a{2|3}``, which
+is refused.
 """
 
 from __future__ import annotations
@@ -19,26 +18,26 @@ from minikafka.base.ids import OFFSETS_TOPIC
 from minikafka.clients.java_regex.translator import BadPattern, compiled
 
 _BLANKS = "".join(map(chr, range(33)))
-"""What Java's ``trim`` takes away."""
+"""The characters that Java's ``trim`` removes."""
 _QUOTES_BEFORE = re.compile("^[\"']+")
 _QUOTES_BEHIND = re.compile("[\"']+(?=[\x85\u2028\u2029]?\\Z)")
-"""Java's ``$`` stands before a line end, too, of which these three are left at the end."""
+"""Java's ``$`` also matches before a final line end, of which these three can be left here."""
 
 
 class TopicFilter:
-    """A pattern on names of topics. Use one of the two subclasses.
+    """A pattern for topic names. Use one of the two subclasses.
 
-    Raises ConfigError for a pattern that Java refuses, or one that would not mean the same here, and
-    TypeError for what is no text.
+    Raises ConfigError for a pattern that Java refuses, or that would mean something else here, and TypeError
+    for a pattern that is not text.
     """
 
     pattern: ClassVar[str]
-    """What the registration of a consumer calls this kind."""
+    """The name of this kind in a consumer's registration."""
 
     def __init__(self, raw_regex: str) -> None:
         if not isinstance(raw_regex, str):
             raise TypeError(
-                f"{type(self).__name__} takes one pattern as text, as 'flights|fli.*', not {raw_regex!r:.100}"
+                f"{type(self).__name__}: expected one pattern, as 'flights|fli.*', got {raw_regex!r:.100}"
             )
         regex = raw_regex.strip(_BLANKS).replace(",", "|").replace(" ", "")
         self._regex = _QUOTES_BEHIND.sub("", _QUOTES_BEFORE.sub("", regex))
@@ -49,13 +48,13 @@ class TopicFilter:
 
     @property
     def regex(self) -> str:
-        """The pattern as it is used, and registered."""
+        """The pattern after normalization, as it is used and registered."""
         return self._regex
 
     def is_topic_allowed(self, topic: str, exclude_internal_topics: bool) -> bool:
-        """Whether a consumer with this filter reads ``topic``.
+        """Return whether a consumer with this filter reads ``topic``.
 
-        With ``exclude_internal_topics`` the topic of the committed offsets is never read.
+        With ``exclude_internal_topics`` the topic of committed offsets is never allowed.
         """
         if exclude_internal_topics and topic == OFFSETS_TOPIC:
             return False
@@ -80,7 +79,7 @@ class TopicFilter:
 
 
 class Whitelist(TopicFilter):
-    """Those topics that match."""
+    """Allows the topics that match."""
 
     pattern = "white_list"
 
@@ -89,7 +88,7 @@ class Whitelist(TopicFilter):
 
 
 class Blacklist(TopicFilter):
-    """Those topics that do not match."""
+    """Allows the topics that do not match."""
 
     pattern = "black_list"
 

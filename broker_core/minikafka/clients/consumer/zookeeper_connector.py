@@ -1,14 +1,14 @@
-"""A consumer of a group that shares its partitions out through ZooKeeper (texts:
-``ZookeeperConsumerConnector``).
+"""A consumer of a group that shares its partitions through ZooKeeper (``ZookeeperConsumerConnector`` of text
+004).
 
-    /consumers/G/ids/ID          ConsumerRegistration, ephemeral: this consumer and what it reads
-    /consumers/G/owners/T/P      ID-N, ephemeral: its thread N reads the partition
+    /consumers/G/ids/ID          ConsumerRegistration, ephemeral: this consumer and its subscription
+    /consumers/G/owners/T/P      ID-N, ephemeral: the owner's thread N reads the partition
     /consumers/G/offsets/T/P     the offset of the next message
 
-Threads: one makes rebalances (``_watcher_executor``), one commits every ``auto.commit.interval.ms``, one asks
-ZooKeeper three times in a session's time-out, which renews the ``Lease``. Fetchers have their own. With
-``threads=False`` there are none: time and everything outside come from the caller, and nothing happens but in
-``step``.
+Threads: one rebalances (``_watcher_executor``), one commits every ``auto.commit.interval.ms``, and one
+queries ZooKeeper three times in each session timeout, which renews the ``Lease``. Fetchers have their own
+threads. With ``threads=False`` there are none: the caller supplies time and everything outside, and nothing
+happens except in ``step``.
 
 ``offsetsChannel`` of the texts is ``offsets_channel``, ``checkpointedZkOffsets`` is
 ``checkpointed_zk_offsets``, ``topicThreadIdAndQueues`` is ``topic_thread_id_and_queues``. The classes that
@@ -76,7 +76,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 OFFSET_MANAGER_TIMEOUT_MS = 60_000
-"""How long a new connector looks for its group's coordinator. (The release: for ever.)"""
+"""How long a new connector looks for its group's coordinator. (The release looks for ever.)"""
 
 logger = logging.getLogger("minikafka.clients.consumer")
 
@@ -84,9 +84,9 @@ logger = logging.getLogger("minikafka.clients.consumer")
 class ZookeeperConsumerConnector:
     """One consumer. Thread-safe; each of its streams is for one thread.
 
-    What is brought along (``store``, ``fetcher``, ``channel``) is used and closed in the place of what it
-    would make itself. Raises CoordinationLost where ZooKeeper does not answer, and NetworkError or
-    BrokerError where the group's coordinator is needed and not found within a minute.
+    ``store``, ``fetcher`` and ``channel`` replace the objects that the connector would create; it closes them
+    too. Raises CoordinationLost if ZooKeeper does not answer, and NetworkError or BrokerError if the group's
+    coordinator is needed and not found within a minute.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class ZookeeperConsumerConnector:
         self._rebalance_lock = threading.RLock()  # a rebalance listener may shut its consumer down
         self._create_lock = threading.Lock()
         self._queues: dict[str | None, list[ChunkQueue]] = {}
-        """Of each topic, in the order of threads; under None those of all topics that a filter chooses."""
+        """By topic, in the order of threads; None is the key of those that a filter's topics share."""
         self._topic_watches: dict[str, Watch] = {}
         self._executor: threading.Thread | None = None
         self._stepper = Stepper(self.clock)
@@ -164,8 +164,8 @@ class ZookeeperConsumerConnector:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """``shutdown``. Where the block has raised, a message that was in hand may not be done with: it does
-        not count, and will be given out again.
+        """``shutdown``. If the block raised, the message in process may not be finished: it does not count as
+        consumed, and is delivered again.
         """
         self._shut_down(mark_consumed=kind is None)
 
@@ -176,16 +176,16 @@ class ZookeeperConsumerConnector:
 
     @property
     def registered_session(self) -> int:
-        """The session that it is registered in; 0 before."""
+        """The id of the session in which the consumer is registered; 0 before."""
         return self.registration.session_id
 
     @property
     def checkpointed_zk_offsets(self) -> Mapping[TopicPartition, int]:
-        """What is known to stand in ZooKeeper: an offset that has not changed is not written again."""
+        """The offsets known to be in ZooKeeper; one that has not changed is not written again."""
         return self.offsets.zookeeper.checkpointed
 
     def _schedule(self) -> None:
-        """What is done again and again."""
+        """Schedule the periodic tasks."""
         config = self.config
         self.scheduler.schedule(
             f"{self.consumer_id_string}_lease", self.registration.renew_if_registered, self.lease.interval_ms
@@ -214,11 +214,12 @@ class ZookeeperConsumerConnector:
         key_decoder: Decoder[Any] | None = None,
         value_decoder: Decoder[Any] | None = None,
     ) -> dict[str, list[KafkaStream[Any, Any]]]:
-        """Streams for topics: topic -> how many, of which each gets a part of the topic's partitions.
+        """Return streams for topics. ``topic_count_map`` maps each topic to its number of streams; each
+        stream gets a part of the topic's partitions.
 
-        Registers the consumer and makes the first rebalance. MessageStreamsExist at the second call;
-        ConsumerRebalanceFailed where the partitions that are to be its own are not given up; ConfigError for
-        a name that no topic can have.
+        Registers the consumer and makes the first rebalance. Raises MessageStreamsExist at the second call,
+        ConsumerRebalanceFailed if other consumers do not release the partitions that this consumer is to own,
+        and ConfigError for an invalid topic name.
         """
         arguments.check_topic_counts(topic_count_map)
         arguments.check_decoders(key_decoder, value_decoder)
@@ -252,8 +253,8 @@ class ZookeeperConsumerConnector:
         key_decoder: Decoder[Any] | None = None,
         value_decoder: Decoder[Any] | None = None,
     ) -> list[KafkaStream[Any, Any]]:
-        """Streams of all topics that ``topic_filter`` chooses, also of those that come later; each stream may
-        have messages of all of them. Otherwise as ``create_message_streams``.
+        """Return streams of all topics that ``topic_filter`` allows, including topics created later; each
+        stream may return messages of all of them. Otherwise as ``create_message_streams``.
         """
         arguments.check_filter(topic_filter)
         arguments.check_decoders(key_decoder, value_decoder)
@@ -274,10 +275,12 @@ class ZookeeperConsumerConnector:
         return streams
 
     def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
-        """Have ``listener`` called at each rebalance. MessageStreamsExist once streams are created."""
+        """Have ``listener`` called at each rebalance. Raises MessageStreamsExist once streams are created."""
         arguments.check_listener(listener)
         if self.message_stream_created:
-            raise MessageStreamsExist("a rebalance listener is set before streams are created")
+            raise MessageStreamsExist(
+                "message streams exist: set the rebalance listener before creating them"
+            )
         self.consumer_rebalance_listener = listener
 
     def _mark_streams_created(self) -> None:
@@ -285,7 +288,7 @@ class ZookeeperConsumerConnector:
             if self.is_shutting_down:
                 raise ValueError(f"{self.consumer_id_string} is shut down")
             if self.message_stream_created:
-                raise MessageStreamsExist("a consumer connector creates message streams at most once")
+                raise MessageStreamsExist("message streams exist: a connector creates them only once")
             self.message_stream_created = True
 
     def _new_streams(
@@ -314,7 +317,7 @@ class ZookeeperConsumerConnector:
         )
 
     def _join_group(self, topic_count: TopicCount) -> None:
-        """Be in the group from now on."""
+        """Register, watch the group and make the first rebalance."""
         self.registration.topic_count = topic_count
         listener = self.load_balancer_listener
         self.store.on_session(self.session_expiration_listener.handle_state_changed)
@@ -344,7 +347,7 @@ class ZookeeperConsumerConnector:
             self.store.watch_children(path, partial(listener.handle_child_change, path))
 
     def reinitialize_consumer(self, threads: ThreadIds) -> None:
-        """These are the topics that it reads now: see to their queues, and watch them."""
+        """Set up queues and watches for the topics of ``threads``, and drop those of other topics."""
         streams = self.load_balancer_listener.kafka_message_and_metadata_streams
         for topic, ids in threads.items():
             if topic in self._topic_watches:
@@ -368,7 +371,7 @@ class ZookeeperConsumerConnector:
     # -------------------------------------------------------------------------------------------
 
     def connect_zk(self) -> Store:
-        """A session with ZooKeeper. CoordinationLost where it does not answer."""
+        """Open a session with ZooKeeper. Raises CoordinationLost if it does not answer."""
         config = self.config
         return ZooKeeperStore(
             config.zookeeper_connect,
@@ -377,19 +380,19 @@ class ZookeeperConsumerConnector:
         )
 
     def create_fetcher(self) -> Fetcher:
-        """What fetches, for as long as this consumer lives."""
+        """Return the fetcher manager, for the life of this consumer."""
         return ConsumerFetcherManager(self.consumer_id_string, self.config, self.store)
 
     def register_consumer_in_zk(self) -> Steps[None]:
-        """Register in the present session, and hold the lease.
+        """Register in the present session, and start the lease.
 
-        A consumer of the same name, as one that was killed a moment ago, is waited for as long as its session
-        may last. NodeExists when it is still there then.
+        Waits for another consumer of the same name, such as one that was killed a moment ago, for as long as
+        its session may last. Raises NodeExists if it is still there after that.
         """
         yield from self.registration.register()
 
     def handle_new_session(self) -> Steps[None]:
-        """What comes before the rebalance after a session has gone, or before the first one."""
+        """Reset the state of an expired session and register anew; also before the first rebalance."""
         yield from self.session_expiration_listener.handle_new_session()
 
     # --- offsets
@@ -408,8 +411,8 @@ class ZookeeperConsumerConnector:
         return channel or GroupOffsetsChannel(make_cluster, config.group_id, timeout_ms)
 
     def ensure_offset_manager_connected(self) -> None:
-        """Find the group's coordinator, where offsets are kept there; look for it for up to a minute, but not
-        after an answer that will stay the same, as that the access rules do not permit it.
+        """Find the group's coordinator, if offsets are kept there. Retries for up to a minute, but not after
+        an error that is permanent, such as a missing permission.
         """
         end_ms = self.clock.monotonic_ms() + OFFSET_MANAGER_TIMEOUT_MS
         retry_log = RetryLog(self.clock)
@@ -430,30 +433,30 @@ class ZookeeperConsumerConnector:
                 return
 
     def auto_commit(self) -> None:
-        """Commit all that was consumed, in one attempt; what goes wrong is logged, and left to the next
-        one.
-        """
+        """Commit all consumed messages, in one attempt. A failure is logged; the next run commits again."""
         if not self.topic_registry:
             return
         try:
             run_steps(self.commit_steps(with_retries=False), self._waiter)
         except MinikafkaError as error:
-            logger.warning("%s: offsets are not committed now: %s", self.consumer_id_string, error)
+            logger.warning("%s: auto commit failed, the next one retries: %s", self.consumer_id_string, error)
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commit ``offsets``; by default all that was handed out: whoever calls says that it is done with. A
-        rebalance listener cannot say so: of messages that are in work, those before them are committed.
+        """Commit ``offsets``; by default all delivered messages: the caller says that it has processed them.
+        A rebalance listener cannot say so: then the commit excludes messages in process.
 
-        Tried ``offsets.commit.max.retries`` times more after a failure, and raises the last one. A message
-        that could not be decoded counts only once the next one was asked for, or ``offsets`` passes it.
+        Retries a failed commit up to ``offsets.commit.max.retries`` times, and raises the last error. A
+        message that could not be decoded counts as consumed only after the next message was requested, or if
+        ``offsets`` passes it.
 
-        Once there are streams, only what this consumer owns is committed: CommitFailed names the partitions
-        that it does not own, behind the commit of the others, and CoordinationLost or SessionExpired says
-        that it may own none any more. A connector without streams writes ``offsets`` whoever owns them.
+        Once there are streams, the connector commits only partitions that this consumer owns. CommitFailed
+        names the other partitions, after the commit of its own; CoordinationLost or SessionExpired says that
+        the consumer may not own any. A connector without streams writes ``offsets`` whoever owns the
+        partitions.
         """
         if offsets is not None:
             offsets = arguments.checked_offsets(offsets)
-        with self.commit_lock:  # before anything counts: a rebalance that waits for it goes on at once
+        with self.commit_lock:  # before messages are marked: a rebalance may wait for them, then for the lock
             if offsets is None and not self.load_balancer_listener.is_called_by_rebalance_listener:
                 for stream in self.all_streams:
                     stream.iterator().mark_delivered_consumed()
@@ -464,8 +467,8 @@ class ZookeeperConsumerConnector:
     def commit_steps(
         self, *, with_retries: bool, offsets: Mapping[TopicPartition, int] | None = None
     ) -> Steps[frozenset[TopicPartition]]:
-        """The commit in steps; nobody changes meanwhile what is owned. Returns the partitions that are not
-        this consumer's, of which nothing is committed.
+        """Commit in steps, under the commit lock, so that ownership does not change meanwhile. Return the
+        partitions that this consumer does not own, whose offsets are not committed.
         """
         with self.commit_lock:
             if offsets is not None and not self.message_stream_created:
@@ -486,11 +489,11 @@ class ZookeeperConsumerConnector:
         if lost:
             names = ", ".join(map(str, sorted(lost)))
             raise CommitFailed(
-                f"{self.consumer_id_string} does not own {names}: no offset of them is committed"
+                f"{self.consumer_id_string} does not own {names}: their offsets are not committed"
             )
 
     def commit_offset_to_zookeeper(self, partition: TopicPartition, offset: int) -> None:
-        """Write one offset there, unless it is known to stand there. Raises as ``commit_offsets``."""
+        """Write one offset to ZooKeeper, unless it is known to be there. Raises as ``commit_offsets``."""
         wanted = arguments.checked_offsets({partition: offset})
         with self.commit_lock:
             if not self.message_stream_created:
@@ -504,13 +507,13 @@ class ZookeeperConsumerConnector:
             self._check_all_committed(lost | (wanted.keys() - own.keys()))
 
     def fetch_offset_from_zookeeper(self, partition: TopicPartition) -> int | None:
-        """What stands there; None where nothing does."""
+        """Return the offset in ZooKeeper, or None."""
         partition = arguments.checked_partition(partition)
         with self.commit_lock:
             return self.offsets.zookeeper.fetch([partition]).get(partition)
 
     def fetch_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the group goes on, of those partitions that have something committed."""
+        """Return the group's committed offsets of ``partitions``, without partitions that have none."""
         wanted = [arguments.checked_partition(partition) for partition in partitions]
         with self.commit_lock:
             return self.offsets.fetch(wanted)
@@ -519,9 +522,10 @@ class ZookeeperConsumerConnector:
     # -------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Do what is due, and then one step of a rebalance; whether there was one to make.
+        """Run the tasks that are due, then one step of a rebalance. Return whether there was such a step.
 
-        ConsumerRebalanceFailed as a rebalance in the background: raised by the streams, not here.
+        An exhausted rebalance (ConsumerRebalanceFailed) is raised by the streams, as with threads, and not
+        here.
         """
         if self.is_shutting_down or self.registration.topic_count is None:
             return False
@@ -537,7 +541,7 @@ class ZookeeperConsumerConnector:
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether a rebalance is to be made, or is being made by ``step``."""
+        """Whether a rebalance is due, or under way in ``step``."""
         if self.is_shutting_down:
             return False
         return self._stepper.is_busy or self.load_balancer_listener.is_triggered
@@ -546,16 +550,17 @@ class ZookeeperConsumerConnector:
     # -------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """Leave the group: streams end, all that was handed out is committed (auto commit only; but not a
-        last message that could not be decoded), and others take the partitions over at once. What goes wrong
-        is logged. A second call does nothing.
+        """Leave the group: end the streams, commit all delivered messages (auto commit only, and except a
+        last message that could not be decoded), and release the partitions to the other consumers. Errors are
+        logged. A second call does nothing.
 
-        Not for a signal handler: it may have interrupted what holds a lock. Let that set an event, or raise.
+        Do not call this in a signal handler, which may have interrupted code that holds a lock: set an event
+        there, or raise.
         """
         self._shut_down(mark_consumed=True)
 
     def _shut_down(self, *, mark_consumed: bool) -> None:
-        # Another who shuts down waits for the thread that rebalances, and a listener may call this there.
+        # Another caller may wait for the rebalance thread in _leave; a listener calls this on that thread.
         waits = threading.current_thread() is not self._executor
         if self._shutdown_lock.acquire(blocking=waits):
             try:
@@ -576,10 +581,10 @@ class ZookeeperConsumerConnector:
                 self._leave_after_failure(error)
 
     def _leave_after_failure(self, error: MinikafkaError) -> None:
-        """Leave the group as nothing else is left; whoever reads a stream gets ``error``."""
+        """Leave the group for good; the streams raise ``error``."""
         if self._shutdown_lock.acquire(blocking=False):
             try:
-                logger.error("%s gives up all its partitions: %s", self.consumer_id_string, error)
+                logger.error("%s leaves the group: %s", self.consumer_id_string, error)
                 self._leave(error, mark_consumed=False)
             finally:
                 self._shutdown_lock.release()
@@ -608,23 +613,23 @@ class ZookeeperConsumerConnector:
                         self.commit_steps(with_retries=True), EventWaiter() if self._threads else self._waiter
                     )
             except MinikafkaError as problem:
-                logger.error("%s: offsets are not committed: %s", self.consumer_id_string, problem)
+                logger.error("%s: commit at shutdown failed: %s", self.consumer_id_string, problem)
             finally:
                 self.lease.revoke()
                 self.topic_registry = {}
                 self.load_balancer_listener.clear_owned_partitions()
                 if self.offsets_channel is not None:
                     self.offsets_channel.close()
-                # With the session go the registration and all that is owned.
+                # The end of the session removes the registration and the owners' znodes.
                 self.store.close()
                 release_stats(self.config.client_id)
 
     def send_shutdown_to_all_queues(
         self, error: MinikafkaError | None = None, *, mark_consumed: bool = True
     ) -> None:
-        """End all streams, or let them raise ``error``: nothing more is handed out when this returns.
+        """End all streams, or let them raise ``error``; nothing more is delivered after this returns.
 
-        ``mark_consumed``: what was handed out is consumed.
+        ``mark_consumed``: count delivered messages as consumed.
         """
         for stream in self.all_streams:
             stream.clear()

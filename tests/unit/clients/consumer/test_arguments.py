@@ -22,21 +22,21 @@ Call = Callable[[Any], object]
 WRONG: dict[str, tuple[Call, str]] = {
     "a list of topics": (
         lambda one: one.create_message_streams(["flights"]),
-        r"^topic_count_map is a mapping of topics .+, as {'flights': 1}, not \['flights'\]$",
+        r"^topic_count_map: expected a mapping of topics .+, as {'flights': 1}, got \['flights'\]$",
     ),
-    "one topic": (lambda one: one.create_message_streams("flights"), "as {'flights': 1}, not 'flights'"),
-    "a topic of bytes": (lambda one: one.create_message_streams({b"t": 1}), "not {b't': 1}"),
+    "one topic": (lambda one: one.create_message_streams("flights"), "as {'flights': 1}, got 'flights'"),
+    "a topic of bytes": (lambda one: one.create_message_streams({b"t": 1}), "got {b't': 1}"),
     "a decoder's class": (
         lambda one: one.create_message_streams({"t": 1}, StringDecoder),
-        r"^key_decoder is an object with from_bytes\(data\), as StringDecoder\(\), not <class",
+        r"^key_decoder: expected an object with from_bytes\(data\), as StringDecoder\(\), got <class",
     ),
     "a function as decoder": (
         lambda one: one.create_message_streams_by_filter(Whitelist("t"), 1, StringDecoder(), bytes.decode),
-        r"^value_decoder is an object with from_bytes\(data\)",
+        r"^value_decoder: expected an object with from_bytes\(data\)",
     ),
     "a pattern as filter": (
         lambda one: one.create_message_streams_by_filter("fli.*", 1),
-        r"^topic_filter is .+ as Whitelist\('fli\.\*'\) or Blacklist\('fli\.\*'\), not 'fli\.\*'$",
+        r"^topic_filter: .+ Whitelist\('fli\.\*'\) or Blacklist\('fli\.\*'\), got 'fli\.\*'$",
     ),
     "a filter of no kind": (
         lambda one: one.create_message_streams_by_filter(TopicFilter("t")),
@@ -44,22 +44,22 @@ WRONG: dict[str, tuple[Call, str]] = {
     ),
     "a number as listener": (
         lambda one: one.set_consumer_rebalance_listener(5),
-        "^listener is an object with before_releasing_partitions and before_starting_fetchers, not 5$",
+        "^listener: expected .+ before_releasing_partitions and before_starting_fetchers, got 5$",
     ),
     "a number as offsets": (
         lambda one: one.commit_offsets(5),
-        r"^offsets is a mapping of partitions to offsets, as {TopicPartition\('flights', 0\): 12}, not 5$",
+        r"^offsets: expected a mapping .+ as {TopicPartition\('flights', 0\): 12}, got 5$",
     ),
-    "an offset as text": (lambda one: one.commit_offsets({("t", 0): "5"}), r"not {\('t', 0\): '5'}$"),
-    "a topic for a partition": (lambda one: one.commit_offsets({"t": 5}), "not {'t': 5}$"),
+    "an offset as text": (lambda one: one.commit_offsets({("t", 0): "5"}), r"got {\('t', 0\): '5'}$"),
+    "a topic for a partition": (lambda one: one.commit_offsets({"t": 5}), "got {'t': 5}$"),
     "a topic to look up": (
         lambda one: one.fetch_offsets(["t"]),
-        "^partition is a TopicPartition, as .*, not 't'$",
+        "^partition: expected a TopicPartition, as .*, got 't'$",
     ),
-    "None as a partition": (lambda one: one.fetch_offset_from_zookeeper(None), "not None$"),
+    "None as a partition": (lambda one: one.fetch_offset_from_zookeeper(None), "got None$"),
     "a partition as text": (
         lambda one: one.commit_offset_to_zookeeper(("t", "0"), 5),
-        r"not {\('t', '0'\): 5}$",
+        r"got {\('t', '0'\): 5}$",
     ),
 }
 
@@ -86,12 +86,12 @@ def test_what_is_of_another_kind_is_refused_and_the_connector_can_still_be_used(
 
 
 def test_an_offset_below_zero_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"whole numbers from 0 on, not .*: -1}$"):
+    with pytest.raises(ValueError, match=r"^expected offsets of 0 or more, got .*: -1}$"):
         World(t=1).one("a").connector.commit_offsets({TopicPartition("t", 0): -1})
 
 
 def test_a_partition_below_zero_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"numbered from 0 on, not -1 \(of topic 't'\)$"):
+    with pytest.raises(ValueError, match=r"number of 0 or more, got -1 \(topic 't'\)$"):
         World(t=1).one("a").connector.commit_offsets({TopicPartition("t", -1): 1})
 
 
@@ -106,19 +106,23 @@ def test_an_offset_of_what_is_no_topic_is_refused_before_anything_is_written() -
 
 def test_a_connector_wants_a_consumer_config() -> None:
     config: Any = {"group.id": "g"}
-    with pytest.raises(TypeError, match=r"^config is a ConsumerConfig, as ConsumerConfig\.from_properties"):
+    with pytest.raises(
+        TypeError, match=r"^config: expected a ConsumerConfig, as ConsumerConfig\.from_properties"
+    ):
         Consumer.create(config)
 
 
 @pytest.mark.parametrize("given", ["group.id=g", ["group.id"], None])
 def test_settings_are_a_mapping(given: Any) -> None:
-    with pytest.raises(TypeError, match=r"^properties are a mapping, as {'group\.id': 'billing', …}, not "):
+    with pytest.raises(
+        TypeError, match=r"^expected a mapping of properties, as {'group\.id': 'billing', …}, got "
+    ):
         ConsumerConfig.from_properties(given)
 
 
 @pytest.mark.parametrize("given", [5, None, ["a", "b"], b"a"])
 def test_a_filter_wants_one_text(given: Any) -> None:
-    with pytest.raises(TypeError, match=r"^Whitelist takes one pattern as text, as 'flights\|fli\.\*', not "):
+    with pytest.raises(TypeError, match=r"^Whitelist: expected one pattern, as 'flights\|fli\.\*', got "):
         Whitelist(given)
 
 

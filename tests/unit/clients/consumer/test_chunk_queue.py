@@ -95,5 +95,5 @@ def test_room_is_told_of_when_there_is_some_again() -> None:
 
 
 def test_a_queue_without_room_for_one_chunk_is_refused() -> None:
-    with pytest.raises(ValueError, match="one chunk at least, not for 0"):
+    with pytest.raises(ValueError, match="1 or more, got 0"):
         ChunkQueue(0)

@@ -163,7 +163,7 @@ def test_a_word_that_is_no_rule_is_warned_of_once_with_those_that_are(
         config(auto_offset_reset=word)
     (said,) = caplog.messages
     assert said.startswith(
-        f"auto.offset.reset={word!r} is neither smallest nor largest: as with none, streams will raise "
+        f"auto.offset.reset={word!r} is neither smallest nor largest: as with none, streams raise "
     )
     assert said.endswith(f"does not have the offset{hint}")
 

@@ -209,7 +209,7 @@ def test_a_message_that_a_decoder_failed_on_counts_only_when_the_next_one_is_ask
 def test_without_a_message_in_time_it_raises_and_goes_on_later() -> None:
     with one_stream(timeout_ms=1) as one:
         for _ in range(2):
-            with pytest.raises(ConsumerTimeout, match="no message came within 1 ms"):
+            with pytest.raises(ConsumerTimeout, match="no message within 1 ms"):
                 one.take(1)
         fill(one.partition(), 1)
         assert offsets(one.take(1)) == [0]
@@ -396,7 +396,7 @@ def test_a_gap_before_a_chunk_is_reported_as_possible_loss(caplog: pytest.LogCap
         fill(info, 1)
         assert offsets(one.drain()) == [0, 5]
         assert caplog.messages == [
-            "t-0 was consumed up to 1, and what was fetched begins at 5: messages may be lost"
+            "t-0: consumed up to offset 1, but fetched messages begin at 5: messages may be lost"
         ]
 
 

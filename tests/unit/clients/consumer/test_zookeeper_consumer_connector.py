@@ -300,7 +300,7 @@ def test_a_topic_that_is_deleted_is_given_up_with_a_warning(caplog: pytest.LogCa
     world.admin.delete(paths.topic_path("tb"))
     with caplog.at_level(logging.WARNING, "minikafka.clients.consumer"):
         world.go()
-    assert "topic tb was deleted while it is read" in caplog.text
+    assert "topic tb was deleted while this consumer reads it" in caplog.text
     assert set(one.fetched.infos) == {("ta", 0)}
     assert world.owners("tb") == []
 
@@ -318,7 +318,7 @@ def test_without_brokers_it_waits_for_the_first(
         world.go()
     assert one.fetched.starts == 0
     said = (
-        f"g_a: there are no brokers to read from: {place} on ZooKeeper at zk:2181 names none. Check that a "
+        f"g_a: no brokers to read from: {place} on ZooKeeper at zk:2181 names none. Check that a "
         f"broker runs, and that zookeeper.connect='{connect}' is as in its own settings, with the chroot "
         f"({chroot})"
     )
