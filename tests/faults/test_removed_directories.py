@@ -11,7 +11,7 @@ import pytest
 
 from minikafka.clients import zookeeper_metadata
 from minikafka.embedded.cluster import Cluster
-from minikafka.embedded.members import directory_of
+from minikafka.embedded.data_directory import directory_of
 from minikafka.embedded.process import wait_until
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.faults.load import PATIENT_LOOPS, Load

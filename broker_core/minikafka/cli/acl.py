@@ -12,9 +12,9 @@ import typer
 from minikafka.base.acls import CLUSTER, AclFilter, Resource
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.text import counted
+from minikafka.cli.acl_options import Asked, Role, meant, principal_of, resources_of, rules_of
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
 from minikafka.cli.output import note, print_rows
-from minikafka.cli.rules import Asked, Role, meant, principal_of, resources_of, rules_of
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.acls import AclBinding, AclKeeper

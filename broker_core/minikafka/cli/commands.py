@@ -35,11 +35,11 @@ from minikafka.cli import (
     consume,
     elect,
     group,
+    local_clusters,
     log,
     perf,
     produce,
     reassign,
-    running,
     topic,
     up,
 )
@@ -111,8 +111,8 @@ app.add_typer(reassign.app, name="reassign")
 app.add_typer(acl.app, name="acl")
 app.add_typer(log.app, name="log")
 app.add_typer(perf.app, name="perf")
-app.command("ps")(running.ps)
-app.command("stop")(running.stop)
+app.command("ps")(local_clusters.ps)
+app.command("stop")(local_clusters.stop)
 
 # typer has its own copy of click in newer releases, so its classes are found through typer.
 _UsageProblem = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")

@@ -16,7 +16,7 @@ from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, key_values
-from minikafka.cli.start import Start, parse_start
+from minikafka.cli.start_position import Start, parse_start
 
 if TYPE_CHECKING:
     from minikafka.cli.progress import Progress
@@ -202,7 +202,7 @@ def _alone(
 ) -> None:
     """All partitions of a topic, from anywhere."""
     from minikafka.cli.connect import connected
-    from minikafka.cli.follow import follow, starting_positions
+    from minikafka.cli.partition_reader import follow, starting_positions
 
     with connected(*at) as cluster:
         positions = starting_positions(cluster, topic, where)
@@ -221,7 +221,7 @@ def _as_member(
 ) -> None:
     """As a member of a group of the coordinator."""
     from minikafka.cli.connect import connected
-    from minikafka.cli.group_follow import GroupFollower
+    from minikafka.cli.group_reader import GroupFollower
     from minikafka.clients.group.config import Reset
 
     reset = Reset.LATEST if where.at_end else Reset.EARLIEST
@@ -243,7 +243,7 @@ def _as_stream(
     """As a consumer of a group in ZooKeeper."""
     from minikafka.cli.connect import CLIENT_ID, coordinated
     from minikafka.cli.output import note, warnings_as_notes
-    from minikafka.cli.stream_follow import StreamFollower, settings
+    from minikafka.cli.zookeeper_group_reader import StreamFollower, settings
     from minikafka.clients.consumer.assignment import list_topics
     from minikafka.clients.zookeeper_metadata import assigned, why_unknown
 

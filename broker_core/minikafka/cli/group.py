@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.cli.group_reset import file_of, offset_of, shift_of
 from minikafka.cli.options import Bootstrap, DataDir, Format, GroupsZooKeeper, OutputFormat
-from minikafka.cli.reset import file_of, offset_of, shift_of
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
     from minikafka.cli.connect import Groups
-    from minikafka.cli.reset import Log, Plan, Target
+    from minikafka.cli.group_reset import Log, Plan, Target
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.admin.group_stores import Places
 
@@ -210,8 +210,8 @@ def reset(
     that is nowhere is made: in ZooKeeper with --zookeeper, else at the brokers.
     """
     from minikafka.cli.elect import read
-    from minikafka.cli.reset import one_target, parse_topic, read_plan
-    from minikafka.cli.start import parse_time, time_before
+    from minikafka.cli.group_reset import one_target, parse_topic, read_plan
+    from minikafka.cli.start_position import parse_time, time_before
 
     if topics and (all_topics or from_file is not None):
         other = "--all-topics" if all_topics else "--from-file"
@@ -257,7 +257,7 @@ def _reset(
     execute: bool,
     new_in_zookeeper: bool,
 ) -> _Reset:
-    from minikafka.cli.reset import new_offset
+    from minikafka.cli.group_reset import new_offset
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.admin.group_stores import Place
     from minikafka.registry.paths import consumer_group_path
@@ -284,8 +284,8 @@ def _reset(
 
 
 def _show(done: _Reset, name: str, style: Format, *, execute: bool, export: bool) -> None:
+    from minikafka.cli.group_reset import plan_json, plan_lines
     from minikafka.cli.output import note, print_json, print_rows, say
-    from minikafka.cli.reset import plan_json, plan_lines
     from minikafka.clients.admin.group_stores import Place
 
     if export and style is Format.JSON:
@@ -354,7 +354,7 @@ def _logs(
     committed: dict[TopicPartition, int],
     plan: Plan,
 ) -> dict[TopicPartition, Log]:
-    from minikafka.cli.reset import Log, Rule, check_shift
+    from minikafka.cli.group_reset import Log, Rule, check_shift
     from minikafka.clients.admin.admin import EARLIEST, LATEST
 
     check_shift(target, committed, wanted)
@@ -369,8 +369,8 @@ def _logs(
 
 def _tell_outside(target: Target, logs: Mapping[TopicPartition, Log]) -> None:
     """Say where the offset that was asked for is not there: a line, whatever the number of partitions."""
+    from minikafka.cli.group_reset import outside
     from minikafka.cli.output import note
-    from minikafka.cli.reset import outside
 
     told = [
         f"{tp} at {wanted} ({log.start_offset} to {log.end_offset})"

@@ -139,7 +139,7 @@ def prepare(
     data_dir: Path, host: str, port: int, brokers: int | None, config: Mapping[str, str]
 ) -> tuple[int, Sequence[int]]:
     """How many brokers to start, and on which ports; all that can be known before is said, or refused."""
-    from minikafka.embedded import local, lock, members, strays
+    from minikafka.embedded import data_directory, local, lock, strays
     from minikafka.server.config.properties import BrokerConfig
 
     local.await_end(
@@ -153,9 +153,9 @@ def prepare(
             f"{served.data_dir} is served already, at {served.bootstrap_servers} by process {served.pid}: "
             f"use that one, or end it with `minikafka stop {data_dir}`"
         )
-    count = members.how_many(data_dir.absolute(), brokers, "--brokers")
-    members.check_common(config, count, "--set")
-    ports = members.ports_of(port, count, "--port")
+    count = data_directory.how_many(data_dir.absolute(), brokers, "--brokers")
+    data_directory.check_common(config, count, "--set")
+    ports = data_directory.ports_of(port, count, "--port")
 
     # The broker finds the same, but says it in its log only.
     unused = BrokerConfig.from_properties({"zookeeper.connect": "localhost:2181", **config}).unused()
@@ -180,26 +180,26 @@ def open_directories(data_dir: Path, count: int) -> list[Path]:
     Those that are made are private. One that is there has the rights that somebody gave it.
     """
     from minikafka.base.cache_dirs import is_open_to_others
-    from minikafka.embedded import members
+    from minikafka.embedded import data_directory
 
-    brokers = [members.directory_of(data_dir, number) for number in range(count)]
+    brokers = [data_directory.directory_of(data_dir, number) for number in range(count)]
     found = [one for one in (*brokers, data_dir / "zookeeper", data_dir / "logs") if is_open_to_others(one)]
     return [data_dir] if len(found) > 1 else found
 
 
 def changes_in(data_dir: Path, brokers: int | None, count: int) -> Iterator[str]:
     """What is not as it was said, or was: how many brokers a directory has had, and has now."""
-    from minikafka.embedded import members
+    from minikafka.embedded import data_directory
 
-    found = members.found_in(data_dir)
+    found = data_directory.found_in(data_dir)
     if brokers is None and count > 1:
-        yield f"{data_dir} has {members.named(found)}: all of them are started"
+        yield f"{data_dir} has {data_directory.named(found)}: all of them are started"
     new = [number for number in range(count) if number not in found]
     if found and new:
-        they = "it gets" if len(new) == 1 else "they get"
+        verb = "is" if len(new) == 1 else "are"
         yield (
-            f"{members.named(new)} of {data_dir} {'is' if len(new) == 1 else 'are'} new: {they} partitions "
-            "of new topics only, until `minikafka reassign` moves others there"
+            f"{data_directory.named(new)} of {data_dir} {verb} new and get only partitions of new topics; "
+            "`minikafka reassign` moves others there"
         )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from minikafka.embedded import members
+from minikafka.embedded import data_directory
 from minikafka.embedded.process import ChildProcess, ProcessFailed
 
 READY_TIMEOUT_S = 60.0
@@ -120,7 +120,7 @@ class BrokerProcess:
         on_exit: Callable[[int], None] | None = None,
     ) -> None:
         self.broker_id = broker_id
-        path = str(members.properties_of(Path(directory), broker_id))
+        path = str(data_directory.properties_of(Path(directory), broker_id))
         write_properties(path, {"broker.id": str(broker_id), **properties})
         self._zookeeper = properties.get("zookeeper.connect", "HOST:PORT")
         log = os.path.join(directory, "logs", f"broker-{broker_id}.log")

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from minikafka.base.cache_dirs import make_private
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.ids import host_port
-from minikafka.embedded import lock, members, strays
+from minikafka.embedded import data_directory, lock, strays
 from minikafka.embedded.broker import BrokerProcess, Ready
 from minikafka.embedded.live_brokers import RegisteredBrokers
 from minikafka.embedded.process import wait_until
@@ -92,11 +92,11 @@ class Cluster:
                 data_dir,
                 "must name a directory; the current one is '.', None makes a temporary one",
             )
-        count = members.how_many(None if data_dir is None else Path(data_dir).absolute(), brokers)
-        members.check_common(config or (), count)
-        members.check_own(broker_configs or {}, count)
+        count = data_directory.how_many(None if data_dir is None else Path(data_dir).absolute(), brokers)
+        data_directory.check_common(config or (), count)
+        data_directory.check_own(broker_configs or {}, count)
         self._count = count
-        self._ports = members.ports_of(port, count)
+        self._ports = data_directory.ports_of(port, count)
         self._temporary = data_dir is None
         self.data_dir = Path(
             tempfile.mkdtemp(prefix="minikafka-") if data_dir is None else data_dir
@@ -247,7 +247,7 @@ class Cluster:
 
     def command_to_start(self, number: int) -> str:
         """What starts broker ``number`` by hand when it has died, where it was before. It outlives us."""
-        command = ["minikafka", "broker", str(members.properties_of(self.data_dir, number))]
+        command = ["minikafka", "broker", str(data_directory.properties_of(self.data_dir, number))]
         if not self._ports[number] and number in self._ready and "listeners" not in self._configs[number]:
             command += ["--set", f"listeners={self._listener(self._ready[number].port)}"]
         return shlex.join(command)
@@ -359,7 +359,7 @@ class Cluster:
         port = self._ports[number] or (self._ready[number].port if number in self._ready else 0)
         properties = {
             "listeners": self._listener(port),
-            "log.dirs": str(members.directory_of(self.data_dir, number)),
+            "log.dirs": str(data_directory.directory_of(self.data_dir, number)),
             "zookeeper.connect": self.zookeeper_connect,
             "zookeeper.connection.timeout.ms": str(
                 ZOOKEEPER_PATIENCE_MS if self._given_zookeeper is None else GIVEN_ZOOKEEPER_PATIENCE_MS

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minikafka.base.errors import DirectoryLocked, MinikafkaError
-from minikafka.embedded import lock, members
+from minikafka.embedded import data_directory, lock
 from minikafka.embedded.owners import is_alive, is_below, owner_of
 from minikafka.embedded.process import wait_until
 
@@ -69,8 +69,8 @@ def stray_brokers(data_dir: str | Path) -> list[StrayBroker]:
     """The brokers in ``data_dir`` that are of no cluster that runs; nothing is changed."""
     place, found = Path(data_dir), []
     cluster = lock.holder(str(place / ".lock"))
-    for number in members.started_in(place):
-        holders = (lock.holder(str(path)) for path in members.locks_of(place, number))
+    for number in data_directory.started_in(place):
+        holders = (lock.holder(str(path)) for path in data_directory.locks_of(place, number))
         broker = next(filter(None, holders), None)
         if broker is None or broker.pid is None:
             continue

@@ -13,7 +13,7 @@ import pytest
 from minikafka.base.errors import ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.commands import run
-from minikafka.cli.group_follow import GroupFollower
+from minikafka.cli.group_reader import GroupFollower
 from minikafka.cli.latency import summary, trips
 from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
 from minikafka.clients.group.config import GroupConsumerConfig, Reset

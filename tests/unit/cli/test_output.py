@@ -23,7 +23,7 @@ from minikafka.cli.output import (
     utc_text,
     warnings_as_notes,
 )
-from minikafka.cli.stream_follow import Line
+from minikafka.cli.zookeeper_group_reader import Line
 
 ROWS = [{"name": "flights", "partitions": 4, "more": 1}, {"name": "a", "partitions": 12, "more": 2}]
 

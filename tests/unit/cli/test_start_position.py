@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import ConfigError
-from minikafka.cli.start import OFFSET_MAX, Start, parse_duration, parse_start
+from minikafka.cli.start_position import OFFSET_MAX, Start, parse_duration, parse_start
 
 
 @pytest.mark.parametrize("text", ["beginning", "earliest", " beginning "])

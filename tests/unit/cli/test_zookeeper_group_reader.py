@@ -15,7 +15,7 @@ from minikafka.base.errors import ConfigError, ConsumerTimeout, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.commands import run
 from minikafka.cli.output import warnings_as_notes
-from minikafka.cli.stream_follow import Line, StreamFollower, settings
+from minikafka.cli.zookeeper_group_reader import Line, StreamFollower, settings
 from minikafka.clients.consumer.topic_filter import Whitelist
 
 T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
@@ -147,7 +147,7 @@ def test_it_commits_now_and_then_while_it_reads_and_while_nothing_comes(
         now_s += 1
         return now_s
 
-    monkeypatch.setattr("minikafka.cli.stream_follow.time.monotonic", monotonic)
+    monkeypatch.setattr("minikafka.cli.zookeeper_group_reader.time.monotonic", monotonic)
     connector = Connector(Message("t", 0, 5), Message("t", 0, 6), IDLE)
     with follower(connector, interval_ms=1_000) as member:
         print_all(member)

@@ -10,7 +10,7 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, Offset
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.connect import existing_topic
 from minikafka.cli.output import note, utc_text
-from minikafka.cli.start import Start
+from minikafka.cli.start_position import Start
 from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, check_readable
 from minikafka.clients.network.cluster import ClusterClient

@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
-from minikafka.cli.reset import (
+from minikafka.cli.group_reset import (
     Log,
     Rule,
     Target,

@@ -10,8 +10,8 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.connect import UNKNOWN_TOPIC_TIMEOUT_MS
-from minikafka.cli.follow import follow, starting_positions
-from minikafka.cli.start import Start
+from minikafka.cli.partition_reader import follow, starting_positions
+from minikafka.cli.start_position import Start
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.wire.api import ApiKey
 from tests.unit.clients.support import BrokersInMemory, fetch_error
