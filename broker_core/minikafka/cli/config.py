@@ -56,14 +56,14 @@ def get(
     Of clients, the quotas: `client ID`, or `client '<default>'` for all that have none of their own. With
     --zookeeper, of a broker what stands there: the rates of replication.
     """
-    from minikafka.cli import entities
+    from minikafka.cli import entity_configs
     from minikafka.cli.connect import connected, coordinated
     from minikafka.cli.output import print_rows
 
     if in_zookeeper(kind, zookeeper):
-        entities.check(kind.plural, name, {})
+        entity_configs.check(kind.plural, name, {})
         with coordinated(zookeeper, bootstrap, data_dir) as store:
-            found = entities.rows(store, kind.plural, name, everything=everything)
+            found = entity_configs.rows(store, kind.plural, name, everything=everything)
             print_rows(found, ["setting", "value", "source"], style, nothing=all_default(kind, name))
         return
 
@@ -120,16 +120,16 @@ def set_(
     if not changes:
         raise ConfigError("K=V", None, "give settings to change, or --delete K")
 
-    from minikafka.cli import entities
+    from minikafka.cli import entity_configs
     from minikafka.cli.connect import connected, coordinated, existing_topic
     from minikafka.cli.output import print_json, say
     from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ResourceType
 
     if in_zookeeper(kind, zookeeper):
-        entities.check(kind.plural, name, changes)
+        entity_configs.check(kind.plural, name, changes)
         with coordinated(zookeeper, bootstrap, data_dir) as store:
-            entities.change(store, kind.plural, name, changes)
+            entity_configs.change(store, kind.plural, name, changes)
     else:
         with connected(bootstrap, data_dir) as cluster:
             admin, of = Admin(cluster), ResourceType[kind.name]

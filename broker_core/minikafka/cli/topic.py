@@ -162,7 +162,7 @@ def describe(
         option = "--unavailable-partitions" if unavailable else "--under-replicated-partitions"
         raise ConfigError(option, "given", "give one of the three at a time")
 
-    from minikafka.cli import describing
+    from minikafka.cli import topic_rows
     from minikafka.cli.connect import connected, existing_topic
     from minikafka.cli.output import print_rows
     from minikafka.clients.admin.admin import Admin
@@ -173,11 +173,11 @@ def describe(
         if name is not None:
             known = replace(known, topics={name: existing_topic(admin, name)})
         if with_overrides:
-            rows, columns = describing.overrides(admin, known), describing.OVERRIDE_COLUMNS
+            rows, columns = topic_rows.overrides(admin, known), topic_rows.OVERRIDE_COLUMNS
         elif under_replicated or unavailable:
-            rows, columns = describing.wanting(known, unavailable=unavailable), describing.WANTING_COLUMNS
+            rows, columns = topic_rows.wanting(known, unavailable=unavailable), topic_rows.WANTING_COLUMNS
         else:
-            rows, columns = describing.partitions(admin, known), describing.PARTITION_COLUMNS
+            rows, columns = topic_rows.partitions(admin, known), topic_rows.PARTITION_COLUMNS
             columns = columns[1:] if name is not None else columns
     print_rows(rows, columns, style)
 
