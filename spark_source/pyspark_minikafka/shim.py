@@ -28,8 +28,7 @@ import minikafka
 from minikafka.base import cache_dirs
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.printable import printable
-from minikafka.embedded.jars import jar_directories
-from minikafka.embedded.java import find_java
+from minikafka.embedded.java import find_java, jar_directories
 
 JAR = "minikafka-shim.jar"
 _COMPILER = "scala-compiler-"

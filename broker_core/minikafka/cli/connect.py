@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ConfigError, MinikafkaError, NetworkError
 from minikafka.base.ids import OFFSETS_TOPIC, check_topic_name, host_port
-from minikafka.cli.directory import check_cluster, check_usable, make
-from minikafka.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP
+from minikafka.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP, check_cluster, check_usable, make
 from minikafka.cli.output import note
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from minikafka.base.errors import MinikafkaError
-from minikafka.cli.directory import named
-from minikafka.cli.options import Format, OutputFormat
+from minikafka.cli.options import Format, OutputFormat, named
 
 if TYPE_CHECKING:
     from minikafka.embedded.local import LocalCluster

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
+from minikafka.base.cache_dirs import make_private
 from minikafka.base.errors import ConfigError
-from minikafka.cli.directory import named
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "MINIKAFKA_BOOTSTRAP"
 """Where ``minikafka up`` serves when nothing else is said."""
+DATA_DIR_OPTION = "--data-dir"
+
+
+def named(text: str | Path, option: str = DATA_DIR_OPTION) -> Path:
+    """Return the directory. ConfigError for an empty name, which would mean the current directory."""
+    if not str(text).strip():
+        raise ConfigError(option, text, "must name a directory; use . for the current one")
+    return Path(text)
 
 
 class Format(str, Enum):
@@ -94,3 +103,39 @@ def key_values(name: str, given: list[str] | None) -> dict[str, str]:
             raise ConfigError(name, text, "must be KEY=VALUE")
         pairs[key.strip()] = value.strip()
     return pairs
+
+
+def check_usable(data_dir: Path) -> None:
+    """Raise ConfigError unless a cluster can be kept in the directory, which need not exist yet."""
+    path = data_dir.absolute()
+    existing = next(parent for parent in (path, *path.parents) if os.path.lexists(parent))
+    name = "it" if existing == path else str(existing)
+    if not existing.is_dir():
+        reason = f"{name} is not a directory; choose another path"
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        reason = f"{name} is not writable for this user; choose another path"
+    else:
+        return
+    raise ConfigError(DATA_DIR_OPTION, str(data_dir), reason)
+
+
+def make(data_dir: Path) -> None:
+    """Create the directory and its parents, private to this user. Raises ConfigError."""
+    try:
+        make_private(data_dir)
+    except OSError as error:
+        reason = f"cannot be created ({error.strerror}); choose another path"
+        raise ConfigError(DATA_DIR_OPTION, str(data_dir), reason) from None
+
+
+def check_cluster(data_dir: Path) -> None:
+    """Raise ConfigError unless the directory has a cluster: a reader must not start an empty one."""
+    check_usable(data_dir)
+    # Written at every start, before anything else of a broker.
+    if not (data_dir / "broker-0.properties").is_file():
+        raise ConfigError(
+            DATA_DIR_OPTION,
+            str(data_dir),
+            f"no minikafka cluster in this directory; start one with `minikafka up --data-dir {data_dir}`, "
+            "or correct the path",
+        )

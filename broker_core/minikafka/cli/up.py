@@ -16,8 +16,7 @@ from minikafka.base.errors import ConfigError, DirectoryLocked
 from minikafka.base.ids import host_port
 from minikafka.base.printable import printable
 from minikafka.base.secrets import redact
-from minikafka.cli.directory import check_usable, make, named
-from minikafka.cli.options import Settings, key_values
+from minikafka.cli.options import Settings, check_usable, key_values, make, named
 from minikafka.cli.output import note, say
 from minikafka.cli.progress import patience
 

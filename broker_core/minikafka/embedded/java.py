@@ -1,4 +1,6 @@
-"""Find a Java that is new enough: in JAVA_HOME, then on PATH.
+"""Find Java, and the jars that PySpark ships.
+
+``find_java`` looks for a Java that is new enough in JAVA_HOME, then on PATH.
 
 The version is read from the file ``release`` that every Java installation has, which costs nothing; only
 where that is missing (macOS' stub) is ``java -version`` asked, which takes a tenth of a second.
@@ -6,6 +8,7 @@ where that is missing (macOS' stub) is ``java -version`` asked, which takes a te
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -83,3 +86,14 @@ def _version(command: str) -> int | None:
             return None
         found = _VERSION.search(answer.stderr + answer.stdout)
     return int(found[1]) if found else None
+
+
+def jar_directories(environment: Mapping[str, str] = os.environ) -> list[Path]:
+    """Of the installed PySpark and of SPARK_HOME, in this order; nobody has looked whether they are there."""
+    found = []
+    spec = importlib.util.find_spec("pyspark")
+    if spec is not None and spec.submodule_search_locations:
+        found += [Path(location) / "jars" for location in spec.submodule_search_locations]
+    if environment.get("SPARK_HOME"):
+        found.append(Path(environment["SPARK_HOME"]) / "jars")
+    return found

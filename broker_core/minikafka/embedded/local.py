@@ -59,7 +59,6 @@ from minikafka.embedded import lock
 from minikafka.embedded.live_brokers import LiveBrokers
 from minikafka.embedded.owners import Owner, find_owner, host_boot_id, is_alive, owner_of
 from minikafka.embedded.process import tail, wait_until
-from minikafka.embedded.signs_of_life import SignsOfLife
 from minikafka.embedded.strays import StrayBroker, stray_brokers
 
 if TYPE_CHECKING:
@@ -82,6 +81,10 @@ START_TIMEOUT_S = 360.0
 """From one sign of progress to the next, or to a broker that serves: more than the daemon gives any of its
 steps, so that it is the daemon that gives up and says why."""
 LOOK_S = 0.5
+QUIET_S = 8.0
+"""The longest time without a progress line: a large kernel may take that long on a busy machine."""
+STARTING = "starting ZooKeeper and the broker"
+"""The progress line of a daemon that has not reported yet."""
 STOP_TIMEOUT_S = 60.0
 
 _DAEMON = b"daemon\n"
@@ -249,6 +252,43 @@ def ensure(
             "use another data directory, or brokers that all hosts can reach, in kafka.bootstrap.servers"
         )
     return cluster
+
+
+class SignsOfLife:
+    """Of one start. state: how to ask for what is being done; "" for nothing. patience_s: how long a start is
+    waited for that does not get on. known: what was being done before, which is no news.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[], str],
+        on_progress: Callable[[str], None],
+        patience_s: float,
+        *,
+        known: str = "",
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._state = state
+        self._on_progress = on_progress
+        self._patience_s = patience_s
+        self._clock_s = clock_s
+        self._began_s = self._told_s = self._new_s = clock_s()
+        self.last = known
+
+    @property
+    def given_up(self) -> bool:
+        """Whether nothing new came for too long."""
+        return self._clock_s() - self._new_s >= self._patience_s
+
+    def look(self) -> None:
+        """Pass on what is new, or that the start goes on."""
+        state, now_s = self._state(), self._clock_s()
+        if state not in {"", self.last}:
+            self.last, self._new_s, self._told_s = state, now_s, now_s
+            self._on_progress(state)
+        elif now_s - self._told_s >= QUIET_S:
+            self._told_s = now_s
+            self._on_progress(f"{self.last or STARTING}: goes on, {now_s - self._began_s:.0f} s so far")
 
 
 @contextlib.contextmanager

@@ -22,8 +22,7 @@ from minikafka.base.cache_dirs import make_private
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.base.files import RealFiles, replace_file
 from minikafka.embedded import lock
-from minikafka.embedded.jars import jar_directories
-from minikafka.embedded.java import find_java
+from minikafka.embedded.java import find_java, jar_directories
 from minikafka.embedded.process import ChildProcess, wait_until
 from minikafka.net.ports import can_bind, free_port, zookeeper_mode
 

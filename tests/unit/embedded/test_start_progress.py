@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minikafka.base.clock import ManualClock
-from minikafka.embedded.signs_of_life import SignsOfLife
+from minikafka.embedded.local import SignsOfLife
 
 
 class Start:

@@ -7,7 +7,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.cli.commands import run
-from minikafka.cli.directory import check_cluster, check_usable
+from minikafka.cli.options import check_cluster, check_usable
 
 COMMANDS = [
     ["up"],
