@@ -11,7 +11,7 @@ import pytest
 
 from minikafka.clients import zookeeper_metadata
 from minikafka.embedded.cluster import Cluster
-from minikafka.embedded.data_directory import directory_of
+from minikafka.embedded.data_directory import broker_directory
 from minikafka.embedded.process import wait_until
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.faults.load import PATIENT_LOOPS, Load
@@ -64,7 +64,7 @@ def loaded(tmp_path: Path) -> Iterator[Loaded]:
 @pytest.mark.timeout(300)
 def test_a_broker_without_its_directory_stops_and_others_lead(loaded: Loaded, tmp_path: Path) -> None:
     broker = loaded.cluster.broker(0)
-    shutil.rmtree(directory_of(tmp_path, 0))
+    shutil.rmtree(broker_directory(tmp_path, 0))
     loaded.until_in_sync({1, 2})
     assert wait_until(lambda: broker.exit_code is not None, PATIENCE_S)
     said = (tmp_path / "logs" / "broker-0.log").read_text(encoding="utf-8")
@@ -89,7 +89,7 @@ def remove_segments(partition: Path) -> None:
 def test_others_lead_partitions_that_were_removed(
     loaded: Loaded, tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
-    for partition in directory_of(tmp_path, 0).glob("t_*"):
+    for partition in broker_directory(tmp_path, 0).glob("t_*"):
         change(partition)
     loaded.until_in_sync({1, 2})
     assert loaded.cluster.broker(0).exit_code is None

@@ -12,7 +12,14 @@ import typer
 from minikafka.base.acls import CLUSTER, AclFilter, Resource
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.text import counted
-from minikafka.cli.acl_options import Asked, Role, meant, principal_of, resources_of, rules_of
+from minikafka.cli.acl_options import (
+    AclSelection,
+    Role,
+    build_rules,
+    parse_principal,
+    parse_resources,
+    rule_filter,
+)
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
 from minikafka.cli.output import note, print_rows
 
@@ -31,7 +38,7 @@ ADVICE = {
     ErrorCode.SECURITY_DISABLED: "rules can be made before it is: give --zookeeper HOST:PORT/CHROOT",
 }
 """What else to try, by the broker's error code."""
-NOT_THERE = 1
+NOTHING_REMOVED = 1
 """The status of ``remove`` where there was nothing to remove."""
 
 
@@ -39,20 +46,26 @@ class AclRequestFailed(BrokerError):
     """A broker's error on a request about rules; the message has advice already."""
 
 
-def _many(name: str, metavar: str, text: str) -> object:
+def _repeatable(name: str, metavar: str, text: str) -> object:
     return typer.Option(name, metavar=metavar, help=text, show_default=False)
 
 
 Texts = Optional[list[str]]  # noqa: UP045
-Topics = Annotated[Texts, _many("--topic", "T", "A topic, or '*' for all; may be given again.")]
-Groups = Annotated[Texts, _many("--group", "G", "A consumer group, or '*' for all; may be given again.")]
+Topics = Annotated[Texts, _repeatable("--topic", "T", "A topic, or '*' for all; may be given again.")]
+Groups = Annotated[
+    Texts, _repeatable("--group", "G", "A consumer group, or '*' for all; may be given again.")
+]
 OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
-Allowed = Annotated[Texts, _many("--allow-principal", "P", "Who may: User:NAME, or 'User:*' for all.")]
-Denied = Annotated[Texts, _many("--deny-principal", "P", "Who may not, whatever else allows it.")]
-AllowHosts = Annotated[Texts, _many("--allow-host", "IP", "From where they may; from everywhere without.")]
-DenyHosts = Annotated[Texts, _many("--deny-host", "IP", "From where they may not; from anywhere without.")]
+Allowed = Annotated[Texts, _repeatable("--allow-principal", "P", "Who may: User:NAME, or 'User:*' for all.")]
+Denied = Annotated[Texts, _repeatable("--deny-principal", "P", "Who may not, whatever else allows it.")]
+AllowHosts = Annotated[
+    Texts, _repeatable("--allow-host", "IP", "From where they may; from everywhere without.")
+]
+DenyHosts = Annotated[
+    Texts, _repeatable("--deny-host", "IP", "From where they may not; from anywhere without.")
+]
 Operations = Annotated[
-    Texts, _many("--operation", "OP", "Read, Write, Create, Delete, Alter, Describe … or All.")
+    Texts, _repeatable("--operation", "OP", "Read, Write, Create, Delete, Alter, Describe … or All.")
 ]
 Producer = Annotated[
     bool,
@@ -102,15 +115,15 @@ def add(
     """
     from minikafka.clients.admin.acls import AclBinding
 
-    resources = resources_of(topics, groups, cluster=cluster)
+    resources = parse_resources(topics, groups, cluster=cluster)
     role = Role(producer, consumer, idempotent)
-    asked = Asked.of(allowed, denied, allow_hosts, deny_hosts, operations)
+    asked = AclSelection.of(allowed, denied, allow_hosts, deny_hosts, operations)
     if not asked.principals:
         raise ConfigError(
             "--allow-principal", None, "say who may (User:NAME), or --deny-principal who may not"
         )
-    rules = [AclBinding(*one) for one in rules_of(resources, asked, role)]
-    with _keeper(bootstrap, zookeeper, data_dir) as keeper:
+    rules = [AclBinding(*one) for one in build_rules(resources, asked, role)]
+    with _acl_store(bootstrap, zookeeper, data_dir) as keeper:
         about = dict.fromkeys(one.resource for one in rules)
         known = {rule for one in about for rule in keeper.find(AclFilter(one.type, one.name))}
         new = [one for one in rules if one not in known]
@@ -136,13 +149,13 @@ def list_(
     style: OutputFormat = Format.TABLE,
 ) -> None:
     """Rules; of a topic or group also those about all ('*'), as they hold for it too."""
-    resources = resources_of(topics, groups, cluster=cluster, required=False)
+    resources = parse_resources(topics, groups, cluster=cluster, required=False)
     if principal is not None:
-        principal = principal_of(principal, "--principal")
+        principal = parse_principal(principal, "--principal")
     wanted = [
         AclFilter(one.type, one.name, principal=principal, match_wildcard=True) for one in resources
     ] or [AclFilter(principal=principal)]
-    with _keeper(bootstrap, zookeeper, data_dir) as keeper:
+    with _acl_store(bootstrap, zookeeper, data_dir) as keeper:
         found = {rule for one in wanted for rule in keeper.find(one)}
     print_rows(_rows(sorted(found)), COLUMNS, style, nothing="there are no such rules")
 
@@ -170,10 +183,10 @@ def remove(
 
     Shows what was removed. Status 1 where there was no such rule.
     """
-    resources = resources_of(topics, groups, cluster=cluster)
-    asked = Asked.of(allowed, denied, allow_hosts, deny_hosts, operations)
-    means = meant(resources, asked, Role(producer, consumer, idempotent))
-    with _keeper(bootstrap, zookeeper, data_dir) as keeper:
+    resources = parse_resources(topics, groups, cluster=cluster)
+    asked = AclSelection.of(allowed, denied, allow_hosts, deny_hosts, operations)
+    means = rule_filter(resources, asked, Role(producer, consumer, idempotent))
+    with _acl_store(bootstrap, zookeeper, data_dir) as keeper:
         broken: list[Resource] = []
         if means is None:
             broken = _forget_unreadable(keeper, resources, dry_run=dry_run)
@@ -190,7 +203,7 @@ def remove(
     print_rows(_rows(doomed), COLUMNS, style)
     if not doomed and not broken:
         note("minikafka: there is no such rule")
-        return NOT_THERE
+        return NOTHING_REMOVED
     lost = "".join(f", and all of {one}, which nobody could read" for one in broken)
     done = "; nothing was changed" if dry_run else " removed"
     note(f"minikafka: {counted(len(doomed), 'rule')}{lost}{done}")
@@ -211,16 +224,16 @@ def _forget_unreadable(keeper: AclKeeper, resources: Sequence[Resource], *, dry_
 
 
 @contextlib.contextmanager
-def _keeper(bootstrap: str | None, zookeeper: str | None, data_dir: Path | None) -> Iterator[AclKeeper]:
+def _acl_store(bootstrap: str | None, zookeeper: str | None, data_dir: Path | None) -> Iterator[AclKeeper]:
     """Brokers, or with --zookeeper what stands there."""
-    from minikafka.cli.connect import connected, coordinated
+    from minikafka.cli.connect import cluster_client, zookeeper_store
     from minikafka.clients.admin.acls import ClusterAcls, StoredAcls
 
     if zookeeper:
-        with coordinated(zookeeper, bootstrap, data_dir) as store:
+        with zookeeper_store(zookeeper, bootstrap, data_dir) as store:
             yield StoredAcls(store)
     else:
-        with connected(bootstrap, data_dir) as cluster:
+        with cluster_client(bootstrap, data_dir) as cluster:
             try:
                 yield ClusterAcls(cluster)
             except BrokerError as error:

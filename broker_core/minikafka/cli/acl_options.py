@@ -11,7 +11,7 @@ from minikafka.base.errors import ConfigError
 from minikafka.base.ids import check_topic_name
 
 _ALL = Operation.ALL
-_FITTING = {
+_VALID_OPERATIONS = {
     ResourceType.TOPIC: {
         *(_ALL, Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER),
         *(Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
@@ -40,7 +40,7 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AclSelection:
     """Who, from where, and what. An empty tuple stands for what was not given."""
 
     principals: tuple[tuple[str, Permission], ...]
@@ -56,7 +56,7 @@ class Asked:
         allow_hosts: Sequence[str] | None,
         deny_hosts: Sequence[str] | None,
         operations: Sequence[str] | None,
-    ) -> Asked:
+    ) -> AclSelection:
         """Check the texts. Raises ConfigError under the option's name."""
         principals: list[tuple[str, Permission]] = []
         for option, names, hosts, permission in (
@@ -65,13 +65,13 @@ class Asked:
         ):
             if hosts and not names:
                 raise ConfigError(f"--{option}-host", hosts[0], f"goes with --{option}-principal")
-            checked = (principal_of(name, f"--{option}-principal") for name in names or ())
+            checked = (parse_principal(name, f"--{option}-principal") for name in names or ())
             principals += [(name, permission) for name in checked]
         return cls(
             tuple(principals),
-            tuple(host_of_rule(host, "--allow-host") for host in allow_hosts or ()),
-            tuple(host_of_rule(host, "--deny-host") for host in deny_hosts or ()),
-            tuple(map(operation_of, operations or ())),
+            tuple(parse_host(host, "--allow-host") for host in allow_hosts or ()),
+            tuple(parse_host(host, "--deny-host") for host in deny_hosts or ()),
+            tuple(map(parse_operation, operations or ())),
         )
 
     def acls(self, operations: Iterable[Operation]) -> list[Acl]:
@@ -96,7 +96,7 @@ class Asked:
         return self.allow_hosts if permission is Permission.ALLOW else self.deny_hosts
 
 
-def resources_of(
+def parse_resources(
     topics: Sequence[str] | None, groups: Sequence[str] | None, *, cluster: bool, required: bool = True
 ) -> list[Resource]:
     """What is named, each once. ConfigError for nothing where something is ``required``."""
@@ -111,19 +111,19 @@ def resources_of(
     return list(dict.fromkeys(found))
 
 
-def rules_of(resources: Sequence[Resource], asked: Asked, role: Role) -> list[Rule]:
+def build_rules(resources: Sequence[Resource], asked: AclSelection, role: Role) -> list[Rule]:
     """The rules that the options stand for, each once. ConfigError where they do not go together."""
     if role:
-        rules = _of_role(resources, asked, role)
+        rules = _role_rules(resources, asked, role)
     else:
         operations = asked.operations or (Operation.ALL,)
         for resource in resources:
-            _check_fitting(resource, operations)
+            _check_operations(resource, operations)
         rules = [(resource, acl) for resource in resources for acl in asked.acls(operations)]
     return list(dict.fromkeys(rules))
 
 
-def _of_role(resources: Sequence[Resource], asked: Asked, role: Role) -> list[Rule]:
+def _role_rules(resources: Sequence[Resource], asked: AclSelection, role: Role) -> list[Rule]:
     kinds = {resource.type for resource in resources}
     option = "--producer" if role.producer else "--consumer"
     if role.idempotent and not role.producer:
@@ -153,19 +153,21 @@ def _of_role(resources: Sequence[Resource], asked: Asked, role: Role) -> list[Ru
     return rules
 
 
-def meant(resources: Sequence[Resource], asked: Asked, role: Role) -> Callable[[Rule], bool] | None:
+def rule_filter(
+    resources: Sequence[Resource], asked: AclSelection, role: Role
+) -> Callable[[Rule], bool] | None:
     """Which of the resources' rules the options name; None for all of them. Raises ConfigError."""
     if role:
         if not asked.principals:
             raise ConfigError("--allow-principal", None, "say whose rules as a producer or consumer")
-        exact = frozenset(rules_of(resources, asked, role))
+        exact = frozenset(build_rules(resources, asked, role))
         return lambda rule: rule in exact
     if not asked.principals and not asked.operations:
         return None
     return lambda rule: asked.means(rule[1])
 
 
-def principal_of(text: str, option: str) -> str:
+def parse_principal(text: str, option: str) -> str:
     """``User:NAME``. Raises ConfigError."""
     kind, colon, name = text.strip().partition(":")
     if not (kind and colon and name):
@@ -173,7 +175,7 @@ def principal_of(text: str, option: str) -> str:
     return text.strip()
 
 
-def host_of_rule(text: str, option: str) -> str:
+def parse_host(text: str, option: str) -> str:
     """An address as rules have it. ConfigError for a name: brokers see addresses only."""
     from minikafka.server.security.authorizer import normalize_host
 
@@ -186,7 +188,7 @@ def host_of_rule(text: str, option: str) -> str:
     return normalize_host(text.strip())
 
 
-def operation_of(text: str) -> Operation:
+def parse_operation(text: str) -> Operation:
     """``Read``, in any case, also ``CLUSTER_ACTION``. Raises ConfigError."""
     wanted = text.strip().replace("_", "").replace("-", "").lower()
     for one in Operation:
@@ -202,8 +204,8 @@ def _topic(name: str) -> str:
     return name
 
 
-def _check_fitting(resource: Resource, operations: Iterable[Operation]) -> None:
-    fitting = _FITTING[resource.type]
+def _check_operations(resource: Resource, operations: Iterable[Operation]) -> None:
+    fitting = _VALID_OPERATIONS[resource.type]
     for operation in operations:
         if operation not in fitting:
             known = ", ".join(one.label for one in sorted(fitting))

@@ -18,11 +18,11 @@ def describe(
 ) -> None:
     """Its id and its brokers: where they listen, which is the controller, what each leads."""
     from minikafka.base.text import counted
-    from minikafka.cli.connect import connected
+    from minikafka.cli.connect import cluster_client
     from minikafka.cli.output import print_json, print_rows, say
     from minikafka.clients.admin.admin import Admin
 
-    with connected(bootstrap, data_dir) as cluster:
+    with cluster_client(bootstrap, data_dir) as cluster:
         found = Admin(cluster).describe_cluster()
     partitions = [one for topic in found.topics.values() for one in topic.partitions]
     rows = [
@@ -67,11 +67,11 @@ def log_dirs(
 
     Status 1: a directory is offline, or a --topic has no log.
     """
-    from minikafka.cli.connect import connected
+    from minikafka.cli.connect import cluster_client
     from minikafka.cli.output import note, print_rows
     from minikafka.clients.admin.admin import Admin
 
-    with connected(bootstrap, data_dir) as cluster:
+    with cluster_client(bootstrap, data_dir) as cluster:
         found = Admin(cluster).describe_log_dirs(broker or None)
     rows: list[dict[str, object]] = []
     for one in found:
@@ -118,20 +118,20 @@ def health(
     Status 0: healthy. 1: not.
     """
     from minikafka.cli import health as found
-    from minikafka.cli.connect import connected
-    from minikafka.cli.signals import ends_cleanly_when_stopped
+    from minikafka.cli.connect import cluster_client
+    from minikafka.cli.signals import stop_on_signal
     from minikafka.clients.admin.admin import Admin
 
-    at = found.SOMEWHERE if data_dir is None else f"--data-dir {shlex.quote(str(data_dir))}"
-    with connected(bootstrap, data_dir) as cluster:
+    at = found.ANY_ZOOKEEPER if data_dir is None else f"--data-dir {shlex.quote(str(data_dir))}"
+    with cluster_client(bootstrap, data_dir) as cluster:
         admin = Admin(cluster)
         if not watch:
             now = admin.health()
-            found.show(now, style, at)
+            found.print_health(now, style, at)
             return 0 if now.healthy else 1
         healthy = False
-        with ends_cleanly_when_stopped():
+        with stop_on_signal():
             for state in found.changes(admin):
                 healthy = state is not None and state.healthy
-                found.show_change(state, style, at)
+                found.print_change(state, style, at)
     return 0 if healthy else 1

@@ -43,7 +43,7 @@ from minikafka.cli import (
     topic,
     up,
 )
-from minikafka.cli.output import Notes, note
+from minikafka.cli.output import NoteHandler, note
 
 BAD_INPUT = frozenset(
     {
@@ -121,7 +121,7 @@ _UsageProblem = next(base for base in typer.BadParameter.__mro__ if base.__name_
 def run(arguments: list[str]) -> int:
     """Run one command line and return its status."""
     # What nobody has set up another place for: Python would print it without our name.
-    before, logging.lastResort = logging.lastResort, Notes()
+    before, logging.lastResort = logging.lastResort, NoteHandler()
     try:
         return _run(arguments)
     finally:
@@ -145,7 +145,7 @@ def _run(arguments: list[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(str(error), file=sys.stderr)  # the help text, of many lines
             return 2
-        status, line = explain(error, names_in(arguments))
+        status, line = error_line(error, argument_names(arguments))
         note(f"minikafka: {line}")
         return status
 
@@ -154,7 +154,7 @@ SETTINGS = frozenset({"--set", "--config", "--property", "--add-config"})
 """Options before settings, which may hold secrets."""
 
 
-def names_in(arguments: list[str]) -> list[str]:
+def argument_names(arguments: list[str]) -> list[str]:
     """The words of a command line that name things, as topics and groups; no settings."""
     if arguments[:1] == ["config"]:
         arguments = arguments[:4]  # settings are behind these
@@ -170,7 +170,7 @@ _HINT = re.compile(r"\. Did you mean ([^?]+)\?\Z")
 """The end of typer's message on an unknown command; typer has no field for the hint."""
 
 
-def explain(error: Exception, names: Iterable[str] = ()) -> tuple[int, str]:
+def error_line(error: Exception, names: Iterable[str] = ()) -> tuple[int, str]:
     """Exit status and the one line for ``error``. names: what the user typed that is no secret."""
     text, status = str(error), 1
     if isinstance(error, _UsageProblem):

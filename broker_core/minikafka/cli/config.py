@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ResourceType
 
-LEAST_IN_SYNC = "min.insync.replicas"
+MIN_ISR = "min.insync.replicas"
 
 app = typer.Typer(help="Read and change settings of topics, brokers and clients.", no_args_is_help=True)
 
@@ -57,20 +57,20 @@ def get(
     --zookeeper, of a broker what stands there: the rates of replication.
     """
     from minikafka.cli import entity_configs
-    from minikafka.cli.connect import connected, coordinated
+    from minikafka.cli.connect import cluster_client, zookeeper_store
     from minikafka.cli.output import print_rows
 
-    if in_zookeeper(kind, zookeeper):
-        entity_configs.check(kind.plural, name, {})
-        with coordinated(zookeeper, bootstrap, data_dir) as store:
-            found = entity_configs.rows(store, kind.plural, name, everything=everything)
-            print_rows(found, ["setting", "value", "source"], style, nothing=all_default(kind, name))
+    if uses_zookeeper(kind, zookeeper):
+        entity_configs.check_changes(kind.plural, name, {})
+        with zookeeper_store(zookeeper, bootstrap, data_dir) as store:
+            found = entity_configs.entity_rows(store, kind.plural, name, everything=everything)
+            print_rows(found, ["setting", "value", "source"], style, nothing=no_settings_text(kind, name))
         return
 
     from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ConfigSource, ResourceType
 
-    with connected(bootstrap, data_dir) as cluster:
+    with cluster_client(bootstrap, data_dir) as cluster:
         settings = Admin(cluster).describe_configs(ResourceType[kind.name], name)
     rows = [
         {
@@ -83,10 +83,10 @@ def get(
         for one in settings
         if everything or one.source is not ConfigSource.DEFAULT
     ]
-    print_rows(rows, ["setting", "value", "source"], style, nothing=all_default(kind, name))
+    print_rows(rows, ["setting", "value", "source"], style, nothing=no_settings_text(kind, name))
 
 
-def all_default(kind: Kind, name: str) -> str:
+def no_settings_text(kind: Kind, name: str) -> str:
     """What is said where nothing was set."""
     return f"{kind.value} {name!r} has no settings of its own; --all lists the defaults"
 
@@ -121,29 +121,29 @@ def set_(
         raise ConfigError("K=V", None, "give settings to change, or --delete K")
 
     from minikafka.cli import entity_configs
-    from minikafka.cli.connect import connected, coordinated, existing_topic
+    from minikafka.cli.connect import cluster_client, existing_topic, zookeeper_store
     from minikafka.cli.output import print_json, say
     from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ResourceType
 
-    if in_zookeeper(kind, zookeeper):
-        entity_configs.check(kind.plural, name, changes)
-        with coordinated(zookeeper, bootstrap, data_dir) as store:
-            entity_configs.change(store, kind.plural, name, changes)
+    if uses_zookeeper(kind, zookeeper):
+        entity_configs.check_changes(kind.plural, name, changes)
+        with zookeeper_store(zookeeper, bootstrap, data_dir) as store:
+            entity_configs.change_entity(store, kind.plural, name, changes)
     else:
-        with connected(bootstrap, data_dir) as cluster:
+        with cluster_client(bootstrap, data_dir) as cluster:
             admin, of = Admin(cluster), ResourceType[kind.name]
-            check_deleted(admin, of, name, "--delete", delete)
+            check_settings_exist(admin, of, name, "--delete", delete)
             admin.change_configs(of, name, changes)
-            if of is ResourceType.TOPIC and LEAST_IN_SYNC in changes:
+            if of is ResourceType.TOPIC and MIN_ISR in changes:
                 warn_of_too_few_replicas(name, changes, existing_topic(admin, name).fewest_replicas)
     if style is Format.JSON:
         print_json({kind.value: name, "config": redact_all(changes)})
     else:
-        say(f"{name} has {told(changes)}")
+        say(f"{name} has {format_changes(changes)}")
 
 
-def in_zookeeper(kind: Kind, zookeeper: str | None) -> bool:
+def uses_zookeeper(kind: Kind, zookeeper: str | None) -> bool:
     """Whether the settings are read and changed there, past the brokers. ConfigError for topics."""
     if zookeeper and kind is Kind.TOPIC:
         raise ConfigError("--zookeeper", zookeeper, "is for clients and brokers; for topics give --bootstrap")
@@ -160,7 +160,7 @@ def changes_of(option: str, settings: dict[str, str], deleted: list[str] | None)
     return {**settings, **dict.fromkeys(deleted or ())}
 
 
-def check_deleted(
+def check_settings_exist(
     admin: Admin, of: ResourceType, name: str, option: str, deleted: Sequence[str] | None
 ) -> None:
     """ConfigError for a setting that there is not: brokers take it as one that has its default already."""
@@ -179,16 +179,16 @@ def warn_of_too_few_replicas(topic: str, changes: Mapping[str, str | None], repl
     from minikafka.base.text import counted
     from minikafka.cli.output import note
 
-    least = whole_number(changes.get(LEAST_IN_SYNC) or "")
+    least = whole_number(changes.get(MIN_ISR) or "")
     if least is not None and least > replicas:
         note(
-            f"minikafka: {LEAST_IN_SYNC}={least} is more than {topic} has ({counted(replicas, 'replica')} of "
+            f"minikafka: {MIN_ISR}={least} is more than {topic} has ({counted(replicas, 'replica')} of "
             f"each partition): every write with acks=all is refused; set it to {replicas} or less, or give "
             "the partitions more replicas with `minikafka reassign`"
         )
 
 
-def told(changes: dict[str, str | None]) -> str:
+def format_changes(changes: dict[str, str | None]) -> str:
     """``retention.ms=5, segment.bytes by default``."""
     return ", ".join(
         f"{key} by default" if value is None else f"{key}={redact(key, value)}"

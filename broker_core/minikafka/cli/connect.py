@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ConfigError, MinikafkaError, NetworkError
 from minikafka.base.ids import OFFSETS_TOPIC, check_topic_name, host_port
-from minikafka.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP, check_cluster, check_usable, make
+from minikafka.cli.options import (
+    BOOTSTRAP_VARIABLE,
+    DEFAULT_BOOTSTRAP,
+    check_data_dir,
+    check_has_cluster,
+    make_data_dir,
+)
 from minikafka.cli.output import note
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.metadata import TopicMetadata
@@ -29,7 +35,7 @@ UNKNOWN_TOPIC_TIMEOUT_MS = 800
 
 
 @contextlib.contextmanager
-def connected(
+def cluster_client(
     bootstrap: str | None, data_dir: Path | None, *, writes: bool = False
 ) -> Iterator[ClusterClient]:
     """A client of the cluster that the options name; closed at the end of the block.
@@ -37,7 +43,7 @@ def connected(
     Only a command that ``writes`` makes what is not there: a cluster in ``data_dir``, or a topic.
     """
     cluster = ClusterClient(
-        address_of(bootstrap, data_dir, writes=writes),
+        bootstrap_address(bootstrap, data_dir, writes=writes),
         client_id=CLIENT_ID,
         creates_topics=writes,
         unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS,
@@ -58,7 +64,7 @@ def connected(
         cluster.close()
 
 
-def address_of(bootstrap: str | None, data_dir: Path | None, *, writes: bool) -> str:
+def bootstrap_address(bootstrap: str | None, data_dir: Path | None, *, writes: bool) -> str:
     """The bootstrap list. A data directory wins, as MINIKAFKA_BOOTSTRAP may be set for everything else."""
     if data_dir is None:
         return bootstrap or DEFAULT_BOOTSTRAP
@@ -67,21 +73,21 @@ def address_of(bootstrap: str | None, data_dir: Path | None, *, writes: bool) ->
 
 
 def _check_one(bootstrap: str | None, data_dir: Path) -> None:
-    if typed(bootstrap):
+    if is_typed(bootstrap):
         raise ConfigError(
             "--bootstrap", bootstrap, f"--data-dir {data_dir} names a cluster too: give one of them"
         )
 
 
-def typed(bootstrap: str | None) -> bool:
+def is_typed(bootstrap: str | None) -> bool:
     """Whether it was given as an option, and not by the environment."""
     return bool(bootstrap) and bootstrap != os.environ.get(BOOTSTRAP_VARIABLE)
 
 
 @contextlib.contextmanager
-def coordinated(zookeeper: str | None, bootstrap: str | None, data_dir: Path | None) -> Iterator[Store]:
+def zookeeper_store(zookeeper: str | None, bootstrap: str | None, data_dir: Path | None) -> Iterator[Store]:
     """ZooKeeper of the cluster that the options name, where there is one; closed at the end of the block."""
-    if typed(bootstrap):
+    if is_typed(bootstrap):
         reason = "brokers do not tell: give --zookeeper HOST:PORT/CHROOT"
         if zookeeper:
             reason = f"--zookeeper {zookeeper} names a cluster too: give one of them"
@@ -110,7 +116,7 @@ def coordinated(zookeeper: str | None, bootstrap: str | None, data_dir: Path | N
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class GroupAccess:
     """The groups of a cluster: ``cluster`` is None where its brokers cannot be asked, which ``why`` tells;
     ``store`` where nobody said where its ZooKeeper is.
     """
@@ -143,7 +149,9 @@ class Groups:
 
 
 @contextlib.contextmanager
-def grouped(zookeeper: str | None, bootstrap: str | None, data_dir: Path | None) -> Iterator[Groups]:
+def group_access(
+    zookeeper: str | None, bootstrap: str | None, data_dir: Path | None
+) -> Iterator[GroupAccess]:
     """The groups of the cluster that the options name, at its brokers and, where that is known, in ZooKeeper.
 
     With ``zookeeper`` the brokers are those that are registered there, unless some were named as an option.
@@ -151,27 +159,27 @@ def grouped(zookeeper: str | None, bootstrap: str | None, data_dir: Path | None)
     with contextlib.ExitStack() as stack:
         if data_dir is not None:
             _check_one(bootstrap, data_dir)
-            store = stack.enter_context(coordinated(zookeeper, None, data_dir))
-            yield Groups(stack.enter_context(connected(None, data_dir)), store)
+            store = stack.enter_context(zookeeper_store(zookeeper, None, data_dir))
+            yield GroupAccess(stack.enter_context(cluster_client(None, data_dir)), store)
         elif not zookeeper:
-            yield Groups(stack.enter_context(connected(bootstrap, None)), None)
+            yield GroupAccess(stack.enter_context(cluster_client(bootstrap, None)), None)
         else:
-            store = stack.enter_context(coordinated(zookeeper, None, None))
-            if typed(bootstrap):
-                yield Groups(stack.enter_context(connected(bootstrap, None)), store)
+            store = stack.enter_context(zookeeper_store(zookeeper, None, None))
+            if is_typed(bootstrap):
+                yield GroupAccess(stack.enter_context(cluster_client(bootstrap, None)), store)
                 return
             yield _beside(store, str(zookeeper), stack)
 
 
-def _beside(store: Store, zookeeper: str, stack: contextlib.ExitStack) -> Groups:
+def _beside(store: Store, zookeeper: str, stack: contextlib.ExitStack) -> GroupAccess:
     """ZooKeeper with the brokers that are registered there, as far as they can be asked."""
     found = _registered(store)
     if not found:
-        return Groups(None, store, f"none that takes plain text is registered at {zookeeper}")
+        return GroupAccess(None, store, f"none that takes plain text is registered at {zookeeper}")
     try:
-        return Groups(stack.enter_context(connected(found, None)), store)
+        return GroupAccess(stack.enter_context(cluster_client(found, None)), store)
     except NetworkError as error:
-        return Groups(None, store, str(error))
+        return GroupAccess(None, store, str(error))
 
 
 def _registered(store: Store) -> str:
@@ -182,8 +190,8 @@ def _registered(store: Store) -> str:
 
 
 def _local(data_dir: Path, *, writes: bool) -> LocalCluster:
-    (check_usable if writes else check_cluster)(data_dir)
-    make(data_dir)
+    (check_data_dir if writes else check_has_cluster)(data_dir)
+    make_data_dir(data_dir)
     from minikafka.embedded import local, owners
 
     # For as long as this command runs, not the nearest JVM above it, which may be the editor.

@@ -119,32 +119,32 @@ def consume(
     control characters are shown as escapes (\\x1b), as they are in names everywhere.
     """
     where = parse_start(start)
-    wanted = _wanted(topic, whitelist, blacklist)
+    wanted = _topic_or_filter(topic, whitelist, blacklist)
     _check_group(group, where, start, wanted, zookeeper)
     given = key_values("--property", properties)
     if given and not zookeeper:
         raise ConfigError("--property", next(iter(properties or ())), "is for --zookeeper")
 
     from minikafka.cli.progress import Progress
-    from minikafka.cli.signals import ends_cleanly_when_stopped
+    from minikafka.cli.signals import stop_on_signal
 
     several = not isinstance(wanted, str)
     show_text = functools.partial(show_line_of_many if several else show_line, terminal=sys.stdout.isatty())
     show: Show = show_json if style is Format.JSON else show_text
-    with ends_cleanly_when_stopped():
+    with stop_on_signal():
         # A bar would be in the way of messages that go to the same terminal.
         progress = Progress(f"consuming {wanted}", limit, hidden=sys.stdout.isatty())
         out = _Output(show, limit, progress)
         if group is not None and zookeeper:
-            _as_stream(wanted, group, where, (zookeeper, bootstrap, data_dir), given, out)
+            _read_zookeeper_group(wanted, group, where, (zookeeper, bootstrap, data_dir), given, out)
         elif group is not None:
-            _as_member(wanted, group, where, (bootstrap, data_dir), out)
+            _read_as_member(wanted, group, where, (bootstrap, data_dir), out)
         else:
-            _alone(str(wanted), where, (bootstrap, data_dir), out)
+            _read_alone(str(wanted), where, (bootstrap, data_dir), out)
     sys.stdout.flush()
 
 
-def _wanted(topic: str | None, whitelist: str | None, blacklist: str | None) -> str | TopicFilter:
+def _topic_or_filter(topic: str | None, whitelist: str | None, blacklist: str | None) -> str | TopicFilter:
     """A topic, or a filter. ConfigError for none, for several, and for a pattern that Java has not."""
     options = {"TOPIC": topic, "--whitelist": whitelist, "--blacklist": blacklist}
     given = {name: value for name, value in options.items() if value is not None}
@@ -194,25 +194,25 @@ class _Output:
     progress: Progress
 
 
-def _alone(
+def _read_alone(
     topic: str,
     where: Start,
     at: tuple[str | None, Path | None],
     out: _Output,
 ) -> None:
     """All partitions of a topic, from anywhere."""
-    from minikafka.cli.connect import connected
-    from minikafka.cli.partition_reader import follow, starting_positions
+    from minikafka.cli.connect import cluster_client
+    from minikafka.cli.partition_reader import read_partitions, starting_positions
 
-    with connected(*at) as cluster:
+    with cluster_client(*at) as cluster:
         positions = starting_positions(cluster, topic, where)
         with out.progress:
-            for topic_partition, record in itertools.islice(follow(cluster, positions), out.limit):
+            for topic_partition, record in itertools.islice(read_partitions(cluster, positions), out.limit):
                 out.show(topic_partition, record)
                 out.progress.advance()
 
 
-def _as_member(
+def _read_as_member(
     wanted: str | TopicFilter,
     group: str,
     where: Start,
@@ -220,19 +220,19 @@ def _as_member(
     out: _Output,
 ) -> None:
     """As a member of a group of the coordinator."""
-    from minikafka.cli.connect import connected
-    from minikafka.cli.group_reader import GroupFollower
+    from minikafka.cli.connect import cluster_client
+    from minikafka.cli.group_reader import GroupReader
     from minikafka.clients.group.config import Reset
 
     reset = Reset.LATEST if where.at_end else Reset.EARLIEST
-    with connected(*at) as cluster, out.progress, GroupFollower(cluster, wanted, group, reset) as member:
+    with cluster_client(*at) as cluster, out.progress, GroupReader(cluster, wanted, group, reset) as member:
         for topic_partition, record in itertools.islice(member.messages(), out.limit):
             out.show(topic_partition, record)
             member.shown(topic_partition, record)
             out.progress.advance()
 
 
-def _as_stream(
+def _read_zookeeper_group(
     wanted: str | TopicFilter,
     group: str,
     where: Start,
@@ -241,14 +241,14 @@ def _as_stream(
     out: _Output,
 ) -> None:
     """As a consumer of a group in ZooKeeper."""
-    from minikafka.cli.connect import CLIENT_ID, coordinated
+    from minikafka.cli.connect import CLIENT_ID, zookeeper_store
     from minikafka.cli.output import note, warnings_as_notes
-    from minikafka.cli.zookeeper_group_reader import StreamFollower, settings
+    from minikafka.cli.zookeeper_group_reader import ZooKeeperGroupReader, consumer_config
     from minikafka.clients.consumer.assignment import list_topics
     from minikafka.clients.zookeeper_metadata import assigned, why_unknown
 
-    config = settings(group, at[0], CLIENT_ID, properties, at_end=where.at_end)
-    with coordinated(*at) as store:
+    config = consumer_config(group, at[0], CLIENT_ID, properties, at_end=where.at_end)
+    with zookeeper_store(*at) as store:
         if isinstance(wanted, str):
             if not (known := assigned(store, [wanted])):
                 reason = why_unknown(store, TopicPartition(wanted, 0), known)
@@ -257,7 +257,7 @@ def _as_stream(
             wanted.is_topic_allowed(one, config.exclude_internal_topics) for one in list_topics(store)
         ):
             note(f"minikafka: there is no topic yet that {wanted} chooses; waiting for one")
-    with warnings_as_notes(CLIENTS, once=True), out.progress, StreamFollower(config, wanted) as member:
+    with warnings_as_notes(CLIENTS, once=True), out.progress, ZooKeeperGroupReader(config, wanted) as member:
         for topic_partition, line in itertools.islice(member.messages(), out.limit):
             with member.printing(topic_partition, line):
                 out.show(topic_partition, line)

@@ -10,7 +10,7 @@ import typer
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.text import counted
-from minikafka.cli.options import Coordinated, DataDir, Format, OutputFormat
+from minikafka.cli.options import DataDir, Format, OutputFormat, RequiredZooKeeper
 from minikafka.cli.output import note, print_rows
 
 if TYPE_CHECKING:
@@ -36,19 +36,19 @@ def elect(
     timeout_s: Annotated[
         float, typer.Option("--timeout", metavar="S", min=0, help="Seconds to wait for the election's end.")
     ] = 30,
-    zookeeper: Coordinated = None,
+    zookeeper: RequiredZooKeeper = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
     """Let the preferred replica lead, the first of each partition's. Status 1 where one does not."""
-    from minikafka.cli.connect import coordinated
+    from minikafka.cli.connect import zookeeper_store
     from minikafka.clients import zookeeper_metadata
     from minikafka.clients.admin.zookeeper import elections
 
     if sum(map(bool, (topics, file, everything))) != 1:
         raise ConfigError("--file", str(file or ""), "give one of: topics, --file J, --all")
-    named = None if file is None else elections.read_file(read(file), "--file", str(file))
-    with coordinated(zookeeper, None, data_dir) as store:
+    named = None if file is None else elections.read_file(read_file(file), "--file", str(file))
+    with zookeeper_store(zookeeper, None, data_dir) as store:
         if topics:
             named = elections.partitions_of(store, topics)
         found = elections.candidates(store, named)
@@ -56,19 +56,19 @@ def elect(
             note(f"minikafka: left out, as marked for deletion: {', '.join(going)}")
         wanting = [one.topic_partition for one in found if not one.done]
         if dry_run or not wanting:
-            print_rows(rows(found), COLUMNS, style)
-            note(f"minikafka: {foreseen(found)}{'; nothing was changed' * dry_run}")
+            print_rows(election_rows(found), COLUMNS, style)
+            note(f"minikafka: {forecast(found)}{'; nothing was changed' * dry_run}")
             return 0
         ended, rounds = True, elections.rounds(wanting)
         for number, share in enumerate(rounds, 1):
             if len(rounds) > 1:
                 note(f"minikafka: round {number} of {len(rounds)}: {counted(len(share), 'partition')}")
-            told(elections.request(store, share), share)
+            print_election(elections.request(store, share), share)
             ended = elections.await_end(store, timeout_s)
             if not ended:
                 break
         found = elections.candidates(store, wanting)
-    print_rows(rows(found), COLUMNS, style)
+    print_rows(election_rows(found), COLUMNS, style)
     left = sum(not one.done for one in found)
     if not ended:
         note(f"minikafka: not ended after {timeout_s:g} s, it goes on; look again later")
@@ -80,14 +80,14 @@ def elect(
     return 1 if left or not ended else 0
 
 
-def told(written: str, share: Iterable[TopicPartition]) -> None:
+def print_election(written: str, share: Iterable[TopicPartition]) -> None:
     """The two lines that 0.10.1's ``kafka-preferred-replica-election.sh`` prints, on stderr."""
     note(f"Created preferred replica election path with {written}")
     partitions = ", ".join(f"[{topic},{partition}]" for topic, partition in share)
     note(f"Successfully started preferred replica election for partitions Set({partitions})")
 
 
-def rows(found: Iterable[Candidate]) -> list[dict[str, object]]:
+def election_rows(found: Iterable[Candidate]) -> list[dict[str, object]]:
     """A row for each partition."""
     return [
         {
@@ -102,7 +102,7 @@ def rows(found: Iterable[Candidate]) -> list[dict[str, object]]:
     ]
 
 
-def read(file: Path, option: str = "--file") -> bytes:
+def read_file(file: Path, option: str = "--file") -> bytes:
     """The bytes of a file that was named. ConfigError where it cannot be read."""
     try:
         return file.read_bytes()
@@ -110,12 +110,12 @@ def read(file: Path, option: str = "--file") -> bytes:
         raise ConfigError(option, str(file), f"cannot be read: {error.strerror}") from None
 
 
-def foreseen(found: Sequence[Candidate]) -> str:
+def forecast(found: Sequence[Candidate]) -> str:
     """What an election would do."""
     wanting = [one for one in found if not one.done]
     if not wanting:
         return "the preferred replica leads every partition already"
     possible = sum(one.possible for one in wanting)
     rest = len(wanting) - possible
-    told = f"{possible} of {counted(len(found), 'partition')} would get another leader"
-    return told + f", of {rest} the preferred replica is not in sync" * bool(rest)
+    text = f"{possible} of {counted(len(found), 'partition')} would get another leader"
+    return text + f", of {rest} the preferred replica is not in sync" * bool(rest)

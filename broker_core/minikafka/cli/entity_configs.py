@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from minikafka.registry.store import Store
 
 
-def rows(store: Store, kind: str, name: str, *, everything: bool) -> list[dict[str, object]]:
+def entity_rows(store: Store, kind: str, name: str, *, everything: bool) -> list[dict[str, object]]:
     """What a client or broker has of its own; with ``everything``, what all clients have besides."""
     found: dict[str, dict[str, object]] = {}
     everybody = [paths.DEFAULT_ENTITY] * (everything and kind == paths.CLIENTS)
@@ -31,7 +31,7 @@ def rows(store: Store, kind: str, name: str, *, everything: bool) -> list[dict[s
     return [found[setting] for setting in sorted(found)]
 
 
-def check(kind: str, name: str, changes: Mapping[str, str | None]) -> None:
+def check_changes(kind: str, name: str, changes: Mapping[str, str | None]) -> None:
     """ConfigError for what no broker would act on."""
     from minikafka.server.quotas.client_quotas import Flow
 
@@ -56,7 +56,7 @@ def check(kind: str, name: str, changes: Mapping[str, str | None]) -> None:
             raise ConfigError(key, value, f"bytes a second, at least {least}")
 
 
-def change(store: Store, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
+def change_entity(store: Store, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
     """Write what is set, and take away what is None. ConfigError for what is not there to be taken away."""
     entity = _entity(kind, name)
     config = read_config(store, kind, entity)

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from minikafka.base.errors import ConfigError, MinikafkaError
-from minikafka.cli.group_reset import file_of, offset_of, shift_of
+from minikafka.cli.group_reset import parse_file, parse_offset, parse_shift
 from minikafka.cli.options import Bootstrap, DataDir, Format, GroupsZooKeeper, OutputFormat
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
-    from minikafka.cli.connect import Groups
+    from minikafka.cli.connect import GroupAccess
     from minikafka.cli.group_reset import Log, Plan, Target
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.admin.group_stores import Places
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="List, describe, reset and delete groups of consumers.", no_args_is_help=True)
 
 IN_ZOOKEEPER = "one that lives in ZooKeeper is found with --zookeeper HOST:PORT/CHROOT"
-TOLD = 4
+NAMED_MAX = 4
 """Partitions that are named where something is said of many."""
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
@@ -41,20 +41,20 @@ def list_(
     style: OutputFormat = Format.TABLE,
 ) -> int:
     """All groups with their kinds, states and members; one that is of both kinds has two lines."""
-    from minikafka.cli.connect import grouped
+    from minikafka.cli.connect import group_access
     from minikafka.cli.group_rows import LIST_COLUMNS, listed
     from minikafka.cli.output import print_rows
-    from minikafka.cli.progress import patience
+    from minikafka.cli.progress import spinner
     from minikafka.clients.admin.groups import GroupAdmin
     from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
 
-    with grouped(zookeeper, bootstrap, data_dir) as places, patience("looking for groups"):
+    with group_access(zookeeper, bootstrap, data_dir) as places, spinner("looking for groups"):
         at_brokers = GroupAdmin(places.cluster).describe_all() if places.cluster else []
         in_zookeeper = ZooKeeperGroups(places.store).list_groups() if places.store else []
     nowhere = "there are no groups at the brokers" if places.store is None else "there are no groups"
     rows = listed(at_brokers, in_zookeeper)
     print_rows(rows, LIST_COLUMNS, style, nothing=nowhere if places.cluster else "")
-    return told_all(places)
+    return completeness_status(places)
 
 
 @app.command()
@@ -67,11 +67,15 @@ def describe(
 ) -> int:
     """How far a group is in each partition, and who reads it."""
     from minikafka.cli import group_rows
-    from minikafka.cli.connect import grouped
+    from minikafka.cli.connect import group_access
     from minikafka.cli.output import print_rows, say
-    from minikafka.cli.progress import patience
+    from minikafka.cli.progress import spinner
 
-    with grouped(zookeeper, bootstrap, data_dir) as places, patience(f"describing {name}"), _hinting(places):
+    with (
+        group_access(zookeeper, bootstrap, data_dir) as places,
+        spinner(f"describing {name}"),
+        _zookeeper_hint(places),
+    ):
         found = places.stores.describe(name)
     if found.zookeeper is not None:
         if style is Format.TABLE:
@@ -91,11 +95,11 @@ def describe(
             say(group_rows.kafka_title(found.kafka))
         if style is Format.JSON or found.lags or found.kafka.members:
             print_rows(group_rows.kafka_rows(found.kafka, found.lags), group_rows.KAFKA_COLUMNS, style)
-    return told_all(places)
+    return completeness_status(places)
 
 
 @contextlib.contextmanager
-def _hinting(places: Groups) -> Iterator[None]:
+def _zookeeper_hint(places: GroupAccess) -> Iterator[None]:
     """That there is no such group comes with where else one may be, where that was not looked at."""
     from minikafka.base.errors import BrokerError, ErrorCode
 
@@ -107,7 +111,7 @@ def _hinting(places: Groups) -> Iterator[None]:
         raise BrokerError(error.code, f"{error.detail} at the brokers; {IN_ZOOKEEPER}") from None
 
 
-def told_all(places: Groups) -> int:
+def completeness_status(places: GroupAccess) -> int:
     """Status 1, and a line that says so, where the brokers could not be asked."""
     from minikafka.cli.output import note
 
@@ -142,7 +146,7 @@ ByDuration = Annotated[
 ]
 ToOffset = Annotated[
     Optional[int],  # noqa: UP045
-    typer.Option("--to-offset", parser=offset_of, metavar="N", help="An offset.", show_default=False),
+    typer.Option("--to-offset", parser=parse_offset, metavar="N", help="An offset.", show_default=False),
 ]
 ToTime = Annotated[
     Optional[str],  # noqa: UP045
@@ -158,7 +162,7 @@ ShiftBy = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option(
         "--shift-by",
-        parser=shift_of,
+        parser=parse_shift,
         metavar="N",
         help="N messages on, or back with -N.",
         show_default=False,
@@ -168,7 +172,7 @@ FromFile = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
         "--from-file",
-        parser=file_of,
+        parser=parse_file,
         metavar="F",
         help="As a file says, in lines topic,partition,offset or in JSON: what --export prints.",
         show_default=False,
@@ -209,14 +213,14 @@ def reset(
     With --zookeeper or --data-dir, a group that is in ZooKeeper and at the brokers goes on there in both. One
     that is nowhere is made: in ZooKeeper with --zookeeper, else at the brokers.
     """
-    from minikafka.cli.elect import read
-    from minikafka.cli.group_reset import one_target, parse_topic, read_plan
+    from minikafka.cli.elect import read_file
+    from minikafka.cli.group_reset import parse_target, parse_topic, read_plan
     from minikafka.cli.start_position import parse_time, time_before
 
     if topics and (all_topics or from_file is not None):
         other = "--all-topics" if all_topics else "--from-file"
         raise ConfigError("--topic", topics[0], f"{other} is given too: give one of them")
-    target = one_target(
+    target = parse_target(
         earliest=to_earliest,
         latest=to_latest,
         current=to_current,
@@ -227,15 +231,15 @@ def reset(
         file=from_file is not None,
     )
     chosen = [parse_topic(text) for text in topics or ()]
-    plan = None if from_file is None else read_plan(read(from_file, "--from-file"), str(from_file))
+    plan = None if from_file is None else read_plan(read_file(from_file, "--from-file"), str(from_file))
 
-    from minikafka.cli.connect import grouped
-    from minikafka.cli.progress import patience
+    from minikafka.cli.connect import group_access
+    from minikafka.cli.progress import spinner
 
-    with grouped(zookeeper, bootstrap, data_dir) as places, patience(f"resetting {name}"):
+    with group_access(zookeeper, bootstrap, data_dir) as places, spinner(f"resetting {name}"):
         done = _reset(places, name, target, chosen, plan, execute=execute, new_in_zookeeper=bool(zookeeper))
     _show(done, name, style, execute=execute, export=export)
-    _tell_outside(target, done.logs)
+    _note_out_of_range(target, done.logs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +252,7 @@ class _Reset:
 
 
 def _reset(
-    found: Groups,
+    found: GroupAccess,
     name: str,
     target: Target,
     chosen: list[tuple[str, tuple[int, ...] | None]],
@@ -308,13 +312,13 @@ def _show(done: _Reset, name: str, style: Format, *, execute: bool, export: bool
         ]
         print_rows(rows, ["topic", "partition", "offset", "new_offset"], style)
     if not execute:
-        where = f" in {_named(done.places)}" if Place.ZOOKEEPER in done.places else ""
+        where = f" in {_store_names(done.places)}" if Place.ZOOKEEPER in done.places else ""
         note(f"minikafka: nothing was changed; add --execute to do it{where}")
     elif Place.ZOOKEEPER in done.places:
-        note(f"minikafka: set in {_named(done.places)}")
+        note(f"minikafka: set in {_store_names(done.places)}")
 
 
-def _named(places: Places) -> str:
+def _store_names(places: Places) -> str:
     return " and ".join(place.value for place in places)
 
 
@@ -367,19 +371,19 @@ def _logs(
     }
 
 
-def _tell_outside(target: Target, logs: Mapping[TopicPartition, Log]) -> None:
+def _note_out_of_range(target: Target, logs: Mapping[TopicPartition, Log]) -> None:
     """Say where the offset that was asked for is not there: a line, whatever the number of partitions."""
-    from minikafka.cli.group_reset import outside
+    from minikafka.cli.group_reset import out_of_range_offset
     from minikafka.cli.output import note
 
     told = [
         f"{tp} at {wanted} ({log.start_offset} to {log.end_offset})"
         for tp, log in logs.items()
-        if (wanted := outside(target, log)) is not None
+        if (wanted := out_of_range_offset(target, log)) is not None
     ]
     if told:
-        more = f" and {len(told) - TOLD} more" if len(told) > TOLD else ""
-        note(f"minikafka: outside of the log: {', '.join(told[:TOLD])}{more}; the nearer end is taken")
+        more = f" and {len(told) - NAMED_MAX} more" if len(told) > NAMED_MAX else ""
+        note(f"minikafka: outside of the log: {', '.join(told[:NAMED_MAX])}{more}; the nearer end is taken")
 
 
 @app.command()
@@ -406,18 +410,18 @@ def delete(
     style: OutputFormat = Format.TABLE,
 ) -> int:
     """Delete groups without members, with all their offsets, wherever they are. Status 1 where one is not."""
-    from minikafka.cli.connect import grouped
+    from minikafka.cli.connect import group_access
     from minikafka.cli.output import note
     from minikafka.cli.progress import Progress
 
     _check_deletion(names, topic, all_groups, bool(zookeeper) or data_dir is not None)
     errors: list[MinikafkaError] = []
-    with grouped(zookeeper, bootstrap, data_dir) as places:
+    with group_access(zookeeper, bootstrap, data_dir) as places:
         wanted = list(dict.fromkeys(names or _groups_of(places, topic or "")))
         with Progress("deleting", len(wanted)) as progress:
             for name in wanted:
                 try:
-                    with _hinting(places):
+                    with _zookeeper_hint(places):
                         _delete(places, name, topic, style)
                 except MinikafkaError as error:
                     errors.append(error)
@@ -426,7 +430,7 @@ def delete(
         note(f"minikafka: {other}")
     if errors:
         raise errors[0]
-    return told_all(places)
+    return completeness_status(places)
 
 
 def _check_deletion(
@@ -448,14 +452,14 @@ def _check_deletion(
             )
 
 
-def _groups_of(found: Groups, topic: str) -> list[str]:
+def _groups_of(found: GroupAccess, topic: str) -> list[str]:
     from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
 
     assert found.store is not None
     return ZooKeeperGroups(found.store).groups_of(topic)
 
 
-def _delete(found: Groups, name: str, topic: str | None, style: Format) -> None:
+def _delete(found: GroupAccess, name: str, topic: str | None, style: Format) -> None:
     from minikafka.cli.output import note, print_json, say
     from minikafka.clients.admin.group_stores import Place
     from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
@@ -471,7 +475,7 @@ def _delete(found: Groups, name: str, topic: str | None, style: Format) -> None:
         part = {} if topic is None else {"topic": topic}
         print_json({"group": name, **part, "deleted": True, "stores": [place.value for place in places]})
     else:
-        where = f" in {_named(places)}" if Place.ZOOKEEPER in places else ""
+        where = f" in {_store_names(places)}" if Place.ZOOKEEPER in places else ""
         say(f"deleted {name}{where}" if topic is None else f"deleted {topic} of {name}{where}")
     if topic is not None and stores.has_in_kafka(name, topic):
         note(

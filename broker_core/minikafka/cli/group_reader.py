@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 POLL_MS = 500
 COMMIT_MS = 5_000
-LOOK_EVERY_MS = 5_000
+TOPIC_CHECK_MS = 5_000
 """How often is looked whether the topic is still there."""
 
 
-def pattern_of(wanted: TopicFilter) -> re.Pattern[str]:
+def filter_pattern(wanted: TopicFilter) -> re.Pattern[str]:
     """What matches the names of the topics that a filter chooses, for Python."""
     import re
 
@@ -39,7 +39,7 @@ def pattern_of(wanted: TopicFilter) -> re.Pattern[str]:
     return re.compile(rf"(?!(?:{named.pattern})\Z).*") if isinstance(wanted, Blacklist) else named
 
 
-class GroupFollower:
+class GroupReader:
     """One member that reads one topic, or those that a filter chooses. Use it as a context manager: it leaves
     the group at the end.
 
@@ -60,7 +60,7 @@ class GroupFollower:
         self._cluster = cluster
         self._wanted = wanted
         config = GroupConsumerConfig(
-            group, auto_commit=False, auto_offset_reset=reset, metadata_max_age_ms=LOOK_EVERY_MS
+            group, auto_commit=False, auto_offset_reset=reset, metadata_max_age_ms=TOPIC_CHECK_MS
         )
         self._consumer = GroupConsumer(cluster, config, listener=self, threads=threads)
         self._shown: dict[TopicPartition, Committed] = {}
@@ -68,14 +68,14 @@ class GroupFollower:
         """Where this member began, as far as that is not committed yet."""
         self._fresh: set[TopicPartition] = set()
         """Assigned, and not known yet where it begins."""
-        self._look_at_ms = cluster.clock.monotonic_ms() + LOOK_EVERY_MS
+        self._look_at_ms = cluster.clock.monotonic_ms() + TOPIC_CHECK_MS
 
-    def __enter__(self) -> GroupFollower:
+    def __enter__(self) -> GroupReader:
         if isinstance(self._wanted, str):
             existing_topic(Admin(self._cluster), self._wanted)
             self._consumer.subscribe([self._wanted])
             return self
-        pattern = pattern_of(self._wanted)
+        pattern = filter_pattern(self._wanted)
         self._consumer.subscribe(pattern=pattern)
         if not any(pattern.fullmatch(name) for name in Admin(self._cluster).list_topics()):
             note(f"minikafka: there is no topic yet that {self._wanted} chooses; waiting for one")
@@ -141,7 +141,7 @@ class GroupFollower:
         now_ms = self._cluster.clock.monotonic_ms()
         if now_ms < self._look_at_ms:
             return
-        self._look_at_ms = now_ms + LOOK_EVERY_MS
+        self._look_at_ms = now_ms + TOPIC_CHECK_MS
         try:
             existing_topic(Admin(self._cluster), self._wanted)
         except BrokerError as error:

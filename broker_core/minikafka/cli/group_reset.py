@@ -61,7 +61,7 @@ class NotOneTarget(ConfigError):
         return f"{told}: {self.allowed}"
 
 
-def one_target(
+def parse_target(
     *,
     earliest: bool,
     latest: bool,
@@ -88,7 +88,7 @@ def one_target(
     return given[0]
 
 
-def offset_of(text: str) -> int:
+def parse_offset(text: str) -> int:
     """``--to-offset N``. Raises ConfigError."""
     number = _digits(text.strip())
     if not _is_number(number, OFFSET_MAX):
@@ -96,7 +96,7 @@ def offset_of(text: str) -> int:
     return number
 
 
-def shift_of(text: str) -> int:
+def parse_shift(text: str) -> int:
     """``--shift-by N``. Raises ConfigError."""
     digits = _digits(text.strip().removeprefix("-"))
     if not _is_number(digits, OFFSET_MAX):
@@ -104,7 +104,7 @@ def shift_of(text: str) -> int:
     return -digits if text.strip().startswith("-") else digits
 
 
-def file_of(text: str) -> Path:
+def parse_file(text: str) -> Path:
     """``--from-file F``. ConfigError for no name, which would silently mean the current directory."""
     if not text.strip():
         raise ConfigError(FROM_FILE, text, "must name a file")
@@ -151,7 +151,7 @@ def new_offset(target: Target, log: Log) -> int:
     return min(max(_wanted(target, log), log.start_offset), log.end_offset)
 
 
-def outside(target: Target, log: Log) -> int | None:
+def out_of_range_offset(target: Target, log: Log) -> int | None:
     """The offset that was asked for where the log does not have it; None where it does."""
     if target.rule not in (Rule.OFFSET, Rule.CURRENT, Rule.SHIFT, Rule.FILE) or (
         target.rule is Rule.CURRENT and log.committed is None

@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from minikafka.clients.admin.health import ClusterHealth
     from minikafka.clients.network.metadata import PartitionMetadata
 
-LOOK_S = 0.5
+POLL_S = 0.5
 """Between two looks of ``--watch``."""
 ASK_TIMEOUT_MS = 2_000
 SHOWN_MAX = 20
 """Most partitions of a kind in a table; JSON has all."""
 RULES = "access rules are enforced: topics that this client may not describe are not seen"
-SOMEWHERE = "--zookeeper HOST:PORT"
+ANY_ZOOKEEPER = "--zookeeper HOST:PORT"
 COLUMNS = ["broker", "alive", "address", "controller", "leads", "follows", "preferred", "out_of_sync"]
 LOG_DIR_COLUMNS = ["broker", "log_dir"]
 PARTITION_COLUMNS = ["topic", "partition", "leader", "replicas", "in_sync"]
 
 
-def show(health: ClusterHealth, style: Format, at: str = SOMEWHERE) -> None:
+def print_health(health: ClusterHealth, style: Format, at: str = ANY_ZOOKEEPER) -> None:
     """Print it; ``at`` is the option by which ``reassign`` finds this cluster."""
     if style is Format.JSON:
         print_json(as_json(health))
     else:
-        for line in lines(health, at):
+        for line in health_lines(health, at):
             say(line)
 
 
-def show_change(health: ClusterHealth | None, style: Format, at: str = SOMEWHERE) -> None:
+def print_change(health: ClusterHealth | None, style: Format, at: str = ANY_ZOOKEEPER) -> None:
     """Print a state of ``changes``, with the time."""
     now = utc_text(time.time_ns() // 1_000_000)
     if style is Format.JSON:
@@ -50,7 +50,7 @@ def show_change(health: ClusterHealth | None, style: Format, at: str = SOMEWHERE
     elif health is None:
         say(f"{now}  no broker answers")
     else:
-        first, *more = lines(health, at)
+        first, *more = health_lines(health, at)
         for line in [f"{now}  {first}", *more]:
             say(line)
     sys.stdout.flush()
@@ -66,10 +66,10 @@ def changes(admin: Admin) -> Iterator[ClusterHealth | None]:
         if found != last:
             yield found
             last = found
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
-def sentence(health: ClusterHealth) -> str:
+def summary(health: ClusterHealth) -> str:
     """All in one line."""
     dead = [broker.broker_id for broker in health.brokers if broker.address is None]
     wrong = [
@@ -85,9 +85,9 @@ def sentence(health: ClusterHealth) -> str:
     return f"cluster {health.cluster_id} is {what}: {', '.join([*told, *filter(None, wrong)])}"
 
 
-def lines(health: ClusterHealth, at: str = SOMEWHERE) -> Iterator[str]:
+def health_lines(health: ClusterHealth, at: str = ANY_ZOOKEEPER) -> Iterator[str]:
     """The sentence, the brokers, the partitions that want for something, and what is one broker from it."""
-    yield sentence(health)
+    yield summary(health)
     if health.access_rules:
         yield RULES
     yield from table_lines(broker_rows(health), COLUMNS)

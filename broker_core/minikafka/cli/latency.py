@@ -35,7 +35,7 @@ def latency(
     if acks not in ACKS:
         raise ConfigError("--acks", acks, "1 or all")
 
-    from minikafka.cli.connect import connected, existing_topic
+    from minikafka.cli.connect import cluster_client, existing_topic
     from minikafka.cli.output import print_rows
     from minikafka.cli.progress import Progress
     from minikafka.clients.admin.admin import Admin
@@ -43,13 +43,13 @@ def latency(
     from minikafka.clients.produce.producer import BatchingProducer
 
     with (
-        connected(bootstrap, data_dir, writes=True) as cluster,
+        cluster_client(bootstrap, data_dir, writes=True) as cluster,
         Progress(f"through {topic}", records, lines=True) as progress,
     ):
         partition = existing_topic(Admin(cluster), topic).partitions[0].topic_partition
         times_ms = []
         with BatchingProducer(cluster, BatchingConfig(acks=ACKS[acks])) as producer:
-            passes = trips(cluster, producer, partition, size)
+            passes = round_trips(cluster, producer, partition, size)
             # What comes first makes connections and loads code.
             for _ in itertools.islice(passes, WARM_UP_RECORDS):
                 pass
@@ -60,7 +60,7 @@ def latency(
     print_rows([row], list(row), style)
 
 
-def trips(
+def round_trips(
     cluster: ClusterClient, producer: BatchingProducer, partition: TopicPartition, size: int
 ) -> Iterator[float]:
     """The ms that each message takes from ``send`` to when it was read, for ever."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from minikafka.base.errors import MinikafkaError
-from minikafka.cli.options import Format, OutputFormat, named
+from minikafka.cli.options import Format, OutputFormat, parse_data_dir
 
 if TYPE_CHECKING:
     from minikafka.embedded.local import LocalCluster
@@ -52,7 +52,7 @@ def ps(style: OutputFormat = Format.TABLE) -> None:
 
 
 def _named(text: str) -> Path:
-    return named(text, "D")
+    return parse_data_dir(text, "D")
 
 
 def stop(
@@ -66,10 +66,10 @@ def stop(
     from minikafka.embedded.strays import stray_brokers
 
     cluster = local.running(str(data_dir))
-    left = None if cluster else without_directory(data_dir)
+    left = None if cluster else cluster_without_directory(data_dir)
     strays = stray_brokers(data_dir)
     if left is not None:
-        end(left)
+        stop_by_signal(left)
         say(f"stopped {data_dir}, which had been removed")
     elif cluster is not None or not strays:
         local.stop(str(data_dir))
@@ -80,7 +80,7 @@ def stop(
         say(f"stopped {stray}, {origin}")
 
 
-def without_directory(data_dir: Path) -> LocalCluster | None:
+def cluster_without_directory(data_dir: Path) -> LocalCluster | None:
     """The cluster that still runs although its directory, with all that `stop` goes by, was removed."""
     from minikafka.embedded import local
 
@@ -88,7 +88,7 @@ def without_directory(data_dir: Path) -> LocalCluster | None:
     return next((one for one in local.list_running() if one.data_dir == wanted), None)
 
 
-def end(cluster: LocalCluster) -> None:
+def stop_by_signal(cluster: LocalCluster) -> None:
     """Tell a cluster to stop, and wait for its end: it notices by itself that its directory is gone."""
     from minikafka.embedded import local, owners, process
 

@@ -114,10 +114,10 @@ def _verified(path: str) -> bool:
     with _checking(os.path.getsize(path)) as more:
         report = verify_file(RealFiles(), path, more)
     print_json(report.summary)
-    return _tell(report.findings)
+    return _print_findings(report.findings)
 
 
-def _tell(findings: Iterable[Finding]) -> bool:
+def _print_findings(findings: Iterable[Finding]) -> bool:
     """Say on stderr what was found; whether there is a problem among it."""
     from minikafka.cli.output import note
 
@@ -165,13 +165,13 @@ def verify(
         for one, in_use in found:
             if in_use:
                 note(f"minikafka: note: {one.path} is in use: a broker may be writing to it")
-            problems |= _tell(one.findings)
+            problems |= _print_findings(one.findings)
             reports = []
             for report in verify_partitions(files, one, in_use=in_use, on_bytes=more):
-                problems |= _tell(report.findings)
+                problems |= _print_findings(report.findings)
                 reports.append(report)
                 rows.append(_row(report))
-            problems |= _tell(verify_checkpoints(one, reports, in_use=in_use))
+            problems |= _print_findings(verify_checkpoints(one, reports, in_use=in_use))
     print_rows(rows, COLUMNS, style)
     return 1 if problems else 0
 

@@ -18,7 +18,7 @@ BOOTSTRAP_VARIABLE = "MINIKAFKA_BOOTSTRAP"
 DATA_DIR_OPTION = "--data-dir"
 
 
-def named(text: str | Path, option: str = DATA_DIR_OPTION) -> Path:
+def parse_data_dir(text: str | Path, option: str = DATA_DIR_OPTION) -> Path:
     """Return the directory. ConfigError for an empty name, which would mean the current directory."""
     if not str(text).strip():
         raise ConfigError(option, text, "must name a directory; use . for the current one")
@@ -47,7 +47,7 @@ DataDir = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
         "--data-dir",
-        parser=named,
+        parser=parse_data_dir,
         metavar="D",
         help="In place of --bootstrap: the cluster of this data directory, started when it is not running.",
         show_default=False,
@@ -62,7 +62,7 @@ ZooKeeper = Annotated[
         show_default=False,
     ),
 ]
-Coordinated = Annotated[
+RequiredZooKeeper = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         "--zookeeper",
@@ -105,7 +105,7 @@ def key_values(name: str, given: list[str] | None) -> dict[str, str]:
     return pairs
 
 
-def check_usable(data_dir: Path) -> None:
+def check_data_dir(data_dir: Path) -> None:
     """Raise ConfigError unless a cluster can be kept in the directory, which need not exist yet."""
     path = data_dir.absolute()
     existing = next(parent for parent in (path, *path.parents) if os.path.lexists(parent))
@@ -119,7 +119,7 @@ def check_usable(data_dir: Path) -> None:
     raise ConfigError(DATA_DIR_OPTION, str(data_dir), reason)
 
 
-def make(data_dir: Path) -> None:
+def make_data_dir(data_dir: Path) -> None:
     """Create the directory and its parents, private to this user. Raises ConfigError."""
     try:
         make_private(data_dir)
@@ -128,9 +128,9 @@ def make(data_dir: Path) -> None:
         raise ConfigError(DATA_DIR_OPTION, str(data_dir), reason) from None
 
 
-def check_cluster(data_dir: Path) -> None:
+def check_has_cluster(data_dir: Path) -> None:
     """Raise ConfigError unless the directory has a cluster: a reader must not start an empty one."""
-    check_usable(data_dir)
+    check_data_dir(data_dir)
     # Written at every start, before anything else of a broker.
     if not (data_dir / "broker-0.properties").is_file():
         raise ConfigError(

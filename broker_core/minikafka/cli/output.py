@@ -91,7 +91,7 @@ TOLD_MAX = 100
 """Warnings that are remembered, so as not to be repeated."""
 
 
-class Notes(logging.Handler):
+class NoteHandler(logging.Handler):
     """What libraries warn of, as lines like all that the command says; the same ``once``."""
 
     def __init__(self, *, once: bool = False) -> None:
@@ -116,7 +116,7 @@ class Notes(logging.Handler):
 @contextlib.contextmanager
 def warnings_as_notes(logger: str, *, once: bool = False) -> Iterator[None]:
     """What is warned of by ``logger`` and those below it within the block are lines like all others."""
-    clients, notes = logging.getLogger(logger), Notes(once=once)
+    clients, notes = logging.getLogger(logger), NoteHandler(once=once)
     clients.addHandler(notes)
     try:
         yield

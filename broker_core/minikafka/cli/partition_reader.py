@@ -59,7 +59,9 @@ def starting_positions(cluster: ClusterClient, topic: str, where: Start) -> Posi
     return {one: min(max(wanted, first[one]), end[one]) for one in partitions}
 
 
-def follow(cluster: ClusterClient, positions: Positions) -> Iterator[tuple[TopicPartition, StoredRecord]]:
+def read_partitions(
+    cluster: ClusterClient, positions: Positions
+) -> Iterator[tuple[TopicPartition, StoredRecord]]:
     """Messages from ``positions`` on, each partition in order, for ever. Moves ``positions`` along.
 
     Raises MinikafkaError once the topic was deleted, also when there is a new one of that name.

@@ -16,7 +16,7 @@ import typer
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.cli.latency import latency
 from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic
-from minikafka.cli.produce import INTERRUPTED_PATIENCE_MS
+from minikafka.cli.produce import INTERRUPTED_TIMEOUT_MS
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
@@ -88,7 +88,7 @@ def produce(
     if acks not in ACKS:
         raise ConfigError("--acks", acks, "0, 1 or all")
 
-    from minikafka.cli.connect import connected, existing_topic
+    from minikafka.cli.connect import cluster_client, existing_topic
     from minikafka.cli.output import print_rows
     from minikafka.cli.progress import Progress
     from minikafka.clients.admin.admin import Admin
@@ -102,7 +102,7 @@ def produce(
     )
     latencies, interrupted = Latencies(), False
     with (
-        connected(bootstrap, data_dir, writes=True) as cluster,
+        cluster_client(bootstrap, data_dir, writes=True) as cluster,
         Progress(f"producing to {topic}", records, lines=True) as progress,
     ):
         partitions = [one.topic_partition for one in existing_topic(Admin(cluster), topic).partitions]
@@ -111,7 +111,7 @@ def produce(
         warm_up(compression, magic)
         started_s = time.perf_counter()
         try:
-            sets = random_sets(records, size, compression, batch_bytes, magic)
+            sets = random_batches(records, size, compression, batch_bytes, magic)
             for number, one in enumerate(sets):
                 latencies.watch(send(producer, partitions[number % len(partitions)], one), one.count)
                 progress.advance(one.count)
@@ -120,7 +120,7 @@ def produce(
         except KeyboardInterrupt:
             interrupted = True
         finally:
-            producer.close(INTERRUPTED_PATIENCE_MS if interrupted else None)
+            producer.close(INTERRUPTED_TIMEOUT_MS if interrupted else None)
         elapsed_s = time.perf_counter() - started_s
     if latencies.failure is not None and not interrupted:
         raise latencies.failure
@@ -144,12 +144,12 @@ def consume(
     style: OutputFormat = Format.TABLE,
 ) -> None:
     """Read a topic from the beginning to its present end and decode it into columns."""
-    from minikafka.cli.connect import connected
+    from minikafka.cli.connect import cluster_client
     from minikafka.cli.output import print_rows
     from minikafka.cli.progress import Progress
     from minikafka.records.format.message_set import Codec
 
-    with connected(bootstrap, data_dir) as cluster:
+    with cluster_client(bootstrap, data_dir) as cluster:
         ranges = list(ranges_of(cluster, topic, records))
         total = sum(end - start for _, start, end in ranges)
         warm_up(Codec.NONE, 2)
@@ -177,7 +177,7 @@ def rates(records: int, size_bytes: int, elapsed_s: float) -> dict[str, object]:
     }
 
 
-def random_sets(
+def random_batches(
     records: int, size: int, codec: Codec, batch_bytes: int, magic: int
 ) -> Iterator[EncodedRecords]:
     """Message sets with ``records`` values of ``size`` random letters in all; every chunk has the same
@@ -252,5 +252,5 @@ def warm_up(codec: Codec, magic: int) -> None:
     """Compile and load what a first message would have to wait for."""
     from minikafka.records.columns import decode
 
-    for one in random_sets(1, 1, codec, 1024, magic):
+    for one in random_batches(1, 1, codec, 1024, magic):
         decode(one.data, 0, 1)

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 LINGER_MS = 5
 BATCH_BYTES = 65_536
-INTERRUPTED_PATIENCE_MS = 3_000
+INTERRUPTED_TIMEOUT_MS = 3_000
 """How long what was typed before Ctrl-C may still take."""
 RETRIES = "minikafka.clients.produce.retries"
 """The logger of what is tried again."""
 SHOWN_BYTES = 40
 """Of a line that cannot be sent."""
-OF_A_MESSAGE = frozenset(
+MESSAGE_ERRORS = frozenset(
     {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_TIMESTAMP}
 )
 """Refusals that a message brings upon itself."""
@@ -55,7 +55,7 @@ def produce(
         raise ConfigError("--key-separator", key_separator, "must not be empty")
 
     from minikafka.base.ids import check_topic_name
-    from minikafka.cli.connect import connected
+    from minikafka.cli.connect import cluster_client
     from minikafka.cli.output import note, print_json, warnings_as_notes
     from minikafka.cli.progress import Progress
     from minikafka.clients.produce.config import ACKS_ALL, BatchingConfig
@@ -70,7 +70,7 @@ def produce(
     logging.getLogger("minikafka.clients.produce").addHandler(logging.NullHandler())
     with (
         warnings_as_notes(RETRIES),
-        connected(bootstrap, data_dir, writes=True) as cluster,
+        cluster_client(bootstrap, data_dir, writes=True) as cluster,
         # A bar would be in the way of lines that somebody types.
         Progress(f"producing to {topic}", hidden=sys.stdin.isatty(), lines=True) as progress,
     ):
@@ -81,9 +81,9 @@ def produce(
         if sent.missing:
             note(f"minikafka: {sent.summary}")
         raise KeyboardInterrupt
-    if sent.stopped_by is not None and sent.failure not in {None, sent.stopped_by}:
+    if sent.stop_cause is not None and sent.failure not in {None, sent.stop_cause}:
         note(f"minikafka: {sent.summary}; line {sent.failed_line}: {sent.failure}")
-    if sent.failure is not None or sent.stopped_by is not None:
+    if sent.failure is not None or sent.stop_cause is not None:
         raise sent.error()
     if style is Format.JSON:
         print_json({"topic": topic, "messages": sent.given})
@@ -91,7 +91,7 @@ def produce(
         note(f"{counted(sent.given, 'message')} to {topic}")
 
 
-class Sent:
+class SendResults:
     """What became of the messages so far. ``notice`` may be called by any thread."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Sent:
         self.failure: MinikafkaError | None = None
         self.failed_line = 0
         """Line of the first message of those that ``failure`` is about; from 1."""
-        self.stopped_by: MinikafkaError | None = None
+        self.stop_cause: MinikafkaError | None = None
         """Why no more was read: the first error that no message has brought upon itself."""
         self.all_read = False
         self.interrupted = False
@@ -119,8 +119,8 @@ class Sent:
         with self._lock:
             if self.failure is None or (self.failure is error and line < self.failed_line):
                 self.failure, self.failed_line = error, line
-            if self.stopped_by is None and not _of_a_message(error):
-                self.stopped_by = error
+            if self.stop_cause is None and not _is_message_error(error):
+                self.stop_cause = error
 
     @property
     def missing(self) -> int:
@@ -137,9 +137,9 @@ class Sent:
         """What ``produce`` fails with: of the kind of what stopped it, or of the first failure, and with what
         became of all messages.
         """
-        reason = self.stopped_by or self.failure
+        reason = self.stop_cause or self.failure
         assert reason is not None
-        where = f", at line {self.failed_line}" if _of_a_message(reason) else ""
+        where = f", at line {self.failed_line}" if _is_message_error(reason) else ""
         text = f"{self.summary}; the first reason{where}: "
         if isinstance(reason, BrokerError):
             told: MinikafkaError = BrokerError(reason.code, text + (reason.detail or reason.code.name))
@@ -151,13 +151,13 @@ class Sent:
         return told
 
 
-def _of_a_message(error: MinikafkaError) -> bool:
-    return isinstance(error, BrokerError) and error.code in OF_A_MESSAGE
+def _is_message_error(error: MinikafkaError) -> bool:
+    return isinstance(error, BrokerError) and error.code in MESSAGE_ERRORS
 
 
 def send_all(
     producer: BatchingProducer, topic: str, pairs: Iterable[tuple[bytes | None, bytes]], progress: Progress
-) -> Sent:
+) -> SendResults:
     """Send ``pairs`` of key and value and close ``producer``; ``progress`` shows what was acknowledged.
 
     A message that is itself to blame (OF_A_MESSAGE) fails alone, as in Kafka's console producer. After the
@@ -165,7 +165,7 @@ def send_all(
     too, each after its own two minutes. Before a line that cannot be read (ConfigError) all gets its time.
     Ctrl-C leaves it a few seconds.
     """
-    sent = Sent()
+    sent = SendResults()
     patience_ms = None
     try:
         for line, (key, value) in enumerate(pairs, start=1):
@@ -174,25 +174,25 @@ def send_all(
                 delivery = producer.send(topic, value, key=key)
             except (BrokerError, NetworkError) as error:
                 # Of what was sent before it is told how much has arrived.
-                if not _of_a_message(error) and (isinstance(error, BrokerError) or line == 1):
+                if not _is_message_error(error) and (isinstance(error, BrokerError) or line == 1):
                     raise
                 sent.fail(line, error)
-                if sent.stopped_by is not None:
+                if sent.stop_cause is not None:
                     break
                 continue
             delivery.on_done(partial(sent.notice, line))
             progress.advance(sent.acknowledged - progress.done)
-            if sent.stopped_by is not None:
+            if sent.stop_cause is not None:
                 patience_ms = 0
                 break
         else:
             sent.all_read = True
             producer.flush()
     except ConfigError as error:
-        sent.stopped_by = sent.stopped_by or error
+        sent.stop_cause = sent.stop_cause or error
     except KeyboardInterrupt:
         sent.interrupted = True
-        patience_ms = INTERRUPTED_PATIENCE_MS
+        patience_ms = INTERRUPTED_TIMEOUT_MS
     finally:
         producer.close(patience_ms)
     return sent

@@ -15,7 +15,7 @@ from minikafka.base.printable import printable
 if TYPE_CHECKING:
     import rich.progress
 
-PATIENCE_S = 1.0
+SHOW_AFTER_S = 1.0
 """What is done sooner shows no bar at all."""
 REDRAW_S = 0.1
 LINE_EVERY_S = 10.0
@@ -46,7 +46,7 @@ class Progress:
         self._draws = self._stream.isatty() and not hidden
         self._tells = not self._stream.isatty() and lines
         self._started_s = time.monotonic()
-        self._next_s = self._started_s + (PATIENCE_S if self._draws else LINE_EVERY_S)
+        self._next_s = self._started_s + (SHOW_AFTER_S if self._draws else LINE_EVERY_S)
         self._bar: rich.progress.Progress | None = None
 
     def __enter__(self) -> Progress:
@@ -114,7 +114,7 @@ class Progress:
 
 
 @contextlib.contextmanager
-def patience(what: str) -> Iterator[None]:
+def spinner(what: str) -> Iterator[None]:
     """Show that something is going on, on a terminal, when the block takes longer than a second."""
     if not sys.stderr.isatty():
         yield
@@ -122,7 +122,7 @@ def patience(what: str) -> Iterator[None]:
     over = threading.Event()
 
     def show() -> None:
-        if over.wait(PATIENCE_S):
+        if over.wait(SHOW_AFTER_S):
             return
         from rich.console import Console
         from rich.markup import escape

@@ -11,8 +11,8 @@ import typer
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.text import counted
-from minikafka.cli.elect import read
-from minikafka.cli.options import Coordinated, DataDir, DisableRackAware, Format, OutputFormat
+from minikafka.cli.elect import read_file
+from minikafka.cli.options import DataDir, DisableRackAware, Format, OutputFormat, RequiredZooKeeper
 from minikafka.cli.output import note, print_rows, say
 from minikafka.cli.progress import Progress
 
@@ -28,7 +28,7 @@ app = typer.Typer(
 
 UNDER_WAY = 3
 """The status of ``verify`` while nothing has failed and something is not done."""
-LOOK_S = 0.2
+POLL_S = 0.2
 AND_ENDS = ", and ends the throttle once all is done"
 BUT_ANOTHER = "; another reassignment is under way: {}, and until its end none is started"
 THROTTLE_STAYS = "the throttle stays for what is under way: {}; verify again when that is done"
@@ -69,18 +69,18 @@ def generate(
         ),
     ] = None,
     disable_rack_aware: DisableRackAware = False,
-    zookeeper: Coordinated = None,
+    zookeeper: RequiredZooKeeper = None,
     data_dir: DataDir = None,
 ) -> None:
     """Spread topics over brokers: prints the JSON that `execute` takes, and changes nothing."""
-    from minikafka.cli.connect import coordinated
+    from minikafka.cli.connect import zookeeper_store
     from minikafka.clients.admin.zookeeper import reassignments
 
     if bool(topics) == bool(file):
         raise ConfigError("--file", str(file or ""), "give topics, or --file J")
-    broker_ids = ids(brokers)
-    names = topics or reassignments.read_topics_file(read(file or Path()), "--file", str(file))
-    with coordinated(zookeeper, None, data_dir) as store:
+    broker_ids = parse_broker_ids(brokers)
+    names = topics or reassignments.read_topics_file(read_file(file or Path()), "--file", str(file))
+    with zookeeper_store(zookeeper, None, data_dir) as store:
         moves = reassignments.propose(
             store, names, broker_ids, replicas=replicas, rack_aware=not disable_rack_aware
         )
@@ -104,7 +104,7 @@ def execute(
             show_default=False,
         ),
     ] = None,
-    zookeeper: Coordinated = None,
+    zookeeper: RequiredZooKeeper = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
@@ -113,14 +113,14 @@ def execute(
     One that is under way already is waited for. A throttle ends with the wait; with --no-wait, `reassign
     verify` ends it once all is done.
     """
-    from minikafka.cli.connect import coordinated
+    from minikafka.cli.connect import zookeeper_store
     from minikafka.clients.admin.zookeeper import reassignments
     from minikafka.clients.zookeeper_metadata import listed
 
-    wanted = reassignments.read_file(read(file), "--file", str(file))
-    with coordinated(zookeeper, None, data_dir) as store:
+    wanted = reassignments.read_file(read_file(file), "--file", str(file))
+    with zookeeper_store(zookeeper, None, data_dir) as store:
         if reassignments.is_under_way(store, wanted):
-            return go_on(
+            return resume(
                 store, wanted, style, throttle=None if dry_run else throttle, wait=wait and not dry_run
             )
         moves = reassignments.plan(store, wanted)
@@ -139,9 +139,9 @@ def execute(
             print_rows(_move_rows(moves), MOVE_COLUMNS, style)
             return 0
         targets = {move.topic_partition: move.after for move in moves}
-        verdicts = follow(store, targets, throttled=throttle is not None)
+        verdicts = wait_for_end(store, targets, throttled=throttle is not None)
         if throttle is not None:
-            note_throttle(store, verdicts)
+            end_throttle(store, verdicts)
     print_verdicts(verdicts, style)
     return status_of(verdicts)
 
@@ -149,7 +149,7 @@ def execute(
 @app.command()
 def verify(
     file: PlanFile,
-    zookeeper: Coordinated = None,
+    zookeeper: RequiredZooKeeper = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
@@ -157,20 +157,20 @@ def verify(
 
     A throttle ends when all is done.
     """
-    from minikafka.cli.connect import coordinated
+    from minikafka.cli.connect import zookeeper_store
     from minikafka.clients.admin.zookeeper import reassignments
 
-    wanted = reassignments.read_file(read(file), "--file", str(file))
-    with coordinated(zookeeper, None, data_dir) as store:
+    wanted = reassignments.read_file(read_file(file), "--file", str(file))
+    with zookeeper_store(zookeeper, None, data_dir) as store:
         verdicts = reassignments.verify(store, wanted)
-        note_throttle(store, verdicts)
+        end_throttle(store, verdicts)
     print_verdicts(verdicts, style)
     return status_of(verdicts)
 
 
 @app.command("list")
 def list_ongoing(
-    zookeeper: Coordinated = None,
+    zookeeper: RequiredZooKeeper = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
@@ -178,10 +178,10 @@ def list_ongoing(
 
     It cannot be called off, as 0.10.1 knows no way: wait for its end, and then execute the way back.
     """
-    from minikafka.cli.connect import coordinated
+    from minikafka.cli.connect import zookeeper_store
     from minikafka.clients.admin.zookeeper import reassignments, throttles
 
-    with coordinated(zookeeper, None, data_dir) as store:
+    with zookeeper_store(zookeeper, None, data_dir) as store:
         found = reassignments.ongoing(store)
         brokers = {one for verdict in found for one in (*verdict.wanted, *verdict.replicas)}
         rates = " or ".join(map(str, throttles.rates(store, brokers))) if found else ""
@@ -192,7 +192,7 @@ def list_ongoing(
         note(f"minikafka: {counted(len(found), 'partition')} under way{THROTTLED_LIST.format(rates)}")
 
 
-def go_on(store: Store, wanted: Replicas, style: Format, *, throttle: int | None, wait: bool) -> int:
+def resume(store: Store, wanted: Replicas, style: Format, *, throttle: int | None, wait: bool) -> int:
     """With one that is under way already: give it another rate, or wait for its end."""
     from minikafka.clients.admin.zookeeper import reassignments, throttles
 
@@ -205,13 +205,13 @@ def go_on(store: Store, wanted: Replicas, style: Format, *, throttle: int | None
         print_verdicts(reassignments.verify(store, wanted), style)
         return 0
     note("minikafka: it is under way already")
-    verdicts = follow(store, wanted, throttled=bool(throttles.rates(store)))
-    note_throttle(store, verdicts)
+    verdicts = wait_for_end(store, wanted, throttled=bool(throttles.rates(store)))
+    end_throttle(store, verdicts)
     print_verdicts(verdicts, style)
     return status_of(verdicts)
 
 
-def note_throttle(store: Store, verdicts: Sequence[Verdict]) -> None:
+def end_throttle(store: Store, verdicts: Sequence[Verdict]) -> None:
     """End a throttle when all is done or gone; until then tell of it, and how much is done."""
     from minikafka.clients.admin.zookeeper import reassignments, throttles
     from minikafka.clients.admin.zookeeper.reassignments import Status
@@ -232,7 +232,7 @@ def note_throttle(store: Store, verdicts: Sequence[Verdict]) -> None:
     note(f"minikafka: {done} of {counted(len(verdicts), 'partition')} done{throttled}")
 
 
-def ids(text: str) -> list[int]:
+def parse_broker_ids(text: str) -> list[int]:
     """The broker ids of ``1,2``. Raises ConfigError."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() for part in parts):
@@ -240,7 +240,7 @@ def ids(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def follow(store: Store, wanted: Replicas, *, throttled: bool) -> list[Verdict]:
+def wait_for_end(store: Store, wanted: Replicas, *, throttled: bool) -> list[Verdict]:
     """Wait until nothing of it is under way any more, and show how far it is."""
     from minikafka.clients.admin.zookeeper import reassignments
 
@@ -248,7 +248,7 @@ def follow(store: Store, wanted: Replicas, *, throttled: bool) -> list[Verdict]:
         with Progress("moving partitions", len(wanted), lines=True) as progress:
             while left := len(reassignments.under_way(store).keys() & wanted.keys()):
                 progress.advance(len(wanted) - left - progress.done)
-                time.sleep(LOOK_S)
+                time.sleep(POLL_S)
             progress.advance(len(wanted) - progress.done)
     except KeyboardInterrupt:
         note(f"minikafka: it goes on; `reassign verify` tells how far it is{AND_ENDS * throttled}")

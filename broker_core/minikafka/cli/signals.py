@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 
-class StopWanted(BaseException):
+class StopRequested(BaseException):
     """Raised in the main thread where it stands. No Exception, so that nothing takes it for a failure."""
 
 
@@ -27,7 +27,7 @@ class Stop:
 
 
 @contextlib.contextmanager
-def ends_cleanly_when_stopped() -> Iterator[Stop]:
+def stop_on_signal() -> Iterator[Stop]:
     """Leave the block without an error at the first SIGINT or SIGTERM.
 
     Later ones disturb neither the cleaning up nor the end of the process, which must be near: they are taken
@@ -38,11 +38,11 @@ def ends_cleanly_when_stopped() -> Iterator[Stop]:
     def on_signal(number: int, frame: FrameType | None) -> None:
         if not stop.wanted:
             stop.number = number
-            raise StopWanted
+            raise StopRequested
 
     before = {wanted: signal.signal(wanted, on_signal) for wanted in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with contextlib.suppress(StopWanted):
+        with contextlib.suppress(StopRequested):
             yield stop
     finally:
         if not stop.wanted:

@@ -11,7 +11,12 @@ import typer
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS
 from minikafka.base.secrets import redact_all
-from minikafka.cli.config import changes_of, check_deleted, told, warn_of_too_few_replicas
+from minikafka.cli.config import (
+    changes_of,
+    check_settings_exist,
+    format_changes,
+    warn_of_too_few_replicas,
+)
 from minikafka.cli.options import (
     Bootstrap,
     DataDir,
@@ -29,7 +34,7 @@ MaybeName = Annotated[
     Optional[str],  # noqa: UP045
     typer.Argument(metavar="NAME", show_default=False, help="Without it: all topics."),
 ]
-OWN_TOPIC = (
+INTERNAL_TOPIC = (
     "is an internal topic of Kafka and may not be marked for deletion; `group delete` deletes one group"
 )
 NO_IMPACT = "Note: This will have no impact if delete.topic.enable is not set to true."
@@ -81,12 +86,12 @@ def create(
         raise ConfigError("--replica-assignment", assignment, "says it all: no --partitions, no --replicas")
 
     from minikafka.base.text import counted
-    from minikafka.cli.connect import connected
+    from minikafka.cli.connect import cluster_client
     from minikafka.cli.output import print_json, say
     from minikafka.clients.admin.admin import Admin, NewTopic
 
     count, factor = (len(given), len(given[0])) if given else (partitions or 1, replicas or 1)
-    with connected(bootstrap, data_dir, writes=True) as cluster:
+    with cluster_client(bootstrap, data_dir, writes=True) as cluster:
         try:
             topic = NewTopic(name, count, factor, given, configs, rack_aware=not disable_rack_aware)
             Admin(cluster).create_topic(topic)
@@ -128,10 +133,10 @@ def replica_assignment(text: str) -> dict[int, tuple[int, ...]]:
 @app.command("list")
 def list_(bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE) -> None:
     """Names of all topics, with their partitions."""
-    from minikafka.cli.connect import connected
+    from minikafka.cli.connect import cluster_client
     from minikafka.cli.output import print_rows
 
-    with connected(bootstrap, data_dir) as cluster:
+    with cluster_client(bootstrap, data_dir) as cluster:
         topics = cluster.metadata(None, refresh=True).topics
     rows = [
         {"topic": name, "partitions": len(topic.partitions), "internal": topic.is_internal}
@@ -163,21 +168,24 @@ def describe(
         raise ConfigError(option, "given", "give one of the three at a time")
 
     from minikafka.cli import topic_rows
-    from minikafka.cli.connect import connected, existing_topic
+    from minikafka.cli.connect import cluster_client, existing_topic
     from minikafka.cli.output import print_rows
     from minikafka.clients.admin.admin import Admin
 
-    with connected(bootstrap, data_dir) as cluster:
+    with cluster_client(bootstrap, data_dir) as cluster:
         admin = Admin(cluster)
         known = admin.describe_cluster()
         if name is not None:
             known = replace(known, topics={name: existing_topic(admin, name)})
         if with_overrides:
-            rows, columns = topic_rows.overrides(admin, known), topic_rows.OVERRIDE_COLUMNS
+            rows, columns = topic_rows.override_rows(admin, known), topic_rows.OVERRIDE_COLUMNS
         elif under_replicated or unavailable:
-            rows, columns = topic_rows.wanting(known, unavailable=unavailable), topic_rows.WANTING_COLUMNS
+            rows, columns = (
+                topic_rows.filtered_partition_rows(known, unavailable=unavailable),
+                topic_rows.WANTING_COLUMNS,
+            )
         else:
-            rows, columns = topic_rows.partitions(admin, known), topic_rows.PARTITION_COLUMNS
+            rows, columns = topic_rows.all_partition_rows(admin, known), topic_rows.PARTITION_COLUMNS
             columns = columns[1:] if name is not None else columns
     print_rows(rows, columns, style)
 
@@ -214,12 +222,12 @@ def alter(
         raise ConfigError("NAME", name, f"say what to alter of it: {options}")
 
     from minikafka.base.text import counted
-    from minikafka.cli.connect import connected, existing_topic
+    from minikafka.cli.connect import cluster_client, existing_topic
     from minikafka.cli.output import print_json, say
     from minikafka.clients.admin.admin import Admin
     from minikafka.wire.apis.describe_configs import ResourceType
 
-    with connected(bootstrap, data_dir) as cluster:
+    with cluster_client(bootstrap, data_dir) as cluster:
         admin = Admin(cluster)
         try:
             topic = existing_topic(admin, name)
@@ -229,7 +237,7 @@ def alter(
             nothing_done("there is no topic", name, {"altered": False}, style)
             return
         if changes:
-            check_deleted(admin, ResourceType.TOPIC, name, "--delete-config", delete_config)
+            check_settings_exist(admin, ResourceType.TOPIC, name, "--delete-config", delete_config)
             admin.change_configs(ResourceType.TOPIC, name, changes)
             warn_of_too_few_replicas(name, changes, topic.fewest_replicas)
         if partitions is not None:
@@ -238,7 +246,7 @@ def alter(
         print_json({"topic": name, "partitions": partitions, "config": redact_all(changes)})
         return
     done = [] if partitions is None else [counted(partitions, "partition")]
-    say(f"{name} has {', '.join(done + [told(changes)] * bool(changes))}")
+    say(f"{name} has {', '.join(done + [format_changes(changes)] * bool(changes))}")
 
 
 @app.command()
@@ -254,17 +262,17 @@ def delete(
 
     With --zookeeper it is marked for deletion there, past the brokers, and nothing is waited for.
     """
-    from minikafka.cli.connect import connected
+    from minikafka.cli.connect import cluster_client
     from minikafka.cli.output import print_json, say
     from minikafka.clients.admin.admin import Admin
 
     if name in INTERNAL_TOPICS:
         # As Kafka's own tool of 0.10.1 does; brokers do delete them when they are asked to.
-        raise ConfigError("NAME", name, OWN_TOPIC)
+        raise ConfigError("NAME", name, INTERNAL_TOPIC)
     if zookeeper:
         mark_for_deletion(name, if_exists, zookeeper, bootstrap, data_dir, style)
         return
-    with connected(bootstrap, data_dir) as cluster:
+    with cluster_client(bootstrap, data_dir) as cluster:
         error = Admin(cluster).delete_topics([name])[name]
     if error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and if_exists:
         nothing_done("there is no topic", name, {"deleted": False}, style)
@@ -281,11 +289,11 @@ def mark_for_deletion(
     name: str, if_exists: bool, zookeeper: str, bootstrap: str | None, data_dir: Path | None, style: Format
 ) -> None:
     """Ask the controller by ZooKeeper to delete a topic, and say so in the words of 0.10.1's tool."""
-    from minikafka.cli.connect import coordinated
+    from minikafka.cli.connect import zookeeper_store
     from minikafka.cli.output import print_json, say
     from minikafka.clients.admin.zookeeper import topics
 
-    with coordinated(zookeeper, bootstrap, data_dir) as store:
+    with zookeeper_store(zookeeper, bootstrap, data_dir) as store:
         try:
             new = topics.mark_for_deletion(store, name)
         except BrokerError:

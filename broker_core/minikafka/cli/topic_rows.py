@@ -10,7 +10,14 @@ from minikafka.clients.admin.health import is_leaderless, is_under_replicated
 from minikafka.clients.network.metadata import ClusterMetadata, PartitionMetadata
 from minikafka.wire.apis.describe_configs import ConfigSource, ResourceType
 
-__all__ = ["OVERRIDE_COLUMNS", "PARTITION_COLUMNS", "WANTING_COLUMNS", "overrides", "partitions", "wanting"]
+__all__ = [
+    "OVERRIDE_COLUMNS",
+    "PARTITION_COLUMNS",
+    "WANTING_COLUMNS",
+    "all_partition_rows",
+    "filtered_partition_rows",
+    "override_rows",
+]
 
 Rows = list[dict[str, object]]
 
@@ -18,7 +25,7 @@ PARTITION_COLUMNS = [*WANTING_COLUMNS, "start_offset", "end_offset"]
 OVERRIDE_COLUMNS = ["topic", "partitions", "replicas", "config"]
 
 
-def partitions(admin: Admin, known: ClusterMetadata) -> Rows:
+def all_partition_rows(admin: Admin, known: ClusterMetadata) -> Rows:
     """All partitions of the topics in ``known``, with their offsets."""
     found = _partitions(known)
     led = [one.topic_partition for one in found if not is_leaderless(one, known)]
@@ -34,7 +41,7 @@ def partitions(admin: Admin, known: ClusterMetadata) -> Rows:
     ]
 
 
-def wanting(known: ClusterMetadata, *, unavailable: bool) -> Rows:
+def filtered_partition_rows(known: ClusterMetadata, *, unavailable: bool) -> Rows:
     """The partitions without a leader that lives, or those with a replica out of sync."""
     return partition_rows(
         [
@@ -45,7 +52,7 @@ def wanting(known: ClusterMetadata, *, unavailable: bool) -> Rows:
     )
 
 
-def overrides(admin: Admin, known: ClusterMetadata) -> Rows:
+def override_rows(admin: Admin, known: ClusterMetadata) -> Rows:
     """The topics that have settings of their own."""
     rows: Rows = []
     for name, topic in sorted(known.topics.items()):
@@ -54,7 +61,12 @@ def overrides(admin: Admin, known: ClusterMetadata) -> Rows:
         if own:
             replicas = max((len(one.replicas) for one in topic.partitions), default=0)
             rows.append(
-                {"topic": name, "partitions": len(topic.partitions), "replicas": replicas, "config": own}
+                {
+                    "topic": name,
+                    "partitions": len(topic.partitions),
+                    "replicas": replicas,
+                    "config": own,
+                }
             )
     return rows
 

@@ -16,9 +16,9 @@ from minikafka.base.errors import ConfigError, DirectoryLocked
 from minikafka.base.ids import host_port
 from minikafka.base.printable import printable
 from minikafka.base.secrets import redact
-from minikafka.cli.options import Settings, check_usable, key_values, make, named
+from minikafka.cli.options import Settings, check_data_dir, key_values, make_data_dir, parse_data_dir
 from minikafka.cli.output import note, say
-from minikafka.cli.progress import patience
+from minikafka.cli.progress import spinner
 
 if TYPE_CHECKING:
     from minikafka.embedded.cluster import Cluster
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 DEFAULT_DATA_DIR = Path("minikafka-data")
 LOCALHOST = "127.0.0.1"
 DEFAULT_PORT = 9092
-ENDING_PATIENCE_S = 10.0
+ENDING_TIMEOUT_S = 10.0
 """How long a cluster may take to end that a command with ``--data-dir`` had started for itself."""
-LOOK_S = 1.0
+POLL_S = 1.0
 """How often a look is taken at whether ZooKeeper still runs, and at who is registered there."""
-ZOOKEEPER_PATIENCE_S = 15.0
+ZOOKEEPER_TIMEOUT_S = 15.0
 """How long ZooKeeper may take to tell who is registered, when none of our own brokers is left."""
 
 
 def up(
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", parser=named, metavar="D", help="Where everything is kept.")
+        Path, typer.Option("--data-dir", parser=parse_data_dir, metavar="D", help="Where everything is kept.")
     ] = DEFAULT_DATA_DIR,
     host: Annotated[str, typer.Option("--host", metavar="H", help="Where the brokers listen.")] = LOCALHOST,
     port: Annotated[
@@ -66,10 +66,10 @@ def up(
 ) -> int:
     """Start ZooKeeper and brokers; print one `ready` line; stop cleanly on Ctrl-C or SIGTERM."""
     config = key_values("--set", settings)
-    check_usable(data_dir)
+    check_data_dir(data_dir)
     count, ports = prepare(data_dir, host, port, brokers, config)
 
-    from minikafka.cli.signals import ends_cleanly_when_stopped
+    from minikafka.cli.signals import stop_on_signal
     from minikafka.embedded import local
     from minikafka.embedded.cluster import Cluster
     from minikafka.embedded.live_brokers import LiveBrokers
@@ -85,29 +85,29 @@ def up(
         on_exit=lambda number, exit_code: ended.put((number, exit_code)),
     )
     ready = False
-    watching: Watch | None = None
-    with ends_cleanly_when_stopped() as stop, contextlib.closing(cluster):
-        with patience(f"starting in {cluster.data_dir}"):
+    watching: ClusterWatcher | None = None
+    with stop_on_signal() as stop, contextlib.closing(cluster):
+        with spinner(f"starting in {cluster.data_dir}"):
             cluster.start(on_progress=lambda state: note(f"minikafka: {state}"))
         with local.announce(
             str(cluster.data_dir), cluster.bootstrap_servers, cluster.zookeeper_connect, cluster.cluster_id
         ):
             ready = True  # before anybody can read that it is
             say(cluster.ready_line, flush=True)
-            for complaint in odd_addresses(host, ports, config):
+            for complaint in advertised_address_warnings(host, ports, config):
                 note(f"minikafka: {complaint}")
             with contextlib.closing(cluster.registered_brokers()) as registered:
-                again = command_again(data_dir, host, port, zookeeper, brokers, config, cluster)
-                watching = Watch(cluster, LiveBrokers(range(cluster.count), registered.read), again)
+                again = restart_command(data_dir, host, port, zookeeper, brokers, config, cluster)
+                watching = ClusterWatcher(cluster, LiveBrokers(range(cluster.count), registered.read), again)
                 watching.run(ended)
     if watching is not None:
-        watching.tell_left()
+        watching.note_remaining()
     if stop.number is not None:
         return 0 if ready else 128 + stop.number
     return 1
 
 
-def command_again(
+def restart_command(
     data_dir: Path,
     host: str,
     port: int,
@@ -141,9 +141,9 @@ def prepare(
     from minikafka.embedded import data_directory, local, lock, strays
     from minikafka.server.config.properties import BrokerConfig
 
-    local.await_end(
+    local.wait_for_end(
         str(data_dir),
-        ENDING_PATIENCE_S,
+        ENDING_TIMEOUT_S,
         lambda: note(f"minikafka: waiting for the cluster of {data_dir} to end, which nobody uses any more"),
     )
     served = local.running(str(data_dir))
@@ -152,28 +152,28 @@ def prepare(
             f"{served.data_dir} is served already, at {served.bootstrap_servers} by process {served.pid}: "
             f"use that one, or end it with `minikafka stop {data_dir}`"
         )
-    count = data_directory.how_many(data_dir.absolute(), brokers, "--brokers")
-    data_directory.check_common(config, count, "--set")
-    ports = data_directory.ports_of(port, count, "--port")
+    count = data_directory.broker_count(data_dir.absolute(), brokers, "--brokers")
+    data_directory.check_shared_config(config, count, "--set")
+    ports = data_directory.broker_ports(port, count, "--port")
 
     # The broker finds the same, but says it in its log only.
     unused = BrokerConfig.from_properties({"zookeeper.connect": "localhost:2181", **config}).unused()
     if unused:
         note(f"minikafka: {unused}")
-    lock.await_free(str(data_dir / ".lock"))  # one that was killed may still be ending, on these ports
-    strays.check_none(data_dir)
+    lock.wait_until_free(str(data_dir / ".lock"))  # one that was killed may still be ending, on these ports
+    strays.check_no_strays(data_dir)
     if "listeners" not in config:  # they take the place of --host and --port
-        check_free(host, ports)
-    for directory in open_directories(data_dir, count):
+        check_ports_free(host, ports)
+    for directory in readable_by_others(data_dir, count):
         command = f"`chmod 700 {directory}` keeps them out"
         note(f"minikafka: other users of this host can read {directory}; {command}")
-    for told in changes_in(data_dir, brokers, count):
+    for told in broker_count_notes(data_dir, brokers, count):
         note(f"minikafka: {told}")
-    make(data_dir)
+    make_data_dir(data_dir)
     return count, ports
 
 
-def open_directories(data_dir: Path, count: int) -> list[Path]:
+def readable_by_others(data_dir: Path, count: int) -> list[Path]:
     """What lies open to other users of this host: the data directory itself, or some of those in it.
 
     Those that are made are private. One that is there has the rights that somebody gave it.
@@ -181,28 +181,29 @@ def open_directories(data_dir: Path, count: int) -> list[Path]:
     from minikafka.base.cache_dirs import is_open_to_others
     from minikafka.embedded import data_directory
 
-    brokers = [data_directory.directory_of(data_dir, number) for number in range(count)]
+    brokers = [data_directory.broker_directory(data_dir, number) for number in range(count)]
     found = [one for one in (*brokers, data_dir / "zookeeper", data_dir / "logs") if is_open_to_others(one)]
     return [data_dir] if len(found) > 1 else found
 
 
-def changes_in(data_dir: Path, brokers: int | None, count: int) -> Iterator[str]:
+def broker_count_notes(data_dir: Path, brokers: int | None, count: int) -> Iterator[str]:
     """What is not as it was said, or was: how many brokers a directory has had, and has now."""
     from minikafka.embedded import data_directory
 
-    found = data_directory.found_in(data_dir)
+    found = data_directory.existing_brokers(data_dir)
     if brokers is None and count > 1:
-        yield f"{data_dir} has {data_directory.named(found)}: all of them are started"
+        yield f"{data_dir} has {data_directory.broker_names(found)}: all of them are started"
     new = [number for number in range(count) if number not in found]
     if found and new:
-        verb = "is" if len(new) == 1 else "are"
+        names, verb = data_directory.broker_names(new), "is" if len(new) == 1 else "are"
+        gets = "gets" if len(new) == 1 else "get"
         yield (
-            f"{data_directory.named(new)} of {data_dir} {verb} new and get only partitions of new topics; "
-            "`minikafka reassign` moves others there"
+            f"{names} of {data_dir} {verb} new and {gets} only partitions of new topics; "
+            "`minikafka reassign` moves other partitions there"
         )
 
 
-def check_free(host: str, ports: Sequence[int]) -> None:
+def check_ports_free(host: str, ports: Sequence[int]) -> None:
     """Raise ConfigError when nobody can listen there, or somebody does.
 
     Before ZooKeeper is started and files are made. A race is left to the broker, which says what it could
@@ -220,12 +221,12 @@ def check_free(host: str, ports: Sequence[int]) -> None:
             raise ConfigError(
                 "--port",
                 str(ports[0]),
-                f"{listener_at(address)} listens on {address}{needed}; name another, or --port 0 for "
+                f"{port_holder(address)} listens on {address}{needed}; name another, or --port 0 for "
                 f"{'a free one' if len(ports) == 1 else 'free ones'}",
             )
 
 
-def listener_at(address: str) -> str:
+def port_holder(address: str) -> str:
     """Name the cluster or broker of this user that listens at an address; else ``another process``."""
     from minikafka.embedded import local
 
@@ -235,7 +236,7 @@ def listener_at(address: str) -> str:
     return next((str(one) for one in local.list_strays() if one.address == address), "another process")
 
 
-def odd_addresses(host: str, ports: Sequence[int], config: Mapping[str, str]) -> Iterator[str]:
+def advertised_address_warnings(host: str, ports: Sequence[int], config: Mapping[str, str]) -> Iterator[str]:
     """What the broker says of its advertised addresses in its log, for who looks at the terminal only.
 
     Of those with a port: one that was free is known to the log alone.
@@ -255,7 +256,7 @@ def odd_addresses(host: str, ports: Sequence[int], config: Mapping[str, str]) ->
                 yield complaint
 
 
-class Watch:
+class ClusterWatcher:
     """Watches the brokers of a cluster, and its ZooKeeper, which is started again when it ends.
 
     again: the command line that starts the whole cluster again.
@@ -272,14 +273,14 @@ class Watch:
         deadline_s: float | None = None
         while True:
             try:
-                self._tell_end(*ended.get(timeout=LOOK_S))
+                self._note_end(*ended.get(timeout=POLL_S))
             except Empty:
                 if not self._cluster.data_dir.is_dir():
                     gone = f"{self._cluster.data_dir} was removed"
                     note(f"minikafka: {gone}: nothing of it can be served any more")
                     return
-                self._cluster.revive_zookeeper(lambda text: note(f"minikafka: {text}"))
-                self._tell_warnings()
+                self._cluster.restart_zookeeper(lambda text: note(f"minikafka: {text}"))
+                self._note_warnings()
                 if len(self._brokers.own) < self._cluster.count:
                     self._look()
             if self._brokers.count:
@@ -287,21 +288,21 @@ class Watch:
             elif self._brokers.known:
                 return
             elif deadline_s is None:
-                deadline_s = time.monotonic() + ZOOKEEPER_PATIENCE_S
+                deadline_s = time.monotonic() + ZOOKEEPER_TIMEOUT_S
             elif time.monotonic() > deadline_s:
                 note("minikafka: ZooKeeper does not tell whether a broker was started elsewhere")
                 return
 
-    def tell_left(self) -> None:
+    def note_remaining(self) -> None:
         """Name the brokers that go on when the cluster is stopped."""
         for number, addresses in self._brokers.elsewhere.items():
             note(
                 f"minikafka: broker {number} at {_at(addresses)}, which was started elsewhere, still runs"
-                f"{', and its ZooKeeper is gone' if self._cluster.has_own_zookeeper else ''}: "
+                f"{', and its ZooKeeper is gone' if self._cluster.has_embedded_zookeeper else ''}: "
                 f"stop it too, with `{shlex.join(['minikafka', 'stop', str(self._cluster.data_dir)])}`"
             )
 
-    def _tell_warnings(self) -> None:
+    def _note_warnings(self) -> None:
         """What brokers say of records that may be lost, once."""
         for number in sorted(self._brokers.own):
             text = self._cluster.broker(number).warning()
@@ -309,7 +310,7 @@ class Watch:
                 self._warned[number] = text
                 note(f"minikafka: broker {number}: {printable(text)}")
 
-    def _tell_end(self, number: int, exit_code: int) -> None:
+    def _note_end(self, number: int, exit_code: int) -> None:
         self._brokers.own.discard(number)
         if not self._brokers.own:
             self._look()

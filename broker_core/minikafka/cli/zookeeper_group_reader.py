@@ -24,15 +24,17 @@ from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConn
 IDLE_MS = 100
 """How soon what was printed has left, where nothing more comes."""
 COMMIT_MS = 5_000
-OUR_OWN = frozenset({"group.id", "zookeeper.connect", "auto.commit.enable", "consumer.timeout.ms"})
+RESERVED_PROPERTIES = frozenset(
+    {"group.id", "zookeeper.connect", "auto.commit.enable", "consumer.timeout.ms"}
+)
 """Properties that the command sets itself."""
 
 
-def settings(
+def consumer_config(
     group: str, zookeeper: str, client_id: str, properties: Mapping[str, str], *, at_end: bool
 ) -> ConsumerConfig:
     """How ``consume`` reads; ``at_end``: of partitions without an offset only what comes. ConfigError."""
-    for name in sorted(OUR_OWN & properties.keys()):
+    for name in sorted(RESERVED_PROPERTIES & properties.keys()):
         raise ConfigError("--property", f"{name}={properties[name]}", "consume sets this one itself")
     return ConsumerConfig.from_properties(
         {
@@ -49,7 +51,7 @@ def settings(
 
 
 @fast_value
-class Line:
+class MessageLine:
     """What is printed of a message; ``timestamp_ms`` is -1 for none."""
 
     offset: int
@@ -78,7 +80,7 @@ class Connector(Protocol):
     def shutdown(self) -> None: ...
 
 
-class StreamFollower:
+class ZooKeeperGroupReader:
     """One consumer with one stream. Use it as a context manager: it leaves the group at the end.
 
     Print each message inside of ``printing``. What was printed is committed now and then, before partitions
@@ -100,7 +102,7 @@ class StreamFollower:
         self._commit_every_s = config.auto_commit_interval_ms / 1000
         self._commit_at_s = 0.0
 
-    def __enter__(self) -> StreamFollower:
+    def __enter__(self) -> ZooKeeperGroupReader:
         try:
             self._connector.set_consumer_rebalance_listener(self)
             if isinstance(self._wanted, str):
@@ -121,13 +123,13 @@ class StreamFollower:
         finally:
             self._connector.shutdown()
 
-    def messages(self) -> Iterator[tuple[TopicPartition, Line]]:
+    def messages(self) -> Iterator[tuple[TopicPartition, MessageLine]]:
         """Messages as they come, for ever. Raises ConsumerRebalanceFailed, CorruptMessage, and the like."""
         assert self._stream is not None
         while True:
             try:
                 for one in self._stream:
-                    line = Line(one.offset, one.timestamp_ms, one.raw_key, one.raw_message)
+                    line = MessageLine(one.offset, one.timestamp_ms, one.raw_key, one.raw_message)
                     yield TopicPartition(one.topic, one.partition), line
                     if time.monotonic() >= self._commit_at_s:
                         self._commit()
@@ -139,7 +141,7 @@ class StreamFollower:
                 return
 
     @contextlib.contextmanager
-    def printing(self, partition: TopicPartition, line: Line) -> Iterator[None]:
+    def printing(self, partition: TopicPartition, line: MessageLine) -> Iterator[None]:
         """The message is printed in this block, and counts as printed behind it."""
         with self._lock:
             yield

@@ -22,7 +22,7 @@ READY_TIMEOUT_S = 60.0
 """From one report to the next, or to ready: a broker may have gigabytes to check."""
 COMPILING_TIMEOUT_S = 330.0
 """The same while kernels are compiled: more than ``kernels.cache`` allows a single one on a busy machine."""
-SAY_EVERY_S = 2.0
+PROGRESS_EVERY_S = 2.0
 """Between two words on how far it is with one thing."""
 
 _LOOK_S = 1.0
@@ -82,7 +82,7 @@ def write_properties(path: str, properties: Mapping[str, str]) -> None:
         file.write(properties_text(properties))
 
 
-def text_of(report: Mapping[str, object] | None) -> str | None:
+def progress_text(report: Mapping[str, object] | None) -> str | None:
     """How far a broker that starts is with what may take long, for people; None for anything else."""
     match report:
         case {"type": "compiling", "done": done, "of": of}:
@@ -94,7 +94,7 @@ def text_of(report: Mapping[str, object] | None) -> str | None:
     return None
 
 
-def permission(host: str, zookeeper: str) -> str:
+def acl_command(host: str, zookeeper: str) -> str:
     """The command that lets brokers at ``host`` be controllers."""
     return (
         "`minikafka acl add --cluster --operation ClusterAction --allow-principal User:ANONYMOUS "
@@ -120,7 +120,7 @@ class BrokerProcess:
         on_exit: Callable[[int], None] | None = None,
     ) -> None:
         self.broker_id = broker_id
-        path = str(data_directory.properties_of(Path(directory), broker_id))
+        path = str(data_directory.broker_properties_path(Path(directory), broker_id))
         write_properties(path, {"broker.id": str(broker_id), **properties})
         self._zookeeper = properties.get("zookeeper.connect", "HOST:PORT")
         log = os.path.join(directory, "logs", f"broker-{broker_id}.log")
@@ -170,16 +170,16 @@ class BrokerProcess:
                     deadline = time.monotonic() + (
                         max(timeout_s, COMPILING_TIMEOUT_S) if compiling else timeout_s
                     )
-                text = self._refusal() or text_of(now)
+                text = self._refusal() or progress_text(now)
                 if text is not None and text != said and time.monotonic() >= say_at:
-                    said, say_at = text, time.monotonic() + SAY_EVERY_S
+                    said, say_at = text, time.monotonic() + PROGRESS_EVERY_S
                     on_progress(f"broker {self.broker_id}: {text}")
 
     def _refusal(self) -> str | None:
         host = self._refused_host()
         if host is None:
             return None
-        return "waits, as access rules refuse its controller ClusterAction; permit it: " + permission(
+        return "waits, as access rules refuse its controller ClusterAction; permit it: " + acl_command(
             host, self._zookeeper
         )
 
@@ -189,14 +189,14 @@ class BrokerProcess:
         return None if report is None else str(report.get("host"))
 
     def _late(self, timeout_s: float, last: Mapping[str, object] | None) -> BrokerFailed:
-        doing = text_of(last) or (last and last.get("phase"))
+        doing = progress_text(last) or (last and last.get("phase"))
         what = f"was not ready within {timeout_s:g} s" + (f" of its last report: {doing}" if doing else "")
         host = self._refused_host()
         if host is None:
             return self._failed(self._child.failure(what))
         return BrokerFailed(
             f"broker {self.broker_id} {what}, as access rules refuse its controller ClusterAction: start "
-            f"without the authorizer, permit it by {permission(host, 'HOST:PORT')} with the address that is "
+            f"without the authorizer, permit it by {acl_command(host, 'HOST:PORT')} with the address that is "
             f"printed then, stop, and start with the authorizer again (more in {self._child.log})",
             None,
         )

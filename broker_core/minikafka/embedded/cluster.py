@@ -38,9 +38,9 @@ from minikafka.embedded.zookeeper import EmbeddedZooKeeper, PortTaken
 if TYPE_CHECKING:
     from minikafka.clients.network.cluster import ClusterClient as Client
 
-ZOOKEEPER_PATIENCE_MS = 60_000
+ZOOKEEPER_TIMEOUT_MS = 60_000
 """How long a broker asks for ZooKeeper, which is started together with it."""
-GIVEN_ZOOKEEPER_PATIENCE_MS = 10_000
+EXTERNAL_ZOOKEEPER_TIMEOUT_MS = 10_000
 """The same for one that should be running already."""
 REBALANCE_DELAY_MS = 100
 """Who tries something out waits for three seconds with the default. With none, of consumers that start
@@ -49,16 +49,16 @@ together the first one would be alone, and hear of the others with its next hear
 SHUTDOWN_BACKOFF_MS = 200
 """Before a broker that stops asks again that others lead what it leads. With five seconds, the default, a
 partition whose other replicas have died would hold up the end of a cluster for a quarter of a minute."""
-CONTROLLER_PATIENCE_MS = 1_000
+CONTROLLER_TIMEOUT_MS = 1_000
 """To ask who is stopped last."""
 
 CLIENT_ID = "minikafka-embedded"
 
-ASK_EVERY_S = 2.0
+ZOOKEEPER_CHECK_S = 2.0
 """How often ZooKeeper is asked whether it serves."""
-SILENT_S = 10.0
+ZOOKEEPER_SILENT_S = 10.0
 """How long it may not answer before that is told: on a busy machine it may be slow."""
-REVIVE_PAUSE_S = 5.0
+RESTART_PAUSE_S = 5.0
 """Between two attempts to start a ZooKeeper that did not come up."""
 
 
@@ -92,11 +92,11 @@ class Cluster:
                 data_dir,
                 "must name a directory; the current one is '.', None makes a temporary one",
             )
-        count = data_directory.how_many(None if data_dir is None else Path(data_dir).absolute(), brokers)
-        data_directory.check_common(config or (), count)
-        data_directory.check_own(broker_configs or {}, count)
+        count = data_directory.broker_count(None if data_dir is None else Path(data_dir).absolute(), brokers)
+        data_directory.check_shared_config(config or (), count)
+        data_directory.check_broker_configs(broker_configs or {}, count)
         self._count = count
-        self._ports = data_directory.ports_of(port, count)
+        self._ports = data_directory.broker_ports(port, count)
         self._temporary = data_dir is None
         self.data_dir = Path(
             tempfile.mkdtemp(prefix="minikafka-") if data_dir is None else data_dir
@@ -105,7 +105,7 @@ class Cluster:
             {name: str(value) for name, value in {**(config or {}), **own}.items()}
             for own in ((broker_configs or {}).get(number, {}) for number in range(count))
         ]
-        self._given_zookeeper = zookeeper
+        self._external_zookeeper = zookeeper
         self._host = host.strip("[]")
         self._on_exit = on_exit
         self._lock: int | None = None
@@ -114,10 +114,10 @@ class Cluster:
         self._brokers: dict[int, BrokerProcess] = {}
         self._ready: dict[int, Ready] = {}
         self._client: Client | None = None
-        self._revive_at_s = self._ask_at_s = 0.0
+        self._restart_at_s = self._check_at_s = 0.0
         self._silent_since_s: float | None = None
-        self._silent_told = self._removed_told = False
-        self._not_revived = ""
+        self._silence_reported = self._removal_reported = False
+        self._restart_failure = ""
         """Why ZooKeeper could not be started again, as it was reported."""
 
     def __enter__(self) -> Cluster:
@@ -150,9 +150,9 @@ class Cluster:
         return self._zookeeper_connect
 
     @property
-    def has_own_zookeeper(self) -> bool:
+    def has_embedded_zookeeper(self) -> bool:
         """Whether ZooKeeper starts and ends with this cluster."""
-        return self._given_zookeeper is None
+        return self._external_zookeeper is None
 
     @property
     def cluster_id(self) -> str:
@@ -173,8 +173,8 @@ class Cluster:
         """
         make_private(self.data_dir)
         self._lock = lock.hold(str(self.data_dir / ".lock"))
-        strays.check_none(self.data_dir)
-        if self._given_zookeeper is not None:
+        strays.check_no_strays(self.data_dir)
+        if self._external_zookeeper is not None:
             self._spawn_all()
         else:
             self._start_with_zookeeper(EmbeddedZooKeeper(str(self.data_dir)))
@@ -188,7 +188,7 @@ class Cluster:
             starting = pool.submit(zookeeper.start)
             # Its port is known long before it serves.
             wait_until(
-                lambda: zookeeper.port > 0 or starting.done(), ZOOKEEPER_PATIENCE_MS / 1000, every_s=0.002
+                lambda: zookeeper.port > 0 or starting.done(), ZOOKEEPER_TIMEOUT_MS / 1000, every_s=0.002
             )
             if not starting.done():
                 self._zookeeper_connect = zookeeper.connect
@@ -247,7 +247,7 @@ class Cluster:
 
     def command_to_start(self, number: int) -> str:
         """What starts broker ``number`` by hand when it has died, where it was before. It outlives us."""
-        command = ["minikafka", "broker", str(data_directory.properties_of(self.data_dir, number))]
+        command = ["minikafka", "broker", str(data_directory.broker_properties_path(self.data_dir, number))]
         if not self._ports[number] and number in self._ready and "listeners" not in self._configs[number]:
             command += ["--set", f"listeners={self._listener(self._ready[number].port)}"]
         return shlex.join(command)
@@ -262,9 +262,9 @@ class Cluster:
             int(own) if (own := config.get("broker.id", "")).isdecimal() else number
             for number, config in enumerate(self._configs)
         }
-        return RegisteredBrokers(self.zookeeper_connect, None if self._given_zookeeper is None else ids)
+        return RegisteredBrokers(self.zookeeper_connect, None if self._external_zookeeper is None else ids)
 
-    def revive_zookeeper(self, report: Callable[[str], None] = lambda text: None) -> bool:
+    def restart_zookeeper(self, report: Callable[[str], None] = lambda text: None) -> bool:
         """Start our ZooKeeper again, on its port and its data, if it has ended; return whether that was done.
 
         ``report`` is told so, or why it cannot be at the moment: brokers know it by its port, so another
@@ -272,45 +272,49 @@ class Cluster:
         whose data was removed. To be called again and again.
         """
         zookeeper = self._zookeeper
-        if zookeeper is None or time.monotonic() < self._revive_at_s:
+        if zookeeper is None or time.monotonic() < self._restart_at_s:
             return False
         if not zookeeper.ended:
-            self._look_whether_it_answers(zookeeper, report)
+            self._check_zookeeper(zookeeper, report)
             return False
         try:
             zookeeper.restart()
         except MinikafkaError as error:
             # What fails for another reason may take a Java process and half a minute each time.
             taken = isinstance(error, PortTaken)
-            self._revive_at_s = time.monotonic() + (0.0 if taken else REVIVE_PAUSE_S)
+            self._restart_at_s = time.monotonic() + (0.0 if taken else RESTART_PAUSE_S)
             reason = "another process has its port" if taken else str(error)
-            if reason != self._not_revived:
-                self._not_revived = reason
+            if reason != self._restart_failure:
+                self._restart_failure = reason
                 report(f"ZooKeeper ended and cannot be started again at {zookeeper.connect} yet: {reason}")
             return False
-        self._not_revived = ""
+        self._restart_failure = ""
         report(f"ZooKeeper had ended and was started again at {zookeeper.connect}")
         return True
 
-    def _look_whether_it_answers(self, zookeeper: EmbeddedZooKeeper, report: Callable[[str], None]) -> None:
+    def _check_zookeeper(self, zookeeper: EmbeddedZooKeeper, report: Callable[[str], None]) -> None:
         now_s = time.monotonic()
-        if now_s < self._ask_at_s:
+        if now_s < self._check_at_s:
             return
-        self._ask_at_s = now_s + ASK_EVERY_S
+        self._check_at_s = now_s + ZOOKEEPER_CHECK_S
         if zookeeper.answers:
-            if zookeeper.data_removed and not self._removed_told:
-                self._removed_told = True
+            if zookeeper.is_data_removed and not self._removal_reported:
+                self._removal_reported = True
                 report(
                     f"{zookeeper.data_path} was removed: ZooKeeper goes on from memory, and when it ends the "
                     "cluster's topics, groups and settings are lost; the logs of brokers stay"
                 )
-            if self._silent_told:
+            if self._silence_reported:
                 report(f"ZooKeeper at {zookeeper.connect} answers again")
-            self._silent_since_s, self._silent_told = None, False
+            self._silent_since_s, self._silence_reported = None, False
         elif self._silent_since_s is None:
             self._silent_since_s = now_s
-        elif not self._silent_told and now_s - self._silent_since_s >= SILENT_S and zookeeper.process:
-            self._silent_told = True
+        elif (
+            not self._silence_reported
+            and now_s - self._silent_since_s >= ZOOKEEPER_SILENT_S
+            and zookeeper.process
+        ):
+            self._silence_reported = True
             who = f"ZooKeeper at {zookeeper.connect}, process {zookeeper.process.pid},"
             report(f"{who} runs and does not answer: brokers wait for it (see {self.data_dir / 'logs'})")
 
@@ -336,7 +340,7 @@ class Cluster:
             return None
         try:
             client = self._connected()
-            return client.controller(client.deadline(CONTROLLER_PATIENCE_MS))
+            return client.controller(client.deadline(CONTROLLER_TIMEOUT_MS))
         except MinikafkaError:
             return None
 
@@ -359,10 +363,10 @@ class Cluster:
         port = self._ports[number] or (self._ready[number].port if number in self._ready else 0)
         properties = {
             "listeners": self._listener(port),
-            "log.dirs": str(data_directory.directory_of(self.data_dir, number)),
+            "log.dirs": str(data_directory.broker_directory(self.data_dir, number)),
             "zookeeper.connect": self.zookeeper_connect,
             "zookeeper.connection.timeout.ms": str(
-                ZOOKEEPER_PATIENCE_MS if self._given_zookeeper is None else GIVEN_ZOOKEEPER_PATIENCE_MS
+                ZOOKEEPER_TIMEOUT_MS if self._external_zookeeper is None else EXTERNAL_ZOOKEEPER_TIMEOUT_MS
             ),
             "group.initial.rebalance.delay.ms": str(REBALANCE_DELAY_MS),
             "controlled.shutdown.retry.backoff.ms": str(SHUTDOWN_BACKOFF_MS),

@@ -14,7 +14,7 @@ from pathlib import Path
 from minikafka.base.errors import ConfigError
 from minikafka.log.layout import LOCK_FILE
 
-OF_ONE_BROKER = frozenset(
+PER_BROKER_PROPERTIES = frozenset(
     {
         "broker.id",
         "listeners",
@@ -32,7 +32,7 @@ OF_ONE_BROKER = frozenset(
 PORT_MAX = 65535
 
 
-def directory_of(data_dir: Path, number: int) -> Path:
+def broker_directory(data_dir: Path, number: int) -> Path:
     """The directory of broker ``number``: ``D/broker-N``, or the one in ``_doubled`` if only that has run."""
     own, before = (place / f"broker-{number}" for place in (data_dir, _doubled(data_dir)))
     return before if _has_run(before) and not _has_run(own) else own
@@ -49,12 +49,12 @@ def _has_run(directory: Path) -> bool:
     return os.path.isfile(directory / "meta.properties")
 
 
-def properties_of(data_dir: Path, number: int) -> Path:
+def broker_properties_path(data_dir: Path, number: int) -> Path:
     """The file that broker ``number`` is started with."""
     return data_dir / f"broker-{number}.properties"
 
 
-def found_in(data_dir: Path) -> list[int]:
+def existing_brokers(data_dir: Path) -> list[int]:
     """The numbers of the brokers that have run in a directory, in ascending order."""
     places = dict.fromkeys((data_dir, _doubled(data_dir)))
     paths = (
@@ -64,7 +64,7 @@ def found_in(data_dir: Path) -> list[int]:
     return sorted(int(number) for number in names if number.isascii() and number.isdecimal())
 
 
-def started_in(data_dir: Path) -> list[int]:
+def configured_brokers(data_dir: Path) -> list[int]:
     """The numbers of the brokers that were ever started in a directory, in ascending order."""
     if not os.path.isdir(data_dir):
         return []
@@ -72,24 +72,27 @@ def started_in(data_dir: Path) -> list[int]:
     return sorted(int(number) for number in names if number.isascii() and number.isdecimal())
 
 
-def locks_of(data_dir: Path, number: int) -> list[Path]:
+def broker_lock_paths(data_dir: Path, number: int) -> list[Path]:
     """The files that broker ``number`` locks while it runs: one in each of its log directories.
 
     Those of its properties file, and its own in ``data_dir``, which may have been moved since.
     """
     from minikafka.server.config.properties import parse_properties
 
-    path = properties_of(data_dir, number)
+    path = broker_properties_path(data_dir, number)
     try:
         properties = parse_properties(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError, ConfigError):
         properties = {}
     given = (properties.get("log.dirs") or properties.get("log.dir") or "").split(",")
-    directories = [directory_of(data_dir, number), *(Path(name.strip()) for name in given if name.strip())]
+    directories = [
+        broker_directory(data_dir, number),
+        *(Path(name.strip()) for name in given if name.strip()),
+    ]
     return [directory / LOCK_FILE for directory in dict.fromkeys(directories)]
 
 
-def how_many(data_dir: Path | None, wanted: int | None, option: str = "brokers") -> int:
+def broker_count(data_dir: Path | None, wanted: int | None, option: str = "brokers") -> int:
     """How many brokers to start; ``wanted`` None: all that ``data_dir`` has, one where it has none.
     ``data_dir`` None: a new one.
 
@@ -97,7 +100,7 @@ def how_many(data_dir: Path | None, wanted: int | None, option: str = "brokers")
     """
     if wanted is not None and wanted < 1:
         raise ConfigError(option, wanted, "a cluster has at least 1")
-    if data_dir is None or not (found := found_in(data_dir)):
+    if data_dir is None or not (found := existing_brokers(data_dir)):
         return wanted or 1
     needed = found[-1] + 1
     if wanted is None:
@@ -107,18 +110,18 @@ def how_many(data_dir: Path | None, wanted: int | None, option: str = "brokers")
         raise ConfigError(
             option,
             wanted,
-            f"{data_dir} has {named(found)}, and nobody would serve what {named(left_out)} "
+            f"{data_dir} has {broker_names(found)}, and nobody would serve what {broker_names(left_out)} "
             f"{'has' if len(left_out) == 1 else 'have'}: give {needed}; or move the partitions away with "
             f"`minikafka reassign`, stop, and remove "
-            f"{' and '.join(str(directory_of(data_dir, number)) for number in left_out)}",
+            f"{' and '.join(str(broker_directory(data_dir, number)) for number in left_out)}",
         )
     return wanted
 
 
-def check_common(config: Iterable[str], count: int, option: str = "config") -> None:
+def check_shared_config(config: Iterable[str], count: int, option: str = "config") -> None:
     """ConfigError for a property that only one broker can have, where there are more."""
     for key in config:
-        if count > 1 and key in OF_ONE_BROKER:
+        if count > 1 and key in PER_BROKER_PROPERTIES:
             raise ConfigError(
                 option,
                 key,
@@ -128,23 +131,23 @@ def check_common(config: Iterable[str], count: int, option: str = "config") -> N
             )
 
 
-def check_own(configs: Mapping[int, object], count: int) -> None:
+def check_broker_configs(configs: Mapping[int, object], count: int) -> None:
     """ConfigError for the properties of a broker that there is not."""
     for number in configs:
         if number not in range(count):
             raise ConfigError(
-                "broker_configs", number, f"no broker of this cluster, which has {named(range(count))}"
+                "broker_configs", number, f"no broker of this cluster, which has {broker_names(range(count))}"
             )
 
 
-def ports_of(port: int, count: int, option: str = "port") -> list[int]:
+def broker_ports(port: int, count: int, option: str = "port") -> list[int]:
     """One port for each broker, from ``port`` on; all 0, for free ones, where that is 0."""
     if port and port + count - 1 > PORT_MAX:
         raise ConfigError(option, port, f"{count} brokers need the ports up to {port + count - 1}")
     return [port + number if port else 0 for number in range(count)]
 
 
-def named(numbers: Iterable[int]) -> str:
+def broker_names(numbers: Iterable[int]) -> str:
     """``broker 2``; ``brokers 0, 1 and 2``."""
     texts = [str(number) for number in numbers]
     if len(texts) == 1:

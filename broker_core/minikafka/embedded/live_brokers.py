@@ -72,13 +72,13 @@ def addresses_of(broker: BrokerRegistration) -> Addresses:
     return tuple(found)
 
 
-def takes_connections(addresses: Addresses) -> bool:
+def accepts_connections(addresses: Addresses) -> bool:
     """Whether somebody listens at one of them."""
     return any(can_connect(host, port, _PROBE_MS) for host, port in addresses)
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class BrokerChanges:
     """What a look found since the one before."""
 
     came: Sequence[int] = ()
@@ -90,14 +90,14 @@ class Changes:
 class LiveBrokers:
     """The brokers that live, by number. ``own`` are ours; ``elsewhere`` those that somebody else started.
 
-    registered: reads the registrations, see ``RegisteredBrokers.read``; reachable: ``takes_connections``.
+    registered: reads the registrations, see ``RegisteredBrokers.read``; reachable: ``accepts_connections``.
     """
 
     def __init__(
         self,
         own: Collection[int],
         registered: Callable[[], Mapping[int, Addresses] | None],
-        reachable: Callable[[Addresses], bool] = takes_connections,
+        reachable: Callable[[Addresses], bool] = accepts_connections,
     ) -> None:
         self.own = set(own)
         self.elsewhere: dict[int, Addresses] = {}
@@ -111,7 +111,7 @@ class LiveBrokers:
         """How many live."""
         return len(self.own) + len(self.elsewhere)
 
-    def look(self) -> Changes:
+    def look(self) -> BrokerChanges:
         """Find out who lives beside our own.
 
         One that was found before has ended when it takes no connections: its session may have timed out
@@ -124,7 +124,7 @@ class LiveBrokers:
             if number not in self.own and self._reachable(addresses):
                 now[number] = addresses
         self.elsewhere = now
-        return Changes(
+        return BrokerChanges(
             [number for number in now if number not in before],
             [number for number in before if number not in now and number not in self.own],
         )

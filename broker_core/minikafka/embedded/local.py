@@ -151,7 +151,7 @@ class _Directory:
     @contextlib.contextmanager
     def starting(self, timeout_s: float) -> Iterator[bool]:
         """Hold the starting lock; False when it was not free in time."""
-        with _held(os.path.join(self.own, "starting.lock"), timeout_s) as descriptor:
+        with _lock_file(os.path.join(self.own, "starting.lock"), timeout_s) as descriptor:
             yield descriptor is not None
 
     def state(self) -> str:
@@ -163,7 +163,7 @@ class _Directory:
     def serving(self) -> bool:
         """Whether a daemon lives."""
         try:
-            with _held(os.path.join(self.own, "serving.lock"), 0) as descriptor:
+            with _lock_file(os.path.join(self.own, "serving.lock"), 0) as descriptor:
                 return descriptor is None
         except FileNotFoundError:
             return False
@@ -172,7 +172,7 @@ class _Directory:
         """Whether a daemon lives and none of its owners: it stops, or is about to. Nothing is changed."""
         try:
             daemon = read_regular(Path(self.own, "serving.lock")) == _DAEMON
-            return daemon and self.serving() and not any(map(_lives, list(os.scandir(self.owners))))
+            return daemon and self.serving() and not any(map(_living_owner, list(os.scandir(self.owners))))
         except OSError:
             return False  # no daemon was ever there, or a file went meanwhile
 
@@ -204,7 +204,7 @@ class _Directory:
         for entry in os.scandir(self.owners):
             if entry.name.endswith(".tmp"):
                 continue
-            owner = _lives(entry)
+            owner = _living_owner(entry)
             if owner is None:
                 os.unlink(entry.path)
             else:
@@ -212,7 +212,7 @@ class _Directory:
         return living
 
 
-def _lives(entry: os.DirEntry[str]) -> Owner | None:
+def _living_owner(entry: os.DirEntry[str]) -> Owner | None:
     """The owner whose file this is, if it lives. FileNotFoundError for one that has gone."""
     try:
         fields = json.loads(read_regular(entry.path))
@@ -235,7 +235,7 @@ def ensure(
     """
     directory = _Directory(data_dir)
     directory.make()
-    with _starting_patiently(directory, on_progress) as held:
+    with _starting_lock(directory, on_progress) as held:
         if not held:
             doing = f" ({state})" if (state := directory.state()) else ""
             raise MinikafkaError(
@@ -254,7 +254,7 @@ def ensure(
     return cluster
 
 
-class SignsOfLife:
+class StartProgress:
     """Of one start. state: how to ask for what is being done; "" for nothing. patience_s: how long a start is
     waited for that does not get on. known: what was being done before, which is no news.
     """
@@ -292,9 +292,9 @@ class SignsOfLife:
 
 
 @contextlib.contextmanager
-def _starting_patiently(directory: _Directory, on_progress: Callable[[str], None]) -> Iterator[bool]:
+def _starting_lock(directory: _Directory, on_progress: Callable[[str], None]) -> Iterator[bool]:
     """Hold the starting lock; False when who has it makes no progress."""
-    signs = SignsOfLife(directory.state, on_progress, START_TIMEOUT_S, known=directory.state())
+    signs = StartProgress(directory.state, on_progress, START_TIMEOUT_S, known=directory.state())
     while True:
         with directory.starting(LOOK_S) as held:
             if held or signs.given_up:
@@ -308,7 +308,7 @@ def running(data_dir: str) -> LocalCluster | None:
     return _Directory(data_dir).cluster()
 
 
-def await_end(data_dir: str, timeout_s: float, on_wait: Callable[[], None]) -> None:
+def wait_for_end(data_dir: str, timeout_s: float, on_wait: Callable[[], None]) -> None:
     """Wait while the embedded broker of ``data_dir`` stops, which nobody uses any more; not for any other.
 
     ``on_wait`` is called once where there is something to wait for.
@@ -321,20 +321,20 @@ def await_end(data_dir: str, timeout_s: float, on_wait: Callable[[], None]) -> N
 
 def list_running() -> list[LocalCluster]:
     """All clusters of this user on this host, by data directory."""
-    found = {one.data_dir: one for one in _listed() if is_alive(Owner(one.pid, one.started))}
+    found = {one.data_dir: one for one in _announced_clusters() if is_alive(Owner(one.pid, one.started))}
     return [found[data_dir] for data_dir in sorted(found)]
 
 
 def list_strays() -> list[StrayBroker]:
     """The brokers that were started by hand in directories of this user's clusters, also after their end."""
-    directories = {one.data_dir for one in _listed()}
+    directories = {one.data_dir for one in _announced_clusters()}
     return [stray for data_dir in sorted(directories) for stray in stray_brokers(data_dir)]
 
 
-def _listed() -> Iterator[LocalCluster]:
+def _announced_clusters() -> Iterator[LocalCluster]:
     """Read the address files of this host, and remove those of clusters of which nothing is left."""
     boot_id = host_boot_id()
-    for directory in _listings():
+    for directory in _announcement_directories():
         for path in directory.glob("*.json"):
             with contextlib.suppress(OSError):
                 with open_own(path) as file:
@@ -382,7 +382,7 @@ def announce(
     """
     directory = _Directory(data_dir)
     directory.make()
-    with _held(os.path.join(directory.own, "serving.lock"), 1.0) as descriptor:
+    with _lock_file(os.path.join(directory.own, "serving.lock"), 1.0) as descriptor:
         if descriptor is None:
             raise MinikafkaError(f"a cluster runs in {directory.data_dir} already; `minikafka stop` ends it")
         os.ftruncate(descriptor, 0)
@@ -408,7 +408,7 @@ def _published(
     )
     name = hashlib.sha256(directory.data_dir.encode()).hexdigest()[:16] + ".json"
     paths = [directory.address]
-    for listing in _listings():
+    for listing in _announcement_directories():
         with contextlib.suppress(OSError, MinikafkaError):
             for place in (listing.parent, listing):
                 place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -425,7 +425,7 @@ def _published(
                 os.unlink(path)
 
 
-def _listings() -> list[Path]:
+def _announcement_directories() -> list[Path]:
     """Where copies of address files may be, the better place first. No place of another user's making."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     temporary = Path(tempfile.gettempdir(), f"minikafka-{os.getuid()}", "running")
@@ -437,7 +437,7 @@ def _listings() -> list[Path]:
 
 
 @contextlib.contextmanager
-def _held(path: str, timeout_s: float) -> Iterator[int | None]:
+def _lock_file(path: str, timeout_s: float) -> Iterator[int | None]:
     """Hold a lock file; None when it was not free in time."""
     descriptor = open_lock(path)
 
@@ -473,7 +473,7 @@ def _start(directory: _Directory, on_progress: Callable[[str], None]) -> LocalCl
             check=False,
         )
     # From here on the daemon holds the serving lock or is dead.
-    settled, signs = False, SignsOfLife(directory.state, on_progress, START_TIMEOUT_S)
+    settled, signs = False, StartProgress(directory.state, on_progress, START_TIMEOUT_S)
     while launcher.returncode == 0 and not settled and not signs.given_up:
         settled = wait_until(
             lambda: directory.cluster() is not None or not directory.serving(), LOOK_S, every_s=0.02
@@ -562,7 +562,7 @@ class _Daemon:
                 self._wake.wait(POLL_S)
                 self._look_for_owners(address.close)
                 if not self._ending():
-                    cluster.revive_zookeeper(lambda text: _log.warning("%s", text))
+                    cluster.restart_zookeeper(lambda text: _log.warning("%s", text))
                     self._look_for_brokers(brokers)
 
     def _ending(self) -> bool:
@@ -615,7 +615,7 @@ def main(arguments: Sequence[str]) -> int:
     log_lines_to_stderr("%(asctime)s %(levelname)s %(name)s: %(message)s")
     directory = _Directory(arguments[0])
     # Whoever asks whether we serve holds the lock for a moment.
-    with _held(os.path.join(directory.own, "serving.lock"), 1.0) as descriptor:
+    with _lock_file(os.path.join(directory.own, "serving.lock"), 1.0) as descriptor:
         if descriptor is None:
             return 3
         os.ftruncate(descriptor, 0)

@@ -121,7 +121,7 @@ def _is_locked_by_java(path: str) -> bool:
     return bool(_FLOCK.unpack(found)[_TYPE] != fcntl.F_UNLCK)
 
 
-def await_free(path: str) -> None:
+def wait_until_free(path: str) -> None:
     """Return when nobody holds the file ``path``, if there is one. Raises as ``hold``."""
     if os.path.exists(path):
         os.close(hold(path))

@@ -69,8 +69,8 @@ def stray_brokers(data_dir: str | Path) -> list[StrayBroker]:
     """The brokers in ``data_dir`` that are of no cluster that runs; nothing is changed."""
     place, found = Path(data_dir), []
     cluster = lock.holder(str(place / ".lock"))
-    for number in data_directory.started_in(place):
-        holders = (lock.holder(str(path)) for path in data_directory.locks_of(place, number))
+    for number in data_directory.configured_brokers(place):
+        holders = (lock.holder(str(path)) for path in data_directory.broker_lock_paths(place, number))
         broker = next(filter(None, holders), None)
         if broker is None or broker.pid is None:
             continue
@@ -80,7 +80,7 @@ def stray_brokers(data_dir: str | Path) -> list[StrayBroker]:
     return found
 
 
-def check_none(data_dir: str | Path) -> None:
+def check_no_strays(data_dir: str | Path) -> None:
     """Raise DirectoryLocked when a broker of no cluster that runs still runs in ``data_dir``."""
     strays = stray_brokers(data_dir)
     found = [stray for stray in strays if not stray.ending]

@@ -144,7 +144,7 @@ class EmbeddedZooKeeper:
         return os.path.join(self._directory, "data")
 
     @property
-    def data_removed(self) -> bool:
+    def is_data_removed(self) -> bool:
         """Whether it runs, and somebody removed its data meanwhile."""
         return not self.ended and not os.path.isdir(os.path.join(self.data_path, "version-2"))
 

@@ -34,7 +34,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     def coordinated(*_: object) -> Iterator[Store]:
         yield store
 
-    monkeypatch.setattr("minikafka.cli.connect.coordinated", coordinated)
+    monkeypatch.setattr("minikafka.cli.connect.zookeeper_store", coordinated)
     return store
 
 
@@ -144,7 +144,7 @@ def test_where_brokers_keep_no_rules_zookeeper_is_named(
     def connected(*_: object, **__: object) -> Iterator[object]:
         yield brokers.client()
 
-    monkeypatch.setattr("minikafka.cli.connect.connected", connected)
+    monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
     assert run(["acl", "add", *ALICE, "--topic", "t"]) == 1
     assert capfd.readouterr().err == (
         "minikafka: SECURITY_DISABLED: no rules; rules can be made before it is: give --zookeeper "

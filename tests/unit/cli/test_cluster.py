@@ -28,7 +28,7 @@ def directories(monkeypatch: pytest.MonkeyPatch) -> list[LogDir]:
     def connected(*_: object, **__: object) -> Iterator[object]:
         yield BrokersInMemory(1).client()
 
-    monkeypatch.setattr("minikafka.cli.connect.connected", connected)
+    monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
     monkeypatch.setattr(Admin, "describe_log_dirs", lambda admin, brokers: named)
     return named
 
@@ -56,7 +56,7 @@ def brokers_that_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         client.metadata()
         yield client
 
-    monkeypatch.setattr("minikafka.cli.connect.connected", connected)
+    monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
 
 
 @pytest.mark.usefixtures("brokers_that_answer")

@@ -18,7 +18,7 @@ from minikafka.base.errors import (
 )
 from minikafka.cli import commands
 from minikafka.cli.acl import AclRequestFailed
-from minikafka.cli.commands import explain, names_in, run
+from minikafka.cli.commands import argument_names, error_line, run
 from minikafka.embedded.broker import BrokerFailed
 
 NOUNS = [
@@ -57,11 +57,11 @@ NOUNS = [
     ],
 )
 def test_bad_input_ends_with_two_and_a_failure_with_one(error: Exception, status: int) -> None:
-    assert explain(error) == (status, str(error))
+    assert error_line(error) == (status, str(error))
 
 
 def test_when_nobody_answers_the_line_says_how_to_find_or_start_a_broker() -> None:
-    status, line = explain(NetworkError("nobody is there"))
+    status, line = error_line(NetworkError("nobody is there"))
     assert status == 1
     assert line.startswith("nobody is there; ")
     assert "`minikafka up`" in line
@@ -70,11 +70,11 @@ def test_when_nobody_answers_the_line_says_how_to_find_or_start_a_broker() -> No
 def test_where_a_broker_answered_nobody_is_told_to_start_one() -> None:
     error = NetworkError("not acknowledged")
     error.__cause__ = BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS)
-    assert explain(error) == (1, "not acknowledged")
+    assert error_line(error) == (1, "not acknowledged")
 
 
 def test_what_rules_forbid_comes_with_where_to_look_for_them() -> None:
-    status, line = explain(BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no"))
+    status, line = error_line(BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no"))
     assert status == 1
     assert line == (
         "TOPIC_AUTHORIZATION_FAILED: no; see `minikafka acl list`; `minikafka acl add` permits more "
@@ -84,30 +84,32 @@ def test_what_rules_forbid_comes_with_where_to_look_for_them() -> None:
 
 def test_where_rules_themselves_may_not_be_seen_nobody_is_told_to_look_at_them() -> None:
     error = AclRequestFailed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no; give --zookeeper")
-    assert explain(error) == (1, "CLUSTER_AUTHORIZATION_FAILED: no; give --zookeeper")
+    assert error_line(error) == (1, "CLUSTER_AUTHORIZATION_FAILED: no; give --zookeeper")
 
 
 def test_a_mistake_of_ours_says_that_it_is_one() -> None:
-    assert explain(KeyError("x")) == (
+    assert error_line(KeyError("x")) == (
         1,
         "internal error: KeyError: 'x'; MINIKAFKA_TRACEBACK=1 shows where",
     )
 
 
 def test_what_was_typed_as_a_name_is_shown_and_what_was_typed_as_a_setting_is_not() -> None:
-    words = names_in(["group", "describe", "my.secret:orders"])
+    words = argument_names(["group", "describe", "my.secret:orders"])
     text = "there is no group 'my.secret:orders'"
-    assert explain(StorageError(text), words) == (1, text)
+    assert error_line(StorageError(text), words) == (1, text)
     for typed in (
         ["up", "--set", "client.secret:tiger"],
         ["config", "set", "topic", "t", "client.secret:tiger"],
         ["topic", "create", "t", "--config", "client.secret=tiger"],
     ):
-        assert "tiger" not in explain(StorageError(f"{typed[-1]!r} is no setting"), names_in(typed))[1]
+        assert (
+            "tiger" not in error_line(StorageError(f"{typed[-1]!r} is no setting"), argument_names(typed))[1]
+        )
 
 
 def test_an_error_of_many_lines_becomes_one() -> None:
-    assert explain(StorageError("first\n  second\n"))[1] == "first second"
+    assert error_line(StorageError("first\n  second\n"))[1] == "first second"
 
 
 @pytest.mark.parametrize(
@@ -163,11 +165,11 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         (["up", "--port", "70000"], "--port"),
         (
             ["up", "--port", "0", "--data-dir", "x" * 300],
-            f"--data-dir='{'x' * 300}': cannot be made (File name too long)",
+            f"--data-dir='{'x' * 300}': cannot be created (File name too long)",
         ),
         (
             ["topic", "create", "t", "--data-dir", "x" * 300],
-            "cannot be made (File name too long); name another",
+            "cannot be created (File name too long); choose another",
         ),
         (["up", "--host", "192.0.2.1"], "--host='192.0.2.1': is no address of this machine"),
         (["up", "--host", "no.such.host.invalid"], "--host='no.such.host.invalid': "),

@@ -7,7 +7,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.cli.commands import run
-from minikafka.cli.options import check_cluster, check_usable
+from minikafka.cli.options import check_data_dir, check_has_cluster
 
 COMMANDS = [
     ["up"],
@@ -28,7 +28,7 @@ def test_a_file_in_its_place_is_told_in_a_sentence(
     file.touch()
     assert run([*command, "--data-dir", str(file / below)]) == 2
     err = capfd.readouterr().err
-    assert "is not a directory; name another place" in err
+    assert "is not a directory; choose another path" in err
     assert err.count("\n") == 1
 
 
@@ -45,7 +45,7 @@ def test_no_name_is_not_the_current_directory(
     assert run([*command, nothing]) == 2
     option = "D" if command == ["stop"] else "--data-dir"
     assert capfd.readouterr().err == (
-        f"minikafka: {option}={nothing!r}: must name a directory; the current one is .\n"
+        f"minikafka: {option}={nothing!r}: must name a directory; use . for the current one\n"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -56,17 +56,17 @@ def test_a_place_that_cannot_be_written_is_told(
 ) -> None:
     (tmp_path / "d").mkdir()
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path / "d")
-    with pytest.raises(ConfigError, match="cannot be written by this user"):
-        check_usable(tmp_path / name)
+    with pytest.raises(ConfigError, match="not writable for this user"):
+        check_data_dir(tmp_path / name)
 
 
 def test_a_new_directory_in_any_depth_can_be_used_and_is_not_made(tmp_path: Path) -> None:
-    check_usable(tmp_path / "a" / "b")
+    check_data_dir(tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_has_a_cluster_once_a_broker_was_started_in_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no minikafka cluster"):
-        check_cluster(tmp_path)
+        check_has_cluster(tmp_path)
     (tmp_path / "broker-0.properties").touch()
-    check_cluster(tmp_path)
+    check_has_cluster(tmp_path)

@@ -13,8 +13,8 @@ import pytest
 from minikafka.base.errors import ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.commands import run
-from minikafka.cli.group_reader import GroupFollower
-from minikafka.cli.latency import summary, trips
+from minikafka.cli.group_reader import GroupReader
+from minikafka.cli.latency import round_trips, summary
 from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.consumer import GroupConsumer
@@ -38,7 +38,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> BrokersInMemory:
     def connected(*_: object, **__: object) -> Iterator[ClusterClient]:
         yield client(brokers)
 
-    monkeypatch.setattr("minikafka.cli.connect.connected", connected)
+    monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
     brokers.groups.group("g").offsets[T0] = 2, ""
     return brokers
 
@@ -267,7 +267,7 @@ def test_brokers_that_give_single_offsets_only_are_asked_for_every_partition(
 # consume --group
 
 
-def read(member: GroupFollower, count: int) -> list[bytes | None]:
+def read(member: GroupReader, count: int) -> list[bytes | None]:
     found = []
     for tp, record in itertools.islice(member.messages(), count):
         found.append(record.value)
@@ -275,8 +275,8 @@ def read(member: GroupFollower, count: int) -> list[bytes | None]:
     return found
 
 
-def follower(brokers: BrokersInMemory, reset: Reset = Reset.EARLIEST) -> GroupFollower:
-    return GroupFollower(client(brokers), "t", "g", reset, threads=False)
+def follower(brokers: BrokersInMemory, reset: Reset = Reset.EARLIEST) -> GroupReader:
+    return GroupReader(client(brokers), "t", "g", reset, threads=False)
 
 
 def offsets_of(brokers: BrokersInMemory) -> dict[TopicPartition, int]:
@@ -353,7 +353,7 @@ def test_what_may_not_have_left_when_nobody_reads_the_output_any_more_comes_agai
 
 def test_a_topic_that_is_not_there_is_told_before_the_group_is_joined(brokers: BrokersInMemory) -> None:
     with pytest.raises(MinikafkaError, match="there is no topic 'u'"):
-        GroupFollower(client(brokers), "u", "g", Reset.EARLIEST, threads=False).__enter__()
+        GroupReader(client(brokers), "u", "g", Reset.EARLIEST, threads=False).__enter__()
     assert brokers.asked(ApiKey.JOIN_GROUP) == []
 
 
@@ -371,7 +371,7 @@ def test_all_topics_that_a_filter_chooses_are_read(
     for name in ("u1", "u2", "v"):
         brokers.add_topic(name, 1)
         brokers.fill(TopicPartition(name, 0), b"x")
-    with GroupFollower(client(brokers), wanted, "all", Reset.EARLIEST, threads=False) as member:
+    with GroupReader(client(brokers), wanted, "all", Reset.EARLIEST, threads=False) as member:
         count = sum(10 if name == "t" else 1 for name in topics)
         assert {tp.topic for tp, _ in itertools.islice(member.messages(), count)} == topics
     assert {tp.topic for tp in brokers.groups.group("all").offsets} == topics
@@ -380,7 +380,7 @@ def test_all_topics_that_a_filter_chooses_are_read(
 def test_a_filter_that_chooses_nothing_yet_is_told(
     brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with GroupFollower(client(brokers), Whitelist("x.*"), "all", Reset.EARLIEST, threads=False):
+    with GroupReader(client(brokers), Whitelist("x.*"), "all", Reset.EARLIEST, threads=False):
         pass
     assert capfd.readouterr().err == "minikafka: there is no topic yet that x.* chooses; waiting for one\n"
 
@@ -399,14 +399,14 @@ def test_a_topic_that_is_deleted_ends_it(brokers: BrokersInMemory) -> None:
 def test_a_trip_ends_when_the_message_was_read(brokers: BrokersInMemory) -> None:
     cluster = client(brokers)
     producer = BatchingProducer(cluster, threads=False)
-    times_ms = list(itertools.islice(trips(cluster, producer, T0, 20), 5))
+    times_ms = list(itertools.islice(round_trips(cluster, producer, T0, 20), 5))
     assert all(one > 0 for one in times_ms)
     assert [value and len(value) for value in brokers.logs[T0].values()[5:]] == [20] * 5
 
 
 def test_a_topic_that_others_write_to_is_refused(brokers: BrokersInMemory) -> None:
     cluster = client(brokers)
-    passes = trips(cluster, BatchingProducer(cluster, threads=False), T0, 20)
+    passes = round_trips(cluster, BatchingProducer(cluster, threads=False), T0, 20)
     next(passes)
     brokers.fill(T0, b"not ours")
     with pytest.raises(MinikafkaError, match="t-0 is written to by somebody else"):

@@ -14,13 +14,13 @@ from minikafka.cli.group_reset import (
     Target,
     check_shift,
     new_offset,
-    one_target,
-    outside,
+    out_of_range_offset,
+    parse_shift,
+    parse_target,
     parse_topic,
     plan_json,
     plan_lines,
     read_plan,
-    shift_of,
 )
 
 NOTHING = {
@@ -50,7 +50,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
     ],
 )
 def test_one_option_is_the_target(given: dict[str, int], target: Target) -> None:
-    assert one_target(**(NOTHING | given)) == target  # type: ignore[arg-type]
+    assert parse_target(**(NOTHING | given)) == target  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("given", [{}, {"earliest": True, "shift": 0}, {"offset": 0, "time_ms": 0}])
@@ -58,7 +58,7 @@ def test_no_option_and_several_are_refused(given: dict[str, int]) -> None:
     with pytest.raises(
         ConfigError, match="give one of --to-earliest, --to-latest, --to-current, --to-offset N"
     ):
-        one_target(**(NOTHING | given))  # type: ignore[arg-type]
+        parse_target(**(NOTHING | given))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_new_offset_lies_within_the_log(target: Target, offset: int) -> None
     ],
 )
 def test_an_offset_outside_of_the_log_is_known_as_such(target: Target, offset: int | None) -> None:
-    assert outside(target, Log(10, 50, committed=20, at_time=33, planned=40)) == offset
+    assert out_of_range_offset(target, Log(10, 50, committed=20, at_time=33, planned=40)) == offset
 
 
 def test_a_time_after_the_last_message_is_the_end() -> None:
@@ -171,4 +171,4 @@ def test_a_plan_that_was_printed_is_read_again() -> None:
 
 @pytest.mark.parametrize(("text", "number"), [("7", 7), (" -7 ", -7), ("0", 0)])
 def test_a_shift_goes_on_or_back(text: str, number: int) -> None:
-    assert shift_of(text) == number
+    assert parse_shift(text) == number

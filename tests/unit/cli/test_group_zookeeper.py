@@ -13,7 +13,7 @@ import pytest
 from minikafka.base.errors import CoordinationError, NetworkError
 from minikafka.base.ids import OFFSETS_TOPIC, BrokerAddress, TopicPartition
 from minikafka.cli.commands import run
-from minikafka.cli.connect import Groups, grouped
+from minikafka.cli.connect import GroupAccess, group_access
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.registry import paths
 from minikafka.registry.consumers import children, read_offsets, write_offsets
@@ -69,11 +69,15 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
 
     @contextlib.contextmanager
-    def grouped(zookeeper: str | None, *_: object) -> Iterator[Groups]:
+    def group_access(zookeeper: str | None, *_: object) -> Iterator[GroupAccess]:
         store = made.store if zookeeper else None
-        yield Groups(made.client(), store) if made.answers else Groups(None, store, "none is registered")
+        yield (
+            GroupAccess(made.client(), store)
+            if made.answers
+            else GroupAccess(None, store, "none is registered")
+        )
 
-    monkeypatch.setattr("minikafka.cli.connect.grouped", grouped)
+    monkeypatch.setattr("minikafka.cli.connect.group_access", group_access)
     return made
 
 
@@ -116,8 +120,8 @@ def named(monkeypatch: pytest.MonkeyPatch) -> tuple[MemoryStore, list[str | None
             raise NetworkError("nobody is there")
         yield bootstrap
 
-    monkeypatch.setattr("minikafka.cli.connect.coordinated", coordinated)
-    monkeypatch.setattr("minikafka.cli.connect.connected", connected)
+    monkeypatch.setattr("minikafka.cli.connect.zookeeper_store", coordinated)
+    monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
     monkeypatch.setenv("MINIKAFKA_BOOTSTRAP", "env:1")
     return store, asked
 
@@ -127,9 +131,9 @@ def test_the_brokers_are_those_that_are_registered_unless_some_are_named(
 ) -> None:
     store, asked = named
     for bootstrap in ("env:1", "typed:1"):
-        with grouped("z:2181", bootstrap, None) as found:
+        with group_access("z:2181", bootstrap, None) as found:
             assert (found.store, found.why) == (store, "")
-    with grouped(None, "env:1", None) as found:
+    with group_access(None, "env:1", None) as found:
         assert found.store is None
     assert asked == ["h:9000,h:9001,h:9002", "typed:1", "env:1"]
 
@@ -139,13 +143,13 @@ def test_brokers_that_cannot_be_reached_leave_what_zookeeper_knows(
 ) -> None:
     store, asked = named
     store.delete(paths.BROKER_IDS, recursive=True)
-    with grouped("z:2181", None, None) as found:
+    with group_access("z:2181", None, None) as found:
         assert (found.cluster, found.why) == (None, "none that takes plain text is registered at z:2181")
     away = BrokerRegistration.of(BrokerAddress(5, "away", 1), 1)
     store.create(paths.broker_path(5), away.to_json(), make_parents=True)
-    with grouped("z:2181", None, None) as found:
+    with group_access("z:2181", None, None) as found:
         assert (found.cluster, found.why) == (None, "nobody is there")
-    with pytest.raises(NetworkError), grouped("z:2181", "away:1", None):
+    with pytest.raises(NetworkError), group_access("z:2181", "away:1", None):
         pass
     assert asked == ["away:1", "away:1"]
 

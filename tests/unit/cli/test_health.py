@@ -37,7 +37,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> list[ClusterMetadata]:
     def connected(*_: object, **__: object) -> Iterator[object]:
         yield BrokersInMemory(1, {"t": 1}).client()
 
-    monkeypatch.setattr("minikafka.cli.connect.connected", connected)
+    monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
     monkeypatch.setattr(Admin, "describe_cluster", lambda admin, timeout_ms=None: told[0])
     monkeypatch.setattr("minikafka.clients.admin.admin.enforces_rules", lambda cluster, deadline: False)
     return told
@@ -138,7 +138,7 @@ def test_rules_that_may_hide_topics_are_told_of(
 
 def test_a_table_of_many_partitions_has_an_end() -> None:
     many = metadata(*[(0, (0, 1), (0,))] * 50)
-    *_, last = health.lines(health_of(many))
+    *_, last = health.health_lines(health_of(many))
     assert last == "and 30 more"
 
 
@@ -158,10 +158,10 @@ def test_watching_tells_each_change_once(
     seen = list(itertools.islice(health.changes(Watched()), 4))  # type: ignore[arg-type]
     assert [None if one is None else one.healthy for one in seen] == [True, None, False, True]
     for one in seen:
-        health.show_change(one, Format.JSON)
+        health.print_change(one, Format.JSON)
     told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [one["healthy"] for one in told] == [True, False, False, True]
-    health.show_change(None, Format.TABLE)
+    health.print_change(None, Format.TABLE)
     assert capfd.readouterr().out.endswith("Z  no broker answers\n")
 
 

@@ -23,7 +23,7 @@ from minikafka.cli.output import (
     utc_text,
     warnings_as_notes,
 )
-from minikafka.cli.zookeeper_group_reader import Line
+from minikafka.cli.zookeeper_group_reader import MessageLine
 
 ROWS = [{"name": "flights", "partitions": 4, "more": 1}, {"name": "a", "partitions": 12, "more": 2}]
 
@@ -124,7 +124,7 @@ def test_what_a_library_warns_of_is_one_line(capsys: pytest.CaptureFixture[str])
 def test_messages_go_to_a_pipe_as_they_are_and_to_a_terminal_escaped(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    record = Line(5, -1, None, b"a\x1b[2J\tb")
+    record = MessageLine(5, -1, None, b"a\x1b[2J\tb")
     show_line(TopicPartition("t", 0), record)
     show_line(TopicPartition("t", 0), record, terminal=True)
     piped, shown = capsys.readouterr().out.split("\n")[:2]
@@ -136,15 +136,15 @@ def test_messages_go_to_a_pipe_as_they_are_and_to_a_terminal_escaped(
 def test_null_keys_and_values_are_shown_as_by_the_console_consumer(
     capsys: pytest.CaptureFixture[str], terminal: bool
 ) -> None:
-    show_line(TopicPartition("t", 0), Line(5, -1, b"k", None), terminal=terminal)
-    show_line(TopicPartition("t", 0), Line(5, -1, None, b""), terminal=terminal)
+    show_line(TopicPartition("t", 0), MessageLine(5, -1, b"k", None), terminal=terminal)
+    show_line(TopicPartition("t", 0), MessageLine(5, -1, None, b""), terminal=terminal)
     deleted, keyless = capsys.readouterr().out.splitlines()
     assert deleted.endswith(" k\tnull")
     assert keyless.endswith(" null\t")
 
 
 def test_null_keys_and_values_are_null_in_json(capfd: pytest.CaptureFixture[str]) -> None:
-    show_json(TopicPartition("t", 0), Line(5, -1, None, None))
+    show_json(TopicPartition("t", 0), MessageLine(5, -1, None, None))
     row = json.loads(capfd.readouterr().out)
     assert (row["key"], row["value"]) == (None, None)
 

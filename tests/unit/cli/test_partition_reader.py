@@ -10,7 +10,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.connect import UNKNOWN_TOPIC_TIMEOUT_MS
-from minikafka.cli.partition_reader import follow, starting_positions
+from minikafka.cli.partition_reader import read_partitions, starting_positions
 from minikafka.cli.start_position import Start
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.wire.api import ApiKey
@@ -32,7 +32,7 @@ def cluster(brokers: BrokersInMemory) -> ClusterClient:
 
 
 def values(cluster: ClusterClient, positions: dict[TopicPartition, int], count: int) -> list[bytes | None]:
-    return [record.value for _, record in islice(follow(cluster, positions), count)]
+    return [record.value for _, record in islice(read_partitions(cluster, positions), count)]
 
 
 def while_it_waits(brokers: BrokersInMemory, change: Callable[[], None]) -> None:
@@ -153,7 +153,7 @@ def test_a_topic_that_is_deleted_ends_it_soon_and_stays_deleted(
 def test_a_topic_that_is_deleted_while_messages_are_fetched_ends_it_too(
     brokers: BrokersInMemory, cluster: ClusterClient
 ) -> None:
-    messages = follow(cluster, {T0: 0, T1: 0})
+    messages = read_partitions(cluster, {T0: 0, T1: 0})
     brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     lookup = brokers.answer_list_offsets
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError, NetworkError
-from minikafka.cli.produce import INTERRUPTED_PATIENCE_MS, Sent, messages, send_all
+from minikafka.cli.produce import INTERRUPTED_TIMEOUT_MS, SendResults, messages, send_all
 from minikafka.cli.progress import Progress
 from minikafka.clients.produce import BatchingProducer
 
@@ -55,7 +55,9 @@ class Acknowledging:
         self.closed.append(timeout_ms)
 
 
-def sent_by(producer: Acknowledging, pairs: Iterator[tuple[bytes | None, bytes]], progress: Progress) -> Sent:
+def sent_by(
+    producer: Acknowledging, pairs: Iterator[tuple[bytes | None, bytes]], progress: Progress
+) -> SendResults:
     return send_all(cast("BatchingProducer", producer), "t", pairs, progress)
 
 
@@ -90,14 +92,14 @@ def test_an_interruption_leaves_what_was_read_a_few_seconds() -> None:
     producer = Acknowledging(good=0)
     sent = sent_by(producer, interrupted(), Progress("x", stream=io.StringIO()))
     assert (sent.interrupted, sent.given, sent.acknowledged) == (True, 1, 0)
-    assert producer.closed == [INTERRUPTED_PATIENCE_MS]
+    assert producer.closed == [INTERRUPTED_TIMEOUT_MS]
 
 
 def test_an_interruption_of_the_wait_for_the_last_ones_is_one_too() -> None:
     producer = Acknowledging(good=1, interrupted=True)
     sent = sent_by(producer, lines(2), Progress("x", stream=io.StringIO()))
     assert (sent.interrupted, sent.given, sent.acknowledged) == (True, 2, 1)
-    assert producer.closed == [INTERRUPTED_PATIENCE_MS]
+    assert producer.closed == [INTERRUPTED_TIMEOUT_MS]
 
 
 TOO_LARGE = BrokerError(ErrorCode.MESSAGE_TOO_LARGE, "much")
@@ -140,12 +142,12 @@ def test_a_line_without_the_separator_does_not_hide_one_that_was_refused() -> No
 
 
 def test_of_a_batch_that_fails_as_one_the_first_line_is_told_whichever_is_noticed_first() -> None:
-    sent = Sent()
+    sent = SendResults()
     for line in (5, 4, 6):
         sent.fail(line, TOO_LARGE)
     away = NetworkError("later, and another matter")
     sent.fail(1, away)
-    assert (sent.failure, sent.failed_line, sent.stopped_by) == (TOO_LARGE, 4, away)
+    assert (sent.failure, sent.failed_line, sent.stop_cause) == (TOO_LARGE, 4, away)
 
 
 def test_what_no_line_is_to_blame_for_names_none() -> None:

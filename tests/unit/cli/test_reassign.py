@@ -32,7 +32,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     def coordinated(*_: object) -> Iterator[Store]:
         yield store
 
-    monkeypatch.setattr("minikafka.cli.connect.coordinated", coordinated)
+    monkeypatch.setattr("minikafka.cli.connect.zookeeper_store", coordinated)
     return store
 
 

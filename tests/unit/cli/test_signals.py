@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from minikafka.cli.signals import ends_cleanly_when_stopped
+from minikafka.cli.signals import stop_on_signal
 
 BOTH = (signal.SIGINT, signal.SIGTERM)
 
@@ -24,7 +24,7 @@ def handlers() -> Iterator[None]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_block_without_an_error(number: signal.Signals) -> None:
     reached_the_end = False
-    with ends_cleanly_when_stopped() as stop:
+    with stop_on_signal() as stop:
         os.kill(os.getpid(), number)
         signal.pause()
         reached_the_end = True
@@ -34,7 +34,7 @@ def test_a_signal_ends_the_block_without_an_error(number: signal.Signals) -> Non
 
 def test_a_second_signal_does_not_disturb_the_cleaning_up() -> None:
     cleaned = False
-    with ends_cleanly_when_stopped():
+    with stop_on_signal():
         try:
             os.kill(os.getpid(), signal.SIGTERM)
             signal.pause()
@@ -45,7 +45,7 @@ def test_a_second_signal_does_not_disturb_the_cleaning_up() -> None:
 
 
 def test_two_signals_at_the_same_time_are_one_wish(capsys: pytest.CaptureFixture[str]) -> None:
-    with ends_cleanly_when_stopped() as stop:
+    with stop_on_signal() as stop:
         signal.pthread_sigmask(signal.SIG_BLOCK, BOTH)
         for number in BOTH:
             signal.pthread_kill(threading.get_ident(), number)
@@ -55,7 +55,7 @@ def test_two_signals_at_the_same_time_are_one_wish(capsys: pytest.CaptureFixture
 
 
 def test_signals_after_the_block_do_not_disturb_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    with ends_cleanly_when_stopped() as stop:
+    with stop_on_signal() as stop:
         signal.raise_signal(signal.SIGTERM)
     signal.raise_signal(signal.SIGTERM)
     signal.raise_signal(signal.SIGINT)
@@ -64,12 +64,12 @@ def test_signals_after_the_block_do_not_disturb_the_end(capsys: pytest.CaptureFi
 
 def test_the_handlers_of_before_are_back_afterwards() -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    with ends_cleanly_when_stopped() as stop:
+    with stop_on_signal() as stop:
         pass
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
     assert not stop.wanted
 
 
 def test_other_errors_go_on_their_way() -> None:
-    with pytest.raises(ZeroDivisionError), ends_cleanly_when_stopped():
+    with pytest.raises(ZeroDivisionError), stop_on_signal():
         _ = 1 // 0

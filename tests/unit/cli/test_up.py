@@ -576,7 +576,8 @@ def test_whoever_only_reads_begins_no_cluster_in_a_mistyped_directory(
     done = minikafka(*command, "--data-dir", str(missing))
     assert (done.status, done.out) == (2, "")
     assert (
-        f"there is no minikafka cluster in it; start one with `minikafka up --data-dir {missing}`" in done.err
+        f"no minikafka cluster in this directory; start one with `minikafka up --data-dir {missing}`"
+        in done.err
     )
     assert done.err.count("\n") == 1
     assert not missing.exists()

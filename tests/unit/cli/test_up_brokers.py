@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from minikafka.cli.commands import run
-from minikafka.cli.up import changes_in
+from minikafka.cli.up import broker_count_notes
 from minikafka.embedded import lock
 from minikafka.embedded.process import wait_until
 from minikafka.net.ports import can_bind
@@ -218,9 +218,9 @@ def test_what_only_one_broker_can_have_is_refused(
 def test_new_brokers_are_told_of(tmp_path: Path) -> None:
     (tmp_path / "broker-0").mkdir()
     (tmp_path / "broker-0" / "meta.properties").touch()
-    assert list(changes_in(tmp_path, 1, 1)) == []
-    (told,) = changes_in(tmp_path, 3, 3)
-    assert told.startswith(f"brokers 1 and 2 of {tmp_path} are new: they get partitions of new topics only")
+    assert list(broker_count_notes(tmp_path, 1, 1)) == []
+    (told,) = broker_count_notes(tmp_path, 3, 3)
+    assert told.startswith(f"brokers 1 and 2 of {tmp_path} are new and get only partitions of new topics")
 
 
 def test_it_follows_brokers_that_were_started_again_by_the_commands_that_it_named(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_a_broker_that_outlives_a_killed_up_is_named_by_ps_and_the_next_up_and_s
         assert again.stdout.readline().startswith("ready ")
         process.kill()
         process.communicate()
-        lock.await_free(str(directory / ".lock"))
+        lock.wait_until_free(str(directory / ".lock"))
         (row,) = rows(capfd, "ps")
         assert (row["data_dir"], row["bootstrap"], row["pid"], row["broker"], row["cluster"]) == (
             str(directory),

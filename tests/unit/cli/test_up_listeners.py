@@ -13,7 +13,7 @@ import pytest
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.cli import connect
-from minikafka.cli.commands import explain
+from minikafka.cli.commands import error_line
 from minikafka.net.ports import free_port
 
 pytestmark = pytest.mark.process
@@ -63,9 +63,9 @@ def test_who_names_a_directory_whose_broker_advertises_what_is_not_here_is_not_t
     served = SimpleNamespace(bootstrap_servers=f"127.0.0.1:{free_port()}")
     monkeypatch.setattr(connect, "_local", lambda data_dir, *, writes: served)
     monkeypatch.setattr(connect, "REACH_TIMEOUT_MS", 50)
-    with pytest.raises(MinikafkaError) as told, connect.connected(None, tmp_path):
+    with pytest.raises(MinikafkaError) as told, connect.cluster_client(None, tmp_path):
         pass
-    status, line = explain(told.value)
+    status, line = error_line(told.value)
     assert status == 1
     assert served.bootstrap_servers in line
     assert line.endswith(

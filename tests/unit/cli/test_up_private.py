@@ -23,12 +23,12 @@ def test_data_logs_and_zookeeper_are_private_and_no_file_with_settings_is_open(t
             if "version-2" not in path.parts:
                 assert stat.S_IMODE(path.stat().st_mode) == 0o700, path
         assert stat.S_IMODE((directory / "broker-0.properties").stat().st_mode) == 0o600
-        assert up.open_directories(directory, 1) == []
+        assert up.readable_by_others(directory, 1) == []
 
 
 def test_directories_that_others_can_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minikafka.base.cache_dirs.is_open_to_others", lambda path: path.name in wide)
     wide = {"logs"}
-    assert up.open_directories(tmp_path, 1) == [tmp_path / "logs"]
+    assert up.readable_by_others(tmp_path, 1) == [tmp_path / "logs"]
     wide = {"logs", "broker-0"}
-    assert up.open_directories(tmp_path, 1) == [tmp_path]
+    assert up.readable_by_others(tmp_path, 1) == [tmp_path]

@@ -15,7 +15,7 @@ from minikafka.base.errors import ConfigError, ConsumerTimeout, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.cli.commands import run
 from minikafka.cli.output import warnings_as_notes
-from minikafka.cli.zookeeper_group_reader import Line, StreamFollower, settings
+from minikafka.cli.zookeeper_group_reader import MessageLine, ZooKeeperGroupReader, consumer_config
 from minikafka.clients.consumer.topic_filter import Whitelist
 
 T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
@@ -95,12 +95,12 @@ class Connector:
         self.closed = True
 
 
-def follower(connector: Connector, *, interval_ms: int = 60_000) -> StreamFollower:
-    config = settings("g", "z:1", "c", {"auto.commit.interval.ms": str(interval_ms)}, at_end=False)
-    return StreamFollower(config, Whitelist("t|u"), lambda _: connector)
+def follower(connector: Connector, *, interval_ms: int = 60_000) -> ZooKeeperGroupReader:
+    config = consumer_config("g", "z:1", "c", {"auto.commit.interval.ms": str(interval_ms)}, at_end=False)
+    return ZooKeeperGroupReader(config, Whitelist("t|u"), lambda _: connector)
 
 
-def print_all(member: StreamFollower, count: int | None = None) -> list[int]:
+def print_all(member: ZooKeeperGroupReader, count: int | None = None) -> list[int]:
     offsets = []
     for tp, line in islice(member.messages(), count):
         with member.printing(tp, line):
@@ -175,22 +175,22 @@ def test_a_commit_that_fails_is_told_and_does_not_end_it(capfd: pytest.CaptureFi
 def test_a_group_that_cannot_be_joined_is_left() -> None:
     connector = Connector()
     connector.fails = True
-    config = settings("g", "z:1", "c", {}, at_end=True)
+    config = consumer_config("g", "z:1", "c", {}, at_end=True)
     with (
         pytest.raises(MinikafkaError, match="no rebalance"),
-        StreamFollower(config, "t", lambda _: connector),
+        ZooKeeperGroupReader(config, "t", lambda _: connector),
     ):
         pass
     assert connector.closed
 
 
 def test_the_settings_are_the_old_consumers_own() -> None:
-    found = settings("g", "z:1/c", "me", {"offsets.storage": "kafka"}, at_end=False)
+    found = consumer_config("g", "z:1/c", "me", {"offsets.storage": "kafka"}, at_end=False)
     assert (found.group_id, found.zookeeper_connect, found.client_id) == ("g", "z:1/c", "me")
     assert (found.auto_offset_reset, found.auto_commit_enable) == ("smallest", False)
     assert (found.offsets_storage, found.dual_commit_enabled) == ("kafka", True)
     with pytest.raises(ConfigError, match=r"--property='group\.id=x': consume sets this one itself"):
-        settings("g", "z:1", "me", {"group.id": "x"}, at_end=False)
+        consumer_config("g", "z:1", "me", {"group.id": "x"}, at_end=False)
 
 
 def test_what_the_consumer_warns_of_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
@@ -207,7 +207,7 @@ def test_what_the_consumer_warns_of_is_told_once(capfd: pytest.CaptureFixture[st
 def test_a_line_has_what_is_printed() -> None:
     connector = Connector(Message("u", 0, 7, 12, b"k", None))
     with follower(connector) as member:
-        assert next(member.messages()) == (U0, Line(7, 12, b"k", None))
+        assert next(member.messages()) == (U0, MessageLine(7, 12, b"k", None))
 
 
 @pytest.mark.parametrize(

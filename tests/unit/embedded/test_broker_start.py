@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.embedded import broker as broker_module
-from minikafka.embedded.broker import BrokerFailed, BrokerProcess, Ready, text_of
+from minikafka.embedded.broker import BrokerFailed, BrokerProcess, Ready, progress_text
 from minikafka.embedded.process import ProcessFailed
 
 
@@ -96,4 +96,4 @@ def test_rules_that_keep_a_broker_from_starting_are_told_at_once_and_in_the_end(
     "report", [None, {"type": "phase", "phase": "starting"}, {"type": "opening"}, {"type": 1}]
 )
 def test_what_takes_no_time_is_not_told(report: dict[str, object] | None) -> None:
-    assert text_of(report) is None
+    assert progress_text(report) is None

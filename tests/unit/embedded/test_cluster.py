@@ -160,10 +160,10 @@ def test_the_end_of_a_broker_is_reported(directory: Path) -> None:
 
 def test_zookeeper_that_dies_is_started_again_where_it_was(cluster: Cluster) -> None:
     connect = cluster.zookeeper_connect
-    assert not cluster.revive_zookeeper()
+    assert not cluster.restart_zookeeper()
     assert cluster._zookeeper is not None
     cluster._zookeeper.process.kill()  # type: ignore[union-attr]
-    assert cluster.revive_zookeeper()
+    assert cluster.restart_zookeeper()
     assert cluster.zookeeper_connect == connect
     cluster.create_topic("t")
 
@@ -174,9 +174,9 @@ def test_zookeeper_that_dies_waits_for_its_port_which_another_process_has(cluste
     assert cluster._zookeeper is not None
     cluster._zookeeper.process.kill()  # type: ignore[union-attr]
     with socket.create_server(("127.0.0.1", port), reuse_port=False):
-        assert not cluster.revive_zookeeper(told.append)
-        assert not cluster.revive_zookeeper(told.append)
-    assert cluster.revive_zookeeper(told.append)
+        assert not cluster.restart_zookeeper(told.append)
+        assert not cluster.restart_zookeeper(told.append)
+    assert cluster.restart_zookeeper(told.append)
     assert told == [
         f"ZooKeeper ended and cannot be started again at {connect} yet: another process has its port",
         f"ZooKeeper had ended and was started again at {connect}",
@@ -188,20 +188,20 @@ def test_zookeeper_that_dies_waits_for_its_port_which_another_process_has(cluste
 def test_a_zookeeper_that_runs_and_does_not_answer_is_told_once_and_when_it_answers_again(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("minikafka.embedded.cluster.ASK_EVERY_S", 0.0)
-    monkeypatch.setattr("minikafka.embedded.cluster.SILENT_S", 0.0)
+    monkeypatch.setattr("minikafka.embedded.cluster.ZOOKEEPER_CHECK_S", 0.0)
+    monkeypatch.setattr("minikafka.embedded.cluster.ZOOKEEPER_SILENT_S", 0.0)
     told: list[str] = []
     assert cluster._zookeeper is not None
     pid = cluster._zookeeper.process.pid  # type: ignore[union-attr]
     os.kill(pid, signal.SIGSTOP)
     try:
         for _ in range(3):
-            cluster.revive_zookeeper(told.append)
+            cluster.restart_zookeeper(told.append)
     finally:
         os.kill(pid, signal.SIGCONT)
     at = f"ZooKeeper at {cluster.zookeeper_connect}"
     assert [text.startswith(f"{at}, process {pid}, runs and does not") for text in told] == [True]
-    assert wait_until(lambda: not cluster.revive_zookeeper(told.append) and len(told) == 2, 30)
+    assert wait_until(lambda: not cluster.restart_zookeeper(told.append) and len(told) == 2, 30)
     assert told[1] == f"{at} answers again"
     cluster.create_topic("t")
 
@@ -209,14 +209,14 @@ def test_a_zookeeper_that_runs_and_does_not_answer_is_told_once_and_when_it_answ
 def test_data_of_zookeeper_that_somebody_removed_is_told_once(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("minikafka.embedded.cluster.ASK_EVERY_S", 0.0)
+    monkeypatch.setattr("minikafka.embedded.cluster.ZOOKEEPER_CHECK_S", 0.0)
     told: list[str] = []
     with Cluster(1, directory) as cluster:
-        cluster.revive_zookeeper(told.append)
+        cluster.restart_zookeeper(told.append)
         assert told == []
         shutil.rmtree(directory / "zookeeper" / "data")
-        assert wait_until(lambda: not cluster.revive_zookeeper(told.append) and bool(told), 30)
-        cluster.revive_zookeeper(told.append)
+        assert wait_until(lambda: not cluster.restart_zookeeper(told.append) and bool(told), 30)
+        cluster.restart_zookeeper(told.append)
         cluster.create_topic("t")
     assert len(told) == 1
     assert told[0].startswith(

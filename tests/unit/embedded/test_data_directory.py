@@ -16,20 +16,20 @@ def directory(tmp_path: Path, *numbers: int) -> Path:
 
 
 def test_a_new_directory_gets_one_broker_or_as_many_as_are_wanted(tmp_path: Path) -> None:
-    assert [data_directory.how_many(tmp_path, wanted) for wanted in (None, 1, 3)] == [1, 1, 3]
-    assert data_directory.how_many(None, None) == 1
+    assert [data_directory.broker_count(tmp_path, wanted) for wanted in (None, 1, 3)] == [1, 1, 3]
+    assert data_directory.broker_count(None, None) == 1
 
 
 def test_a_directory_is_served_by_all_that_it_has_or_by_more(tmp_path: Path) -> None:
     found = directory(tmp_path, 0, 2)
     (found / "broker-9").mkdir()  # made for a broker that never came up
-    assert [data_directory.how_many(found, wanted) for wanted in (None, 3, 5)] == [3, 3, 5]
+    assert [data_directory.broker_count(found, wanted) for wanted in (None, 3, 5)] == [3, 3, 5]
 
 
 def test_fewer_than_it_has_are_refused_with_what_would_be_missing(tmp_path: Path) -> None:
     found = directory(tmp_path, 0, 1, 2)
     with pytest.raises(ConfigError) as refused:
-        data_directory.how_many(found, 1, "--brokers")
+        data_directory.broker_count(found, 1, "--brokers")
     text = str(refused.value)
     assert text.startswith("--brokers=1: ")
     assert "has brokers 0, 1 and 2, and nobody would serve what brokers 1 and 2 have: give 3; " in text
@@ -41,9 +41,9 @@ def test_logs_that_were_kept_under_doubled_backslashes_are_found_there(tmp_path:
     data_dir.mkdir()
     doubled.mkdir()
     directory(doubled, 0, 2)
-    assert data_directory.found_in(data_dir) == [0, 2]
-    assert data_directory.how_many(data_dir, None) == 3
-    homes = [data_directory.directory_of(data_dir, number) for number in range(3)]
+    assert data_directory.existing_brokers(data_dir) == [0, 2]
+    assert data_directory.broker_count(data_dir, None) == 3
+    homes = [data_directory.broker_directory(data_dir, number) for number in range(3)]
     assert homes == [doubled / "broker-0", data_dir / "broker-1", doubled / "broker-2"]
 
 
@@ -52,27 +52,27 @@ def test_logs_at_the_right_place_go_before_those_under_doubled_backslashes(tmp_p
     for place in (data_dir, doubled):
         place.mkdir()
         directory(place, 0)
-    assert data_directory.found_in(data_dir) == [0]
-    assert data_directory.directory_of(data_dir, 0) == data_dir / "broker-0"
+    assert data_directory.existing_brokers(data_dir) == [0]
+    assert data_directory.broker_directory(data_dir, 0) == data_dir / "broker-0"
 
 
 @pytest.mark.parametrize("key", ["listeners", "log.dirs", "broker.id"])
 def test_what_only_one_broker_can_have_is_refused_for_several(key: str) -> None:
-    data_directory.check_common([key, "num.partitions"], 1)
+    data_directory.check_shared_config([key, "num.partitions"], 1)
     with pytest.raises(ConfigError, match=f"--set='{key}': cannot be the same for 3 brokers"):
-        data_directory.check_common(["num.partitions", key], 3, "--set")
+        data_directory.check_shared_config(["num.partitions", key], 3, "--set")
 
 
 def test_each_broker_has_the_next_port_or_a_free_one() -> None:
-    assert data_directory.ports_of(9092, 3) == [9092, 9093, 9094]
-    assert data_directory.ports_of(0, 2) == [0, 0]
+    assert data_directory.broker_ports(9092, 3) == [9092, 9093, 9094]
+    assert data_directory.broker_ports(0, 2) == [0, 0]
     with pytest.raises(ConfigError, match="3 brokers need the ports up to 65536"):
-        data_directory.ports_of(65534, 3)
+        data_directory.broker_ports(65534, 3)
 
 
 def test_a_broker_that_there_is_not_has_no_properties_of_its_own() -> None:
-    data_directory.check_own({1: {}}, 2)
+    data_directory.check_broker_configs({1: {}}, 2)
     with pytest.raises(
         ConfigError, match="broker_configs=2: no broker of this cluster, which has brokers 0 and 1"
     ):
-        data_directory.check_own({2: {}}, 2)
+        data_directory.check_broker_configs({2: {}}, 2)

@@ -235,7 +235,7 @@ def test_the_address_of_a_dead_daemon_is_void_though_another_is_starting(data_di
     directory.make()
     dead = LocalCluster("h:1", "h:2", "id", local.host_boot_id(), data_dir, 1, "never")
     Path(directory.address).write_bytes(dead.to_json())
-    with local._held(os.path.join(directory.own, "serving.lock"), 0):
+    with local._lock_file(os.path.join(directory.own, "serving.lock"), 0):
         assert running(data_dir) is None
 
 
@@ -375,7 +375,7 @@ from pathlib import Path
 from minikafka.embedded import local
 
 directory = local._Directory(sys.argv[-1])
-lock = local._held(os.path.join(directory.own, "serving.lock"), 1.0)
+lock = local._lock_file(os.path.join(directory.own, "serving.lock"), 1.0)
 lock.__enter__()
 if os.fork():
     os._exit(0)
@@ -512,20 +512,20 @@ def test_one_that_ends_as_nobody_uses_it_any_more_is_waited_for(
     told: list[bool] = []
     process = session()
     cluster = join(data_dir, process)
-    local.await_end(data_dir, PATIENCE_S, lambda: told.append(serves(cluster)))
+    local.wait_for_end(data_dir, PATIENCE_S, lambda: told.append(serves(cluster)))
     assert told == [], "somebody uses it"
     end(process)
-    local.await_end(data_dir, PATIENCE_S, lambda: told.append(True))
+    local.wait_for_end(data_dir, PATIENCE_S, lambda: told.append(True))
     assert told == [True]
     assert not serves(cluster)
-    local.await_end(data_dir, PATIENCE_S, lambda: told.append(True))
+    local.wait_for_end(data_dir, PATIENCE_S, lambda: told.append(True))
     assert told == [True]
 
 
 def test_an_announced_cluster_is_not_waited_for_although_it_has_no_owner(data_dir: str) -> None:
     told: list[bool] = []
     with local.announce(data_dir, "127.0.0.1:1", "127.0.0.1:2", "id"):
-        local.await_end(data_dir, PATIENCE_S, lambda: told.append(True))
+        local.wait_for_end(data_dir, PATIENCE_S, lambda: told.append(True))
     assert told == []
 
 

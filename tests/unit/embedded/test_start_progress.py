@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minikafka.base.clock import ManualClock
-from minikafka.embedded.local import SignsOfLife
+from minikafka.embedded.local import StartProgress
 
 
 class Start:
@@ -13,7 +13,7 @@ class Start:
         self.clock = ManualClock()
         self.state = ""
         self.told: list[str] = []
-        self.signs = SignsOfLife(
+        self.signs = StartProgress(
             lambda: self.state, self.told.append, 100.0, clock_s=lambda: self.clock.monotonic_ms() / 1000
         )
 

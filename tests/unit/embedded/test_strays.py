@@ -44,14 +44,14 @@ def test_a_broker_is_told_by_its_lock_and_the_address_in_it(data_dir: Path, held
     write_address(held, "127.0.0.1:9093")
     assert stray_brokers(data_dir) == [StrayBroker(str(data_dir), 1, os.getpid(), "127.0.0.1:9093")]
     with pytest.raises(DirectoryLocked, match=rf"process {os.getpid()} at 127.0.0.1:9093.*still runs"):
-        strays.check_none(data_dir)
+        strays.check_no_strays(data_dir)
 
 
 def test_a_lock_that_nobody_holds_is_no_broker(data_dir: Path) -> None:
     path = data_dir / "broker-0" / ".lock"
     path.write_text(f"{os.getpid()}\n127.0.0.1:9092\n")
     assert stray_brokers(data_dir) == []
-    strays.check_none(data_dir)
+    strays.check_no_strays(data_dir)
 
 
 @pytest.mark.usefixtures("held")
@@ -97,11 +97,11 @@ def test_a_broker_of_a_cluster_that_was_killed_is_not_called_started_by_hand(
     assert (broker.number, broker.ending) == (0, True)
     assert broker.why == "ends by itself, as its cluster was killed"
     with pytest.raises(DirectoryLocked, match=r"broker 0 of .* ends by itself, .* try again in a moment"):
-        strays.check_none(data_dir)
+        strays.check_no_strays(data_dir)
     with pytest.raises(
         DirectoryLocked, match=r"process \d+, which was killed; processes of it are still end"
     ):
-        lock.await_free(str(data_dir / ".lock"))
+        lock.wait_until_free(str(data_dir / ".lock"))
 
 
 @pytest.mark.process
