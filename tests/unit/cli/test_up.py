@@ -575,10 +575,7 @@ def test_whoever_only_reads_begins_no_cluster_in_a_mistyped_directory(
     missing = tmp_path / "mistyped"
     done = minikafka(*command, "--data-dir", str(missing))
     assert (done.status, done.out) == (2, "")
-    assert (
-        f"no minikafka cluster in this directory; start one with `minikafka up --data-dir {missing}`"
-        in done.err
-    )
+    assert f"in this directory; start one with `minikafka up --data-dir {missing}`" in done.err
     assert done.err.count("\n") == 1
     assert not missing.exists()
 
