@@ -312,8 +312,6 @@ def test_every_way_to_import_is_seen(statement: str) -> None:
         ("partition/partition.py", "import time"),
         ("controller/controller.py", "import queue"),
         ("server/core/broker.py", "import pyspark"),
-        ("embedded/local.py", "from pyspark.sql import SparkSession"),
-        ("embedded/local.py", "import pyspark_minikafka"),
     ],
 )
 def test_a_banned_import_is_found(path: str, statement: str) -> None:

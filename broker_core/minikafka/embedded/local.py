@@ -58,7 +58,7 @@ from minikafka.base.printable import log_lines_to_stderr
 from minikafka.embedded import lock
 from minikafka.embedded.live_brokers import LiveBrokers
 from minikafka.embedded.owners import Owner, find_owner, host_boot_id, is_alive, owner_of
-from minikafka.embedded.process import tail, wait_until
+from minikafka.embedded.process import StartProgress, tail, wait_until
 from minikafka.embedded.strays import StrayBroker, stray_brokers
 
 if TYPE_CHECKING:
@@ -81,10 +81,6 @@ START_TIMEOUT_S = 360.0
 """From one sign of progress to the next, or to a broker that serves: more than the daemon gives any of its
 steps, so that it is the daemon that gives up and says why."""
 LOOK_S = 0.5
-QUIET_S = 8.0
-"""The longest time without a progress line: a large kernel may take that long on a busy machine."""
-STARTING = "starting ZooKeeper and the broker"
-"""The progress line of a daemon that has not reported yet."""
 STOP_TIMEOUT_S = 60.0
 
 _DAEMON = b"daemon\n"
@@ -254,53 +250,16 @@ def ensure(
     return cluster
 
 
-class StartProgress:
-    """Of one start. state: how to ask for what is being done; "" for nothing. patience_s: how long a start is
-    waited for that does not get on. known: what was being done before, which is no news.
-    """
-
-    def __init__(
-        self,
-        state: Callable[[], str],
-        on_progress: Callable[[str], None],
-        patience_s: float,
-        *,
-        known: str = "",
-        clock_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._state = state
-        self._on_progress = on_progress
-        self._patience_s = patience_s
-        self._clock_s = clock_s
-        self._began_s = self._told_s = self._new_s = clock_s()
-        self.last = known
-
-    @property
-    def given_up(self) -> bool:
-        """Whether nothing new came for too long."""
-        return self._clock_s() - self._new_s >= self._patience_s
-
-    def look(self) -> None:
-        """Pass on what is new, or that the start goes on."""
-        state, now_s = self._state(), self._clock_s()
-        if state not in {"", self.last}:
-            self.last, self._new_s, self._told_s = state, now_s, now_s
-            self._on_progress(state)
-        elif now_s - self._told_s >= QUIET_S:
-            self._told_s = now_s
-            self._on_progress(f"{self.last or STARTING}: goes on, {now_s - self._began_s:.0f} s so far")
-
-
 @contextlib.contextmanager
 def _starting_lock(directory: _Directory, on_progress: Callable[[str], None]) -> Iterator[bool]:
     """Hold the starting lock; False when who has it makes no progress."""
-    signs = StartProgress(directory.state, on_progress, START_TIMEOUT_S, known=directory.state())
+    progress = StartProgress(directory.state, on_progress, START_TIMEOUT_S, known=directory.state())
     while True:
         with directory.starting(LOOK_S) as held:
-            if held or signs.given_up:
+            if held or progress.is_timed_out:
                 yield held
                 return
-        signs.look()
+        progress.poll()
 
 
 def running(data_dir: str) -> LocalCluster | None:
@@ -473,14 +432,14 @@ def _start(directory: _Directory, on_progress: Callable[[str], None]) -> LocalCl
             check=False,
         )
     # From here on the daemon holds the serving lock or is dead.
-    settled, signs = False, StartProgress(directory.state, on_progress, START_TIMEOUT_S)
-    while launcher.returncode == 0 and not settled and not signs.given_up:
+    settled, progress = False, StartProgress(directory.state, on_progress, START_TIMEOUT_S)
+    while launcher.returncode == 0 and not settled and not progress.is_timed_out:
         settled = wait_until(
             lambda: directory.cluster() is not None or not directory.serving(), LOOK_S, every_s=0.02
         )
         if not settled:
             # Again and again, while a broker compiles, or has gigabytes to check, and gets on with it.
-            signs.look()
+            progress.poll()
     cluster = directory.cluster()
     if cluster is not None:
         return cluster
@@ -488,7 +447,7 @@ def _start(directory: _Directory, on_progress: Callable[[str], None]) -> LocalCl
         raise MinikafkaError(read_regular(directory.failure).decode("utf-8"))
     ended = settled or launcher.returncode != 0
     how = "ended at once" if ended else f"does not serve {START_TIMEOUT_S:g} s after its last sign of life"
-    doing = f" ({signs.last})" if signs.last else ""
+    doing = f" ({progress.last})" if progress.last else ""
     raise MinikafkaError(
         f"the embedded broker of {directory.data_dir} {how}{doing}; {_last_words(directory)}"
     )

@@ -28,6 +28,11 @@ _SUPERVISOR_PATIENCE_S = 5.0
 _REPORTS_PATIENCE_S = 1.0
 """To read the last reports of a child that has ended; a process that it started may hold the pipe open."""
 
+QUIET_S = 8.0
+"""The longest time without a progress line: a large kernel may take that long on a busy machine."""
+STARTING = "starting ZooKeeper and the broker"
+"""The progress line of a daemon that has not reported yet."""
+
 
 class ProcessFailed(MinikafkaError):
     """A child process ended, or was not ready in time; the message has the end of its log."""
@@ -241,3 +246,42 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float =
             return False
         time.sleep(every_s)
     return True
+
+
+class StartProgress:
+    """Passes on how far a start is, and says now and then that it goes on, so that it does not look hung.
+
+    state: returns what is being done; "" for nothing. timeout_s: the longest time without a change of state.
+    known: the state before this start, which is not passed on.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[], str],
+        on_progress: Callable[[str], None],
+        timeout_s: float,
+        *,
+        known: str = "",
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._state = state
+        self._on_progress = on_progress
+        self._timeout_s = timeout_s
+        self._clock_s = clock_s
+        self._began_s = self._reported_s = self._changed_s = clock_s()
+        self.last = known
+
+    @property
+    def is_timed_out(self) -> bool:
+        """Whether the state has not changed for too long."""
+        return self._clock_s() - self._changed_s >= self._timeout_s
+
+    def poll(self) -> None:
+        """Pass on a new state, or that the start goes on."""
+        state, now_s = self._state(), self._clock_s()
+        if state not in {"", self.last}:
+            self.last, self._changed_s, self._reported_s = state, now_s, now_s
+            self._on_progress(state)
+        elif now_s - self._reported_s >= QUIET_S:
+            self._reported_s = now_s
+            self._on_progress(f"{self.last or STARTING}: still running after {now_s - self._began_s:.0f} s")
