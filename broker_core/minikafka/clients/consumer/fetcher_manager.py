@@ -1,4 +1,4 @@
-"""All fetchers of one consumer. They are started and stopped with every rebalance."""
+"""The fetchers of one consumer, which start and stop with every rebalance."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from minikafka.records.format.hashes import string_hash
 from minikafka.registry.store import Store
 
 _STOP_TIMEOUT_MS = 500
-"""How long a stop waits for threads, which can do no harm any more."""
+"""How long a stop waits for threads that can no longer deliver anything."""
 _SHUTDOWN_TIMEOUT_MS = 15_000
 
 logger = logging.getLogger("minikafka.clients")
 
 
 class FetcherConfig(FetchConfig, Protocol):
-    """What the manager wants of a ``ConsumerConfig``."""
+    """The settings of a ``ConsumerConfig`` that the manager uses."""
 
     @property
     def num_consumer_fetchers(self) -> int: ...
@@ -44,7 +44,7 @@ class _BrokerAndFetcherId:
 
 
 class _Connections:
-    """What is there between a start and the next stop. ``waiter`` is that of the fetchers' links."""
+    """The state between a start and the next stop. ``waiter`` is that of the fetchers' connections."""
 
     def __init__(self, infos: Iterable[PartitionTopicInfo], waiter: Waiter) -> None:
         self.infos = {info.topic_partition: info for info in infos}
@@ -56,11 +56,11 @@ class _Connections:
 
 
 class ConsumerFetcherManager:
-    """Starts and stops what fetches (``ConsumerFetcherManager`` of text 004).
+    """Starts and stops the fetchers (``ConsumerFetcherManager`` of text 004).
 
-    ``start_connections`` and ``stop_connections`` are called again and again, from one thread; then
-    ``shutdown``. With ``threads`` False nothing moves but in ``step``. ``connector``, ``clock`` and
-    ``make_waiter`` stand in for sockets and time.
+    ``start_connections`` and ``stop_connections`` are called repeatedly, from one thread; then ``shutdown``.
+    With ``threads`` False nothing happens except in ``step``. ``connector``, ``clock`` and ``make_waiter``
+    replace sockets and time.
     """
 
     def __init__(
@@ -87,11 +87,13 @@ class ConsumerFetcherManager:
         self._stopping_threads: list[ShutdownableThread] = []
 
     def start_connections(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """Fetch these partitions, each from its ``fetched_offset`` on. RuntimeError when it is started."""
+        """Fetch these partitions, each from its ``fetched_offset``. Raises RuntimeError if already
+        started.
+        """
         connections = _Connections(infos, self._make_waiter())
         with self._lock:
             if self._current is not None:
-                raise RuntimeError("stop the connections before others are started")
+                raise RuntimeError("connections are already started: call stop_connections first")
             self._current = connections
             finder = connections.finder = self._new_finder(connections)
         for info in connections.infos.values():
@@ -100,8 +102,8 @@ class ConsumerFetcherManager:
             finder.start()
 
     def stop_connections(self) -> None:
-        """Fetch nothing any more. When this returns, nothing of what was started can reach a queue, or move
-        an offset. Nothing is done when nothing is started.
+        """Stop all fetches. After this returns no fetcher can reach a queue, or move an offset. Does nothing
+        if nothing is started.
         """
         with self._lock:
             connections, self._current = self._current, None
@@ -115,7 +117,7 @@ class ConsumerFetcherManager:
             info.queue.on_room(None)
         for one in stopping:
             one.initiate_shutdown()
-        # A thread may be held up where nothing cuts it off, as by ZooKeeper: it ends when it can.
+        # A thread may be in a call that cannot be cancelled, as to ZooKeeper: it ends when that returns.
         self._stopping_threads = _join_all(self._stopping_threads + stopping, _STOP_TIMEOUT_MS)
 
     def shutdown(self) -> None:
@@ -124,18 +126,18 @@ class ConsumerFetcherManager:
         self._stopping_threads = _join_all(self._stopping_threads, _SHUTDOWN_TIMEOUT_MS)
         if self._stopping_threads:
             names = ", ".join(one.name for one in self._stopping_threads)
-            logger.warning("these threads have not ended yet: %s", names)
+            logger.warning("timed out waiting for threads to end: %s", names)
 
     @property
     def max_lag(self) -> int:
-        """Of the partitions that are fetched, the most offsets between what was fetched and the log's end, as
-        last heard (the gauge ``MaxLag``).
+        """The largest lag of the fetched partitions: offsets between the fetched offset and the high
+        watermark of the last response (the gauge ``MaxLag``).
         """
         connections = self._current
         return 0 if connections is None else max((info.lag for info in connections.infos.values()), default=0)
 
     def add_partitions_with_error(self, partitions: Iterable[TopicPartition]) -> None:
-        """Look for the leaders of these again."""
+        """Look up the leaders of these partitions again."""
         connections, partitions = self._current, list(partitions)
         if connections is not None:
             for fetcher in list(connections.fetchers.values()):
@@ -143,7 +145,7 @@ class ConsumerFetcherManager:
             self._mark_without_leader(connections, partitions)
 
     def step(self) -> None:
-        """Without threads: one turn of the leader finder and of each fetcher."""
+        """Without threads: one round of the leader finder and of each fetcher."""
         connections = self._current
         if connections is None:
             return
@@ -179,7 +181,7 @@ class ConsumerFetcherManager:
         connections.finder.wake()
 
     def _wake_fetchers(self) -> None:
-        # With the lock of a queue held: nothing here may wait.
+        # The caller holds the lock of a queue: nothing here may wait.
         connections = self._current
         if connections is not None:
             for fetcher in list(connections.fetchers.values()):
@@ -238,10 +240,10 @@ class ConsumerFetcherManager:
             fetcher.initiate_shutdown()
 
     def _fetcher_id(self, tp: TopicPartition) -> int:
-        """Which of a broker's fetchers has a partition, as in the release."""
+        """Return which of a broker's fetchers fetches a partition, as in the release."""
         number = 31 * string_hash(tp.topic) + tp.partition & 0xFFFFFFFF
         number -= (number >> 31) << 32
-        # Java's smallest number has no absolute value.
+        # Java's Integer.MIN_VALUE has no absolute value.
         return (0 if number == -(1 << 31) else abs(number)) % self._config.num_consumer_fetchers
 
 
@@ -264,13 +266,13 @@ class _FetcherPoolOfStart:
 
 
 def _join_all(threads: Iterable[ShutdownableThread], milliseconds: int) -> list[ShutdownableThread]:
-    """Those that have not ended within so long, all together."""
+    """Return the threads that have not ended within that time in all."""
     deadline = Deadline(SystemClock(), milliseconds)  # threads live in real time
     return [one for one in threads if not one.await_shutdown(deadline.remaining_ms())]
 
 
 def _socket_connector(config: FetcherConfig) -> Connector:
-    # Here and not above: whoever brings a connector of their own needs no sockets.
+    # Imported here: a caller with its own connector needs no sockets.
     from minikafka.net.connection import SocketConnector
 
     buffer_bytes = config.socket_receive_buffer_bytes

@@ -1,14 +1,14 @@
-"""What fetches from one broker for the streams, and puts it into their queues.
+"""The thread that fetches from one broker, and puts records into the queues of the streams.
 
-One request is under way, for the partitions whose stream has room. It asks for half of
-``fetch.message.max.bytes`` in all, which leaves room for what a stream takes beside its chunks, or for
-``fetch.max.bytes`` if that is less. (A broker
-sends a first message whole that is larger; brokers before Fetch 3 are asked for all of it.) What the queues
-have no room for waits here, and for these streams nothing more is asked. So what one application does not
-take neither grows nor holds up the others: a request that leaves out a stream waits at the broker no longer
-than that stream has been full already.
+One request is in flight, for the partitions whose stream has room. It requests half of
+``fetch.message.max.bytes`` in all, which leaves room for what a stream holds beside its chunks, or
+``fetch.max.bytes`` if that is less. (A broker sends a larger first message whole; brokers before Fetch 3 are
+asked for all of ``fetch.message.max.bytes``.) Records that a queue has no room for wait here, and nothing
+more is requested for that stream. So one slow application neither grows memory nor delays the other streams:
+a request that leaves out a stream waits at the broker no longer than that stream has been full already.
 
-A partition goes to the end of the order when it gave data, as a broker fills its answer from the first on.
+A partition moves to the end of the order when it returned data, as a broker fills its response from the first
+partition on.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ from minikafka.wire.apis.list_offsets import (
 )
 
 _IDLE_MS = 1_000
-"""Longest wait for something to do; whatever there is wakes the thread."""
+"""Longest wait for work; new work wakes the thread."""
 _SHORT_WAIT_MS = 5
-"""Shortest wait at the broker when a stream without room is left out."""
+"""Shortest wait at the broker when a full stream is left out."""
 _MAPPED_BYTES = 1 << 16
-"""Smallest chunk that gets memory of its own from the system."""
+"""Smallest chunk with its own memory mapping."""
 _WHOLE_MESSAGE_SINCE = 3
-"""The Fetch version that sends a first message whole, whatever its size."""
+"""The Fetch version that returns a first message whole, whatever its size."""
 _RESETS = {"smallest": EARLIEST, "largest": LATEST}
 _NOTHING = memoryview(b"")
 
@@ -72,7 +72,7 @@ logger = logging.getLogger("minikafka.clients")
 
 
 class FetchConfig(Protocol):
-    """What fetchers want of a ``ConsumerConfig``."""
+    """The settings of a ``ConsumerConfig`` that fetchers use."""
 
     @property
     def client_id(self) -> str: ...
@@ -93,19 +93,19 @@ class FetchConfig(Protocol):
 
 
 class Gate:
-    """Between fetchers and streams: once it is closed nothing passes, also what is just on its way."""
+    """A gate between fetchers and streams: once it is closed, nothing passes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open = True
 
     def close(self) -> None:
-        """Returns when the last that passed is through."""
+        """Close the gate. Returns when the last passage is through."""
         with self._lock:
             self._open = False
 
     def run_if_open(self, act: Callable[[], bool]) -> bool:
-        """What ``act`` returns, which must not wait; False when the gate is closed."""
+        """Return the result of ``act``, which must not wait; False if the gate is closed."""
         with self._lock:
             return self._open and act()
 
@@ -140,26 +140,28 @@ class ConsumerFetcherThread(ShutdownableThread):
         self._lock = threading.Lock()
         self._partitions: OrderedDict[TopicPartition, PartitionTopicInfo] = OrderedDict()
         self._pending_puts: dict[TopicPartition, Callable[[], bool]] = {}
-        """What there was no room for, to be tried again."""
+        """Puts into full queues, to be retried."""
         self._failed_partitions: set[TopicPartition] = set()
-        """Those whose stream was given an error, behind which nothing comes."""
+        """Partitions whose stream got an error, after which nothing is fetched."""
         self._corrupt_offsets: dict[TopicPartition, int] = {}
-        """Where the last answer could not be read. It may just have been written: it is asked for twice."""
+        """Offsets where the last response was unreadable. The write may have been under way: they are fetched
+        twice.
+        """
         self._full_since_ms: dict[ChunkQueue, int] = {}
         self._truncates_first_message = False
-        """Whether the broker, by its last answer, never sends more than what it was asked for."""
+        """Whether the broker, by its last response, never returns more than the requested bytes."""
 
     # --- who has it
 
     def add_partitions(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """Fetch these from now on, too."""
+        """Start to fetch these partitions too."""
         with self._lock:
             for info in infos:
                 self._partitions.setdefault(info.topic_partition, info)
         self.wake()
 
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch these no more; what there was no room for is forgotten."""
+        """Stop fetching these partitions, and drop their pending puts."""
         with self._lock:
             for tp in partitions:
                 self._partitions.pop(tp, None)
@@ -168,18 +170,18 @@ class ConsumerFetcherThread(ShutdownableThread):
 
     @property
     def partition_count(self) -> int:
-        """How many it has."""
+        """The number of partitions."""
         return len(self._partitions)
 
     def initiate_shutdown(self) -> None:
-        """Let it end soon: what it waits for is cut off."""
+        """Let the thread end soon: cancel the request that it waits for."""
         super().initiate_shutdown()
         self._connection.close()
 
     # --- one turn
 
     def do_work(self) -> None:
-        """Put what waits into the queues, ask for more where there is room, and take the answer in."""
+        """Retry pending puts, send one fetch for the partitions with room, and process its response."""
         self._retry_pending_puts()
         self._initialize_offsets()
         positions, wait_ms = self._next_positions()
@@ -202,7 +204,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         self._process_response(response, positions)
 
     def _next_positions(self) -> tuple[dict[TopicPartition, int], int]:
-        """Where to read on, and how long the broker may wait for data."""
+        """Return the positions to fetch, and how long the broker may wait for data."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             infos = [info for tp, info in self._partitions.items() if tp not in self._failed_partitions]
@@ -277,7 +279,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         self._handle_failed(failed)
 
     def _handle_failed(self, failed: Iterable[tuple[PartitionTopicInfo, MinikafkaError]]) -> None:
-        """Raise in the stream what will stay as it is; of the others, have the leaders looked for again."""
+        """Raise permanent errors in the streams; look up the leaders of the other partitions again."""
         with_errors = []
         for info, error in failed:
             if isinstance(error, BrokerError) and _is_permanent(error):
@@ -291,7 +293,7 @@ class ConsumerFetcherThread(ShutdownableThread):
     # --- what an answer says of a partition
 
     def process_partition_data(self, info: PartitionTopicInfo, part: FetchPartitionResponse) -> None:
-        """Give the messages of an answer to the stream (``processPartitionData``)."""
+        """Put the records of a response into the stream's queue (``processPartitionData``)."""
         tp, offset = info.topic_partition, info.fetched_offset
         info.high_watermark = part.high_watermark
         if not records_of(part):
@@ -307,23 +309,25 @@ class ConsumerFetcherThread(ShutdownableThread):
                 if tp in self._partitions:
                     self._partitions.move_to_end(tp)
         elif found.incomplete and not found.valid_bytes:
-            # The answer was full before it: what comes first has all the room.
+            # The response was full before this partition: the first one gets all the room.
             with self._lock:
                 if tp in self._partitions:
                     self._partitions.move_to_end(tp, last=False)
         elif self._corrupt_offsets.get(tp) != offset:
             self._corrupt_offsets[tp] = offset
         else:
-            problem = found.problem or f"what came ends at {found.next_offset}, before it"
+            problem = found.problem or f"the response ends at {found.next_offset}, before it"
             error = CorruptMessage(*tp, offset, offset + 1, problem)
             self._put(info, partial(info.enqueue, _NOTHING, offset + 1, error))
 
     def handle_offsets_out_of_range(
         self, infos: Collection[PartitionTopicInfo]
     ) -> list[tuple[PartitionTopicInfo, MinikafkaError]]:
-        """Go on where ``auto.offset.reset`` says, or raise it in the stream (``handleOffsetOutOfRange``).
+        """Move to the offset that ``auto.offset.reset`` selects, or raise the error in the stream
+        (``handleOffsetOutOfRange``).
 
-        The broker is asked once for all. Returns those whose log's beginning or end it does not tell.
+        One request covers all partitions. Return the partitions whose start or end the broker does not
+        return, with their errors.
         """
         rule = self._config.auto_offset_reset
         if rule not in _RESETS:
@@ -339,19 +343,21 @@ class ConsumerFetcherThread(ShutdownableThread):
                 failed.append((info, reached))
                 continue
             if offset != INVALID_OFFSET:
-                logger.warning("%s has no offset %d: going on with the %s one, %d", tp, offset, rule, reached)
+                logger.warning(
+                    "%s: offset %d is out of range, resetting to the %s offset %d", tp, offset, rule, reached
+                )
             self._retry_log.record_recovery(str(tp))
             self._put(info, partial(info.reset, reached))
         return failed
 
     def handle_partitions_with_errors(self, partitions: Iterable[TopicPartition]) -> None:
-        """Leave these to whoever leads them now (``handlePartitionsWithErrors``)."""
+        """Return these partitions to the leader finder (``handlePartitionsWithErrors``)."""
         self._return_partitions(partitions)
 
     # --- inside
 
     def _initialize_offsets(self) -> None:
-        """Find where to begin those that nobody has read before."""
+        """Find the start of partitions without a committed offset."""
         with self._lock:
             unknown = [
                 info
@@ -363,7 +369,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         self._handle_failed(self.handle_offsets_out_of_range(unknown))
 
     def _put(self, info: PartitionTopicInfo, act: Callable[[], bool]) -> None:
-        """Do it now, or when the stream's queue has room."""
+        """Run ``act`` now, or when the stream's queue has room."""
         if not self._gate.run_if_open(act):
             with self._lock:
                 if info.topic_partition in self._partitions:
@@ -389,10 +395,10 @@ class ConsumerFetcherThread(ShutdownableThread):
     def _earliest_or_latest_offsets(
         self, partitions: Collection[TopicPartition], time: int
     ) -> dict[TopicPartition, int | MinikafkaError]:
-        """Where the logs of partitions begin, or end for consumers; or why the broker does not tell."""
+        """Return the start of each partition's log, or its end for consumers; or the error of the look-up."""
         if not partitions:
             return {}
-        unanswered: MinikafkaError = NetworkError(f"{self._broker} did not tell where the log is")
+        unanswered: MinikafkaError = NetworkError(f"{self._broker} left the partition out of ListOffsets")
         found: dict[TopicPartition, int | MinikafkaError] = {}
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for tp in partitions:
@@ -406,7 +412,7 @@ class ConsumerFetcherThread(ShutdownableThread):
                     tp = TopicPartition(topic.name, part.index)
                     code = ErrorCode.of(part.error_code)
                     if code is not ErrorCode.NONE:
-                        found[tp] = BrokerError(code, f"looking up an end of {tp}")
+                        found[tp] = BrokerError(code, f"looking up the start or end of {tp}")
                     elif reply.version == 0 and part.offsets:
                         found[tp] = part.offsets[0]
                     elif reply.version and part.offset >= 0:
@@ -417,10 +423,10 @@ class ConsumerFetcherThread(ShutdownableThread):
 
 
 def _private_copy(data: memoryview) -> memoryview:
-    """A copy, whose memory goes back to the system with it.
+    """Return a copy whose memory returns to the system with it.
 
-    What an answer came in is soon used again; were it kept, a part of an answer would keep all of it, and
-    what was freed between pieces that live would stay with the process.
+    A response's buffer is soon reused; keeping a part of it would keep all of it, and memory freed between
+    live pieces would stay with the process.
     """
     if len(data) < _MAPPED_BYTES:
         return memoryview(bytes(data))
@@ -430,14 +436,14 @@ def _private_copy(data: memoryview) -> memoryview:
 
 
 def _no_reset_error(tp: TopicPartition, offset: int, rule: str) -> MinikafkaError:
-    allowed = f"auto.offset.reset is {rule!r}: smallest or largest would choose one"
+    allowed = f"auto.offset.reset is {rule!r}: set smallest or largest"
     if offset < 0:
-        return NoCommittedOffset(f"no offset of {tp} was committed, and {allowed}")
+        return NoCommittedOffset(f"no offset of {tp} is committed, and {allowed}")
     return BrokerError(
         ErrorCode.OFFSET_OUT_OF_RANGE, f"the log of {tp} does not have offset {offset}, and {allowed}"
     )
 
 
 def _is_permanent(error: BrokerError) -> bool:
-    """Whether it will be the same the next time, too. What we do not know may pass."""
+    """Return whether a retry fails in the same way. Unknown errors may be temporary."""
     return not is_retriable(error) and error.code is not ErrorCode.UNKNOWN

@@ -1,4 +1,4 @@
-"""What finds the leaders of partitions that have none, or whose leader has changed."""
+"""The thread that finds the leaders of partitions without a known leader."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from minikafka.registry.store import Store
 
 _IDLE_MS = 60_000
 _METADATA_TIMEOUT_MS = 5_000
-"""Longest question; then the brokers that live are looked up again."""
+"""Timeout of one metadata request; after it the live brokers are looked up again."""
 
 
 class FetcherPool(Protocol):
-    """Who has the fetchers: a ``ConsumerFetcherManager``."""
+    """The fetchers of a consumer: a ``ConsumerFetcherManager``."""
 
     def partitions_without_leader(self) -> Collection[TopicPartition]:
-        """Those to be looked for."""
+        """Return the partitions to look up."""
 
     def add_fetcher_for_partitions(self, leaders: Mapping[TopicPartition, BrokerAddress]) -> None:
-        """Fetch these from there."""
+        """Fetch these partitions from these leaders."""
 
     def shutdown_idle_fetcher_threads(self) -> None:
-        """End those that have nothing to fetch."""
+        """Shut down the fetchers that have no partitions."""
 
 
 class LeaderFinderThread(ShutdownableThread):
-    """Finds leaders (``LeaderFinderThread`` of text 004): the live brokers in ZooKeeper, and what they say.
+    """Finds leaders (``LeaderFinderThread`` of text 004) by the metadata of the live brokers in ZooKeeper.
 
-    ``make_cluster`` makes a client of ``host:port,…``.
+    ``make_cluster`` returns a client for ``host:port,…``.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class LeaderFinderThread(ShutdownableThread):
         self._cluster: ClusterClient | None = None
 
     def do_work(self) -> None:
-        """Look once for all that have no leader; then leave ``refresh.leader.backoff.ms`` before the next."""
+        """Look up all partitions without a leader once, then wait for ``refresh.leader.backoff.ms``."""
         wanted = self._fetchers.partitions_without_leader()
         if not wanted:
             self.wait_for_work(_IDLE_MS)
@@ -78,7 +78,7 @@ class LeaderFinderThread(ShutdownableThread):
         self.back_off(self._backoff_ms)
 
     def initiate_shutdown(self) -> None:
-        """Let it end soon: what it waits for is cut off."""
+        """Let the thread end soon: cancel the request that it waits for."""
         super().initiate_shutdown()
         cluster = self._cluster
         if cluster is not None:
@@ -91,7 +91,7 @@ class LeaderFinderThread(ShutdownableThread):
         return {tp: leader for tp, leader in found.items() if leader is not None}
 
     def _client(self) -> ClusterClient:
-        """A client of the brokers that live; of those that did when ZooKeeper cannot be asked."""
+        """Return a client of the live brokers, or of the last known ones if ZooKeeper does not answer."""
         brokers = self._brokers
         try:
             brokers = ",".join(plaintext_addresses(self._store)) or brokers
@@ -104,13 +104,13 @@ class LeaderFinderThread(ShutdownableThread):
         else:
             self._retry_log.record_recovery(f"{self.name}'s ZooKeeper")
         if not brokers:
-            raise CoordinationError(f"{BROKER_IDS} names no broker that can be asked")
+            raise CoordinationError(f"{BROKER_IDS} has no broker with a PLAINTEXT listener")
         if self._cluster is None or brokers != self._brokers:
             if self._cluster is not None:
                 self._cluster.close()
             self._cluster, self._brokers = self._make_cluster(brokers), brokers
         if not self.is_running:
-            # ``initiate_shutdown`` may have come before there was something to close.
+            # ``initiate_shutdown`` may have run before there was a client to close.
             self._cluster.close()
         return self._cluster
 

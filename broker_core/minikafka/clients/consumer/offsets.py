@@ -1,19 +1,18 @@
-"""How far a group has read, in ZooKeeper (``offsets.storage=zookeeper``), at its coordinator (``kafka``) or
-both.
+"""The committed offsets of a group: in ZooKeeper (``offsets.storage=zookeeper``), at its coordinator
+(``kafka``), or both.
 
     /consumers/G/offsets/T/P     the offset of the next message, a bare number
 
-While ``dual.commit.enabled`` is on, both are written and the larger one is taken, whichever storage is named:
-a group may then go over from the one to the other, and back, consumer by consumer. Kafka 0.10.1 does so only
-with ``kafka``: of a group that goes back it would not write the coordinator's offsets any more, which
-consumers that have not gone back yet still look at, and it would not look at them, but at what stands in
-ZooKeeper.
+With ``dual.commit.enabled``, both storages are written and the larger offset is read, whichever storage is
+configured: a group may then migrate from one to the other, and back, consumer by consumer. Kafka 0.10.1 does
+so only with ``kafka``: for a group that migrates back it would no longer write the coordinator's offsets,
+which consumers that have not migrated yet still read, and it would read only ZooKeeper.
 
-The place that ``offsets.storage`` names is written first, and the other one only after it: a consumer that is
-killed between the two, or that does not reach one of them, leaves no offset behind that the next one, which
-may know the named place alone, would go back from.
+The storage of ``offsets.storage`` is written first, and the other one only after it: a consumer that is
+killed between the two writes, or cannot reach one storage, leaves no larger offset in the other one, from
+which the next consumer, which may read only the configured storage, would go back.
 
-How znodes are written, so that no offset goes back by a late write: ``registry.consumers.ZookeeperOffsets``.
+``registry.consumers.ZookeeperOffsets`` writes the znodes so that a late write moves no offset back.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ Offsets = Mapping[TopicPartition, int]
 
 
 def merge_offsets(zookeeper: Offsets, kafka: Offsets) -> dict[TopicPartition, int]:
-    """The larger offset of each partition; of one that only one of them has, that one."""
+    """Return the larger offset of each partition, or the only one."""
     return {
         tp: max(zookeeper.get(tp, -1), kafka.get(tp, -1)) for tp in sorted({*zookeeper.keys(), *kafka.keys()})
     }
 
 
 class ConsumerOffsets:
-    """The offsets of one consumer's group, wherever they are kept. Not thread-safe."""
+    """The offsets of one consumer's group, in all storages. Not thread-safe."""
 
     def __init__(
         self,
@@ -60,8 +59,8 @@ class ConsumerOffsets:
         max_retries: int,
         backoff_ms: int,
     ) -> None:
-        """``channel`` is None where no offsets are kept at the coordinator. ``zookeeper_first``: ZooKeeper is
-        the place that is named, where both are written.
+        """``channel`` is None if no offsets are kept at the coordinator. ``zookeeper_first``: ZooKeeper is
+        the configured storage, if both are written.
         """
         self.zookeeper = zookeeper
         self._channel = channel
@@ -91,7 +90,7 @@ class ConsumerOffsets:
             except MinikafkaError as failed:
                 if retries <= 0 or not _is_retriable(failed):
                     raise
-                logger.info("offsets are not committed yet: %s", failed)
+                logger.info("commit of offsets failed, retrying: %s", failed)
             retries -= 1
             yield Wait(self._backoff_ms)
         return frozenset()
@@ -105,16 +104,16 @@ class ConsumerOffsets:
             lost = self.zookeeper.commit(offsets, still_owned)
         if self._channel is not None:
             self._channel.connect()
-            check()  # again, as that may have taken its time
+            check()  # again, as the look-up may have taken long
             self._channel.commit({tp: offset for tp, offset in offsets.items() if tp not in lost})
         if not self._zookeeper_first and self._in_zookeeper:
             lost = self.zookeeper.commit(offsets, still_owned)
         return lost
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where to go on, without partitions that nothing is committed of.
+        """Return the committed offsets, without partitions that have none.
 
-        CoordinationError, NetworkError or BrokerError where that cannot be said now.
+        Raises CoordinationError, NetworkError or BrokerError if they are not available now.
         """
         wanted = list(partitions)
         kafka = self._channel.fetch(wanted) if self._channel is not None and wanted else {}
@@ -127,24 +126,26 @@ def _all_owned(partitions: Collection[TopicPartition]) -> Collection[TopicPartit
 
 
 def _is_retriable(error: MinikafkaError) -> bool:
-    """Whether another attempt is worth while: not where the session is gone."""
+    """Return whether another attempt may succeed: not if the session is gone."""
     return isinstance(error, CoordinationLost) or not isinstance(error, CoordinationError)
 
 
 class OffsetsChannel(Protocol):
-    """Where offsets are kept that are not in ZooKeeper."""
+    """A storage of offsets outside ZooKeeper."""
 
     def connect(self) -> None:
-        """Find the coordinator, if it is not known. NetworkError or BrokerError once the time is up."""
+        """Find the coordinator, if it is unknown. Raises NetworkError or BrokerError once the time is up."""
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """One attempt. NetworkError or BrokerError."""
+        """Commit in one attempt. Raises NetworkError or BrokerError."""
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """What is committed of them, without those that nothing is. NetworkError or BrokerError."""
+        """Return the committed offsets, without partitions that have none. Raises NetworkError or
+        BrokerError.
+        """
 
     def close(self) -> None:
-        """Let go what is under way."""
+        """Close the channel, and cancel what is under way."""
 
 
 class GroupOffsetsChannel:
@@ -169,7 +170,9 @@ class GroupOffsetsChannel:
         self._connected_coordinator()
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """See ``OffsetsChannel.commit``; looking for the coordinator before it is no attempt."""
+        """See ``OffsetsChannel.commit``. A look-up of the coordinator before it does not count as
+        an attempt.
+        """
         coordinator = self._connected_coordinator()
         deadline = coordinator.cluster.deadline(self._timeout_ms)
         committed = {tp: Committed(offset) for tp, offset in offsets.items()}
@@ -199,7 +202,7 @@ class GroupOffsetsChannel:
     def _connected_coordinator(self) -> CoordinatorClient:
         coordinator = self._current_coordinator()
         deadline = coordinator.cluster.deadline(self._timeout_ms)
-        what = f"looking for the coordinator of group {self._group!r}"
+        what = f"looking up the coordinator of group {self._group!r}"
         try:
             coordinator.cluster.retry(what, deadline, lambda: coordinator.address(deadline))
         except NetworkError:
@@ -213,17 +216,17 @@ class GroupOffsetsChannel:
     def _current_coordinator(self) -> CoordinatorClient:
         with self._lock:
             if self._closed:
-                raise NetworkError(f"the channel to the offsets of group {self._group!r} is closed")
+                raise NetworkError(f"the offsets channel of group {self._group!r} is closed")
             if self._coordinator is None:
                 self._coordinator = CoordinatorClient(self._make_cluster(), self._group)
             return self._coordinator
 
 
 def registered_brokers(store: Store, hint: str) -> str:
-    """The brokers that are registered, as ``host:port,host:port``. NetworkError where there are none, which
-    says ``hint``.
+    """Return the registered brokers as ``host:port,host:port``. Raises NetworkError, with ``hint``, if there
+    are none.
     """
     found = plaintext_addresses(store)
     if not found:
-        raise NetworkError(f"no broker that takes plain text is registered: {hint}")
+        raise NetworkError(f"no broker with a PLAINTEXT listener is registered: {hint}")
     return ",".join(found)

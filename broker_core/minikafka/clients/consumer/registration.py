@@ -24,7 +24,7 @@ from minikafka.registry.store import Store
 
 
 class Lease:
-    """One consumer's. Not valid before the first ``grant`` or ``renew``. Thread-safe."""
+    """The lease of one consumer. Not valid before the first ``grant`` or ``renew``. Thread-safe."""
 
     def __init__(self, clock: Clock, session_timeout_ms: int) -> None:
         self._clock = clock
@@ -34,17 +34,17 @@ class Lease:
         self._session_id = 0
         self._end_ms = -1
         self.interval_ms = max(1, session_timeout_ms // 3)
-        """How often it is to be renewed."""
+        """The interval of renewals."""
 
     @property
     def is_valid(self) -> bool:
-        """Whether nobody else can own what was owned when it was last renewed."""
+        """Whether no other consumer can own what this consumer owned at the last renewal."""
         return self._clock.monotonic_ms() < self._end_ms
 
     def grant(self, session_id: int, asked_at_ms: int, granted_ms: int | None = None) -> None:
-        """From now on it is about what is owned in this session, and nothing of an earlier one is left.
+        """Start the lease of a new session, when nothing of an earlier session is left.
 
-        ``granted_ms`` is how long ZooKeeper lets it last, where that is less than what was asked for.
+        ``granted_ms`` is the session timeout that ZooKeeper grants, if it is less than the requested one.
         """
         with self._lock:
             self._session_id = session_id
@@ -52,9 +52,10 @@ class Lease:
             self._end_ms = asked_at_ms + self._length_ms
 
     def renew(self, session_id: int = 0, asked_at_ms: int | None = None) -> bool:
-        """ZooKeeper has answered, in this session, what was asked at ``asked_at_ms`` (now).
+        """Renew the lease: ZooKeeper has answered, in this session, a request sent at ``asked_at_ms``
+        (default: now).
 
-        Returns whether it is about this session: an answer in a later one says that all of the earlier is
+        Return whether the session is the lease's: an answer in a later session says that the earlier one is
         gone, and renews nothing.
         """
         with self._lock:
@@ -65,9 +66,10 @@ class Lease:
             return True
 
     def revoke(self) -> None:
-        """The session is said to be gone: not valid until ZooKeeper answers in the one that it is about.
+        """End the lease, as the session has expired: it stays invalid until ZooKeeper answers in the lease's
+        session.
 
-        Where the news comes late, that is a newer one already.
+        If the report is late, the lease's session is already a newer one.
         """
         with self._lock:
             self._end_ms = -1
@@ -77,16 +79,16 @@ logger = logging.getLogger("minikafka.clients.consumer")
 
 
 def make_consumer_id(config: ConsumerConfig, clock: Clock) -> str:
-    """The name that a consumer registers by: ``consumer.id`` behind its group, or one of its own."""
+    """Return the consumer's id: its group and ``consumer.id``, or a unique generated name."""
     if config.consumer_id is not None:
         return f"{config.group_id}_{config.consumer_id}"
     return paths.consumer_id(config.group_id, platform.node(), clock.now_ms(), uuid.uuid4().hex)
 
 
 class GroupRegistration:
-    """Of the consumer ``consumer_id``, in ``/consumers/G/ids/ID``.
+    """The registration of ``consumer_id`` in ``/consumers/G/ids/ID``.
 
-    ``on_lost`` is called where it is seen that the znode is not there any more.
+    ``on_lost`` is called when the znode is found to be gone.
     """
 
     def __init__(
@@ -99,9 +101,9 @@ class GroupRegistration:
     ) -> None:
         self.path = paths.consumer_id_path(config.group_id, consumer_id)
         self.session_id = 0
-        """The session that it was made in; 0 before."""
+        """The session that created the znode; 0 before."""
         self.topic_count: TopicCount | None = None
-        """What it says that is read."""
+        """The subscription to register."""
         self.lease = Lease(clock, min(config.zookeeper_session_timeout_ms, store.session_timeout_ms))
         self._config = config
         self._consumer_id = consumer_id
@@ -111,10 +113,10 @@ class GroupRegistration:
         self._stopped = False
 
     def register(self) -> Steps[None]:
-        """Register in the present session, and hold the lease.
+        """Register in the present session, and start the lease.
 
-        A consumer of the same name, as one that was killed a moment ago, is waited for as long as its session
-        may last. NodeExists when it is still there then.
+        Waits for another consumer of the same name, such as one that was killed a moment ago, for as long as
+        its session may last. Raises NodeExists if it is still there after that.
         """
         assert self.topic_count is not None
         data = make_registration(self.topic_count, self._clock.now_ms()).to_json()
@@ -130,7 +132,7 @@ class GroupRegistration:
                 if stat is not None and stat.ephemeral_owner != session_id:
                     if self._clock.monotonic_ms() >= end_ms:
                         raise NodeExists(
-                            f"{self.path} is there already: another consumer has this consumer.id"
+                            f"{self.path} exists: another consumer is registered with this consumer.id"
                         ) from None
                     yield Wait(self._config.rebalance_backoff_ms)
                     continue
@@ -141,15 +143,17 @@ class GroupRegistration:
         self.lease.grant(session_id, asked_at_ms, self._store.session_timeout_ms)
 
     def stop(self) -> None:
-        """Do not wait for another of the same name any more: ``register`` raises CoordinationLost."""
+        """End the wait for another consumer of the same name: ``register`` raises CoordinationLost."""
         self._stopped = True
 
     def forget(self) -> None:
-        """Have it made anew by the next rebalance."""
+        """Have the next rebalance register anew."""
         self.session_id = 0
 
     def renew(self) -> bool:
-        """Ask ZooKeeper whether this consumer's session is still there; whether the lease is valid now."""
+        """Query ZooKeeper for this consumer's znode, and renew the lease. Return whether the lease is valid
+        now.
+        """
         asked_at_ms = self._clock.monotonic_ms()
         try:
             stat = self._store.exists(self.path)
@@ -161,17 +165,21 @@ class GroupRegistration:
         return self.lease.is_valid
 
     def renew_if_registered(self) -> None:
-        """``renew``, once there is something to renew."""
+        """``renew``, once the consumer is registered."""
         if self.session_id:
             self.renew()
 
     def check_lease(self) -> None:
-        """Raise SessionExpired or CoordinationLost where others may have by now what this consumer owned."""
+        """Raise SessionExpired or CoordinationLost if other consumers may own this consumer's partitions by
+        now.
+        """
         if self.lease.is_valid or self.renew():
             return
         if self._store.session_id != self.session_id:
-            raise SessionExpired(f"the session of {self._consumer_id}, and all it owned, is gone")
+            raise SessionExpired(
+                f"the ZooKeeper session of {self._consumer_id} expired: nothing is committed"
+            )
         raise CoordinationLost(
-            f"{self._consumer_id} has not heard of ZooKeeper for so long that others may own its partitions: "
-            "nothing is committed"
+            f"no answer of ZooKeeper for {self._consumer_id} within its lease: other consumers may own its "
+            "partitions, nothing is committed"
         )

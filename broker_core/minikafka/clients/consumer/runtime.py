@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Go on after so many milliseconds, or once ``done`` says so."""
+    """Continue after ``milliseconds``, or once ``done`` returns True."""
 
     milliseconds: int
     done: Callable[[int], bool] | None = None
-    """Waits for what is to come, for at most so many milliseconds, and says whether it came."""
+    """Waits for its condition, up to the given number of milliseconds, and returns whether it holds."""
 
 
 Steps = Generator[Wait | None, None, T]
@@ -35,7 +35,7 @@ Steps = Generator[Wait | None, None, T]
 
 
 def run_steps(steps: Steps[T], waiter: Waiter) -> T:
-    """Make all steps, on this thread."""
+    """Make all steps on this thread, and return their result."""
     while True:
         try:
             wait = next(steps)
@@ -51,7 +51,7 @@ def run_steps(steps: Steps[T], waiter: Waiter) -> T:
 
 
 class Stepper:
-    """Makes one step when it is asked to. Not thread-safe."""
+    """Makes one step at a time. Not thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -67,25 +67,27 @@ class Stepper:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the next step has to wait, at this moment."""
+        """Whether the next step has to wait at this moment."""
         wait = self._wait
         if wait is None or self._clock.monotonic_ms() >= self._wait_end_ms:
             return False
         return wait.done is None or not wait.done(0)
 
     def start(self, steps: Steps[object]) -> None:
-        """Steps to make from now on; what was left of others is dropped."""
+        """Start ``steps``; the rest of earlier steps is dropped."""
         self.cancel()
         self._steps = steps
 
     def cancel(self) -> None:
-        """Make no more of them; the one that calls this comes to its end."""
+        """Drop the remaining steps; a step that calls this runs to its own end."""
         if self._steps is not None and not self._running:
             self._steps.close()
         self._steps = self._wait = None
 
     def step(self) -> bool:
-        """Make the next step, if it need not wait; whether one was made. Raises what the step raises."""
+        """Make the next step if it need not wait. Return whether a step was made. Raises what the step
+        raises.
+        """
         if self._steps is None or self.is_waiting:
             return False
         steps, self._wait, self._running = self._steps, None, True
@@ -118,8 +120,8 @@ class _Task:
 
 
 class Scheduler:
-    """Tasks with a period. They see to their errors themselves. What one raises all the same is logged, and
-    it is done again when it is due.
+    """Runs periodic tasks, each on its own thread, or in ``step``. Tasks handle their errors; any other
+    exception is logged, and the task runs again when it is due.
     """
 
     def __init__(self, clock: Clock, *, threads: bool) -> None:
@@ -129,7 +131,7 @@ class Scheduler:
         self._tasks: list[_Task] = []
 
     def schedule(self, name: str, action: Callable[[], None], period_ms: int) -> None:
-        """Do it for the first time after one period."""
+        """Add a task; it first runs after one period."""
         task = _Task(name, action, period_ms, self._clock.monotonic_ms() + period_ms)
         self._tasks.append(task)
         if self._threads:
@@ -137,7 +139,7 @@ class Scheduler:
             task.thread.start()
 
     def step(self) -> None:
-        """Do what is due. Only where there are no threads."""
+        """Run the tasks that are due. Only without threads."""
         now_ms = self._clock.monotonic_ms()
         for task in self._tasks:
             if task.due_ms <= now_ms and not self._stopped.is_set():
@@ -145,7 +147,7 @@ class Scheduler:
                 task.action()
 
     def shutdown(self) -> None:
-        """Begin nothing any more, and wait for what is being done by other threads."""
+        """Start no more tasks, and wait for those that other threads are running."""
         self._stopped.set()
         for task in self._tasks:
             if task.thread is not None and task.thread is not threading.current_thread():
@@ -156,17 +158,17 @@ class Scheduler:
             try:
                 task.action()
             except Exception:
-                # A thread that is gone would be missed by nobody: no commit, no lease any more.
-                logger.exception("%s failed, and goes on", task.name)
+                # If the thread ended, nobody would notice that commits and lease renewals have stopped.
+                logger.exception("unexpected error in task %s; it runs again when due", task.name)
 
 
 _BACK_OFF_AFTER_ERROR_SECONDS = 1.0
 
 
 class ShutdownableThread:
-    """Calls ``do_work`` again and again (``kafka.utils.ShutdownableThread``).
+    """Calls ``do_work`` repeatedly (``kafka.utils.ShutdownableThread``).
 
-    Without ``start`` nothing runs by itself: whoever calls ``do_work`` then never waits in it.
+    Without ``start`` no thread runs: the caller of ``do_work`` then never waits in it.
     """
 
     def __init__(self, name: str) -> None:
@@ -177,40 +179,42 @@ class ShutdownableThread:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was not told to stop."""
+        """Whether no shutdown was initiated."""
         return not self._stopped.is_set()
 
     def do_work(self) -> None:
-        """One turn."""
+        """Do one round of work."""
         raise NotImplementedError
 
     def start(self) -> None:
-        """Begin, on a thread of its own that ends with the process."""
+        """Start a daemon thread."""
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
-        """End the wait for something to do, the present or the next one."""
+        """End the present or the next wait for work."""
         self._woken.set()
 
     def wait_for_work(self, milliseconds: int) -> None:
-        """Wait until ``wake``, or the end."""
+        """Wait until ``wake`` or shutdown."""
         if self._thread is not None:
             self._woken.wait(milliseconds / 1000)
             self._woken.clear()
 
     def back_off(self, milliseconds: int) -> None:
-        """Wait until the time has passed, or the end."""
+        """Wait until the time has passed, or until shutdown."""
         if self._thread is not None:
             self._stopped.wait(milliseconds / 1000)
 
     def initiate_shutdown(self) -> None:
-        """Let it end soon."""
+        """Let the thread end soon."""
         self._stopped.set()
         self._woken.set()
 
     def await_shutdown(self, milliseconds: int) -> bool:
-        """Whether it has ended within that time. At once, and false, from the thread itself."""
+        """Return whether the thread has ended within that time. On the thread itself, return False
+        at once.
+        """
         thread = self._thread
         if thread is None or thread is threading.current_thread():
             return thread is None
@@ -222,13 +226,15 @@ class ShutdownableThread:
             try:
                 self.do_work()
             except Exception:
-                # A thread that is gone would be noticed by nobody but whoever waits for its messages.
-                logger.exception("%s failed, and goes on", self.name)
+                # If the thread ended, only the missing messages would show it.
+                logger.exception("unexpected error in thread %s; it continues", self.name)
                 self._stopped.wait(_BACK_OFF_AFTER_ERROR_SECONDS)
 
 
 REPEAT_INTERVAL_MS = 30_000
-"""How often it is told while it lasts. What was not met for so long has passed meanwhile."""
+"""Interval of the messages about a lasting failure. A failure that did not recur for so long counts
+as over.
+"""
 
 
 @dataclass(slots=True)
@@ -251,7 +257,9 @@ class RetryLog:
         self._failures: dict[str, _Failure] = {}
 
     def record_failure(self, where: str, error: MinikafkaError, doing: str = "") -> None:
-        """Warn of ``error``, unless one of its kind was told there a short time ago."""
+        """Log ``error`` as a warning, unless one of the same kind was logged for ``where`` a short
+        time ago.
+        """
         kind = error.code if isinstance(error, BrokerError) else type(error)
         now_ms = self._clock.monotonic_ms()
         with self._lock:
@@ -264,11 +272,13 @@ class RetryLog:
                 if now_ms - one.logged_ms < REPEAT_INTERVAL_MS:
                     return
                 one.logged_ms = now_ms
-                lasts = f" ({one.times} times in {(now_ms - one.since_ms) // 1000} s; it is tried again)"
+                lasts = f" ({one.times} times in {(now_ms - one.since_ms) // 1000} s; retrying)"
         logger.warning("%s: %s%s%s", where, doing, error, lasts)
 
     def record_recovery(self, where: str) -> None:
-        """It goes well there: a warning if it was met more than once, so that who has read of it knows."""
+        """Log the end of a failure: as a warning if it occurred more than once, since the failure was one
+        too.
+        """
         if where not in self._failures:
             return
         with self._lock:
@@ -276,4 +286,4 @@ class RetryLog:
         if one is not None:
             level = logging.WARNING if one.times > 1 else logging.INFO
             lasted_s = (self._clock.monotonic_ms() - one.since_ms) / 1000
-            logger.log(level, "%s: it goes on, after %.1f s", where, lasted_s)
+            logger.log(level, "%s: recovered after %.1f s", where, lasted_s)

@@ -17,13 +17,13 @@ from minikafka.base.ids import host_port
 
 _TICK_MS = 5_000
 _KEPT = math.exp(-_TICK_MS / 60_000)
-"""How much of a minute's rate is left after one tick."""
+"""The part of a one-minute rate that is left after one tick."""
 
 
 class Meter:
-    """How many there were, and how many a second: since the beginning, and of late.
+    """Counts events, and their rate per second: the mean, and an average of the last minute.
 
-    ``one_minute_rate`` weighs by age, as a Unix load average does, and moves every five seconds.
+    ``one_minute_rate`` is exponentially weighted, as a Unix load average, and moves every five seconds.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -35,7 +35,7 @@ class Meter:
         self._rate: float | None = None
 
     def mark(self, count: int = 1) -> None:
-        """There were ``count`` more."""
+        """Count ``count`` events."""
         with self._lock:
             self._tick()
             self._count += count
@@ -43,18 +43,18 @@ class Meter:
 
     @property
     def count(self) -> int:
-        """All so far."""
+        """All events so far."""
         return self._count
 
     @property
     def mean_rate(self) -> float:
-        """Of a second, since the beginning."""
+        """Events per second since the start."""
         passed_ms = self._clock.monotonic_ms() - self._begun_ms
         return self._count * 1000 / passed_ms if passed_ms else 0.0
 
     @property
     def one_minute_rate(self) -> float:
-        """Of a second, of late; 0 in the first five seconds."""
+        """Events per second of the last minute; 0 in the first five seconds."""
         with self._lock:
             self._tick()
             return self._rate or 0.0
@@ -71,7 +71,7 @@ class Meter:
 
 
 class Summary:
-    """Of some numbers: how many, their sum, mean, least and largest."""
+    """Count, sum, mean, minimum and maximum of some numbers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -81,7 +81,7 @@ class Summary:
         self._largest = 0
 
     def add(self, number: int) -> None:
-        """There was one more."""
+        """Add a number."""
         with self._lock:
             self._least = min(self._least, number) if self._count else number
             self._largest = max(self._largest, number)
@@ -90,37 +90,37 @@ class Summary:
 
     @property
     def count(self) -> int:
-        """How many."""
+        """The count of the numbers."""
         return self._count
 
     @property
     def sum(self) -> int:
-        """All of them together."""
+        """Their sum."""
         return self._sum
 
     @property
     def mean(self) -> float:
-        """0 for none."""
+        """Their mean; 0 for none."""
         return self._sum / self._count if self._count else 0.0
 
     @property
     def min(self) -> int:
-        """0 for none."""
+        """The minimum; 0 for none."""
         return self._least
 
     @property
     def max(self) -> int:
-        """0 for none."""
+        """The maximum; 0 for none."""
         return self._largest
 
 
 class ConsumerTopicMetrics:
-    """Meters of one topic, or of all (``ConsumerTopicMetrics``).
+    """Meters of one topic, or of all topics (``ConsumerTopicMetrics``).
 
-    messages: that the application has taken (``MessagesPerSec``); counted when it asks for the next page of
-        messages, so up to a page late.
-    bytes_: of message sets that were fetched (``BytesPerSec``).
-    skipped: damaged messages that the application chose to pass over.
+    messages: messages taken by the application (``MessagesPerSec``); counted when the application requests
+        the next page of messages, so up to a page late.
+    bytes_: bytes of fetched records (``BytesPerSec``).
+    skipped: damaged messages that the application skipped.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -130,7 +130,9 @@ class ConsumerTopicMetrics:
 
 
 class ConsumerTopicStats:
-    """The meters of one client (``ConsumerTopicStats`` of text 004): one for each topic, and one for all."""
+    """The meters of one client (``ConsumerTopicStats`` of text 004): one for each topic, and one for all
+    topics.
+    """
 
     def __init__(self, client_id: str, clock: Clock | None = None) -> None:
         self.client_id = client_id
@@ -141,17 +143,17 @@ class ConsumerTopicStats:
 
     @property
     def all_topics(self) -> ConsumerTopicMetrics:
-        """Of all topics together (``getConsumerAllTopicStats``)."""
+        """The meters of all topics together (``getConsumerAllTopicStats``)."""
         return self._all
 
     @property
     def topics(self) -> dict[str, ConsumerTopicMetrics]:
-        """Of each topic of which there was something."""
+        """The meters of each topic that has any."""
         with self._lock:
             return dict(self._topics)
 
     def topic(self, name: str) -> ConsumerTopicMetrics:
-        """Of one topic (``getConsumerTopicStats``)."""
+        """Return the meters of one topic (``getConsumerTopicStats``)."""
         with self._lock:
             found = self._topics.get(name)
             if found is None:
@@ -159,31 +161,31 @@ class ConsumerTopicStats:
             return found
 
     def record_bytes(self, topic: str, size_bytes: int) -> None:
-        """A message set of ``topic`` was fetched."""
+        """Record a fetched message set of ``topic``."""
         self.topic(topic).bytes_.mark(size_bytes)
         self._all.bytes_.mark(size_bytes)
 
     def record_messages(self, topic: str, messages: int) -> None:
-        """The application has taken messages of ``topic``."""
+        """Record messages of ``topic`` that the application has taken."""
         if messages:
             self.topic(topic).messages.mark(messages)
             self._all.messages.mark(messages)
 
     def record_skipped(self, topic: str) -> None:
-        """The application has skipped a damaged message of ``topic``."""
+        """Record a damaged message of ``topic`` that the application has skipped."""
         self.topic(topic).skipped.mark()
         self._all.skipped.mark()
 
 
 class ConsumerTopicStatsRegistry:
-    """The stats of all clients of this process, by client id (``ConsumerTopicStatsRegistry``)."""
+    """The topic stats of all clients of this process, by client id (``ConsumerTopicStatsRegistry``)."""
 
     _lock = threading.RLock()  # as that of ``stats_in_use``
     _stats: dict[str, ConsumerTopicStats] = {}  # noqa: RUF012  # one for the process, as its name says
 
     @classmethod
     def get(cls, client_id: str) -> ConsumerTopicStats:
-        """Those of ``client_id``; new ones where there are none."""
+        """Return the stats of ``client_id``, creating them if needed."""
         with cls._lock:
             found = cls._stats.get(client_id)
             if found is None:
@@ -192,18 +194,18 @@ class ConsumerTopicStatsRegistry:
 
     @classmethod
     def remove(cls, client_id: str) -> None:
-        """Forget those of ``client_id``; who has them may go on using them."""
+        """Forget the stats of ``client_id``; holders may go on using them."""
         with cls._lock:
             cls._stats.pop(client_id, None)
 
 
 class FetchRequestAndResponseMetrics:
-    """Of one broker, or of all (``FetchRequestAndResponseMetrics``).
+    """Metrics of the fetches from one broker, or from all brokers (``FetchRequestAndResponseMetrics``).
 
-    requests: that were answered (``FetchRequestRateAndTimeMs``, the rate).
-    request_ms: how long each took, with the broker's wait for data (the time).
-    response_bytes: of messages in each answer (``FetchResponseSize``).
-    throttle_ms: how long brokers said that they held an answer back (``FetchRequestThrottleRateAndTimeMs``).
+    requests: answered requests (``FetchRequestRateAndTimeMs``, the rate).
+    request_ms: duration of each, with the broker's wait for data (the time).
+    response_bytes: bytes of records in each response (``FetchResponseSize``).
+    throttle_ms: throttle time that brokers report (``FetchRequestThrottleRateAndTimeMs``).
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -213,7 +215,7 @@ class FetchRequestAndResponseMetrics:
         self.throttle_ms = Summary()
 
     def add(self, request_ms: int, response_bytes: int, throttle_ms: int) -> None:
-        """A fetch was answered."""
+        """Record an answered fetch."""
         self.requests.mark()
         self.request_ms.add(request_ms)
         self.response_bytes.add(response_bytes)
@@ -221,7 +223,7 @@ class FetchRequestAndResponseMetrics:
 
 
 class FetchRequestAndResponseStats:
-    """The fetches of one client (``FetchRequestAndResponseStats`` of text 004)."""
+    """The fetch metrics of one client (``FetchRequestAndResponseStats`` of text 004)."""
 
     def __init__(self, client_id: str, clock: Clock | None = None) -> None:
         self.client_id = client_id
@@ -232,17 +234,17 @@ class FetchRequestAndResponseStats:
 
     @property
     def all_brokers(self) -> FetchRequestAndResponseMetrics:
-        """Of all brokers together (``getFetchRequestAndResponseAllBrokersStats``)."""
+        """The metrics of all brokers together (``getFetchRequestAndResponseAllBrokersStats``)."""
         return self._all
 
     @property
     def brokers(self) -> dict[str, FetchRequestAndResponseMetrics]:
-        """Of each broker that was asked, by ``host:port``."""
+        """The metrics of each broker, by ``host:port``."""
         with self._lock:
             return dict(self._brokers)
 
     def broker(self, host: str, port: int) -> FetchRequestAndResponseMetrics:
-        """Of one broker (``getFetchRequestAndResponseStats``)."""
+        """Return the metrics of one broker (``getFetchRequestAndResponseStats``)."""
         key = host_port(host, port)
         with self._lock:
             found = self._brokers.get(key)
@@ -253,20 +255,22 @@ class FetchRequestAndResponseStats:
     def record_fetch(
         self, host: str, port: int, *, request_ms: int, response_bytes: int, throttle_ms: int
     ) -> None:
-        """A broker has answered a fetch."""
-        for one in (self.broker(host, port), self._all):
-            one.add(request_ms, response_bytes, throttle_ms)
+        """Record a fetch that a broker has answered."""
+        for metrics in (self.broker(host, port), self._all):
+            metrics.add(request_ms, response_bytes, throttle_ms)
 
 
 class FetchRequestAndResponseStatsRegistry:
-    """The stats of all clients of this process, by client id (``FetchRequestAndResponseStatsRegistry``)."""
+    """The fetch stats of all clients of this process, by client id
+    (``FetchRequestAndResponseStatsRegistry``).
+    """
 
     _lock = threading.RLock()  # as that of ``stats_in_use``
     _stats: dict[str, FetchRequestAndResponseStats] = {}  # noqa: RUF012  # one for the process
 
     @classmethod
     def get(cls, client_id: str) -> FetchRequestAndResponseStats:
-        """Those of ``client_id``; new ones where there are none."""
+        """Return the stats of ``client_id``, creating them if needed."""
         with cls._lock:
             found = cls._stats.get(client_id)
             if found is None:
@@ -275,7 +279,7 @@ class FetchRequestAndResponseStatsRegistry:
 
     @classmethod
     def remove(cls, client_id: str) -> None:
-        """Forget those of ``client_id``; who has them may go on using them."""
+        """Forget the stats of ``client_id``; holders may go on using them."""
         with cls._lock:
             cls._stats.pop(client_id, None)
 
@@ -285,13 +289,13 @@ _users: Counter[str] = Counter()
 
 
 def acquire_stats(client_id: str) -> None:
-    """One more does."""
+    """Count one more user of the stats of ``client_id``."""
     with _lock:
         _users[client_id] += 1
 
 
 def release_stats(client_id: str) -> None:
-    """One of them does no more."""
+    """Count one user less; the last one removes the stats."""
     with _lock:
         _users[client_id] -= 1
         if _users[client_id] <= 0:

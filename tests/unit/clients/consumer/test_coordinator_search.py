@@ -29,7 +29,7 @@ def test_while_the_coordinator_is_looked_for_it_is_said_what_is_wrong(
         world.one("a", offsets_storage="kafka", offsets_channel_backoff_ms=1_000)
     assert caplog.messages == [
         "g_a: looking for the group's coordinator: nobody is there",
-        "g_a: it goes on, after 4.0 s",
+        "g_a: recovered after 4.0 s",
     ]
 
 

@@ -106,7 +106,7 @@ def test_a_stop_does_not_wait_for_a_zookeeper_that_does_not_answer(
         asked.wait()
         fetching.manager.stop_connections()
         fetching.manager.shutdown()
-        assert caplog.messages == ["these threads have not ended yet: g_c-leader-finder-thread"]
+        assert caplog.messages == ["timed out waiting for threads to end: g_c-leader-finder-thread"]
         answer.set()
         monkeypatch.undo()
 
@@ -165,4 +165,4 @@ def test_a_thread_logs_a_defect_and_can_still_be_stopped(caplog: pytest.LogCaptu
     thread.turns.wait()
     thread.initiate_shutdown()
     assert thread.await_shutdown(60_000)
-    assert caplog.messages == ["failing failed, and goes on"]
+    assert caplog.messages == ["unexpected error in thread failing; it continues"]

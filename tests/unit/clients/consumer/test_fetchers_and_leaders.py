@@ -98,14 +98,14 @@ def test_a_broker_that_is_dead_for_long_is_told_of_now_and_then_and_when_it_is_b
     told = list(caplog.messages)
     assert len(told) == 3
     assert all(one.startswith("ConsumerFetcherThread-g_c-0-1: ") for one in told)
-    assert told[1].endswith(" s; it is tried again)")
+    assert told[1].endswith(" s; retrying)")
     caplog.clear()
     brokers.start(1)
     brokers.fill(T0, b"0")
     fetching.step(2)
     assert offsets(stream.drain()) == [0]
     (back,) = caplog.messages
-    assert re.fullmatch(r"ConsumerFetcherThread-g_c-0-1: it goes on, after (69|7\d)\.\d s", back)
+    assert re.fullmatch(r"ConsumerFetcherThread-g_c-0-1: recovered after (69|7\d)\.\d s", back)
 
 
 def test_a_partition_without_a_leader_for_long_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -116,7 +116,7 @@ def test_a_partition_without_a_leader_for_long_is_told_of_once(caplog: pytest.Lo
     assert offsets(stream.drain()) == [0, 1, 2, 3, 4]
     first, back = caplog.messages
     assert first.startswith("t-0: LEADER_NOT_AVAILABLE: ")
-    assert back.startswith("t-0: it goes on, after ")
+    assert back.startswith("t-0: recovered after ")
 
 
 def test_a_leader_that_has_moved_is_told_of_by_one_warning(caplog: pytest.LogCaptureFixture) -> None:

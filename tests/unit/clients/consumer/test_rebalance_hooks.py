@@ -195,4 +195,4 @@ def test_what_a_task_raises_does_not_end_it(caplog: pytest.LogCaptureFixture) ->
     scheduler.schedule("a task", fails, 1)
     assert twice.wait(5)
     scheduler.shutdown()
-    assert "a task failed, and goes on" in caplog.text
+    assert "unexpected error in task a task" in caplog.text
