@@ -1,4 +1,4 @@
-"""Topics created, grown and deleted on request, and the dynamic settings of topics and brokers.
+"""Administration: creating, extending and deleting topics, and dynamic configs of topics and brokers.
 
 Imports ``server.core`` and ``server.config``.
 """

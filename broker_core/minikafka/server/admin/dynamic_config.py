@@ -1,10 +1,9 @@
-"""Settings of topics and brokers as clients see and change them.
+"""Configs of topics and brokers as clients read and change them.
 
-A setting of a topic stands in ZooKeeper; where it does not, the broker's properties stand in, and then their
-defaults. Each of these that is given is a synonym, the one with precedence first (``Source`` in
-DescribeConfigs of Kafka 1.1). Settings of brokers are those of the properties that it was started with: they
-can be read, and are not changed while it runs; but for the two rates of replication, which stand in ZooKeeper
-only (``replication_quotas``).
+A topic's config is in ZooKeeper; otherwise the broker's property applies, and then the default. Each value
+that is set is a synonym, in the order of precedence (``Source`` in DescribeConfigs of Kafka 1.1). A broker's
+configs are the properties that it was started with: they are read-only while it runs, except the two rates of
+replication, which are in ZooKeeper only (``replication_quotas``).
 """
 
 from __future__ import annotations
@@ -44,17 +43,18 @@ from minikafka.wire.apis.incremental_alter_configs import AlterOperation, Increm
 
 Settings = Mapping[str, str]
 Change = Callable[[Settings], dict[str, str]]
-"""From a topic's own settings to those that it shall have."""
+"""Takes a resource's current configs and returns the new ones."""
 
 
-# --- what there is ------------------------------------------------------------------------------------------
+# --- descriptions -------------------------------------------------------------------------------------------
 
 
 def describe_topic(
     log: LogConfig, properties: Settings, overrides: Settings
 ) -> Iterable[DescribeConfigsResourceResult]:
-    """Every setting of a topic, by name. ``log`` and ``properties`` are the broker's; of ``overrides`` what
-    it cannot use is left out.
+    """Yield every config of a topic, sorted by name.
+
+    ``log`` and ``properties`` are the broker's; invalid values in ``overrides`` are ignored.
     """
     for name, entry in sorted(TOPIC_PROPERTIES.items()):
         synonyms = list(_broker_synonyms(entry, properties))
@@ -99,8 +99,9 @@ def _is_usable(log: LogConfig, name: str, text: str) -> bool:
 
 
 def describe_broker(properties: Settings, own: Settings) -> Iterable[DescribeConfigsResourceResult]:
-    """Every property of a broker, by name, behind its settings in ZooKeeper, ``own``. What this version does
-    not know may be a password: its value is kept back.
+    """Yield a broker's dynamic configs in ZooKeeper, ``own``, then every property, sorted by name.
+
+    An unknown property may be a password, so its value is hidden.
     """
     yield from map(_rate, sorted(RATES), map(own.get, sorted(RATES)))
     defaults = property_defaults()
@@ -126,7 +127,7 @@ def describe_broker(properties: Settings, own: Settings) -> Iterable[DescribeCon
 
 
 _is_secret = cache(is_secret)
-"""Of the names that are known here: what is alike takes long to find."""
+"""Cached, since finding similar names is slow."""
 
 
 def _rate(name: str, text: str | None) -> DescribeConfigsResourceResult:
@@ -148,9 +149,7 @@ def _rate(name: str, text: str | None) -> DescribeConfigsResourceResult:
 
 
 def refresh_topics(broker: Broker, topics: Iterable[str]) -> dict[str, Settings]:
-    """The own settings of topics as ZooKeeper has them, read at once; their logs that lie here have them from
-    now on.
-    """
+    """Read the configs of topics from ZooKeeper, and apply them to their logs on this broker."""
     found = broker.registrar.settings.of_topics(topics)
     for topic, settings in found.items():
         if broker.logs.partitions_of(topic):
@@ -160,36 +159,38 @@ def refresh_topics(broker: Broker, topics: Iterable[str]) -> dict[str, Settings]
 
 
 def refresh_topic(broker: Broker, topic: str) -> Settings:
-    """``refresh_topics`` of one."""
+    """Call ``refresh_topics`` for one topic."""
     return refresh_topics(broker, (topic,))[topic]
 
 
 def refresh_broker(broker: Broker) -> Settings:
-    """This broker's settings as ZooKeeper has them; replication has them from now on."""
+    """Read this broker's configs from ZooKeeper, and apply the replication quotas."""
     settings = broker.registrar.settings.of(paths.BROKERS, str(broker.broker_id))
     broker.throttles.set_rates(settings)
     return settings
 
 
 def refresh_limits(broker: Broker) -> None:
-    """All clients have their quotas as ZooKeeper has them from now on, and replication its limits."""
+    """Read and apply the quotas of all clients and of replication."""
     broker.quotas.replace(broker.registrar.settings.of_clients())
     refresh_broker(broker)
 
 
 def change_resource(broker: Broker, kind: int, name: str, change: Change, *, validate_only: bool) -> None:
-    """Change what a client names. Raises BrokerError with the reason why that cannot be."""
+    """Change the configs of a resource. Raises BrokerError with the reason when that is invalid."""
     if kind == ResourceType.BROKER:
         _change_broker(broker, name, change, validate_only=validate_only)
         return
     if kind != ResourceType.TOPIC:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no settings here")
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST, f"unsupported resource type {kind}: expected TOPIC or BROKER"
+        )
     check_topic(broker, name)
     before = refresh_topic(broker, name)
     after = change(before)
     changed = {key: text for key, text in after.items() if before.get(key) != text}
     try:
-        # What stands there already, perhaps of a newer Kafka, is not the client's fault.
+        # Existing configs, perhaps of a newer Kafka, are not the client's fault.
         broker.config.log.with_overrides(changed)
     except ConfigError as error:
         raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
@@ -211,15 +212,18 @@ def _change_broker(broker: Broker, name: str, change: Change, *, validate_only: 
     after = change(before)
     for key, text in after.items():
         if key in before and before[key] == text:
-            continue  # what stands there already, perhaps of a newer Kafka
+            continue  # an existing config, perhaps of a newer Kafka
         if key not in RATES:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST,
-                f"{key} is not changed while a broker runs: set it in the properties of broker {name} and "
-                f"start it again (only {' and '.join(RATES)} are changed while it runs)",
+                f"{key} cannot be changed while a broker runs: set it in the properties of broker {name} and "
+                f"restart it (only {' and '.join(RATES)} are dynamic)",
             )
         if not is_rate(text):
-            raise BrokerError(ErrorCode.INVALID_REQUEST, f"{key}={text!r}: bytes a second, 0 to {UNLIMITED}")
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                f"invalid value for {key}: {text!r}, expected bytes a second from 0 to {UNLIMITED}",
+            )
     if not validate_only:
         try:
             broker.registrar.settings.change(paths.BROKERS, name, after)
@@ -229,33 +233,34 @@ def _change_broker(broker: Broker, name: str, change: Change, *, validate_only: 
 
 
 def check_settings_size(topic: str, settings: Settings) -> None:
-    """Raise INVALID_CONFIG for more settings of a topic than one znode takes."""
+    """Raise INVALID_CONFIG when a topic's configs do not fit into a znode."""
     size = len(EntityConfig(settings).to_json())
     if size > DATA_MAX_BYTES:
         raise BrokerError(
             ErrorCode.INVALID_CONFIG,
-            f"the settings of topic {topic} take {size} bytes: a znode has at most {DATA_MAX_BYTES}",
+            f"the configs of topic {topic} have {size} bytes, which exceeds the limit of a znode "
+            f"({DATA_MAX_BYTES})",
         )
 
 
 def _code_of(error: CoordinationError, code: ErrorCode) -> ErrorCode:
-    """``code``, or one after which clients ask again."""
+    """Return ``code``, or a retriable code."""
     return ErrorCode.REQUEST_TIMED_OUT if isinstance(error, InconsistentClusterId) else code
 
 
 def check_broker(broker: Broker, name: str) -> None:
-    """Raise INVALID_REQUEST unless this is the name of this broker: others know nothing of its settings."""
+    """Raise INVALID_REQUEST unless ``name`` is this broker: only a broker itself knows its configs."""
     if name != str(broker.broker_id):
         raise BrokerError(
             ErrorCode.INVALID_REQUEST,
-            f"this is broker {broker.broker_id}: ask {name} itself for its settings"
+            f"this is broker {broker.broker_id}: send the request to broker {name}"
             if name
-            else "there are no settings of all brokers here: name one",
+            else "cluster-wide broker configs are not supported: name a broker",
         )
 
 
 def check_topic(broker: Broker, name: str) -> None:
-    """Raise INVALID_TOPIC or UNKNOWN_TOPIC_OR_PARTITION unless there is such a topic."""
+    """Raise INVALID_TOPIC or UNKNOWN_TOPIC_OR_PARTITION unless the topic exists."""
     check_topic_name(name)
     if name not in broker.image.topics:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
@@ -265,38 +270,42 @@ def check_topic(broker: Broker, name: str) -> None:
 
 
 def replace_all(given: Sequence[AlterableConfig]) -> Change:
-    """AlterConfigs: these settings and no others. Of a name given twice the last counts, as in Kafka 2.1:
-    clients send what they were told, then what they change.
+    """Return the change of AlterConfigs: replace all configs.
+
+    The last value of a repeated name counts, as in Kafka 2.1: clients send the values that they read, then
+    their changes.
     """
 
     def change(_: Settings) -> dict[str, str]:
-        return {one.name: _required_value(one.name, one.value) for one in given}
+        return {entry.name: _required_value(entry.name, entry.value) for entry in given}
 
     return change
 
 
 def alter_some(broker: Broker, given: Sequence[IncrementalAlterableConfig]) -> Change:
-    """IncrementalAlterConfigs: these changes and no others."""
+    """Return the change of IncrementalAlterConfigs: only these configs."""
 
     def change(before: Settings) -> dict[str, str]:
-        _check_once(one.name for one in given)
+        _check_once(entry.name for entry in given)
         after = dict(before)
-        for one in given:
-            match one.config_operation:
+        for entry in given:
+            match entry.config_operation:
                 case AlterOperation.SET:
-                    after[one.name] = _required_value(one.name, one.value)
+                    after[entry.name] = _required_value(entry.name, entry.value)
                 case AlterOperation.DELETE:
-                    after.pop(one.name, None)
+                    after.pop(entry.name, None)
                 case AlterOperation.APPEND:
-                    members, others = _members(broker, before, one)
-                    after[one.name] = ",".join(members + [other for other in others if other not in members])
+                    members, others = _members(broker, before, entry)
+                    after[entry.name] = ",".join(
+                        members + [other for other in others if other not in members]
+                    )
                 case AlterOperation.SUBTRACT:
-                    members, others = _members(broker, before, one)
-                    after[one.name] = ",".join(member for member in members if member not in others)
+                    members, others = _members(broker, before, entry)
+                    after[entry.name] = ",".join(member for member in members if member not in others)
                 case other:
                     raise BrokerError(
                         ErrorCode.INVALID_REQUEST,
-                        f"{one.name}: operation {other} is none of "
+                        f"invalid operation {other} for {entry.name}: expected "
                         + ", ".join(f"{known.value} ({known.name})" for known in AlterOperation),
                     )
         return after
@@ -305,16 +314,16 @@ def alter_some(broker: Broker, given: Sequence[IncrementalAlterableConfig]) -> C
 
 
 def _members(
-    broker: Broker, before: Settings, one: IncrementalAlterableConfig
+    broker: Broker, before: Settings, entry: IncrementalAlterableConfig
 ) -> tuple[list[str], list[str]]:
-    """The members of a list that are there, and those that are named."""
-    if one.name not in LIST_PROPERTIES:
-        raise BrokerError(ErrorCode.INVALID_CONFIG, f"{one.name} is no list: it can be set or deleted")
-    text = before.get(one.name)
+    """Return the current members of a list config, and the members that the request names."""
+    if entry.name not in LIST_PROPERTIES:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, f"{entry.name} is not a list config: use SET or DELETE")
+    text = before.get(entry.name)
     if text is None:
         standing = describe_topic(broker.config.log, broker.config.properties, {})
-        text = next(row.value for row in standing if row.name == one.name) or ""
-    return _split(text), _split(_required_value(one.name, one.value))
+        text = next(row.value for row in standing if row.name == entry.name) or ""
+    return _split(text), _split(_required_value(entry.name, entry.value))
 
 
 def _split(text: str) -> list[str]:
@@ -323,11 +332,13 @@ def _split(text: str) -> list[str]:
 
 def _required_value(name: str, value: str | None) -> str:
     if value is None:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} has no value (null): name one, or leave it out")
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST, f"the value of {name} is null: provide a value, or omit the config"
+        )
     return value
 
 
 def _check_once(names: Iterable[str]) -> None:
     for name, times in Counter(names).items():
         if times > 1:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} is named {times} times")
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} appears {times} times")

@@ -1,4 +1,4 @@
-"""Topics made, grown and deleted: the checks, and the request that waits for all of its topics."""
+"""Creating, extending and deleting topics: validation, and the delayed operation that waits for them."""
 
 from __future__ import annotations
 
@@ -39,73 +39,73 @@ from minikafka.server.core.topic_creations import CreationRequest
 _log = logging.getLogger(__name__)
 
 BROKER_DEFAULT = -1
-"""For the number of partitions or replicas: ``num.partitions``, ``default.replication.factor``."""
+"""Stands for ``num.partitions``, or ``default.replication.factor``."""
 
 MAX_NEW_PARTITIONS = 10_000
-"""What the topics of one request may get together, as in Kafka's later releases, where there are several."""
+"""The limit of new partitions for a request with several topics, as in later releases of Kafka."""
 _NEW_PARTITION_BYTES = 500
 _DELETIONS_PER_JOB = 50
 _MAX_LOGGED_REFUSALS = 50
-"""Of how many topics of one request the log says that they were refused."""
+"""How many rejected topics of one request are logged."""
 
 _PARTITION_BYTES_MIN = len('"0":[0],')
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsCreation:
-    """A topic that may get more partitions; ``assignment`` is of the new ones."""
+    """Partitions to add to a topic; ``assignment`` has only the new ones."""
 
     name: str
     assignment: Mapping[int, tuple[int, ...]]
 
 
 class NewPartitionsLimit:
-    """Counts the new partitions of one request: 300 topics of 60,000 stand in a few kilobytes, and would take
-    minutes and gigabytes to be given replicas.
+    """Limits the new partitions of one request.
+
+    A few kilobytes can ask for 300 topics of 60,000 partitions, whose assignment would take minutes and
+    gigabytes.
     """
 
     def __init__(self) -> None:
         self._taken = 0
 
     def check(self, topic: str, count: int) -> None:
-        """Before ``count`` partitions of one more topic cost anything: POLICY_VIOLATION where those would be
-        too many.
-        """
+        """Raise POLICY_VIOLATION when ``count`` more partitions would exceed the limit."""
         if self._taken and self._taken + count > MAX_NEW_PARTITIONS:
             raise BrokerError(
                 ErrorCode.POLICY_VIOLATION,
-                f"{count} partitions of topic {topic} would make more than {MAX_NEW_PARTITIONS} new ones in "
-                "one request: ask for fewer topics at a time",
+                f"{count} partitions of topic {topic} exceed the limit of {MAX_NEW_PARTITIONS} new "
+                "partitions a request: create fewer topics at a time",
             )
 
     def take(self, count: int) -> None:
-        """They have been given replicas."""
+        """Count partitions that were assigned."""
         self._taken += count
 
 
 def assignment_cost_bytes(partitions: int) -> int:
-    """What it takes to give so many new partitions replicas, at most what one znode tells."""
+    """Return the memory needed to assign ``partitions`` new partitions, capped by what one znode can hold."""
     return min(max(0, partitions), DATA_MAX_BYTES // _PARTITION_BYTES_MIN) * _NEW_PARTITION_BYTES
 
 
 Outcomes = dict[str, BrokerError | None]
-"""What became of each topic: None where it worked."""
+"""Topic -> its error; None on success."""
 
 
 def error_code_of(error: BrokerError | None) -> ErrorCode:
-    """The code for a response."""
+    """Return the error code for a response."""
     return ErrorCode.NONE if error is None else error.code
 
 
 def error_message_of(error: BrokerError | None) -> str | None:
-    """What is wrong, in words, for a response."""
+    """Return the error message for a response."""
     return None if error is None else shorten(str(error.detail)) or None
 
 
 class DelayedTopicOperation:
-    """A request about several topics, answered when each of them is done or has failed.
+    """A request about several topics, completed when each has succeeded or failed.
 
-    Topics are done when ``is_done`` says so; those that are not at the deadline get REQUEST_TIMED_OUT.
+    ``is_done`` tells whether a topic is done; topics that are not done at the deadline get REQUEST_TIMED_OUT.
     """
 
     def __init__(
@@ -125,25 +125,25 @@ class DelayedTopicOperation:
         self._left = set(names)
 
     def fail(self, name: str, error: BrokerError) -> None:
-        """This topic is answered with an error."""
+        """Fail one topic."""
         if len(self._failed) < _MAX_LOGGED_REFUSALS:
-            _log.info("the request for topic %s is refused: %s", name, shorten(str(error)))
-        # With its traceback it would hold the whole request, which holds it: garbage for a full collection.
+            _log.info("rejected the request for topic %s: %s", name, shorten(str(error)))
+        # The traceback would keep the request alive in a cycle, until a full garbage collection.
         self._failed[name] = error.with_traceback(None)
         self._left.discard(name)
 
     def succeed(self, name: str) -> None:
-        """This topic needs nothing to be done."""
+        """Mark one topic as done."""
         self._done.add(name)
         self._left.discard(name)
 
     def fail_in_step(self, broker: Broker, name: str, error: BrokerError) -> None:
-        """From within a step: a topic failed after the request began to wait."""
+        """In a step: fail a topic after the request began to wait."""
         self.fail(name, error)
         broker.touch(("topic", name))
 
     def start(self, broker: Broker, timeout_ms: int, submit: Callable[[], None]) -> None:
-        """Submit the work and wait for it."""
+        """Wait for the topics, then submit the work."""
 
         def step() -> None:
             if timeout_ms <= 0 or not self._left:
@@ -156,7 +156,7 @@ class DelayedTopicOperation:
         submit()
 
     def satisfied(self, key: Hashable | None = None) -> bool:
-        # Something happened to one topic: a request of thousands must not look at all of them each time.
+        # An event concerns one topic: a request with thousands must not check all of them each time.
         named = list(self._left) if key is None else [key[1]] if isinstance(key, tuple) else []
         for name in named:
             if name in self._left and self._is_done(name):
@@ -167,13 +167,15 @@ class DelayedTopicOperation:
         self._context.exchange.close(reason)
 
     def complete(self) -> None:
-        late = BrokerError(ErrorCode.REQUEST_TIMED_OUT, "not done within the time-out; it goes on")
+        late = BrokerError(
+            ErrorCode.REQUEST_TIMED_OUT, "not finished within timeout_ms; the operation continues"
+        )
         outcomes: Outcomes = {name: None if name in self._done else late for name in self._names}
         self._reply({**outcomes, **self._failed})
 
 
 def is_ready(broker: Broker, name: str, partitions: int, first: int = 0) -> bool:
-    """Whether a topic has so many partitions, those from ``first`` on with leaders."""
+    """Return whether a topic has ``partitions`` partitions, with leaders from ``first`` on."""
     known = broker.image.topics.get(name, {})
     return len(known) >= partitions and all(
         leadership.leader != NO_LEADER
@@ -184,7 +186,7 @@ def is_ready(broker: Broker, name: str, partitions: int, first: int = 0) -> bool
 
 
 def check_controller(broker: Broker) -> None:
-    """Raise NOT_CONTROLLER unless this broker decides about topics."""
+    """Raise NOT_CONTROLLER unless this broker is the controller."""
     if not broker.controller.active:
         raise BrokerError(ErrorCode.NOT_CONTROLLER, f"broker {broker.broker_id} is not the controller")
 
@@ -200,23 +202,25 @@ def plan_creation(
     room: NewPartitionsLimit | None = None,
     racks_are_optional: bool = False,
 ) -> CreationRequest:
-    """What a new topic will be. Raises BrokerError with the reason why it cannot be.
+    """Validate a new topic and assign its replicas. Raises BrokerError with the reason when it is invalid.
 
-    -1 partitions, and a replication factor of -1, are the broker's defaults (KIP-464). ``room``: what other
-    topics of the same request have left; one that is refused before it costs anything takes none of it.
-    ``racks_are_optional``: where only some brokers have racks, nobody's counts; else that is an error.
+    -1 partitions, and a replication factor of -1, stand for the broker's defaults (KIP-464). ``room`` is
+    shared by the topics of a request; a topic that is rejected before its assignment uses none of it.
+    ``racks_are_optional``: ignore racks when only some brokers have one; otherwise that is an error.
     """
     check_topic_name(name)
     if name in broker.image.unreadable:
         raise BrokerError(
-            ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists, but cannot be read; delete it"
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            f"topic {name} exists, but its znode cannot be read: delete it first",
         )
     if name in broker.image.topics:
         raise topic_exists_error(broker, name)
     other = broker.image.alike(name)
     if other is not None:
         raise BrokerError(
-            ErrorCode.INVALID_TOPIC, f"topic {name} collides with {other}: '.' and '_' look alike"
+            ErrorCode.INVALID_TOPIC,
+            f"topic {name} collides with {other}: '.' and '_' are the same in metric names",
         )
     live = sorted(broker.image.brokers)
     partitions = broker.config.default_partitions if partitions == BROKER_DEFAULT else partitions
@@ -245,7 +249,7 @@ def plan_creation(
 
 
 def _checked_settings(broker: Broker, name: str, config: Mapping[str, str | None]) -> dict[str, str]:
-    """The settings that a new topic is given. Raises INVALID_CONFIG."""
+    """Return the configs of a new topic. Raises INVALID_CONFIG."""
     overrides = {key: value for key, value in config.items() if value is not None}
     try:
         broker.config.log.with_overrides(overrides)
@@ -256,40 +260,42 @@ def _checked_settings(broker: Broker, name: str, config: Mapping[str, str | None
 
 
 def topic_exists_error(broker: Broker, name: str) -> BrokerError:
-    """Why a topic that exists is not made."""
+    """Return the error for creating a topic that exists."""
     going = broker.controller.assignment_of(name) is None and not broker.controller.is_unknown(name)
-    words = " and is marked for deletion: it goes once all brokers that have it are there" if going else ""
+    words = " and is marked for deletion, which completes when all its brokers are online" if going else ""
     return BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists{words}")
 
 
 def _check_size(name: str, partitions: int, znode_bytes: int = 0) -> None:
-    """Raise INVALID_PARTITIONS for more than one znode tells, by the number alone before it is made, or than
-    directories can be named for.
+    """Raise INVALID_PARTITIONS when the topic does not fit its znode, or a directory name.
+
+    Without ``znode_bytes`` the minimum for the number of partitions is used.
     """
     if len(name) + 1 + len(str(partitions - 1)) > NAME_MAX_BYTES:
         raise BrokerError(
             ErrorCode.INVALID_PARTITIONS,
-            f"the name of topic {name} is too long for {partitions} partitions: the name of a directory has "
-            f"at most {NAME_MAX_BYTES} bytes",
+            f"the name of topic {name} is too long for {partitions} partitions: directory names are "
+            "limited to "
+            f"{NAME_MAX_BYTES} bytes",
         )
     if max(znode_bytes, partitions * _PARTITION_BYTES_MIN) > DATA_MAX_BYTES:
         raise BrokerError(
             ErrorCode.INVALID_PARTITIONS,
-            f"{partitions} partitions of topic {name} do not fit its znode of {DATA_MAX_BYTES} bytes",
+            f"{partitions} partitions of topic {name} do not fit into a znode of {DATA_MAX_BYTES} bytes",
         )
 
 
 def submit_creations(
-    broker: Broker, wishes: Sequence[CreationRequest], ticket: DelayedTopicOperation, timeout_ms: int
+    broker: Broker, creations: Sequence[CreationRequest], ticket: DelayedTopicOperation, timeout_ms: int
 ) -> None:
-    """Have the topics' znodes written; the controller's watch does the rest."""
+    """Submit the writes of the topics' znodes. The controller's watch does the rest."""
 
     def failed(name: str, error: BrokerError) -> None:
         why = topic_exists_error(broker, name) if error.code is ErrorCode.TOPIC_ALREADY_EXISTS else error
         broker.run(lambda: ticket.fail_in_step(broker, name, why))
 
     deadline_ms = broker.clock.monotonic_ms() + timeout_ms if timeout_ms > 0 else None
-    broker.creations.add(wishes, failed, deadline_ms)
+    broker.creations.add(creations, failed, deadline_ms)
 
 
 def start_auto_creation(
@@ -299,17 +305,17 @@ def start_auto_creation(
     replication_factor: int,
     config: Mapping[str, str | None] | None = None,
 ) -> None:
-    """Create a topic because somebody needs it, unless that is under way.
+    """Start to create a topic that is needed, unless its creation is in progress.
 
-    Raises BrokerError when it cannot be: LEADER_NOT_AVAILABLE where that holds for now only.
+    Raises BrokerError when that is not possible: LEADER_NOT_AVAILABLE when it may be possible later.
     """
     if broker.creations.is_wanted(name):
         return
     broker.creations.check_room(name)
-    wish = plan_creation(
+    creation = plan_creation(
         broker, name, partitions, replication_factor, None, config or {}, racks_are_optional=True
     )
-    broker.creations.add_automatic(wish)
+    broker.creations.add_automatic(creation)
 
 
 def plan_new_partitions(
@@ -319,10 +325,10 @@ def plan_new_partitions(
     assignments: Sequence[tuple[int, ...]] | None,
     room: NewPartitionsLimit,
 ) -> PartitionsCreation:
-    """What a topic will get to have ``count`` partitions. Raises BrokerError with the reason why it cannot.
+    """Return the partitions to add so that a topic has ``count``. Raises BrokerError when that is invalid.
 
-    The new ones go round the brokers from where the first partition has its preferred leader, as
-    ``AdminUtils.addPartitions`` of 0.10.1 has it.
+    Assignment starts at the broker of the first partition's preferred leader, as in
+    ``AdminUtils.addPartitions`` of 0.10.1.
     """
     known = broker.controller.assignment_of(name)
     if not known:
@@ -330,18 +336,21 @@ def plan_new_partitions(
     if name == OFFSETS_TOPIC:
         raise BrokerError(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {name} keeps its {len(known)} partitions: on their number depends which one has a group",
+            f"topic {name} must keep its {len(known)} partitions: groups are mapped to partitions by "
+            "their number",
         )
     if count <= len(known):
         raise BrokerError(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {name} has {len(known)} partitions; {count} are not more, and it cannot get fewer",
+            f"topic {name} has {len(known)} partitions, so {count} is no increase; partitions cannot "
+            "be removed",
         )
     if sorted(known) != list(range(len(known))):
         raise BrokerError(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {name} has only the partitions {sorted(known)}, as its znode was written by hand: it "
-            "cannot get more",
+            f"topic {name} has only partitions {sorted(known)}: its znode was edited by hand, so no "
+            "partitions "
+            "can be added",
         )
     live = sorted(broker.image.brokers)
     _check_size(name, count)
@@ -367,7 +376,7 @@ def plan_new_partitions(
 
 
 def submit_deletions(broker: Broker, names: Iterable[str]) -> None:
-    """Mark topics for deletion on the worker, unless that is under way; the controller does the rest."""
+    """Submit the deletion requests, unless they are in progress. The controller does the rest."""
     jobs = broker.request_jobs
     wanted = [name for name in names if jobs.claim("delete", name)]
     done = 0
@@ -381,9 +390,9 @@ def submit_deletions(broker: Broker, names: Iterable[str]) -> None:
             except (CoordinationLost, SessionExpired):
                 raise  # the worker runs this job again
             except CoordinationError as error:
-                _log.error("%s cannot be deleted: %s", counted(len(some), "topic"), error)
-            except Exception:  # noqa: BLE001 - it would keep what is claimed
-                _log.exception("%s cannot be deleted", counted(len(some), "topic"))
+                _log.error("failed to delete %s: %s", counted(len(some), "topic"), error)
+            except Exception:  # noqa: BLE001 - the claims must be released
+                _log.exception("failed to delete %s", counted(len(some), "topic"))
             done += len(some)
             for name in some:
                 jobs.release("delete", name)
@@ -396,19 +405,22 @@ def submit_deletions(broker: Broker, names: Iterable[str]) -> None:
 
 
 def submit_partition_creations(
-    broker: Broker, wishes: Sequence[PartitionsCreation], ticket: DelayedTopicOperation
+    broker: Broker, creations: Sequence[PartitionsCreation], ticket: DelayedTopicOperation
 ) -> None:
-    """Add the partitions to the topics' znodes on the worker; the controller does the rest. A topic that is
-    about to get some gets no more: REQUEST_TIMED_OUT, after which clients ask again.
+    """Submit the writes of new partitions to the topics' znodes. The controller does the rest.
+
+    A topic whose earlier request is in progress gets REQUEST_TIMED_OUT, which clients retry.
     """
     jobs = broker.request_jobs
     claimed = []
-    for wish in wishes:
-        if jobs.claim("grow", wish.name):
-            claimed.append(wish)
+    for creation in creations:
+        if jobs.claim("grow", creation.name):
+            claimed.append(creation)
         else:
-            busy = BrokerError(ErrorCode.REQUEST_TIMED_OUT, f"topic {wish.name} is just getting partitions")
-            broker.run(partial(ticket.fail_in_step, broker, wish.name, busy))
+            busy = BrokerError(
+                ErrorCode.REQUEST_TIMED_OUT, f"another request is adding partitions to topic {creation.name}"
+            )
+            broker.run(partial(ticket.fail_in_step, broker, creation.name, busy))
     done = 0
 
     def job(is_over: Callable[[], bool]) -> bool:
@@ -421,23 +433,23 @@ def submit_partition_creations(
                 break
         return done == len(claimed)
 
-    def add(wish: PartitionsCreation) -> None:
+    def add(creation: PartitionsCreation) -> None:
         try:
-            broker.registrar.add_partitions(wish.name, wish.assignment)
+            broker.registrar.add_partitions(creation.name, creation.assignment)
             return
         except NoNode:
-            failure = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wish.name}")
+            failure = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {creation.name}")
         except BadVersion as error:
             failure = BrokerError(ErrorCode.INVALID_PARTITIONS, str(error))
         except (CoordinationLost, SessionExpired):
             raise  # the worker runs this job again
         except InconsistentClusterId as error:
             failure = BrokerError(ErrorCode.NOT_CONTROLLER, str(error))
-        except Exception as error:  # noqa: BLE001 - it would keep what is claimed
+        except Exception as error:  # noqa: BLE001 - the claims must be released
             if not isinstance(error, CoordinationError):
-                _log.exception("topic %s gets no partitions", wish.name)
+                _log.exception("failed to add partitions to topic %s", creation.name)
             failure = BrokerError(ErrorCode.UNKNOWN, str(error))
-        broker.run(lambda: ticket.fail_in_step(broker, wish.name, failure))
+        broker.run(lambda: ticket.fail_in_step(broker, creation.name, failure))
 
     if claimed:
         jobs.submit(job)

@@ -1,9 +1,9 @@
-"""Leaving the cluster: before a broker stops, others are to lead what it leads (controlled shutdown).
+"""Controlled shutdown: move leadership to other brokers before this broker stops.
 
-The controller is asked over the network, also where it is this broker, and again up to
-``controlled.shutdown.max.retries`` times; a broker that nobody answers stops all the same, and its partitions
-fail over as if it had died. So it does at once when nobody can come to lead anything: when it has become the
-last one, when no other replica of what it leads lives, and without ZooKeeper.
+The request goes to the controller over the network, also when that is this broker, and is retried up to
+``controlled.shutdown.max.retries`` times. A broker without a response stops anyway, and its partitions fail
+over as if it had died. It stops at once when no other broker can become leader: when it is the last live
+broker, when no other replica of its partitions is alive, and without ZooKeeper.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ _log = logging.getLogger(__name__)
 
 _VERSION = 1
 _FORBIDDEN = ErrorCode.CLUSTER_AUTHORIZATION_FAILED.name
-"""By the controller's access rules, which will not be others in a moment."""
+"""Denied by the controller's ACLs, which rarely change within a retry."""
 _LOOK_MS = 50
-"""How often a look is taken whether there is still somebody to wait for."""
+"""How often the wait checks that there is still a broker to wait for."""
 
 
 def request_controlled_shutdown(broker: Broker, connector: Connector) -> None:
-    """Have others lead; return when they do, or nothing more can be done. Alone there is nothing to do."""
+    """Ask the controller to move leadership; return when it is moved, or cannot be."""
     config, problem = broker.config, ""
     for attempt in range(config.control.shutdown_retries + 1):
         if len(broker.image.brokers) < 2:
             return
         problem, left = _ask(broker, connector)
         if not problem:
-            _log.info("others lead what this broker led")
+            _log.info("controlled shutdown succeeded: other brokers lead all partitions")
             return
         if problem == _FORBIDDEN or not _may_elect_others(broker, left):
             break
         if attempt < config.control.shutdown_retries:
-            _log.warning("not all partitions are led by others, it is tried again: %s", problem)
+            _log.warning("controlled shutdown failed, retrying: %s", problem)
             _wait(broker, connector, (), config.control.shutdown_backoff_ms)
-    _log.warning("this broker stops while it still leads: %s", problem)
+    _log.warning("stopping without a controlled shutdown, partitions will fail over: %s", problem)
 
 
 def _ask(broker: Broker, connector: Connector) -> tuple[str, Sequence[RemainingPartition]]:
-    """Ask the controller once; what is wrong, "" for nothing, and which partitions it says are left."""
+    """Send one request. Return the problem, "" for none, and the partitions still led by this broker."""
     config, image = broker.config, broker.image
     controller = image.brokers.get(image.controller_id)
     if not broker.registrar.connected:
-        return "there is no connection to ZooKeeper", ()
+        return "not connected to ZooKeeper", ()
     if controller is None:
         return "there is no controller", ()
     peer = Peer(controller, connector, f"broker-{broker.broker_id}-shutdown")
@@ -63,7 +63,7 @@ def _ask(broker: Broker, connector: Connector) -> tuple[str, Sequence[RemainingP
         peer.send(CONTROLLED_SHUTDOWN, _VERSION, ControlledShutdownRequest(broker.broker_id))
         assert peer.pending is not None
         if not _wait(broker, connector, (peer.pending,), config.replication.controller_timeout_ms):
-            return f"{controller} does not answer", ()
+            return f"no response from controller {controller}", ()
         response = peer.answer()
     except (NetworkError, RemoteWireError) as error:
         return str(error), ()
@@ -77,16 +77,16 @@ def _ask(broker: Broker, connector: Connector) -> tuple[str, Sequence[RemainingP
 
 
 def _may_elect_others(broker: Broker, left: Sequence[RemainingPartition]) -> bool:
-    """Whether somebody may come to lead what is left: a live replica may come into sync."""
+    """Return whether another live replica of the remaining partitions could join the ISR and lead."""
     if not broker.registrar.connected:
         return False
-    known = [broker.image.leadership(TopicPartition(one.topic, one.index)) for one in left]
+    known = [broker.image.leadership(TopicPartition(partition.topic, partition.index)) for partition in left]
     others = broker.image.brokers.keys() - {broker.broker_id}
     return not left or any(one is None or not others.isdisjoint(one.replicas) for one in known)
 
 
 def _wait(broker: Broker, connector: Connector, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
-    """Wait for an answer, or the time alone, for as long as there are others; whether it is there."""
+    """Wait for a response or the time-out while other brokers live. Return whether a response came."""
     for left_ms in range(timeout_ms, 0, -_LOOK_MS):
         if connector.wait_any(pending, min(left_ms, _LOOK_MS)):
             return True

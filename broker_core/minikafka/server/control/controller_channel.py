@@ -1,8 +1,8 @@
-"""The controller's messages to the other brokers: in order, one at a time, each until it is answered.
+"""The controller's requests to other brokers: in order, one at a time, each until its response.
 
-A message that cannot be delivered, or that the other's access rules forbid, is tried again for as long as its
-broker is registered, as everything that follows rests on it; with the broker's registration the whole queue
-goes, for one that comes back is told everything anew. (``ControllerChannelManager`` of 0.10.1.)
+A request that cannot be delivered, or that the broker's ACLs deny, is retried for as long as the broker is
+registered, since later requests depend on it. The queue is dropped when the registration ends: a broker that
+returns gets its whole state again. (``ControllerChannelManager`` of 0.10.1.)
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from minikafka.wire.api import Api
 _log = logging.getLogger(__name__)
 
 RETRY_MS = 300
-"""Between two tries, as 0.10.1's."""
+"""The pause before a retry, as in 0.10.1."""
 DENIED_RETRY_MS = 1_000
-"""The same where the other broker's access rules forbid it, until somebody changes them."""
+"""The pause before a retry after the broker's ACLs denied the request."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueuedRequest:
-    """One request, and what is to be done with its answer."""
+    """One request, and the callback for its response."""
 
     api: Api[Any, Any]
     version: int
@@ -41,13 +41,13 @@ class QueuedRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Barrier:
-    """A place among the messages, and who wants to know that all before it were answered."""
+    """A position in the queue, and the callback for when all requests before it are acknowledged."""
 
     reached: Callable[[], None]
 
 
 class ControllerChannel(InterBrokerConnection):
-    """What the controller has to say to one broker."""
+    """The queue of requests to one broker, and the connection that sends them."""
 
     def __init__(
         self, own_id: int, address: BrokerAddress, connector: Connector, clock: Clock, timeout_ms: int
@@ -57,13 +57,15 @@ class ControllerChannel(InterBrokerConnection):
         self._refused = False
 
     def send(self, message: QueuedRequest) -> None:
-        """Deliver ``message`` behind all that came before. Any thread may call this."""
+        """Append a request to the queue. Any thread may call this."""
         self._messages.append(message)
         self.wake()
 
     def mark(self, reached: Callable[[], None]) -> None:
-        """Have ``reached`` called, once or more often, when all that was sent so far is answered, never will
-        be, or is forbidden by the other's access rules: until somebody changes those, nobody is to wait.
+        """Call ``reached`` when all requests so far are acknowledged; perhaps more than once.
+
+        It is also called when they never will be, or when the broker's ACLs deny them: nobody waits for an
+        operator to change ACLs.
         """
         self._messages.append(_Barrier(reached))
         self.wake()
@@ -85,7 +87,7 @@ class ControllerChannel(InterBrokerConnection):
             return
         self._refused = False
         message = self._messages.popleft()
-        assert isinstance(message, QueuedRequest), "a mark is not sent"
+        assert isinstance(message, QueuedRequest), "a barrier is not sent"
         message.answered(response)
 
     def _again(self) -> None:
@@ -94,8 +96,8 @@ class ControllerChannel(InterBrokerConnection):
         if not self._refused:
             self._refused = True
             _log.warning(
-                "%s has access rules that do not permit its controller anything, it is tried again: this "
-                "broker must be a super user there, or be allowed ClusterAction",
+                "%s denies requests of its controller, retrying: make this broker a super user there, or "
+                "allow it ClusterAction",
                 self.peer.address,
             )
 
@@ -113,10 +115,10 @@ class ControllerChannel(InterBrokerConnection):
 
 
 class ControllerChannelManager:
-    """A channel to each live broker but this one, as long as this one is the controller.
+    """A channel to each other live broker while this broker is the controller.
 
-    For the control path's worker; ``step`` is the simulation's. ``spawn`` lets a channel run on a thread;
-    None where somebody else steps it.
+    For the worker of the controller's events. ``spawn`` runs a channel on a thread; with None the caller (a
+    simulation) calls ``step``.
     """
 
     def __init__(
@@ -135,7 +137,7 @@ class ControllerChannelManager:
         self._channels: dict[int, tuple[BrokerAddress, int, ControllerChannel]] = {}
 
     def keep(self, brokers: Mapping[int, BrokerAddress], sessions: Mapping[int, int]) -> None:
-        """Have channels to these brokers, registered in these sessions, and to no others."""
+        """Open and close channels so that exactly these brokers, in these sessions, have one."""
         for broker_id, (address, session, channel) in list(self._channels.items()):
             if brokers.get(broker_id) != address or sessions.get(broker_id, 0) != session:
                 channel.stop()
@@ -150,23 +152,24 @@ class ControllerChannelManager:
                     self._spawn(channel, f"controller-to-{broker_id}")
 
     def send(self, broker_id: int, message: QueuedRequest) -> None:
-        """Deliver to a broker; one that has gone is not told."""
+        """Queue a request for a broker; it is dropped when the broker has no channel."""
         known = self._channels.get(broker_id)
         if known is not None:
             known[2].send(message)
 
     def mark(self, reached: Callable[[int], None]) -> set[int]:
-        """Have ``reached`` called with the id of each of these brokers, once or more often, when it has
-        answered all that it was sent so far, or is not to be waited for (``ControllerChannel.mark``).
+        """Call ``reached`` with a broker's id once its requests so far are acknowledged, or denied.
+
+        Return the ids of the brokers to wait for. See ``ControllerChannel.mark``.
         """
         for broker_id, (_, _, channel) in self._channels.items():
             channel.mark(partial(reached, broker_id))
         return set(self._channels)
 
     def step(self) -> bool:
-        """One step of each; whether any had something to do."""
+        """Run one step of each channel. Return whether any had work."""
         return any(tuple(channel.step() for _, _, channel in list(self._channels.values())))
 
     def close(self) -> None:
-        """Say nothing any more."""
+        """Close all channels."""
         self.keep({}, {})

@@ -1,8 +1,7 @@
-"""The control path: what the controller on this broker hears of, and what becomes of its decisions.
+"""Events for the controller on this broker, and the effects of its decisions.
 
-Everything here runs as jobs of the worker, in order. What a decision says of other brokers' replicas goes
-through their channels, what it says of this broker's own to ``replicas`` at once, which takes longer, and so
-comes last.
+Everything here runs as jobs of the worker, in order. Requests to other brokers go through their channels. The
+local share of a decision is applied to ``replicas`` directly; as that takes longer, it comes last.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from minikafka.controller import events
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.registry import paths
 from minikafka.server.admin.dynamic_config import refresh_broker, refresh_limits, refresh_topic
-from minikafka.server.control import controller_requests as messages
+from minikafka.server.control import controller_requests as requests
 from minikafka.server.control.controller_channel import ControllerChannelManager, QueuedRequest
 from minikafka.server.core.broker import Broker
 from minikafka.server.replication.replica_manager import Brokers, ReplicaManager
@@ -45,18 +44,18 @@ class ControllerEventManager:
         *,
         fatal: Callable[[str], None],
     ) -> None:
-        """``fatal`` is called when this broker cannot go on."""
+        """``fatal`` is called with the reason when this broker must stop."""
         self._broker = broker
         self._replicas = replicas
         self._channels = channels
         self.fatal = fatal
-        self._not_stopped: dict[tuple[int, TopicPartition], None] = {}
-        """Replicas that other brokers could not delete."""
-        self._unreadable_going: set[str] = set()
-        """Topics that cannot be read, whose deletion has begun."""
+        self._failed_deletions: dict[tuple[int, TopicPartition], None] = {}
+        """Replicas that other brokers failed to delete."""
+        self._unreadable_deletions: set[str] = set()
+        """Topics with unreadable znodes whose deletion has begun."""
 
     def post(self, event: events.Event) -> None:
-        """Tell the controller what happened, and carry out what it decides."""
+        """Pass an event to the controller, and submit the effects of its decision."""
         broker = self._broker
         effects: list[events.Effect] = []
         if isinstance(event, events.BrokersChanged):
@@ -69,7 +68,7 @@ class ControllerEventManager:
             broker.controller.brokers,
             broker.controller.sessions,
         )
-        # Before what is to be sent, and behind what was decided earlier: both are jobs.
+        # Runs after the effects of earlier decisions and before the requests of this one: all are jobs.
         broker.worker.submit(partial(self._channels.keep, brokers, sessions))
         for effect in _local_broker_last(effects, broker.broker_id):
             broker.worker.submit(partial(self._perform, effect, epoch, brokers))
@@ -77,29 +76,30 @@ class ControllerEventManager:
             broker.run(lambda: broker.touch(("topic", event.topic)))
 
     def when_done(self, done: Callable[[], None]) -> None:
-        """Call ``done``, as a job, once all that was decided so far is written and all brokers that live know
-        it. For jobs.
+        """Call ``done`` once all decisions so far are written and acknowledged by all live brokers.
+
+        Called by jobs; ``done`` runs as a job.
         """
         submit = self._broker.worker.submit
-        # What was decided is written by jobs that wait, and those submit what is to be told.
+        # Decisions are written by jobs in the queue, and those jobs submit the requests to brokers.
         submit(lambda: submit(lambda: self.run_when_acknowledged(done)))
 
     def run_when_acknowledged(self, done: Callable[[], None]) -> None:
-        """Submit ``done`` once all brokers that live know what was decided so far. For jobs."""
+        """Submit ``done`` once all live brokers have acknowledged the requests sent so far. For jobs."""
 
-        def told(broker_id: int) -> None:
+        def acknowledged(broker_id: int) -> None:
             if broker_id in waited_for:
                 waited_for.remove(broker_id)
                 if not waited_for:
                     done()
 
         submit = self._broker.worker.submit
-        waited_for = self._channels.mark(lambda broker_id: submit(partial(told, broker_id)))
+        waited_for = self._channels.mark(lambda broker_id: submit(partial(acknowledged, broker_id)))
         if not waited_for:
             submit(done)
 
     def controller_changed(self, controller_id: int) -> None:
-        """ZooKeeper names another controller (or none: -1)."""
+        """Record the controller that ZooKeeper names (-1: none)."""
         broker = self._broker
 
         def step() -> None:
@@ -108,7 +108,7 @@ class ControllerEventManager:
         broker.run(step)
 
     def unreadable_changed(self, topics: frozenset[str]) -> None:
-        """ZooKeeper holds nonsense of these topics."""
+        """Record the topics whose znodes cannot be read."""
         broker = self._broker
 
         def step() -> None:
@@ -117,8 +117,9 @@ class ControllerEventManager:
         broker.run(step)
 
     def topics_vanished(self, topics: frozenset[str]) -> None:
-        """Tell clients of these no more. The controller's own word was lost where it died, or where this
-        broker's session had ended.
+        """Remove topics from the metadata cache.
+
+        The controller's own UpdateMetadata is lost when it dies, or when this broker's session had expired.
         """
         broker = self._broker
 
@@ -138,77 +139,77 @@ class ControllerEventManager:
         broker.run(step)
 
     def delete_unreadable(self, topic: str) -> None:
-        """Delete a topic that the controller cannot know: what lies here of it, then its znodes."""
+        """Delete a topic that the controller cannot read: its local logs, then its znodes."""
         broker = self._broker
         if not broker.config.delete_topics:
-            _log.warning("the request to delete topic %s is dropped: delete.topic.enable is false", topic)
+            _log.warning("ignored the request to delete topic %s: delete.topic.enable is false", topic)
             broker.registrar.drop_deletion_request(topic)
             return
-        self._unreadable_going.add(topic)
+        self._unreadable_deletions.add(topic)
         self._replicas.drop(broker.logs.partitions_of(topic), lambda topic_partition: None)
         if self._replicas.is_left_over(topic):
             return
         broker.registrar.remove_topic(topic)
-        self._unreadable_going.discard(topic)
+        self._unreadable_deletions.discard(topic)
         self.unreadable_changed(broker.image.unreadable - {topic})
-        _log.info("topic %s is deleted", topic)
+        _log.info("deleted topic %s", topic)
         self.post(events.TopicRemoved(topic))
 
     def topic_config_changed(self, topic: str) -> None:
-        """Give the logs that lie here of a topic its settings."""
+        """Apply a topic's configs to its logs on this broker."""
         if self._broker.logs.partitions_of(topic):
             refresh_topic(self._broker, topic)
 
     def client_config_changed(self, name: str) -> None:
-        """Give a client its quota."""
+        """Apply a client's quota."""
         self._broker.quotas.change(name, self._broker.registrar.settings.of(paths.CLIENTS, name))
 
     def broker_config_changed(self, name: str) -> None:
-        """Give replication its limits, where it is this broker."""
+        """Apply the replication quotas if ``name`` is this broker."""
         if name.strip() == str(self._broker.broker_id):
             refresh_broker(self._broker)
 
     def configs_missed(self) -> None:
-        """Give all clients their quotas, and replication its limits."""
+        """Read all configs again after missed notifications: client and replication quotas, and ACLs."""
         refresh_limits(self._broker)
         if self._broker.acl_manager is not None:
             self._broker.acl_manager.read_all()
 
     def counters_missed(self) -> None:
-        """Give out no producer ids that another broker may have got meanwhile."""
+        """Discard the block of producer ids, which another broker may have been given meanwhile."""
         look_at_topics(self._broker.registrar.store, self._broker.logs.creations)
         self._broker.run(self._broker.producer_ids.discard)
         self._broker.raise_counters()
 
-    def _delete_unreadable_going(self) -> None:
-        for topic in sorted(self._unreadable_going):
+    def _retry_unreadable_deletions(self) -> None:
+        for topic in sorted(self._unreadable_deletions):
             self.delete_unreadable(topic)
 
     def rebalance(self) -> None:
-        """Have the preferred replicas lead, where too many do not. For one thread, the housekeeper's."""
+        """Elect preferred leaders where too many do not lead. For the housekeeper's thread."""
         percent = self._broker.config.control.imbalance_percent
         if self._broker.controller.active:
             self._broker.worker.submit(lambda: self.post(events.RebalanceDue(percent)))
 
     def retry(self) -> None:
-        """Submit again what could not be done. For one thread, the housekeeper's."""
+        """Retry failed work. For the housekeeper's thread."""
         if not self._broker.registrar.ticket_kept:
             self._broker.worker.submit(self._broker.registrar.retry_ticket)
         self._broker.registrar.see_unseen()
         self._replicas.retry()
-        if self._unreadable_going:
-            self._broker.worker.submit(self._delete_unreadable_going)
-        if self._not_stopped:
-            self._broker.worker.submit(self._stop_again)
+        if self._unreadable_deletions:
+            self._broker.worker.submit(self._retry_unreadable_deletions)
+        if self._failed_deletions:
+            self._broker.worker.submit(self._retry_failed_deletions)
 
-    def _stop_again(self) -> None:
-        again, self._not_stopped = self._not_stopped, {}
+    def _retry_failed_deletions(self) -> None:
+        again, self._failed_deletions = self._failed_deletions, {}
         controller = self._broker.controller
         by_broker: dict[int, list[TopicPartition]] = {}
         for broker_id, topic_partition in again:
             assignment = controller.assignment_of(topic_partition.topic) or {}
             if broker_id in assignment.get(topic_partition.partition, ()):
-                continue  # it has come to be a replica again
+                continue  # the broker is a replica again
             by_broker.setdefault(broker_id, []).append(topic_partition)
         for broker_id, partitions in by_broker.items():
             if controller.active and broker_id in controller.brokers:
@@ -216,8 +217,9 @@ class ControllerEventManager:
                 self._perform(effect, controller.epoch, controller.brokers)
 
     def _perform(self, effect: events.Effect, epoch: int, brokers: Brokers) -> None:
-        """``epoch`` and ``brokers`` are those at the time of the decision. What was decided in a term of
-        office that has ended is not done any more.
+        """Carry out one effect, unless the controller epoch has changed since the decision.
+
+        ``epoch`` and ``brokers`` are those at the time of the decision.
         """
         registrar = self._broker.registrar
         if epoch != self._broker.controller.epoch or not registrar.in_office:
@@ -234,10 +236,10 @@ class ControllerEventManager:
                 self._send(effect, epoch, brokers)
             case events.RemoveTopic(topic):
                 registrar.remove_topic(topic)
-                _log.info("topic %s is deleted", topic)
+                _log.info("deleted topic %s", topic)
                 self.post(events.TopicRemoved(topic))
             case events.DropDeletionRequest(topic, reason):
-                _log.warning("the request to delete topic %s is dropped: %s", topic, reason)
+                _log.warning("ignored the request to delete topic %s: %s", topic, reason)
                 registrar.drop_deletion_request(topic)
             case events.WriteAssignments(assignments):
                 registrar.assign(assignments)
@@ -247,7 +249,7 @@ class ControllerEventManager:
                     _log.info("reassignment of %s: %s", named, reason)
                 registrar.requests.drop_reassignments(reasons)
             case events.DropElections(reason):
-                _log.info("the request for preferred elections is taken away: %s", reason)
+                _log.info("removed the request for preferred leader elections: %s", reason)
                 registrar.requests.drop_elections()
             case events.LogLine(text, warning):
                 _log.log(logging.WARNING if warning else logging.INFO, "%s", text)
@@ -256,35 +258,38 @@ class ControllerEventManager:
         own = self._broker.broker_id
         if effect.broker_id == own:
             if self._is_current(epoch):
-                self._take(effect, brokers)
+                self._apply_locally(effect, brokers)
             return
         target = effect.broker_id
-        message: QueuedRequest
+        on_response = partial(self._on_response, target, epoch)
+        queued: QueuedRequest
         match effect:
             case events.SendLeaderAndIsr(_, leaderships):
-                told = messages.leader_and_isr(own, epoch, leaderships, brokers)
-                message = QueuedRequest(
-                    LEADER_AND_ISR, messages.LEADER_AND_ISR_VERSION, told, partial(self._told, target, epoch)
+                queued = QueuedRequest(
+                    LEADER_AND_ISR,
+                    requests.LEADER_AND_ISR_VERSION,
+                    requests.leader_and_isr(own, epoch, leaderships, brokers),
+                    on_response,
                 )
             case events.SendUpdateMetadata(_, known, leaderships):
-                news = messages.update_metadata(own, epoch, known, leaderships)
-                message = QueuedRequest(
+                queued = QueuedRequest(
                     UPDATE_METADATA,
-                    messages.UPDATE_METADATA_VERSION,
-                    news,
-                    partial(self._told, target, epoch),
+                    requests.UPDATE_METADATA_VERSION,
+                    requests.update_metadata(own, epoch, known, leaderships),
+                    on_response,
                 )
             case events.SendStopReplica(_, partitions, delete):
-                stopped = messages.stop_replica(own, epoch, partitions, delete=delete)
-                answered = (
-                    partial(self._stopped, target, epoch) if delete else partial(self._told, target, epoch)
+                queued = QueuedRequest(
+                    STOP_REPLICA,
+                    requests.STOP_REPLICA_VERSION,
+                    requests.stop_replica(own, epoch, partitions, delete=delete),
+                    partial(self._on_replica_deletion_response, target, epoch) if delete else on_response,
                 )
-                message = QueuedRequest(STOP_REPLICA, messages.STOP_REPLICA_VERSION, stopped, answered)
-        self._channels.send(target, message)
+        self._channels.send(target, queued)
 
     @property
     def controller_epoch(self) -> int:
-        """The highest that this broker has heard of."""
+        """The highest controller epoch that this broker knows."""
         return self._replicas.controller_epoch
 
     def _is_current(self, epoch: int) -> bool:
@@ -296,8 +301,8 @@ class ControllerEventManager:
         self._broker.run(step)
         return current[0]
 
-    def _take(self, effect: _Sent, brokers: Brokers) -> None:
-        """This broker's share of what the controller, here, decided."""
+    def _apply_locally(self, effect: _Sent, brokers: Brokers) -> None:
+        """Apply this broker's share of a decision of the local controller."""
         own = self._broker.broker_id
         match effect:
             case events.SendLeaderAndIsr(_, leaderships):
@@ -317,41 +322,43 @@ class ControllerEventManager:
                     if code is not ErrorCode.NONE:
                         self.post(events.ReplicaNotDeleted(own, topic_partition))
 
-    # --- what other brokers answer, on their channels' threads ----------------------------------------------
+    # --- responses of other brokers, on their channels' threads ---------------------------------------------
 
-    def _told(self, broker_id: int, epoch: int, response: Any) -> None:
+    def _on_response(self, broker_id: int, epoch: int, response: Any) -> None:
         if response.error_code != ErrorCode.NONE:
             code = ErrorCode.of(response.error_code).name
-            _log.warning("broker %d does not take what this controller says: %s", broker_id, code)
+            _log.warning("broker %d rejected a request of this controller: %s", broker_id, code)
         if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
             self._broker.worker.submit(partial(self._broker.registrar.epoch_refused, epoch))
         elif isinstance(response, LeaderAndIsrResponse):
             self._broker.worker.submit(
-                partial(self._epochs_refused, epoch, _partitions_with_newer_epoch(response))
+                partial(self._on_newer_epochs, epoch, _partitions_with_newer_epoch(response))
             )
 
-    def _epochs_refused(self, epoch: int, partitions: frozenset[TopicPartition]) -> None:
+    def _on_newer_epochs(self, epoch: int, partitions: frozenset[TopicPartition]) -> None:
         if partitions and epoch == self._broker.controller.epoch:
             self.post(events.LeaderEpochsRefused(partitions))
 
-    def _stopped(self, broker_id: int, epoch: int, response: StopReplicaResponse) -> None:
-        self._told(broker_id, epoch, response)
-        self._broker.worker.submit(lambda: self._deleted(broker_id, epoch, response))
+    def _on_replica_deletion_response(
+        self, broker_id: int, epoch: int, response: StopReplicaResponse
+    ) -> None:
+        self._on_response(broker_id, epoch, response)
+        self._broker.worker.submit(lambda: self._on_replicas_deleted(broker_id, epoch, response))
 
-    def _deleted(self, broker_id: int, epoch: int, response: StopReplicaResponse) -> None:
+    def _on_replicas_deleted(self, broker_id: int, epoch: int, response: StopReplicaResponse) -> None:
         if epoch != self._broker.controller.epoch:
-            return  # of an earlier term: what it asked for may have been made anew
+            return  # of an earlier epoch: the replica may exist again
         for one in response.partitions:
             topic_partition = TopicPartition(one.topic, one.index)
             if one.error_code == ErrorCode.NONE:
                 self.post(events.ReplicaDeleted(broker_id, topic_partition))
             else:
-                self._not_stopped[broker_id, topic_partition] = None
+                self._failed_deletions[broker_id, topic_partition] = None
                 self.post(events.ReplicaNotDeleted(broker_id, topic_partition))
 
 
 def _partitions_with_newer_epoch(response: LeaderAndIsrResponse) -> frozenset[TopicPartition]:
-    """Of which partitions a broker knows a newer leader epoch than the one that it was told."""
+    """Return the partitions for which the broker has a newer leader epoch than the request."""
     stale = ErrorCode.STALE_CONTROLLER_EPOCH
     return frozenset(
         TopicPartition(one.topic, one.index) for one in response.partitions if one.error_code == stale
@@ -359,6 +366,6 @@ def _partitions_with_newer_epoch(response: LeaderAndIsrResponse) -> frozenset[To
 
 
 def _local_broker_last(effects: Iterable[events.Effect], own: int) -> Iterator[events.Effect]:
-    """The same, but of what follows one another to brokers that of this one last."""
+    """Yield ``effects`` with the local broker last in each run of requests to brokers."""
     for _, run in itertools.groupby(effects, lambda effect: isinstance(effect, _Sent)):
         yield from sorted(run, key=lambda effect: isinstance(effect, _Sent) and effect.broker_id == own)

@@ -1,4 +1,4 @@
-"""The controller's decisions as requests of the protocol, and back: in 0.10.1's versions, for all to read."""
+"""Conversion between the controller's decisions and its requests, in the versions that 0.10.1 reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEADER_AND_ISR_VERSION = 0
 STOP_REPLICA_VERSION = 0
 UPDATE_METADATA_VERSION = 2
 PLAINTEXT = 0
-"""The security protocol of an endpoint."""
+"""The id of the PLAINTEXT security protocol."""
 
 
 def leader_and_isr(
@@ -32,7 +32,7 @@ def leader_and_isr(
     leaderships: Mapping[TopicPartition, LeaderAndIsr],
     brokers: Mapping[int, BrokerAddress],
 ) -> LeaderAndIsrRequest:
-    """Who leads these partitions, and where those leaders are."""
+    """Return the request with the state of these partitions and the addresses of their leaders."""
     leaders = sorted({leadership.leader for leadership in leaderships.values()} & brokers.keys())
     return LeaderAndIsrRequest(
         controller_id,
@@ -56,7 +56,7 @@ def parse_leader_and_isr(
 def stop_replica(
     controller_id: int, controller_epoch: int, partitions: Iterable[TopicPartition], *, delete: bool
 ) -> StopReplicaRequest:
-    """Stop following, and perhaps delete."""
+    """Return the request to stop these replicas and, with ``delete``, to delete them."""
     named = tuple(StopReplicaPartition(*one) for one in partitions)
     return StopReplicaRequest(controller_id, controller_epoch, delete, named)
 
@@ -67,7 +67,7 @@ def update_metadata(
     brokers: Mapping[int, BrokerAddress],
     leaderships: Mapping[TopicPartition, LeaderAndIsr],
 ) -> UpdateMetadataRequest:
-    """What clients are to be told."""
+    """Return the request that updates a broker's metadata cache."""
     return UpdateMetadataRequest(
         controller_id,
         controller_epoch,
@@ -86,8 +86,9 @@ def update_metadata(
 def parse_update_metadata(
     request: UpdateMetadataRequest,
 ) -> tuple[dict[int, BrokerAddress], dict[TopicPartition, LeaderAndIsr]]:
-    """What ``update_metadata`` was made of, without brokers that have no plain-text endpoint and partitions
-    that are ``invalid_partitions``.
+    """Return the brokers and the partitions of the request.
+
+    Brokers without a plain-text endpoint and ``invalid_partitions`` are left out.
     """
     brokers = {}
     for one in request.live_brokers:
@@ -104,7 +105,7 @@ def parse_update_metadata(
 def _fields(
     name: TopicPartition, found: LeaderAndIsr
 ) -> tuple[str, int, int, int, int, tuple[int, ...], int, tuple[int, ...]]:
-    """What both messages say of a partition, in the order of their fields."""
+    """Return the fields of a partition that both requests have, in their order."""
     return (
         name.topic,
         name.partition,
@@ -120,10 +121,10 @@ def _fields(
 def invalid_partitions(
     partitions: Iterable[LeaderAndIsrPartition | UpdateMetadataPartition | StopReplicaPartition],
 ) -> dict[TopicPartition, ErrorCode]:
-    """The partitions that no controller can mean, with the code for the answer; each is logged.
+    """Return the partitions that are not valid, with the error code for the response. Each is logged.
 
-    INVALID_TOPIC for a name that is not legal or a negative number: both would become part of a path.
-    INVALID_REQUEST for replicas that are named twice: a copy must not count as two.
+    INVALID_TOPIC for an illegal name or a negative number, since both become part of a path. INVALID_REQUEST
+    for a broker that appears twice among the replicas: one copy must not count as two.
     """
     codes = {}
     legal: str | None = None
@@ -136,13 +137,13 @@ def invalid_partitions(
         except BrokerError as error:
             code, problem = error.code, error.detail
         if one.index < 0:
-            code, problem = ErrorCode.INVALID_TOPIC, "a partition's number is not negative"
+            code, problem = ErrorCode.INVALID_TOPIC, "the partition number is negative"
         elif not code and _has_twice(one):
-            code, problem = ErrorCode.INVALID_REQUEST, "a broker is named twice in replicas or ISR"
+            code, problem = ErrorCode.INVALID_REQUEST, "a broker appears twice in replicas or ISR"
         if code:
             codes[TopicPartition(one.topic, one.index)] = code
             _log.warning(
-                "a controller's request is refused for partition %d of topic %r: %s",
+                "rejected a controller's request for partition %d of topic %r: %s",
                 one.index,
                 one.topic,
                 problem,
@@ -151,7 +152,7 @@ def invalid_partitions(
 
 
 def _has_twice(one: LeaderAndIsrPartition | UpdateMetadataPartition | StopReplicaPartition) -> bool:
-    """Whether a broker stands twice among the replicas, or twice among those in sync."""
+    """Return whether a broker appears twice in the replicas or in the ISR."""
     if isinstance(one, StopReplicaPartition):
         return False
     return any(len(set(broker_ids)) < len(broker_ids) for broker_ids in (one.replicas, one.isr))
@@ -161,7 +162,7 @@ def _leaderships(
     partitions: Iterable[LeaderAndIsrPartition | UpdateMetadataPartition],
     left_out: Mapping[TopicPartition, ErrorCode],
 ) -> dict[TopicPartition, LeaderAndIsr]:
-    """The other way."""
+    """Return the state of each partition that is not in ``left_out``."""
     return {
         TopicPartition(one.topic, one.index): LeaderAndIsr(
             one.leader_id, one.leader_epoch, one.isr, one.replicas, one.controller_epoch, one.zk_version

@@ -1,8 +1,8 @@
-"""Whether this broker fits the brokers that are in its cluster already.
+"""The check that this broker is compatible with the other brokers of its cluster.
 
-One of 0.10.1 knows neither batches of magic 2 nor newer versions of the APIs: it could not copy what this
-broker stores, and clients that asked both would be confused. So beside one ``inter.broker.protocol.version``
-must say so, before anything is written that it cannot read.
+A 0.10.1 broker knows neither batches of magic 2 nor newer API versions: it could not replicate what this
+broker stores, and clients of both would see different versions. So beside such a broker
+``inter.broker.protocol.version`` must be 0.10.1 before anything is written that it cannot read.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _ANSWER_MS = 3_000
 
 
 def check_protocol_compatibility(brokers: Iterable[BrokerAddress], connector: Connector) -> None:
-    """Raise ConfigError when one of ``brokers`` is of a release without leader epochs. Those that do not
-    answer are passed over: they may be dead.
+    """Raise ConfigError when one of ``brokers`` is of a release without leader epochs.
+
+    Brokers that do not respond are skipped: they may be dead.
     """
     for address in brokers:
         peer = Peer(address, connector, "minikafka-version-check")
@@ -31,14 +32,14 @@ def check_protocol_compatibility(brokers: Iterable[BrokerAddress], connector: Co
             peer.negotiate()
             spoken = peer.answer(_ANSWER_MS)
         except (NetworkError, RemoteWireError) as error:
-            _log.info("what %s speaks is not known: %s", address, error)
+            _log.info("could not read the API versions of %s: %s", address, error)
             continue
         finally:
             peer.close()
-        if all(one.api_key != ApiKey.OFFSET_FOR_LEADER_EPOCH for one in spoken.api_keys):
+        if all(api.api_key != ApiKey.OFFSET_FOR_LEADER_EPOCH for api in spoken.api_keys):
             raise ConfigError(
                 "inter.broker.protocol.version",
                 None,
-                f"{address} is of an older release: give this broker inter.broker.protocol.version=0.10.1, "
-                "so that it stores and says nothing that the other one does not know",
+                f"{address} runs an older release: set inter.broker.protocol.version=0.10.1 on this broker, "
+                "so that it writes only formats that the older one can read",
             )

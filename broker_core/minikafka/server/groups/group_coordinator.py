@@ -1,16 +1,16 @@
-"""The group coordinator: where the groups' decisions meet requests, the log and time.
+"""The group coordinator: requests, timers and the log of ``__consumer_offsets`` for the groups of a broker.
 
-Each group belongs to one partition of ``__consumer_offsets``, by its name's hash; the partition's leader
-coordinates it. What groups decide, and what was committed, is in ``minikafka.groups``; here decisions become
-records and answers.
+Each group belongs to one partition of ``__consumer_offsets``, by the hash of its name; the partition's leader
+coordinates it. The state machines are in ``minikafka.groups``; this module turns their decisions into records
+and responses.
 
-- A step runs under the core's lock. What it wants written is appended in the same step, so that records stand
-  in the log in the order of the decisions. What waits for it goes on once every in-sync replica has the
-  records (the high watermark has passed them), or after ``offsets.commit.timeout.ms``.
-- A partition that this broker comes to lead is loaded first, by a thread of its own (``loader``); its
-  groups answer GROUP_LOAD_IN_PROGRESS meanwhile, NOT_COORDINATOR after it has gone.
-- A group's next deadline waits among the requests that wait (``Broker.wait``): heartbeats only move it away,
-  so that they cost nothing there.
+- A step runs under the core's lock. Its records are appended in the same step, so that the log has them in
+  the order of the decisions. Requests that depend on them complete once every in-sync replica has the records
+  (the high watermark has passed them), or after ``offsets.commit.timeout.ms``.
+- When this broker becomes leader of a partition, a separate thread loads its groups (``group_loader``). They
+  answer GROUP_LOAD_IN_PROGRESS meanwhile, and NOT_COORDINATOR after the partition has moved away.
+- A group's next deadline is a delayed operation (``Broker.wait``). Heartbeats only postpone the deadline, so
+  they cost nothing there.
 
 Texts: "Consumer Offset Tracking", the offset manager.
 """
@@ -46,17 +46,17 @@ T = TypeVar("T")
 
 Commits = Mapping[TopicPartition, OffsetCommitValue]
 WriteCallback = Callable[[ErrorCode, int], None]
-"""Told, in a step, what came of a write: the error, and the offset of its first record (-1 with an error)."""
+"""Called in a step with the outcome of a write: the error, and the first record's offset (-1 on error)."""
 
 _TOMBSTONES_PER_STEP = 1_000
 _OFFSETS_PER_STEP = 2_000
 _GROUPS_PER_STEP = 1_000
-"""Looked at in one step."""
+"""Groups checked for expired offsets in one step."""
 _LOAD_RETRY_MS = 5_000
 MAX_MEMBERS_BYTES = 128 << 20
-"""What the members of all groups here may take together: their metadata, their assignments, and 2 kB each."""
+"""The memory limit for members of all groups: their metadata, their assignments, and 2 kB each."""
 MAX_NEW_GROUPS_BYTES = 64 << 20
-"""Above this, groups that were not there before get no members: names can be made up."""
+"""Above this, new groups are refused: a client can invent any number of names."""
 _FULL_LOG_INTERVAL_MS = 10_000
 
 _FAILED_COMMIT = {
@@ -68,24 +68,24 @@ _FAILED_COMMIT = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""What a failed write means to whoever commits: clients know what to do about these."""
+"""Error of a failed write -> the error for a commit, which clients can handle."""
 _FAILED_STORE = {
     **_FAILED_COMMIT,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN,
 }
-"""The same for members that wait for their assignment."""
+"""Error of a failed write -> the error for members that wait for their assignment."""
 
 
 def _check_group_id(group_id: str) -> None:
-    """A group with members has a name; without one, consumers outside of groups keep their offsets."""
+    """Raise INVALID_GROUP_ID for an empty name, which only commits outside of a group may have."""
     if not group_id:
-        raise BrokerError(ErrorCode.INVALID_GROUP_ID, "a group's name must not be empty")
+        raise BrokerError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
 
 
 class _DelayedWrite:
-    """Records that were appended, until every in-sync replica has them. A ticket of ``Broker.wait``."""
+    """Waits until every in-sync replica has the appended records (for ``Broker.wait``)."""
 
     def __init__(
         self, broker: Broker, partition: Partition, appended: LogAppendResult, done: WriteCallback
@@ -110,10 +110,14 @@ class _DelayedWrite:
         self._broker.run(self.finish)
 
     def abandon(self, reason: str) -> None:
-        _log.error("what waits for a write to %s gets no answer: %s", self._partition.topic_partition, reason)
+        _log.error(
+            "requests that wait for a write to %s get no response: %s",
+            self._partition.topic_partition,
+            reason,
+        )
 
     def finish(self) -> None:
-        """In a step: say what came of it."""
+        """In a step: report the outcome to the callback."""
         safe = self.satisfied()
         if self.failure is not None:
             self._done(self.failure, -1)
@@ -124,7 +128,7 @@ class _DelayedWrite:
 
 
 class _Timer:
-    """A group's next deadline. A ticket of ``Broker.wait``, which nothing but time completes."""
+    """A group's next deadline (for ``Broker.wait``); only time completes it."""
 
     def __init__(self, deadline_ms: int, ring: Callable[[_Timer], None]) -> None:
         self.deadline_ms = deadline_ms
@@ -137,11 +141,11 @@ class _Timer:
         self._on_timer(self)
 
     def abandon(self, reason: str) -> None:
-        _log.error("a group's deadline passed unheard: %s", reason)
+        _log.error("lost the timer of a group: %s", reason)
 
 
 class GroupCoordinator:
-    """The groups of one broker. Methods without "in a step" are called outside of the core's lock."""
+    """The groups of one broker. Call methods outside the core's lock unless they say "in a step"."""
 
     def __init__(self, broker: Broker, loading: Worker, random_bytes: Callable[[int], bytes]) -> None:
         self.broker = broker
@@ -151,29 +155,29 @@ class GroupCoordinator:
         self._loader = GroupLoader(self._settings, broker.clock, self._config.load_bytes)
         self._loading = loading
         self._shards: dict[int, GroupCoordinatorShard] = {}
-        """By partition."""
+        """Partition -> its groups."""
         self._loads: dict[int, list[TopicPartition]] = {}
-        """Partitions that are being loaded, and what the cluster has lost since each load began."""
+        """Partition that is being loaded -> partitions that were deleted since the load began."""
         self._timers: dict[str, _Timer] = {}
-        self._looking: deque[tuple[int, str]] = deque()
-        """Groups, with their partitions, that are still to be looked at for what is too old."""
+        self._to_expire: deque[tuple[int, str]] = deque()
+        """Partition and name of each group still to be checked for expired offsets."""
         self._stopped = False
-        self._tell_full_at_ms = 0
+        self._log_full_at_ms = 0
 
-    # --- where a group is -----------------------------------------------------------------------------------
+    # --- partitions of groups -------------------------------------------------------------------------------
 
     def partition_of(self, group_id: str) -> TopicPartition:
-        """The partition that a group belongs to."""
+        """Return the partition of the offsets topic that a group belongs to."""
         known = self.broker.image.topics.get(OFFSETS_TOPIC)
         count = max(known) + 1 if known else self._config.partitions
         return TopicPartition(OFFSETS_TOPIC, partition_of_group(group_id, count))
 
     def new_member_id(self, client_id: str) -> str:
-        """An id for a member, as the release makes them: the client's, and a random UUID."""
+        """Return a new member id in Kafka's form: the client id and a random UUID."""
         return f"{client_id}-{uuid.UUID(bytes=self._random_bytes(16), version=4)}"
 
     def create_topic(self) -> None:
-        """Have the offsets topic made, if it is not there. Raises BrokerError when it cannot be."""
+        """Create the offsets topic unless it exists. Raises BrokerError when that is not possible."""
         start_auto_creation(
             self.broker,
             OFFSETS_TOPIC,
@@ -187,25 +191,26 @@ class GroupCoordinator:
         )
 
     def _shard_of(self, group_id: str) -> GroupCoordinatorShard:
-        """In a step. Raises BrokerError with the reason why this broker cannot speak for the group now."""
+        """In a step: return the shard of a group. Raises BrokerError when it is not available here."""
         if self._stopped:
-            raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, "the broker stops")
+            raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
         topic_partition = self.partition_of(group_id)
         if topic_partition.partition in self._loads:
             raise BrokerError(ErrorCode.GROUP_LOAD_IN_PROGRESS, f"{topic_partition} is being loaded")
         shard = self._shards.get(topic_partition.partition)
         if shard is None:
             raise BrokerError(
-                ErrorCode.NOT_COORDINATOR_FOR_GROUP, f"{topic_partition} of group {group_id} is not led here"
+                ErrorCode.NOT_COORDINATOR_FOR_GROUP,
+                f"this broker does not lead {topic_partition} of group {group_id}",
             )
         return shard
 
     # --- members --------------------------------------------------------------------------------------------
 
     def handle_event(self, group_id: str, event: events.Event) -> None:
-        """Tell a group what one of its members wants; its answer goes to ``event.request``, a callable.
+        """Pass a member's event to its group; the response goes to the callable ``event.request``.
 
-        Raises BrokerError when this broker cannot speak for the group.
+        Raises BrokerError when this broker does not coordinate the group.
         """
         _check_group_id(group_id)
 
@@ -218,36 +223,37 @@ class GroupCoordinator:
         self._run_in_step(step)
 
     def _check_room(self, shard: GroupCoordinatorShard, group_id: str, event: events.Join) -> None:
-        """Raise MESSAGE_TOO_LARGE for a member whose group could never be stored, whichever of its protocols
-        is chosen; and GROUP_COORDINATOR_NOT_AVAILABLE, after which clients ask again, where groups take too
-        much memory.
+        """Check that there is room for a member.
+
+        Raise MESSAGE_TOO_LARGE when its group could never be stored, whichever protocol is chosen, and
+        GROUP_COORDINATOR_NOT_AVAILABLE, which clients retry, when groups use too much memory.
         """
         more_bytes = shard.extra_memory_bytes(group_id, event)
         if more_bytes <= 0:
             return
         partition = self.broker.partitions.get(self.partition_of(group_id))
         if partition is not None:
-            # The members choose one protocol, and only that is stored.
+            # Only the metadata of the chosen protocol is stored.
             self._check_size(partition, min((len(metadata) for _, metadata in event.protocols), default=0))
         used_bytes = sum(shard.memory_bytes for shard in self._shards.values())
         limit_bytes = MAX_MEMBERS_BYTES if shard.has_group(group_id) else MAX_NEW_GROUPS_BYTES
         if used_bytes + more_bytes > limit_bytes:
             self._log_full(used_bytes)
             raise BrokerError(
-                ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, f"group {group_id}: no room for one more member"
+                ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, f"no memory for another member of group {group_id}"
             )
 
     def _log_full(self, used_bytes: int) -> None:
         now_ms = self.broker.clock.monotonic_ms()
-        if now_ms >= self._tell_full_at_ms:
-            self._tell_full_at_ms = now_ms + _FULL_LOG_INTERVAL_MS
-            told = "members of groups take %d bytes: new ones are refused (at %d; those of new groups at %d)"
-            _log.warning(told, used_bytes, MAX_MEMBERS_BYTES, MAX_NEW_GROUPS_BYTES)
+        if now_ms >= self._log_full_at_ms:
+            self._log_full_at_ms = now_ms + _FULL_LOG_INTERVAL_MS
+            text = "group members use %d bytes: new members are refused above %d, of new groups above %d"
+            _log.warning(text, used_bytes, MAX_MEMBERS_BYTES, MAX_NEW_GROUPS_BYTES)
 
     def _step(self, shard: GroupCoordinatorShard, group_id: str, event: events.Event) -> None:
         clock = self.broker.clock
         self._perform(shard, group_id, shard.step(group_id, event, clock.monotonic_ms(), clock.now_ms()))
-        if not isinstance(event, events.Heartbeat):  # which only puts deadlines off
+        if not isinstance(event, events.Heartbeat):  # which only postpones deadlines
             self._schedule_timer(shard, group_id)
 
     def _perform(self, shard: GroupCoordinatorShard, group_id: str, effects: Iterable[events.Effect]) -> None:
@@ -261,7 +267,7 @@ class GroupCoordinator:
         def done(error: ErrorCode, offset: int) -> None:
             if error is not ErrorCode.NONE:
                 generation = effect.value.generation
-                _log.error("generation %d of group %s is not stored: %s", generation, group_id, error.name)
+                _log.error("failed to store generation %d of group %s: %s", generation, group_id, error.name)
             outcome = events.Stored(effect.value, _FAILED_STORE.get(error, error))
             self._step(shard, group_id, outcome)
 
@@ -272,18 +278,18 @@ class GroupCoordinator:
                 partition, sum(len(m.subscription) + len(m.assignment) for m in effect.value.members)
             )
             pairs = [shard.group_record(group_id, effect.value)]
-            message_set = self._message_set(partition, pairs)
+            records = self._validated_records(partition, pairs)
         except BrokerError as error:
             done(error.code, -1)
         else:
-            self._append(topic_partition, message_set, done)
+            self._append(topic_partition, records, done)
 
     def _schedule_timer(self, shard: GroupCoordinatorShard, group_id: str) -> None:
-        """In a step: see that the group gets its Tick in time."""
+        """In a step: schedule the group's next Tick."""
         deadline_ms = shard.next_deadline_ms(group_id)
         timer = self._timers.get(group_id)
         if deadline_ms is None or self._stopped or (timer is not None and timer.deadline_ms <= deadline_ms):
-            return  # one that comes too early looks again
+            return  # a timer that fires early is scheduled again
         if timer is not None:
             self.broker.waiting.remove(timer)
         self._timers[group_id] = timer = _Timer(deadline_ms, partial(self._on_timer, group_id))
@@ -315,7 +321,7 @@ class GroupCoordinator:
             partition = self.broker.partition(topic_partition)
             self._check_size(partition, commit_bytes(group_id, commits))
             pairs = commit_records(group_id, commits, self._settings)
-            message_set = self._message_set(partition, pairs)
+            records = self._validated_records(partition, pairs)
         except BrokerError as error:
             failure = _FAILED_COMMIT.get(error.code, error.code)
             # A broker that is not the coordinator has no such partition, and says so in its own words.
@@ -341,7 +347,7 @@ class GroupCoordinator:
                 shard.end_commit(group_id, commits, offset if error is ErrorCode.NONE else None)
                 self.broker.after(partial(done, _FAILED_COMMIT.get(error, error)))
 
-            self._append(topic_partition, message_set, written)
+            self._append(topic_partition, records, written)
 
         self.broker.run(step)
 
@@ -353,8 +359,9 @@ class GroupCoordinator:
         self.broker.after(partial(done, failure))
 
     def offsets(self, group_id: str, wanted: Sequence[TopicPartition] | None = None) -> Commits:
-        """What a group has committed for the wanted partitions, or all. BrokerError when this broker cannot
-        speak for it.
+        """Return the committed offsets of ``wanted``, or of all partitions.
+
+        Raises BrokerError when this broker does not coordinate the group.
         """
         if wanted is None:
             return self._run_in_step(lambda: self._shard_of(group_id).offsets(group_id))
@@ -364,7 +371,7 @@ class GroupCoordinator:
             return {key: value for key in keys if (value := shard.offset(group_id, key)) is not None}
 
         found: dict[TopicPartition, OffsetCommitValue] = {}
-        # At least once, for the error. Others have the lock in between.
+        # At least one step, for its error. Other requests get the lock between steps.
         for start in range(0, max(1, len(wanted)), _OFFSETS_PER_STEP):
             found |= self._run_in_step(partial(some, wanted[start : start + _OFFSETS_PER_STEP]))
         return found
@@ -372,12 +379,12 @@ class GroupCoordinator:
     # --- administration -------------------------------------------------------------------------------------
 
     def describe(self, group_id: str) -> GroupDescription:
-        """A group; ``GROUP_DENIED`` for one that there is not. Raises BrokerError as ``handle_event``."""
+        """Return a group; ``NO_GROUP`` when it does not exist. Raises BrokerError as ``handle_event``."""
         _check_group_id(group_id)
         return self._run_in_step(lambda: self._shard_of(group_id).describe(group_id))
 
     def groups(self) -> tuple[ErrorCode, list[tuple[str, str]]]:
-        """Names and protocol types of all groups here, and whether that is all."""
+        """Return names and protocol types of all groups here, and an error if some are not loaded."""
 
         def listing(number: int) -> list[tuple[str, str]]:
             shard = self._shards.get(number)
@@ -386,12 +393,12 @@ class GroupCoordinator:
         if self._stopped:
             return ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, []
         found = []
-        for number in self._run_in_step(lambda: list(self._shards)):  # others have the lock in between
+        for number in self._run_in_step(lambda: list(self._shards)):  # other requests get the lock in between
             found += self._run_in_step(partial(listing, number))
         return ErrorCode.GROUP_LOAD_IN_PROGRESS if self._loads else ErrorCode.NONE, found
 
     def delete(self, group_id: str) -> ErrorCode:
-        """Delete a group that has no members, with its offsets."""
+        """Delete a group without members, and its offsets."""
 
         def deletion() -> ErrorCode:
             try:
@@ -404,15 +411,18 @@ class GroupCoordinator:
         return self._run_in_step(deletion)
 
     def expire(self) -> bool:
-        """Forget offsets that are too old, and groups of which nothing is left: one step of a look at all
-        groups. True when the look is to be gone on with: soon, but others shall have the lock between.
+        """Remove expired offsets and empty groups: one step of a pass over all groups.
+
+        Return True when the pass is not finished. The caller continues soon, and releases the lock between.
         """
 
         def step() -> bool:
-            looking, room = self._looking, _TOMBSTONES_PER_STEP
+            looking, room = self._to_expire, _TOMBSTONES_PER_STEP
             if not looking:
                 looking += (
-                    (number, one) for number, shard in self._shards.items() for one in shard.group_ids()
+                    (number, group_id)
+                    for number, shard in self._shards.items()
+                    for group_id in shard.group_ids()
                 )
             tombstones: dict[int, list[KeyValue]] = {}
             for _ in range(min(len(looking), _GROUPS_PER_STEP)):
@@ -424,7 +434,7 @@ class GroupCoordinator:
                 tombstones.setdefault(number, []).extend(found)
                 room -= len(found)
                 if room <= 0:
-                    break  # this group may have more
+                    break  # this group may have more expired offsets
                 looking.popleft()
             for number, pairs in tombstones.items():
                 self._append_tombstones(TopicPartition(OFFSETS_TOPIC, number), pairs)
@@ -433,25 +443,25 @@ class GroupCoordinator:
         return not self._stopped and self._run_in_step(step)
 
     def partitions_deleted(self, gone: Sequence[TopicPartition]) -> None:
-        """In a step: the cluster has these partitions no more; nor has any group an offset there."""
+        """In a step: remove all committed offsets of deleted partitions."""
         for number, shard in self._shards.items():
             self._append_tombstones(TopicPartition(OFFSETS_TOPIC, number), shard.topics_deleted(gone))
         for lost in self._loads.values():
             lost += gone
 
     def _append_tombstones(self, topic_partition: TopicPartition, tombstones: list[KeyValue]) -> None:
-        """Write tombstones. One that is lost is written again when what it buries has expired anew."""
+        """Append tombstones. A lost one is written again when its record expires again after a load."""
         for start in range(0, len(tombstones), _TOMBSTONES_PER_STEP):
             pairs = tombstones[start : start + _TOMBSTONES_PER_STEP]
             try:
-                message_set = self._message_set(self.broker.partition(topic_partition), pairs)
+                records = self._validated_records(self.broker.partition(topic_partition), pairs)
             except BrokerError as error:
-                _log.error("%d tombstones for %s: %s", len(pairs), topic_partition, error)
+                _log.error("failed to write %d tombstones to %s: %s", len(pairs), topic_partition, error)
             else:
-                self._append(topic_partition, message_set, lambda error, offset: None)
+                self._append(topic_partition, records, lambda error, offset: None)
 
     def _run_in_step(self, question: Callable[[], T]) -> T:
-        """The answer to a question that only a step can answer, or its BrokerError."""
+        """Run ``question`` in a step and return its result, or raise its BrokerError."""
         answers: list[T | BrokerError] = []
 
         def step() -> None:
@@ -467,12 +477,12 @@ class GroupCoordinator:
         try:
             raise answer
         finally:
-            del answer  # with its traceback it holds this frame, and what the request brought
+            del answer  # its traceback keeps this frame, and so the request, alive
 
     # --- the partitions of the offsets topic ----------------------------------------------------------------
 
     def leadership_changed(self, topic_partition: TopicPartition) -> None:
-        """In a step: this broker leads a partition, or does not any more."""
+        """In a step: load or unload a partition of the offsets topic after a leader change."""
         if topic_partition.topic != OFFSETS_TOPIC:
             return
         number, partition = topic_partition.partition, self.broker.partitions.get(topic_partition)
@@ -486,7 +496,7 @@ class GroupCoordinator:
                 self._loading.submit(partial(self._load, partition, self._loads[number]))
 
     def stop(self) -> None:
-        """Answer every member that waits, and take no more."""
+        """Answer all waiting members, and refuse new requests."""
         self._loader.stop()
 
         def step() -> None:
@@ -503,21 +513,21 @@ class GroupCoordinator:
             self._perform(shard, "", shard.unload())
 
     def _load(self, partition: Partition, lost: list[TopicPartition]) -> None:
-        """On the loader's thread: load a partition, or try again later. ``lost``: see ``_loads``.
+        """On the loader's thread: load a partition, or retry later. ``lost``: see ``_loads``.
 
-        To go on without what cannot be read would be to forget commits: consumers would begin anew somewhere.
+        Skipping unreadable records would lose commits, and consumers would start from somewhere else.
         """
         topic_partition = partition.topic_partition
         number = topic_partition.partition
         try:
             shard = self._loader.load(partition.log, topic_partition)
         except MinikafkaError as error:
-            _log.error("the groups of %s cannot be loaded, it is tried again: %s", topic_partition, error)
+            _log.error("failed to load the groups of %s, retrying: %s", topic_partition, error)
             shard = None
 
         def step() -> None:
             if self._loads.get(number) is not lost:
-                return  # the partition has gone meanwhile; if it has come back, it is loaded anew
+                return  # unloaded meanwhile; if this broker leads it again, another load is queued
             if shard is None:
                 deadline_ms = self.broker.clock.monotonic_ms() + _LOAD_RETRY_MS
                 load = partial(self._load, partition, lost)
@@ -534,21 +544,19 @@ class GroupCoordinator:
     # --- writing --------------------------------------------------------------------------------------------
 
     def _check_size(self, partition: Partition, least_bytes: int) -> None:
-        """Raise MESSAGE_TOO_LARGE, before anything is made, for records of at least so many bytes that the
-        log will not take.
-        """
+        """Raise MESSAGE_TOO_LARGE for records of at least ``least_bytes`` that exceed the log's limit."""
         if self._config.codec is Codec.NONE and least_bytes > partition.log.config.max_message_bytes:
             raise BrokerError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"{least_bytes} bytes or more: {partition.topic_partition} takes "
-                f"{partition.log.config.max_message_bytes} at once",
+                f"at least {least_bytes} bytes exceed max.message.bytes of {partition.topic_partition} "
+                f"({partition.log.config.max_message_bytes})",
             )
 
-    def _message_set(self, partition: Partition, pairs: Sequence[KeyValue]) -> ValidatedRecords:
-        """The records as they go into the log. Raises BrokerError MESSAGE_TOO_LARGE and the like."""
+    def _validated_records(self, partition: Partition, pairs: Sequence[KeyValue]) -> ValidatedRecords:
+        """Return validated records for the log. Raises BrokerError, such as MESSAGE_TOO_LARGE."""
         config, now_ms = partition.log.config, self.broker.clock.now_ms()
-        records = [Record(key, value, now_ms) for key, value in pairs]
-        data = build_message_set(records, magic=config.message_magic, codec=self._config.codec)
+        batch = [Record(key, value, now_ms) for key, value in pairs]
+        data = build_message_set(batch, magic=config.message_magic, codec=self._config.codec)
         limits = Limits(
             max_message_bytes=config.max_message_bytes,
             timestamp_type=config.message_timestamp_type,
@@ -558,19 +566,19 @@ class GroupCoordinator:
         return validate(bytearray(data), limits, now_ms)
 
     def _append(
-        self, topic_partition: TopicPartition, message_set: ValidatedRecords, done: WriteCallback
+        self, topic_partition: TopicPartition, records: ValidatedRecords, done: WriteCallback
     ) -> None:
-        """In a step: append to a partition of the offsets topic; ``done`` is told in this step or another."""
+        """In a step: append to the offsets topic; ``done`` is called in this step or a later one."""
         broker = self.broker
         try:
             partition = broker.partition(topic_partition)
-            appended = partition.append(message_set, all_in_sync=True, now_ms=broker.clock.now_ms())
+            appended = partition.append(records, all_in_sync=True, now_ms=broker.clock.now_ms())
         except BrokerError as error:
-            _log.info("%s takes nothing: %s", topic_partition, error)
+            _log.info("cannot append to %s: %s", topic_partition, error)
             done(error.code, -1)
             return
         except StorageError as error:
-            broker.log_failed(topic_partition, f"{topic_partition} takes nothing: {error}")
+            broker.log_failed(topic_partition, f"cannot append to {topic_partition}: {error}")
             done(ErrorCode.KAFKA_STORAGE_ERROR, -1)
             return
         broker.touch(topic_partition)
@@ -583,12 +591,12 @@ class GroupCoordinator:
             broker.after(partial(self._flush, partition, write))
 
     def _flush(self, partition: Partition, write: _DelayedWrite) -> None:
-        """After a step: what was appended becomes as safe as ``flush.messages`` asks."""
+        """After a step: flush the log as ``flush.messages`` requires."""
         try:
             end_offset = partition.log.flush()
         except StorageError as error:
             name = partition.topic_partition
-            self.broker.log_failed(name, f"{name} cannot be flushed: {error}")
+            self.broker.log_failed(name, f"cannot flush {name}: {error}")
             write.failure = ErrorCode.KAFKA_STORAGE_ERROR
             end_offset = 0
 

@@ -1,4 +1,4 @@
-"""Reading a partition of ``__consumer_offsets`` back into groups and offsets, off the core's lock."""
+"""The loader, which reads groups and offsets back from ``__consumer_offsets``, off the core's lock."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from minikafka.records.scan.isolation import transaction_parts
 
 _log = logging.getLogger(__name__)
 
-_TELL_MS = 5_000
-"""Between two lines about how far a long load is."""
+_PROGRESS_INTERVAL_MS = 5_000
+"""The interval between progress messages of a long load."""
 
 
 class GroupLoader:
-    """Loads one partition after the other, on the thread of its caller, until it is stopped."""
+    """Loads one partition at a time, on its caller's thread, until it is stopped."""
 
     def __init__(self, settings: GroupSettings, clock: Clock, window_bytes: int) -> None:
         self._settings = settings
@@ -30,12 +30,12 @@ class GroupLoader:
         self._stopping = threading.Event()
 
     def stop(self) -> None:
-        """Give up what is being loaded."""
+        """Abort the current load."""
         self._stopping.set()
 
     def load(self, log: Log, topic_partition: TopicPartition) -> GroupCoordinatorShard | None:
-        """The groups in a log; None when this was stopped. Raises StorageError or BrokerError."""
-        began_ms = told_ms = self._clock.monotonic_ms()
+        """Return the groups in a log; None when stopped. Raises StorageError or BrokerError."""
+        began_ms = logged_ms = self._clock.monotonic_ms()
         loading = GroupMetadataLoader(self._settings)
         start, end = log.start_offset, log.end_offset
         offset = start
@@ -47,7 +47,7 @@ class GroupLoader:
             except OffsetOutOfRange:
                 if log.start_offset <= offset:
                     raise
-                offset = log.start_offset  # retention was faster
+                offset = log.start_offset  # retention removed the segment meanwhile
                 continue
             if read.slice is None:
                 break
@@ -60,13 +60,13 @@ class GroupLoader:
                 [part for part in transaction_parts(data) if part.first_offset < columns.next_offset],
             )
             if columns.next_offset <= offset:
-                raise StorageError(f"{topic_partition} cannot be read on from offset {offset}")
+                raise StorageError(f"cannot read {topic_partition} beyond offset {offset}")
             offset = columns.next_offset
             now_ms = self._clock.monotonic_ms()
-            if now_ms - told_ms >= _TELL_MS:
-                told_ms = now_ms
+            if now_ms - logged_ms >= _PROGRESS_INTERVAL_MS:
+                logged_ms = now_ms
                 _log.info("loading groups: %s at offset %d of %d", topic_partition, offset, end)
         shard = loading.finish(self._clock.monotonic_ms(), self._clock.now_ms())
-        passed_ms = self._clock.monotonic_ms() - began_ms
-        _log.info("%s has %d groups, loaded in %d ms", topic_partition, len(shard), passed_ms)
+        elapsed_ms = self._clock.monotonic_ms() - began_ms
+        _log.info("loaded %d groups from %s in %d ms", len(shard), topic_partition, elapsed_ms)
         return shard

@@ -1,4 +1,4 @@
-"""Who may do what: ACLs from ZooKeeper, the authorizer, and the check that each API's request passes.
+"""Authorization: ACLs from ZooKeeper, the authorizer, and the check that each API's request passes.
 
 Imports ``server.zookeeper``, ``server.workers`` and ``server.context``.
 """

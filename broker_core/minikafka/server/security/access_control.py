@@ -28,18 +28,18 @@ _CACHED_DECISIONS_MAX = 10_000
 
 
 class DecisionCache:
-    """An authorizer with what it decided before. Thread-safe: at worst something is decided twice."""
+    """An authorizer and its cached decisions. Thread-safe: at worst a decision is made twice."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self.authorizer = authorizer
         self._known: dict[tuple[str, Operation, ResourceType, str], bool] = {}
 
     def requester(self, address: str) -> Requester:
-        """The client at ``address``."""
+        """Return the client at ``address`` as a requester."""
         return Requester(partial(self.allows, address))
 
     def allows(self, address: str, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Whether the client at ``address`` may do that. What is refused is logged once."""
+        """Return whether the client at ``address`` may do the operation. Each denial is logged once."""
         key = (address, operation, kind, name)
         allowed = self._known.get(key)
         if allowed is None:
@@ -48,7 +48,13 @@ class DecisionCache:
             if not allowed:
                 if operation is Operation.CLUSTER_ACTION:
                     report("refused", host=host)
-                _log.info("%s at %s may not do %s to %s", ANONYMOUS, host, operation.label, resource)
+                _log.info(
+                    "denied: principal=%s host=%s operation=%s resource=%s",
+                    ANONYMOUS,
+                    host,
+                    operation.label,
+                    resource,
+                )
             if len(self._known) >= _CACHED_DECISIONS_MAX:
                 self._known = {}
             self._known[key] = allowed
@@ -56,35 +62,36 @@ class DecisionCache:
 
 
 class AccessControl:
-    """What is decided by at the moment. Any thread may ask; ``enforce`` is for who follows the rules."""
+    """The authorizer in force. Any thread may ask; only ``AclManager`` calls ``enforce``."""
 
     def __init__(self) -> None:
         self._decisions: DecisionCache | None = None
 
     @property
     def enforced(self) -> bool:
-        """Whether anything is refused to anybody."""
+        """Whether an authorizer is in force."""
         return self._decisions is not None
 
     @property
     def authorizer(self) -> Authorizer | None:
-        """All rules; None where everybody may do everything."""
+        """The authorizer with all ACLs; None when every request is allowed."""
         return None if self._decisions is None else self._decisions.authorizer
 
     def enforce(self, authorizer: Authorizer) -> None:
-        """Decide by this from now on."""
+        """Put ``authorizer`` in force."""
         self._decisions = DecisionCache(authorizer)
 
     def may_auto_create(self, address: str, topic: str) -> bool:
-        """Whether the client at ``address`` may have a topic made that it then may write to."""
+        """Return whether the client at ``address`` may auto-create ``topic`` and then write to it."""
         if self._decisions is None:
             return True
         requester = self._decisions.requester(address)
         return requester.may_on_topic(Operation.WRITE, topic) and requester.may_create(topic)
 
     def authorize(self, context: RequestContext, request: Any) -> tuple[RequestContext, Any]:
-        """What of a request may be served, and the context to answer it through. None in the request's place
-        when nothing is left: then it is answered.
+        """Return the context to reply through and the allowed part of ``request``.
+
+        The request is None when nothing is left to serve; the response was sent then.
         """
         decisions = self._decisions
         if decisions is None:
@@ -101,7 +108,7 @@ class AccessControl:
 
 @fast_value
 class AuthorizedContext(RequestContext):
-    """A request of which a part is refused, or that is to ask in between."""
+    """The context of a request that is partly denied, or whose handler must ask for permission later."""
 
     inner: RequestContext
     requester: Requester
@@ -115,7 +122,7 @@ class AuthorizedContext(RequestContext):
         return self.requester.may_create(topic)
 
     def deny(self) -> None:
-        """Answer that nothing of it is served."""
+        """Reply that the whole request is denied."""
         if self.result.needs_no_response:
             self.no_reply()
         else:
@@ -125,5 +132,5 @@ class AuthorizedContext(RequestContext):
         self.inner.reply(self.result.answer(response))
 
     def no_reply(self) -> None:
-        # As Kafka does it: that the connection ends is all that can be told.
-        self.exchange.close("a produce request with acks=0 was not allowed")
+        # As in Kafka: closing the connection is the only way to report an error.
+        self.exchange.close("a produce request with acks=0 was not authorized")

@@ -1,9 +1,9 @@
-"""The rules of who may do what, between ZooKeeper and what this broker decides by (``access_control``).
+"""ACLs in ZooKeeper, loaded into this broker's ``AccessControl`` and kept up to date.
 
-Read before the broker serves, followed by the notifications of ``/kafka-acl-changes``, read anew after an
-expired session. All of it but the constructor and the watch's callback are jobs of the worker, or run before
-there is one; each can be run twice. A resource whose rules cannot be read is closed to everybody but super
-users (0.10.1's broker does not start, or keeps what it knew).
+ACLs are read before the broker serves, updated by the notifications in ``/kafka-acl-changes``, and read again
+after an expired session. Everything except the constructor and the watch's callback runs as a job of the
+worker, or before it starts; each job can be repeated. A resource whose ACLs cannot be read is closed to
+everybody but super users (0.10.1's broker does not start, or keeps the ACLs that it knew).
 """
 
 from __future__ import annotations
@@ -34,27 +34,25 @@ from minikafka.server.zookeeper.notifications import Notifications
 
 _log = logging.getLogger(__name__)
 
-_ADVICE = "; until it is mended or removed (and that is told in %s) only super users may use it"
+_ADVICE = "; only super users may use it until the znode is fixed or removed and a change is notified in %s"
 
 
 class AclManager:
-    """Keeps ``access_control`` at what ZooKeeper says."""
+    """Keeps an ``AccessControl`` in step with the ACLs in ZooKeeper."""
 
     def __init__(
         self, store: GuardedStore, clock: Clock, worker: Worker, bare: Authorizer, permissions: AccessControl
     ) -> None:
-        """``bare``: what the broker's configuration says, without rules."""
+        """``bare``: the authorizer of the broker's configuration, without ACLs."""
         self._store = store
         self._worker = worker
         self._bare = bare
         self._permissions = permissions
-        self._notifications = Notifications(
-            store, clock, ACL_CHANGES, ACL_CHANGE_PREFIX, "changed access rules"
-        )
+        self._notifications = Notifications(store, clock, ACL_CHANGES, ACL_CHANGE_PREFIX, "changed ACLs")
         self._expired = False
 
     def start(self) -> None:
-        """Read all rules, and follow them from now on. Raises CoordinationError."""
+        """Read all ACLs and watch for changes from now on. Raises CoordinationError."""
         for path in (ACLS, ACL_CHANGES):
             with contextlib.suppress(NodeExists):
                 self._store.create(path, make_parents=True)
@@ -63,9 +61,9 @@ class AclManager:
         self._store.watch_children(ACL_CHANGES, lambda _: self._worker.submit(self._follow))
 
     def change(self, resource: Resource, change: Callable[[Rules], Rules]) -> AclsChanged:
-        """A job: write other rules about a resource; they hold here when this returns.
+        """A job: change the ACLs of a resource. They are in force on this broker when this returns.
 
-        Raises BrokerError with the reason why that cannot be.
+        Raises BrokerError with the reason when the change is not possible.
         """
         try:
             changed = change_resource(self._store, resource, change)
@@ -86,13 +84,13 @@ class AclManager:
             self._worker.submit(self.read_all)
 
     def read_all(self) -> None:
-        """A job: hold what ZooKeeper has now. Raises OtherCluster, and keeps the rules that there are."""
-        self._store.check()  # another cluster's rules are not this one's
+        """A job: load all ACLs from ZooKeeper. Raises OtherCluster, and then keeps the current ACLs."""
+        self._store.check()  # never load another cluster's ACLs
         stored = read_acls(self._store)
         for complaint in stored.unknown:
-            _log.error("access rules are left out: %s", complaint)
+            _log.error("ignored an unknown ACL: %s", complaint)
         for complaint in stored.unreadable.values():
-            _log.error(f"access rules cannot be read: %s{_ADVICE}", complaint, ACL_CHANGES)
+            _log.error(f"cannot read ACLs: %s{_ADVICE}", complaint, ACL_CHANGES)
         closed = dict.fromkeys(stored.unreadable, DENY_ALL)
         self._permissions.enforce(self._bare.with_all_acls(stored.acls | closed))
 
@@ -107,14 +105,14 @@ class AclManager:
         except (CoordinationLost, SessionExpired, InconsistentClusterId):
             raise
         except CoordinationError as error:
-            _log.error(f"access rules cannot be read: %s{_ADVICE}", error, ACL_CHANGES)
+            _log.error(f"cannot read ACLs: %s{_ADVICE}", error, ACL_CHANGES)
             acls = DENY_ALL
-        except BrokerError as error:  # a name that no znode can have
+        except BrokerError as error:  # a name that is not valid for a znode
             raise CoordinationError(f"{path}: {error.detail}") from None
         self._hold(resource, acls)
 
     def _hold(self, resource: Resource, acls: Rules) -> None:
         authorizer = self._permissions.authorizer or self._bare
         if authorizer.acls.get(resource, frozenset()) != acls:
-            _log.info("access rules of %s: %s", resource, "; ".join(map(str, sorted(acls))) or "none")
+            _log.info("ACLs of %s: %s", resource, "; ".join(map(str, sorted(acls))) or "none")
             self._permissions.enforce(authorizer.with_acls(resource, acls))

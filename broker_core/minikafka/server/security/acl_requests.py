@@ -1,7 +1,7 @@
-"""Rules and filters as the APIs of ACLs carry them: numbers, and what they stand for (``base.acls``).
+"""Conversion of ACLs and filters between the wire (numbers) and ``base.acls``.
 
-The rules are kept as 0.10.1 keeps them, where a name is a name: one that others begin with (PREFIXED, since
-2.0) is refused in a rule and finds none in a filter.
+ACLs are stored as 0.10.1 stores them, with literal resource names only: a PREFIXED pattern (since 2.0) is
+rejected in an ACL and matches nothing in a filter.
 """
 
 from __future__ import annotations
@@ -18,34 +18,37 @@ from minikafka.wire.apis.describe_acls import ANY, LITERAL, MATCH, PREFIXED, Des
 
 Number = TypeVar("Number", bound=IntEnum)
 
-NO_AUTHORIZER = "this broker has no access rules: authorizer.class.name is not set"
+NO_AUTHORIZER = "no authorizer is configured on this broker: set authorizer.class.name"
 
 
 def check_authorizer(authorizer: Authorizer | None) -> Authorizer:
-    """Raise SECURITY_DISABLED where there is none."""
+    """Return ``authorizer``. Raise SECURITY_DISABLED when there is none."""
     if authorizer is None:
         raise BrokerError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     return authorizer
 
 
 def acl_of_creation(creation: AclCreation) -> tuple[Resource, Acl]:
-    """The rule, and what it is about. BrokerError INVALID_REQUEST, or UNSUPPORTED_VERSION for PREFIXED."""
+    """Return the resource and the ACL. Raise INVALID_REQUEST, or UNSUPPORTED_VERSION for PREFIXED."""
     if creation.resource_pattern_type == PREFIXED:
         raise BrokerError(
-            ErrorCode.UNSUPPORTED_VERSION, "rules here are about one name, or about all (*): no prefixes"
+            ErrorCode.UNSUPPORTED_VERSION,
+            "prefixed resource patterns are not supported: use a literal name or *",
         )
     if creation.resource_pattern_type != LITERAL:
-        raise _invalid(f"{creation.resource_pattern_type} is no type of a name for a rule: 3 is (literal)")
-    kind = _known(ResourceType, creation.resource_type, "type of resource")
+        raise _invalid(
+            f"invalid resource_pattern_type {creation.resource_pattern_type}: expected 3 (LITERAL)"
+        )
+    kind = _known(ResourceType, creation.resource_type, "resource type")
     if not creation.resource_name:
-        raise _invalid("the resource has no name")
+        raise _invalid("the resource name is empty")
     if kind is ResourceType.CLUSTER and creation.resource_name != CLUSTER.name:
-        raise _invalid(f"the cluster is called {CLUSTER.name}, not {creation.resource_name!r}")
+        raise _invalid(f"the cluster resource is named {CLUSTER.name}, not {creation.resource_name!r}")
     before, colon, name = creation.principal.partition(":")
     if not (before and colon and name):
-        raise _invalid(f"{creation.principal!r} is no principal: TYPE:NAME is")
+        raise _invalid(f"invalid principal {creation.principal!r}: expected TYPE:NAME")
     if not creation.host:
-        raise _invalid("the host is empty: an address, or * for all")
+        raise _invalid("the host is empty: expected an address, or * for all hosts")
     return Resource(kind, creation.resource_name), Acl(
         creation.principal,
         _known(Permission, creation.permission_type, "permission"),
@@ -57,11 +60,11 @@ def acl_of_creation(creation: AclCreation) -> tuple[Resource, Acl]:
 def find_matching_acls(
     authorizer: Authorizer, fields: DescribeAclsRequest | DeleteAclsFilter
 ) -> list[tuple[Resource, Acl]]:
-    """The rules that a filter finds, in order. BrokerError INVALID_REQUEST for what is no filter."""
+    """Return the ACLs that a filter matches, sorted. Raise INVALID_REQUEST for an invalid filter."""
     if fields.pattern_type_filter not in {ANY, MATCH, LITERAL, PREFIXED}:
-        raise _invalid(f"{fields.pattern_type_filter} is no type of a name for a filter")
+        raise _invalid(f"invalid pattern_type_filter={fields.pattern_type_filter}")
     wanted = AclFilter(
-        resource_type=_known_or_any(ResourceType, fields.resource_type_filter, "type of resource"),
+        resource_type=_known_or_any(ResourceType, fields.resource_type_filter, "resource type"),
         resource_name=fields.resource_name_filter,
         principal=fields.principal_filter,
         host=fields.host_filter,
@@ -82,9 +85,9 @@ def _known(kind: type[Number], number: int, what: str) -> Number:
     try:
         return kind(number)
     except ValueError:
-        known = ", ".join(f"{one.value} ({one.name})" for one in kind)
-        raise _invalid(f"{number} is no {what}: {known}") from None
+        known = ", ".join(f"{member.value} ({member.name})" for member in kind)
+        raise _invalid(f"invalid {what} {number}: expected {known}") from None
 
 
-def _invalid(words: str) -> BrokerError:
-    return BrokerError(ErrorCode.INVALID_REQUEST, words)
+def _invalid(message: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_REQUEST, message)

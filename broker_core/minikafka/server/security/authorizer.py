@@ -1,13 +1,14 @@
-"""Whether somebody may do something, as Kafka's SimpleAclAuthorizer decides it: 0.10.1's, and 2.1's for the
-operations that came later. Pure: an authorizer is a value, replaced as a whole when rules change, so that any
-thread may ask it without a lock.
+"""The authorizer, which decides as Kafka's SimpleAclAuthorizer: 0.10.1's, and 2.1's for later operations.
 
-- Rules about a resource and rules about all of its type (``*``) hold together.
-- A rule that denies goes before any that allows; without one that allows, nobody may.
-- Whoever may read, write, delete or alter something may also describe it, and whoever may alter settings see
-  them. Nothing follows from being denied: who may not describe may still read.
-- Super users may do everything, whatever the rules say.
-- Where there is no rule at all, nobody may, unless ``allow.everyone.if.no.acl.matching_acls``.
+Pure: an authorizer is an immutable value that is replaced as a whole when ACLs change, so any thread may ask
+it without a lock.
+
+- ACLs of a resource and ACLs of all resources of its type (``*``) apply together.
+- A DENY takes precedence over any ALLOW; without an ALLOW the operation is denied.
+- READ, WRITE, DELETE and ALTER imply DESCRIBE; ALTER_CONFIGS implies DESCRIBE_CONFIGS. A DENY implies
+  nothing: a principal that is denied DESCRIBE may still READ.
+- Super users may do everything, whatever the ACLs say.
+- A resource without any ACL is denied to all, unless ``allow.everyone.if.no.acl.found``.
 """
 
 from __future__ import annotations
@@ -29,24 +30,24 @@ from minikafka.base.acls import (
 from minikafka.base.errors import ConfigError
 
 DENY_ALL = frozenset({Acl(WILDCARD_PRINCIPAL, Permission.DENY, WILDCARD_HOST, Operation.ALL)})
-"""In place of rules that cannot be read: one of them may have denied."""
+"""Used in place of ACLs that cannot be read, since one of them may be a DENY."""
 
 _IMPLIED_BY = {
     Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
     Operation.DESCRIBE_CONFIGS: (Operation.ALTER_CONFIGS,),
 }
-"""Operation -> those that bring it along when they are allowed."""
+"""Operation -> the operations that imply it when they are allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authorizer:
-    """All rules of a cluster, and who stands above them."""
+    """All ACLs of a cluster, and its super users."""
 
     super_users: frozenset[str] = frozenset()
     """Principals, ``TYPE:NAME``."""
     allow_everyone_if_no_acl_found: bool = False
     acls: Mapping[Resource, frozenset[Acl]] = field(default_factory=dict)
-    """Resource -> its rules; none is empty."""
+    """Resource -> its ACLs, never empty."""
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
         """Return whether ``principal`` at ``host`` (``normalize_host``) may do ``operation`` there."""
@@ -68,7 +69,7 @@ class Authorizer:
         return allowed
 
     def matching_acls(self, filters: Iterable[AclFilter]) -> Iterator[tuple[Resource, Acl]]:
-        """The rules that one of ``filters`` finds, each once."""
+        """Yield the ACLs that match any of ``filters``, each once."""
         wanted = tuple(filters)
         for resource, acls in self.acls.items():
             for acl in acls:
@@ -76,17 +77,17 @@ class Authorizer:
                     yield resource, acl
 
     def with_acls(self, resource: Resource, acls: frozenset[Acl]) -> Authorizer:
-        """The authorizer with other rules about one resource; none: the resource is forgotten."""
+        """Return an authorizer with ``acls`` for ``resource``; an empty set removes the resource."""
         others = {known: rules for known, rules in self.acls.items() if known != resource}
         return replace(self, acls={**others, resource: acls} if acls else others)
 
     def with_all_acls(self, acls: Mapping[Resource, frozenset[Acl]]) -> Authorizer:
-        """The authorizer with these rules and no others."""
+        """Return an authorizer with exactly these ACLs."""
         return replace(self, acls=dict(acls))
 
 
 def parse_super_users(text: str) -> frozenset[str]:
-    """The principals in the value of ``super.users``, between semicolons. ConfigError for what is none."""
+    """Parse ``super.users``: principals separated by semicolons. Raises ConfigError."""
     users = frozenset(part.strip() for part in text.split(";")) - {""}
     for user in users:
         if ":" not in user:
@@ -95,8 +96,10 @@ def parse_super_users(text: str) -> frozenset[str]:
 
 
 def normalize_host(address: str) -> str:
-    """An address as it stands in rules, which is as Java writes it: IPv6 in eight groups without leading
-    zeros, an IPv4 address that came through an IPv6 socket as the former. What is no address stays as it is.
+    """Return ``address`` as ACLs spell it, which is Java's form.
+
+    IPv6 has eight groups without leading zeros; an IPv4-mapped IPv6 address becomes IPv4. Text that is no
+    address is returned unchanged.
     """
     try:
         parsed = ip_address(address.partition("%")[0])

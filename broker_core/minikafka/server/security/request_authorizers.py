@@ -1,12 +1,12 @@
-"""What each API asks permission for, and how what is not permitted is answered.
+"""The permissions that each API needs, and the response to a request that lacks them.
 
-As ``KafkaApis`` of 2.1 has it, for all versions: who may not describe a topic is told
-TOPIC_AUTHORIZATION_FAILED where it is named, and does not see it where all are asked for (0.10.1 says
-UNKNOWN_TOPIC_OR_PARTITION in some places); who may create on one topic needs no cluster-wide permission.
-Beyond Kafka, a broker with ClusterAction may ask for offsets of the partitions that it copies.
+As in ``KafkaApis`` of 2.1, for all versions: a topic that the client may not describe gets
+TOPIC_AUTHORIZATION_FAILED when the request names it, and is allowed out of a listing of all topics (0.10.1
+answers UNKNOWN_TOPIC_OR_PARTITION in some places); CREATE on a topic needs no cluster-wide permission.
+Beyond Kafka, a broker with ClusterAction may list the offsets of partitions that it replicates.
 
 A request authorizer splits a request: its ``AuthorizationResult`` holds the part to serve, and adds the
-refusals to the response. ``REQUEST_AUTHORIZERS`` has one for every API that is served.
+denials to the response. ``REQUEST_AUTHORIZERS`` has one for every API that is served.
 """
 
 from __future__ import annotations
@@ -104,103 +104,103 @@ GROUP_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 TRANSACTIONAL_ID_DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
-_WORDS = {
-    GROUP_DENIED: "the access rules do not permit this client to use the group",
-    TRANSACTIONAL_ID_DENIED: "the access rules do not permit this client to use the transactional id",
+_COORDINATOR_MESSAGES = {
+    GROUP_DENIED: "not authorized: Describe on the group",
+    TRANSACTIONAL_ID_DENIED: "not authorized: Describe on the transactional id",
 }
 _NO_OFFSET = -1
 
 
 def _denial_message(operation: Operation, topic: str = "") -> str:
-    """What is said of an operation on a topic, or on the cluster, that is refused."""
-    what = f"topic {topic!r}" if topic else "the cluster"
-    return f"the access rules do not permit this client to do {operation.label} to {what}"
+    """Return the error message for a denied operation on ``topic``, or on the cluster."""
+    resource = f"topic {topic!r}" if topic else "the cluster"
+    return f"not authorized: {operation.label} on {resource}"
 
 
 @fast_value
 class Requester:
-    """Who asks."""
+    """The client that sent a request, and its permissions."""
 
     may: Callable[[Operation, ResourceType, str], bool]
 
     def may_on_topic(self, operation: Operation, name: str) -> bool:
-        """Whether they may do that to a topic."""
+        """Return whether the client may do ``operation`` on a topic."""
         return self.may(operation, ResourceType.TOPIC, name)
 
     def may_on_group(self, operation: Operation, name: str) -> bool:
-        """Whether they may do that to a group."""
+        """Return whether the client may do ``operation`` on a group."""
         return self.may(operation, ResourceType.GROUP, name)
 
     def may_on_cluster(self, operation: Operation) -> bool:
-        """Whether they may do that to the cluster."""
+        """Return whether the client may do ``operation`` on the cluster."""
         return self.may(operation, CLUSTER.type, CLUSTER.name)
 
     def may_create(self, topic: str) -> bool:
-        """Whether they may make a topic of that name."""
+        """Return whether the client may create ``topic``."""
         return self.may_on_cluster(Operation.CREATE) or self.may_on_topic(Operation.CREATE, topic)
 
 
 @fast_value
 class AuthorizationResult:
-    """What is to become of a request of which something is refused."""
+    """The outcome for a request that is denied in whole or in part."""
 
     request: Any
-    """What is left to be served; None: nothing."""
+    """The allowed part of the request; None: nothing is allowed."""
     answer: Callable[[Any], Any]
-    """From the handler's answer, None where nothing was served, to the one that is sent."""
+    """Add the denials to the handler's response; takes None when no handler ran."""
     needs_no_response: bool = False
-    """Whether the client waits for no answer."""
+    """Whether the client expects no response (acks=0)."""
 
 
 RequestAuthorizer = Callable[[Requester, int, Any], AuthorizationResult | None]
-"""From who asks, the version and the request to a result; None: all of it may be served."""
+"""Takes the requester, the version and the request; returns None when all of the request is allowed."""
 
 
-# --- a request is refused as a whole ------------------------------------------------------------------------
+# --- requests that are allowed or denied as a whole ---------------------------------------------------------
 
 
-def _all_or_nothing(
-    may: Callable[[Requester, Any], bool], refusal: Callable[[Any], Any]
-) -> RequestAuthorizer:
+def _all_or_nothing(may: Callable[[Requester, Any], bool], denial: Callable[[Any], Any]) -> RequestAuthorizer:
     def authorize(requester: Requester, version: int, request: Any) -> AuthorizationResult | None:
-        return None if may(requester, request) else AuthorizationResult(None, lambda _: refusal(request))
+        return None if may(requester, request) else AuthorizationResult(None, lambda _: denial(request))
 
     return authorize
 
 
-def _cluster_request(operation: Operation, refusal: Callable[[Any], Any]) -> RequestAuthorizer:
-    return _all_or_nothing(lambda requester, _: requester.may_on_cluster(operation), refusal)
+def _cluster_request(operation: Operation, denial: Callable[[Any], Any]) -> RequestAuthorizer:
+    return _all_or_nothing(lambda requester, _: requester.may_on_cluster(operation), denial)
 
 
-def _group_member_request(refusal: Callable[[Any], Any]) -> RequestAuthorizer:
+def _group_member_request(denial: Callable[[Any], Any]) -> RequestAuthorizer:
     return _all_or_nothing(
-        lambda requester, request: requester.may_on_group(Operation.READ, request.group_id), refusal
+        lambda requester, request: requester.may_on_group(Operation.READ, request.group_id), denial
     )
 
 
-# --- what is named is served or refused for itself ----------------------------------------------------------
+# --- requests of which each item is allowed or denied -------------------------------------------------------
 
 
 def _each_item(
     items: str, may: Callable[[Requester, Any], bool], rows: str, row: Callable[[Any], Any], nothing: Any
 ) -> RequestAuthorizer:
-    """Of what a request names under ``items``, each that is refused gets a ``row`` among the ``rows`` of the
-    answer, behind the others; ``nothing`` is an answer without any.
+    """Return an authorizer that checks each item of the request's field ``items``.
+
+    For a denied item ``row`` is appended to the field ``rows`` of the response; ``nothing`` is an empty
+    response.
     """
 
     def authorize(requester: Requester, version: int, request: Any) -> AuthorizationResult | None:
-        left: list[Any] = []
-        refused: list[Any] = []
-        for one in getattr(request, items):
-            (left if may(requester, one) else refused).append(one)
-        if not refused:
+        allowed: list[Any] = []
+        denied: list[Any] = []
+        for item in getattr(request, items):
+            (allowed if may(requester, item) else denied).append(item)
+        if not denied:
             return None
 
         def answer(served: Any) -> Any:
             base = nothing if served is None else served
-            return replace(base, **{rows: (*getattr(base, rows), *map(row, refused))})
+            return replace(base, **{rows: (*getattr(base, rows), *map(row, denied))})
 
-        return AuthorizationResult(replace(request, **{items: tuple(left)}) if left else None, answer)
+        return AuthorizationResult(replace(request, **{items: tuple(allowed)}) if allowed else None, answer)
 
     return authorize
 
@@ -214,12 +214,12 @@ def _each_topic(operation: Operation, row: Callable[[Any], Any], nothing: Any) -
 # --- records ------------------------------------------------------------------------------------------------
 
 
-def _refused_produce(topic: Any, code: ErrorCode = TOPIC_DENIED) -> ProduceTopicResponse:
+def _denied_produce(topic: Any, code: ErrorCode = TOPIC_DENIED) -> ProduceTopicResponse:
     rows = (ProducePartitionResponse(part.index, code, _NO_OFFSET) for part in topic.partitions)
     return ProduceTopicResponse(topic.name, tuple(rows))
 
 
-_produce_topics = _each_topic(Operation.WRITE, _refused_produce, ProduceResponse(()))
+_produce_topics = _each_topic(Operation.WRITE, _denied_produce, ProduceResponse(()))
 
 
 def _produce(requester: Requester, version: int, request: ProduceRequest) -> AuthorizationResult | None:
@@ -230,7 +230,7 @@ def _produce(requester: Requester, version: int, request: ProduceRequest) -> Aut
     elif _is_idempotent(request) and not requester.may_on_cluster(Operation.IDEMPOTENT_WRITE):
         code = CLUSTER_DENIED
     if code is not ErrorCode.NONE:
-        rows = tuple(_refused_produce(topic, code) for topic in request.topics)
+        rows = tuple(_denied_produce(topic, code) for topic in request.topics)
         return AuthorizationResult(None, lambda _: ProduceResponse(rows), needs_no_response=request.acks == 0)
     result = _produce_topics(requester, version, request)
     if result is None:
@@ -244,7 +244,7 @@ def _is_idempotent(request: ProduceRequest) -> bool:
     )
 
 
-def _refused_fetch(topic: Any) -> FetchTopicResponse:
+def _denied_fetch(topic: Any) -> FetchTopicResponse:
     rows = (
         FetchPartitionResponse(part.index, TOPIC_DENIED, _NO_OFFSET, _NO_OFFSET, _NO_OFFSET, None, b"")
         for part in topic.partitions
@@ -253,32 +253,32 @@ def _refused_fetch(topic: Any) -> FetchTopicResponse:
 
 
 _no_fetch = FetchResponse(0, ErrorCode.NONE, NO_SESSION, ())
-_consumer_fetch = _each_topic(Operation.READ, _refused_fetch, _no_fetch)
+_consumer_fetch = _each_topic(Operation.READ, _denied_fetch, _no_fetch)
 
 
 def _fetch(requester: Requester, version: int, request: FetchRequest) -> AuthorizationResult | None:
     if request.replica_id < 0:
         result = _consumer_fetch(requester, version, request)
         if result is not None and result.request is not None:
-            # An error is told at once.
+            # A response with an error is not delayed.
             return AuthorizationResult(replace(result.request, max_wait_ms=0), result.answer)
         return result
     if requester.may_on_cluster(Operation.CLUSTER_ACTION):
         return None
     if request.session_epoch not in {NEW_SESSION_EPOCH, FINAL_EPOCH}:
-        # It names what has changed; begun anew it names all, and is told of each.
+        # An incremental request names only changes; a new session names all partitions and gets their errors.
         lost = replace(_no_fetch, error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return AuthorizationResult(None, lambda _: lost)
-    rows = tuple(map(_refused_fetch, request.topics))
+    rows = tuple(map(_denied_fetch, request.topics))
     return AuthorizationResult(None, lambda _: replace(_no_fetch, topics=rows))
 
 
-def _refused_offsets(topic: Any) -> ListOffsetsTopicResponse:
+def _denied_offsets(topic: Any) -> ListOffsetsTopicResponse:
     rows = tuple(ListOffsetsPartitionResponse(part.index, TOPIC_DENIED) for part in topic.partitions)
     return ListOffsetsTopicResponse(topic.name, rows)
 
 
-_consumer_offsets = _each_topic(Operation.DESCRIBE, _refused_offsets, ListOffsetsResponse(0, ()))
+_consumer_offsets = _each_topic(Operation.DESCRIBE, _denied_offsets, ListOffsetsResponse(0, ()))
 
 
 def _list_offsets(
@@ -289,14 +289,14 @@ def _list_offsets(
     return _consumer_offsets(requester, version, request)
 
 
-def _refused_epochs(topic: Any) -> EpochTopicResponse:
+def _denied_epochs(topic: Any) -> EpochTopicResponse:
     rows = (
         EpochPartitionResponse(TOPIC_DENIED, part.index, _NO_OFFSET, _NO_OFFSET) for part in topic.partitions
     )
     return EpochTopicResponse(topic.name, tuple(rows))
 
 
-_topics_epochs = _each_topic(Operation.DESCRIBE, _refused_epochs, OffsetForLeaderEpochResponse(0, ()))
+_topics_epochs = _each_topic(Operation.DESCRIBE, _denied_epochs, OffsetForLeaderEpochResponse(0, ()))
 
 
 def _offset_for_leader_epoch(requester: Requester, version: int, request: Any) -> AuthorizationResult | None:
@@ -305,7 +305,7 @@ def _offset_for_leader_epoch(requester: Requester, version: int, request: Any) -
     return _topics_epochs(requester, version, request)
 
 
-def _refused_deletion(topic: Any) -> DeleteRecordsTopicResult:
+def _denied_deletion(topic: Any) -> DeleteRecordsTopicResult:
     rows = (DeleteRecordsPartitionResult(part.index, _NO_OFFSET, TOPIC_DENIED) for part in topic.partitions)
     return DeleteRecordsTopicResult(topic.name, tuple(rows))
 
@@ -321,33 +321,34 @@ def _metadata(requester: Requester, version: int, request: MetadataRequest) -> A
             return replace(served, topics=tuple(seen))
 
         return AuthorizationResult(request, visible)
-    left: list[str] = []
-    refused: list[str] = []
+    allowed: list[str] = []
+    denied: list[str] = []
     for name in dict.fromkeys(request.topics):
-        (left if requester.may_on_topic(Operation.DESCRIBE, name) else refused).append(name)
-    rows = tuple(MetadataTopic(TOPIC_DENIED, name, name in INTERNAL_TOPICS, ()) for name in refused)
-    # Brokers are told of in any case, so the handler answers even when no topic is left.
+        (allowed if requester.may_on_topic(Operation.DESCRIBE, name) else denied).append(name)
+    rows = tuple(MetadataTopic(TOPIC_DENIED, name, name in INTERNAL_TOPICS, ()) for name in denied)
+    # The response always lists the brokers, so the handler runs even when no topic is allowed.
     return AuthorizationResult(
-        replace(request, topics=tuple(left)), lambda served: replace(served, topics=(*served.topics, *rows))
+        replace(request, topics=tuple(allowed)),
+        lambda served: replace(served, topics=(*served.topics, *rows)),
     )
 
 
 def _config_request(
     operation: Operation, rows: str, row: Callable[[Any, ErrorCode, str], Any], nothing: Any
 ) -> RequestAuthorizer:
-    """What has settings is a topic, or a broker of the cluster."""
+    """Return an authorizer for requests about the configs of topics and brokers."""
 
     def may(requester: Requester, resource: Any) -> bool:
         if resource.resource_type == ConfigType.TOPIC:
             return requester.may_on_topic(operation, resource.resource_name)
         return requester.may_on_cluster(operation)
 
-    def refused(resource: Any) -> Any:
+    def denied(resource: Any) -> Any:
         if resource.resource_type == ConfigType.TOPIC:
             return row(resource, TOPIC_DENIED, _denial_message(operation, resource.resource_name))
         return row(resource, CLUSTER_DENIED, _denial_message(operation))
 
-    return _each_item("resources", may, rows, refused, nothing)
+    return _each_item("resources", may, rows, denied, nothing)
 
 
 _alter_configs = _config_request(
@@ -361,12 +362,12 @@ _alter_configs = _config_request(
 # --- groups -------------------------------------------------------------------------------------------------
 
 
-def _refused_commit(topic: Any, code: ErrorCode = TOPIC_DENIED) -> OffsetCommitResponseTopic:
+def _denied_commit(topic: Any, code: ErrorCode = TOPIC_DENIED) -> OffsetCommitResponseTopic:
     rows = tuple(OffsetCommitResponsePartition(part.partition_index, code) for part in topic.partitions)
     return OffsetCommitResponseTopic(topic.name, rows)
 
 
-_commit_topics = _each_topic(Operation.READ, _refused_commit, OffsetCommitResponse(0, ()))
+_commit_topics = _each_topic(Operation.READ, _denied_commit, OffsetCommitResponse(0, ()))
 
 
 def _offset_commit(
@@ -374,11 +375,11 @@ def _offset_commit(
 ) -> AuthorizationResult | None:
     if requester.may_on_group(Operation.READ, request.group_id):
         return _commit_topics(requester, version, request)
-    rows = tuple(_refused_commit(topic, GROUP_DENIED) for topic in request.topics)
+    rows = tuple(_denied_commit(topic, GROUP_DENIED) for topic in request.topics)
     return AuthorizationResult(None, lambda _: OffsetCommitResponse(0, rows))
 
 
-def _refused_offset(topic: Any, code: ErrorCode = TOPIC_DENIED) -> OffsetFetchResponseTopic:
+def _denied_offset(topic: Any, code: ErrorCode = TOPIC_DENIED) -> OffsetFetchResponseTopic:
     rows = (
         OffsetFetchResponsePartition(index, _NO_OFFSET, _NO_OFFSET, "", code)
         for index in topic.partition_indexes
@@ -386,16 +387,16 @@ def _refused_offset(topic: Any, code: ErrorCode = TOPIC_DENIED) -> OffsetFetchRe
     return OffsetFetchResponseTopic(topic.name, tuple(rows))
 
 
-_fetch_topics = _each_topic(Operation.DESCRIBE, _refused_offset, OffsetFetchResponse(0, (), ErrorCode.NONE))
+_fetch_topics = _each_topic(Operation.DESCRIBE, _denied_offset, OffsetFetchResponse(0, (), ErrorCode.NONE))
 
 
 def _offset_fetch(
     requester: Requester, version: int, request: OffsetFetchRequest
 ) -> AuthorizationResult | None:
     if not requester.may_on_group(Operation.DESCRIBE, request.group_id):
-        # Where the group's error has no place, each partition has it.
+        # Versions 0 and 1 have no error field for the group: report it in each partition.
         named = (request.topics or ()) if version < 2 else ()
-        rows = tuple(_refused_offset(topic, GROUP_DENIED) for topic in named)
+        rows = tuple(_denied_offset(topic, GROUP_DENIED) for topic in named)
         return AuthorizationResult(None, lambda _: OffsetFetchResponse(0, rows, GROUP_DENIED))
     if request.topics is not None:
         return _fetch_topics(requester, version, request)
@@ -418,7 +419,9 @@ def _find_coordinator(
         code = GROUP_DENIED
     if code is ErrorCode.NONE:
         return None
-    return AuthorizationResult(None, lambda _: FindCoordinatorResponse(0, code, _WORDS[code], -1, "", -1))
+    return AuthorizationResult(
+        None, lambda _: FindCoordinatorResponse(0, code, _COORDINATOR_MESSAGES[code], -1, "", -1)
+    )
 
 
 def _list_groups(
@@ -453,11 +456,11 @@ def _init_producer_id(
 def _replica_request(
     row: Callable[[str, int, ErrorCode], Any], response: Callable[[ErrorCode, Any], Any]
 ) -> RequestAuthorizer:
-    def refusal(request: Any) -> Any:
+    def denial(request: Any) -> Any:
         rows = tuple(row(one.topic, one.index, CLUSTER_DENIED) for one in request.partitions)
         return response(CLUSTER_DENIED, rows)
 
-    return _cluster_request(Operation.CLUSTER_ACTION, refusal)
+    return _cluster_request(Operation.CLUSTER_ACTION, denial)
 
 
 def _always_allowed(requester: Requester, version: int, request: Any) -> AuthorizationResult | None:
@@ -511,7 +514,7 @@ REQUEST_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
         lambda name: DeletableTopicResult(name, TOPIC_DENIED),
         DeleteTopicsResponse(0, ()),
     ),
-    ApiKey.DELETE_RECORDS: _each_topic(Operation.DELETE, _refused_deletion, DeleteRecordsResponse(0, ())),
+    ApiKey.DELETE_RECORDS: _each_topic(Operation.DELETE, _denied_deletion, DeleteRecordsResponse(0, ())),
     ApiKey.INIT_PRODUCER_ID: _init_producer_id,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
     ApiKey.DESCRIBE_ACLS: _cluster_request(
@@ -537,7 +540,7 @@ REQUEST_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
             ),
         ),
     ),
-    # As Kafka: who may not describe the cluster is told of no directory.
+    # As in Kafka: without DESCRIBE on the cluster no directory is listed.
     ApiKey.DESCRIBE_LOG_DIRS: _cluster_request(
         Operation.DESCRIBE, lambda request: DescribeLogDirsResponse(0, ())
     ),
@@ -566,4 +569,4 @@ REQUEST_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
         DeleteGroupsResponse(0, ()),
     ),
 }
-"""The authorize of each API."""
+"""The authorizer of each API."""

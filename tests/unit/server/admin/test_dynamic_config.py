@@ -17,7 +17,7 @@ def test_of_a_setting_that_is_given_twice_the_last_value_counts() -> None:
 
 
 def test_a_setting_without_a_value_is_refused() -> None:
-    with pytest.raises(BrokerError, match=r"retention\.ms has no value"):
+    with pytest.raises(BrokerError, match=r"retention\.ms is null"):
         replace_all([AlterableConfig("retention.ms", None)])({})
 
 

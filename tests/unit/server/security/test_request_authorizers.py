@@ -1,0 +1,13 @@
+"""Error messages of denied requests."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.acls import Operation
+from minikafka.server.security.request_authorizers import _denial_message
+
+
+@pytest.mark.parametrize(("topic", "resource"), [("orders", "topic 'orders'"), ("", "the cluster")])
+def test_denial_names_operation_and_resource(topic: str, resource: str) -> None:
+    assert _denial_message(Operation.ALTER_CONFIGS, topic) == f"not authorized: AlterConfigs on {resource}"
