@@ -138,5 +138,5 @@ def test_brokers_of_both_kinds_are_killed_and_nothing_acknowledged_or_committed_
 @pytest.mark.timeout(120)
 def test_without_the_older_protocol_a_broker_refuses_the_company_of_an_older_one(mixed: MixedCluster) -> None:
     mixed.start(KAFKA)
-    with pytest.raises(BrokerFailed, match=r"older release: give this broker inter.broker.protocol.version"):
+    with pytest.raises(BrokerFailed, match=r"older release: set inter.broker.protocol.version"):
         mixed.start(1, **{"broker.rack": "a"})
