@@ -61,7 +61,7 @@ class Keeper(Protocol):
     def commit(self, offsets: Positions) -> None:
         """Commit ``offsets``."""
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Send a heartbeat."""
 
     def release(self) -> None:
@@ -84,8 +84,8 @@ class InKafka:
     def commit(self, offsets: Positions) -> None:
         self._member.commit(offsets, self._cluster.deadline(_ATTEMPT_MS))
 
-    def beat(self) -> None:
-        self._member.beat(self._cluster.deadline(_ATTEMPT_MS))
+    def heartbeat(self) -> None:
+        self._member.heartbeat(self._cluster.deadline(_ATTEMPT_MS))
 
     def release(self) -> None:
         self._member.release(self._cluster.deadline(_RETRY_MS))
@@ -110,7 +110,7 @@ class InZooKeeper:
     def commit(self, offsets: Positions) -> None:
         self._consumer.commit(offsets)
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         pass  # kazoo keeps the session; ``hold`` sees when it is another one
 
     def release(self) -> None:
@@ -228,7 +228,7 @@ class GroupProgress:
             self._keeper.commit(news)
             self._committed = dict(reached)
         else:
-            self._keeper.beat()
+            self._keeper.heartbeat()
         self._done = reached
 
     def _complain(self, problem: Exception) -> None:

@@ -33,7 +33,7 @@ AFTER_AN_APPEND = [*CODES[:1], *CODES[2:4]]
 FAULTS = [Fault.CUT_REQUEST, Fault.CUT_RESPONSE, Fault.DROP_REQUEST, Fault.DROP_RESPONSE]
 
 
-class World:
+class ProducerHarness:
     def __init__(self, seed: int, **settings: Any) -> None:
         self.chance = random.Random(seed)
         self.brokers = BrokersInMemory(2, {"t": 3})
@@ -87,13 +87,13 @@ class World:
 @settings(max_examples=60)
 @given(st.integers(0, 1 << 32), st.sampled_from([1, 3, 1 << 30]), st.sampled_from([100, 16_384]))
 def test_nothing_is_lost_doubled_or_moved(seed: int, retries: int, batch_bytes: int) -> None:
-    world = World(seed, retries=retries, batch_bytes=batch_bytes, delivery_timeout_ms=60_000)
+    harness = ProducerHarness(seed, retries=retries, batch_bytes=batch_bytes, delivery_timeout_ms=60_000)
     for _ in range(40):
-        world.send()
-        if world.chance.random() < 0.4:
-            world.trouble()
-        for _ in range(world.chance.randrange(4)):
-            world.producer.step()
-        world.brokers.clock.advance(world.chance.choice([0, 50, 500]))
-    world.producer.close()
-    world.check()
+        harness.send()
+        if harness.chance.random() < 0.4:
+            harness.trouble()
+        for _ in range(harness.chance.randrange(4)):
+            harness.producer.step()
+        harness.brokers.clock.advance(harness.chance.choice([0, 50, 500]))
+    harness.producer.close()
+    harness.check()

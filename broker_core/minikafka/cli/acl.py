@@ -24,7 +24,7 @@ from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
 from minikafka.cli.output import note, print_rows
 
 if TYPE_CHECKING:
-    from minikafka.clients.admin.acls import AclBinding, AclKeeper
+    from minikafka.clients.admin.acls import AclBackend, AclBinding
 
 app = typer.Typer(
     help="Who may do what: rules of topics, groups and the cluster, for brokers that have an authorizer.",
@@ -210,11 +210,11 @@ def remove(
     return 0
 
 
-def _forget_unreadable(keeper: AclKeeper, resources: Sequence[Resource], *, dry_run: bool) -> list[Resource]:
+def _forget_unreadable(keeper: AclBackend, resources: Sequence[Resource], *, dry_run: bool) -> list[Resource]:
     """Take away what stands in ZooKeeper in place of rules; of which resources."""
-    from minikafka.clients.admin.acls import StoredAcls
+    from minikafka.clients.admin.acls import ZooKeeperAcls
 
-    if not isinstance(keeper, StoredAcls):
+    if not isinstance(keeper, ZooKeeperAcls):
         return []
     unreadable = keeper.unreadable()
     broken = [one for one in resources if one in unreadable]
@@ -224,18 +224,18 @@ def _forget_unreadable(keeper: AclKeeper, resources: Sequence[Resource], *, dry_
 
 
 @contextlib.contextmanager
-def _acl_store(bootstrap: str | None, zookeeper: str | None, data_dir: Path | None) -> Iterator[AclKeeper]:
+def _acl_store(bootstrap: str | None, zookeeper: str | None, data_dir: Path | None) -> Iterator[AclBackend]:
     """Brokers, or with --zookeeper what stands there."""
     from minikafka.cli.connect import cluster_client, zookeeper_store
-    from minikafka.clients.admin.acls import ClusterAcls, StoredAcls
+    from minikafka.clients.admin.acls import BrokerAcls, ZooKeeperAcls
 
     if zookeeper:
         with zookeeper_store(zookeeper, bootstrap, data_dir) as store:
-            yield StoredAcls(store)
+            yield ZooKeeperAcls(store)
     else:
         with cluster_client(bootstrap, data_dir) as cluster:
             try:
-                yield ClusterAcls(cluster)
+                yield BrokerAcls(cluster)
             except BrokerError as error:
                 advice = ADVICE.get(error.code)
                 if advice is None:

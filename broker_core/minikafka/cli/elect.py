@@ -50,7 +50,7 @@ def elect(
     named = None if file is None else elections.read_file(read_file(file), "--file", str(file))
     with zookeeper_store(zookeeper, None, data_dir) as store:
         if topics:
-            named = elections.partitions_of(store, topics)
+            named = elections.assigned_partitions(store, topics)
         found = elections.candidates(store, named)
         if everything and (going := sorted(zookeeper_metadata.marked(store))):
             note(f"minikafka: left out, as marked for deletion: {', '.join(going)}")

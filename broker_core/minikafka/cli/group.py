@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from minikafka.cli.connect import GroupAccess
     from minikafka.cli.group_reset import Log, Plan, Target
     from minikafka.clients.admin.admin import Admin
-    from minikafka.clients.admin.group_stores import Places
+    from minikafka.clients.admin.group_stores import OffsetsStorages
 
 app = typer.Typer(help="List, describe, reset and delete groups of consumers.", no_args_is_help=True)
 
@@ -79,11 +79,11 @@ def describe(
         found = places.stores.describe(name)
     if found.zookeeper is not None:
         if style is Format.TABLE:
-            say(group_rows.zookeeper_title(found.zookeeper, found.standings))
-        rows = group_rows.zookeeper_rows(found.zookeeper, found.standings)
+            say(group_rows.zookeeper_title(found.zookeeper, found.partition_offsets))
+        rows = group_rows.zookeeper_rows(found.zookeeper, found.partition_offsets)
         if style is Format.TABLE:  # consumers have a table of their own
-            rows = rows[: len(found.standings)]
-        print_rows(rows, group_rows.standing_columns(found.standings), style)
+            rows = rows[: len(found.partition_offsets)]
+        print_rows(rows, group_rows.standing_columns(found.partition_offsets), style)
         if style is Format.TABLE and found.zookeeper.consumers:
             say()
             print_rows(group_rows.consumer_rows(found.zookeeper), group_rows.CONSUMER_COLUMNS, style)
@@ -246,7 +246,7 @@ def reset(
 class _Reset:
     """What a reset has found, and where the group goes on."""
 
-    places: Places
+    places: OffsetsStorages
     logs: dict[TopicPartition, Log]
     offsets: dict[TopicPartition, int]
 
@@ -263,7 +263,7 @@ def _reset(
 ) -> _Reset:
     from minikafka.cli.group_reset import new_offset
     from minikafka.clients.admin.admin import Admin
-    from minikafka.clients.admin.group_stores import Place
+    from minikafka.clients.admin.group_stores import OffsetsStorage
     from minikafka.registry.paths import consumer_group_path
 
     admin, groups = Admin(found.brokers), found.stores
@@ -277,10 +277,10 @@ def _reset(
     wanted = _partitions(admin, name, chosen, committed)
     logs = _logs(admin, target, wanted, committed, plan or {})
     offsets = {tp: new_offset(target, log) for tp, log in logs.items()}
-    places = groups.where(name)
+    places = groups.storages_of(name)
     if not places:
-        places = (Place.ZOOKEEPER if new_in_zookeeper else Place.KAFKA,)
-    if Place.ZOOKEEPER in places:
+        places = (OffsetsStorage.ZOOKEEPER if new_in_zookeeper else OffsetsStorage.KAFKA,)
+    if OffsetsStorage.ZOOKEEPER in places:
         consumer_group_path(name)  # raises for what cannot be in a path
     if execute:
         groups.set_offsets(name, offsets, places)
@@ -290,7 +290,7 @@ def _reset(
 def _show(done: _Reset, name: str, style: Format, *, execute: bool, export: bool) -> None:
     from minikafka.cli.group_reset import plan_json, plan_lines
     from minikafka.cli.output import note, print_json, print_rows, say
-    from minikafka.clients.admin.group_stores import Place
+    from minikafka.clients.admin.group_stores import OffsetsStorage
 
     if export and style is Format.JSON:
         print_json(plan_json(done.offsets))
@@ -312,13 +312,13 @@ def _show(done: _Reset, name: str, style: Format, *, execute: bool, export: bool
         ]
         print_rows(rows, ["topic", "partition", "offset", "new_offset"], style)
     if not execute:
-        where = f" in {_store_names(done.places)}" if Place.ZOOKEEPER in done.places else ""
+        where = f" in {_store_names(done.places)}" if OffsetsStorage.ZOOKEEPER in done.places else ""
         note(f"minikafka: nothing was changed; add --execute to do it{where}")
-    elif Place.ZOOKEEPER in done.places:
+    elif OffsetsStorage.ZOOKEEPER in done.places:
         note(f"minikafka: set in {_store_names(done.places)}")
 
 
-def _store_names(places: Places) -> str:
+def _store_names(places: OffsetsStorages) -> str:
     return " and ".join(place.value for place in places)
 
 
@@ -461,21 +461,21 @@ def _groups_of(found: GroupAccess, topic: str) -> list[str]:
 
 def _delete(found: GroupAccess, name: str, topic: str | None, style: Format) -> None:
     from minikafka.cli.output import note, print_json, say
-    from minikafka.clients.admin.group_stores import Place
+    from minikafka.clients.admin.group_stores import OffsetsStorage
     from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
 
     stores = found.stores
     if topic is None:
-        places: Places = stores.delete(name)
+        places: OffsetsStorages = stores.delete(name)
     else:
         assert found.store is not None
-        places = (Place.ZOOKEEPER,)
+        places = (OffsetsStorage.ZOOKEEPER,)
         ZooKeeperGroups(found.store).delete_topic(name, topic)
     if style is Format.JSON:
         part = {} if topic is None else {"topic": topic}
         print_json({"group": name, **part, "deleted": True, "stores": [place.value for place in places]})
     else:
-        where = f" in {_store_names(places)}" if Place.ZOOKEEPER in places else ""
+        where = f" in {_store_names(places)}" if OffsetsStorage.ZOOKEEPER in places else ""
         say(f"deleted {name}{where}" if topic is None else f"deleted {topic} of {name}{where}")
     if topic is not None and stores.has_in_kafka(name, topic):
         note(

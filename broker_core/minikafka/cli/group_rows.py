@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from minikafka.base.text import counted
 from minikafka.cli.output import utc_text
-from minikafka.clients.admin.group_stores import Place
+from minikafka.clients.admin.group_stores import OffsetsStorage
 from minikafka.clients.admin.groups import PartitionLag
-from minikafka.clients.admin.zookeeper.groups import Standing, ZooKeeperGroup, ZooKeeperListing
+from minikafka.clients.admin.zookeeper.groups import PartitionOffsets, ZooKeeperGroup, ZooKeeperListing
 from minikafka.clients.group.description import GroupDescription
 
 Rows = list[dict[str, object]]
@@ -26,7 +26,7 @@ def listed(at_brokers: Iterable[GroupDescription], in_zookeeper: Iterable[ZooKee
     rows: Rows = [
         {
             "group": one.group_id,
-            "kind": Place.KAFKA.value,
+            "kind": OffsetsStorage.KAFKA.value,
             "state": one.state,
             "members": len(one.members),
             "assignor": one.protocol or None,
@@ -37,7 +37,7 @@ def listed(at_brokers: Iterable[GroupDescription], in_zookeeper: Iterable[ZooKee
     rows += [
         {
             "group": one.group_id,
-            "kind": Place.ZOOKEEPER.value,
+            "kind": OffsetsStorage.ZOOKEEPER.value,
             "state": one.state,
             "members": one.consumers,
             "assignor": None,
@@ -59,7 +59,7 @@ def kafka_rows(group: GroupDescription, lags: tuple[PartitionLag, ...]) -> Rows:
     """A row for each partition, and one for each member without any; one for a group that has neither."""
     whole = {
         "group": group.group_id,
-        "kind": Place.KAFKA.value,
+        "kind": OffsetsStorage.KAFKA.value,
         "state": group.state,
         "assignor": group.protocol or None,
         "coordinator": group.coordinator.broker_id,
@@ -84,7 +84,7 @@ def kafka_rows(group: GroupDescription, lags: tuple[PartitionLag, ...]) -> Rows:
     return rows
 
 
-def zookeeper_title(group: ZooKeeperGroup, found: tuple[Standing, ...]) -> str:
+def zookeeper_title(group: ZooKeeperGroup, found: tuple[PartitionOffsets, ...]) -> str:
     """The line above a group in ZooKeeper, which tells how many partitions nobody reads."""
     whole = f"{group.group_id}: {group.state}, {counted(len(group.consumers), 'consumer')} in ZooKeeper"
     if not group.consumers:
@@ -94,9 +94,9 @@ def zookeeper_title(group: ZooKeeperGroup, found: tuple[Standing, ...]) -> str:
     return f"{whole} with {counted(group.streams, 'stream')}{unowned}"
 
 
-def zookeeper_rows(group: ZooKeeperGroup, found: tuple[Standing, ...]) -> Rows:
+def zookeeper_rows(group: ZooKeeperGroup, found: tuple[PartitionOffsets, ...]) -> Rows:
     """A row for each partition, and one for each consumer without any; one for a group that has neither."""
-    whole = {"group": group.group_id, "kind": Place.ZOOKEEPER.value, "state": group.state}
+    whole = {"group": group.group_id, "kind": OffsetsStorage.ZOOKEEPER.value, "state": group.state}
     places = [(one, group.consumer_of(one.owner) if one.owner else None) for one in found]
     idle = [(None, consumer) for consumer in group.consumers if not consumer.partitions]
     rows: Rows = []
@@ -121,7 +121,7 @@ def zookeeper_rows(group: ZooKeeperGroup, found: tuple[Standing, ...]) -> Rows:
     return rows
 
 
-def standing_columns(found: tuple[Standing, ...]) -> list[str]:
+def standing_columns(found: tuple[PartitionOffsets, ...]) -> list[str]:
     """What the table of partitions shows: both offsets where there are both."""
     both = any(one.in_kafka is not None for one in found) and any(
         one.in_zookeeper is not None for one in found

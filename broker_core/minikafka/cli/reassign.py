@@ -17,7 +17,7 @@ from minikafka.cli.output import note, print_rows, say
 from minikafka.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from minikafka.clients.admin.zookeeper.reassignments import Move, Verdict
+    from minikafka.clients.admin.zookeeper.reassignments import Move, PartitionReassignment
     from minikafka.clients.zookeeper_metadata import Replicas
     from minikafka.registry.store import Store
 
@@ -81,7 +81,7 @@ def generate(
     broker_ids = parse_broker_ids(brokers)
     names = topics or reassignments.read_topics_file(read_file(file or Path()), "--file", str(file))
     with zookeeper_store(zookeeper, None, data_dir) as store:
-        moves = reassignments.propose(
+        moves = reassignments.generate(
             store, names, broker_ids, replicas=replicas, rack_aware=not disable_rack_aware
         )
     say(reassignments.to_json({move.topic_partition: move.after for move in moves}))
@@ -197,7 +197,7 @@ def resume(store: Store, wanted: Replicas, style: Format, *, throttle: int | Non
     from minikafka.clients.admin.zookeeper import reassignments, throttles
 
     if throttle is not None:
-        brokers = ", ".join(map(str, throttles.limit(store, wanted, throttle)))
+        brokers = ", ".join(map(str, throttles.set_rates(store, wanted, throttle)))
         note(f"minikafka: one is under way; brokers {brokers} now keep to {throttle} bytes a second")
         return 0
     if not wait:
@@ -211,14 +211,14 @@ def resume(store: Store, wanted: Replicas, style: Format, *, throttle: int | Non
     return status_of(verdicts)
 
 
-def end_throttle(store: Store, verdicts: Sequence[Verdict]) -> None:
+def end_throttle(store: Store, verdicts: Sequence[PartitionReassignment]) -> None:
     """End a throttle when all is done or gone; until then tell of it, and how much is done."""
     from minikafka.clients.admin.zookeeper import reassignments, throttles
-    from minikafka.clients.admin.zookeeper.reassignments import Status
+    from minikafka.clients.admin.zookeeper.reassignments import ReassignmentStatus
     from minikafka.clients.zookeeper_metadata import listed
 
-    done = sum(one.status is Status.DONE for one in verdicts)
-    if all(one.gone or one.status is Status.DONE for one in verdicts):
+    done = sum(one.status is ReassignmentStatus.DONE for one in verdicts)
+    if all(one.gone or one.status is ReassignmentStatus.DONE for one in verdicts):
         partitions = counted(len(verdicts), "partition")
         ended = "all is done" if done == len(verdicts) else f"{done} of {partitions} done, the rest is gone"
         if reassignments.remove_throttle(store, verdicts):
@@ -240,7 +240,7 @@ def parse_broker_ids(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def wait_for_end(store: Store, wanted: Replicas, *, throttled: bool) -> list[Verdict]:
+def wait_for_end(store: Store, wanted: Replicas, *, throttled: bool) -> list[PartitionReassignment]:
     """Wait until nothing of it is under way any more, and show how far it is."""
     from minikafka.clients.admin.zookeeper import reassignments
 
@@ -256,14 +256,14 @@ def wait_for_end(store: Store, wanted: Replicas, *, throttled: bool) -> list[Ver
     return reassignments.verify(store, wanted)
 
 
-def status_of(verdicts: Iterable[Verdict]) -> int:
+def status_of(verdicts: Iterable[PartitionReassignment]) -> int:
     """What scripts go by."""
-    from minikafka.clients.admin.zookeeper.reassignments import Status
+    from minikafka.clients.admin.zookeeper.reassignments import ReassignmentStatus
 
     found = {verdict.status for verdict in verdicts}
-    if Status.FAILED in found:
+    if ReassignmentStatus.FAILED in found:
         return 1
-    return UNDER_WAY if Status.UNDER_WAY in found else 0
+    return UNDER_WAY if ReassignmentStatus.UNDER_WAY in found else 0
 
 
 def _changes(moves: Sequence[Move], total: int) -> str:
@@ -289,14 +289,14 @@ def _move_rows(moves: Iterable[Move]) -> list[dict[str, object]]:
 
 
 def print_verdicts(
-    verdicts: Sequence[Verdict], style: Format, columns: Sequence[str] = VERDICT_COLUMNS
+    verdicts: Sequence[PartitionReassignment], style: Format, columns: Sequence[str] = VERDICT_COLUMNS
 ) -> None:
     """How far each is, and why where one has failed."""
     reasons = ["reason"] * any(one.reason for one in verdicts)
     print_rows(_verdict_rows(verdicts), [*columns, *reasons], style)
 
 
-def _verdict_rows(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
+def _verdict_rows(verdicts: Iterable[PartitionReassignment]) -> list[dict[str, object]]:
     return [
         {
             "topic": one.topic_partition.topic,

@@ -108,7 +108,7 @@ def change_resource(store: Store, resource: Resource, change: Callable[[Rules], 
             _replace(store, path, before.acls, after, version)
         except (BadVersion, NoNode, NodeExists):
             continue
-        _tell(store, resource)
+        _notify(store, resource)
         return AclsChanged(before.acls, after)
     raise CoordinationError(f"{path} was changed by others {_TRIES} times while it was to be written")
 
@@ -127,7 +127,7 @@ def forget_resource(store: Store, resource: Resource) -> Rules | None:
         store.delete(path)
     except NoNode:
         known = frozenset()
-    _tell(store, resource)
+    _notify(store, resource)
     return known
 
 
@@ -142,7 +142,7 @@ def _replace(store: Store, path: str, before: Rules, after: Rules, version: int 
         store.delete(path, version)
 
 
-def _tell(store: Store, resource: Resource) -> None:
+def _notify(store: Store, resource: Resource) -> None:
     path = f"{ACL_CHANGES}/{ACL_CHANGE_PREFIX}"
     store.create(path, AclChange(resource).to_json(), sequential=True, make_parents=True)
 

@@ -31,17 +31,17 @@ StillOwned = Callable[[Collection[TopicPartition]], Collection[TopicPartition]]
 
 def read_offsets(store: Store, group: str) -> dict[TopicPartition, int]:
     """All that ``group`` has committed; what is no number there counts as nothing."""
-    places: dict[str, TopicPartition] = {}
+    paths_to_partitions: dict[str, TopicPartition] = {}
     above = paths.consumer_offsets_path(group)
     for topic in children(store, above):
         for number in children(store, f"{above}/{topic}"):
             if number.isdecimal():
                 tp = TopicPartition(topic, int(number))
-                places[paths.consumer_offset_path(group, *tp)] = tp
+                paths_to_partitions[paths.consumer_offset_path(group, *tp)] = tp
     found = {}
-    for path, (data, _) in store.read_all(places).items():
+    for path, (data, _) in store.read_all(paths_to_partitions).items():
         with contextlib.suppress(ValueError):
-            found[places[path]] = int(data)
+            found[paths_to_partitions[path]] = int(data)
     return found
 
 
@@ -66,10 +66,10 @@ def owned_in_session(
     store: Store, group: str, partitions: Iterable[TopicPartition], session_id: int
 ) -> frozenset[TopicPartition]:
     """Those of ``partitions`` whose owner's znode was made in the session; all are looked up at once."""
-    places = {paths.consumer_owner_path(group, *tp): tp for tp in partitions}
+    paths_to_partitions = {paths.consumer_owner_path(group, *tp): tp for tp in partitions}
     return frozenset(
-        places[path]
-        for path, (_, stat) in store.read_all(places).items()
+        paths_to_partitions[path]
+        for path, (_, stat) in store.read_all(paths_to_partitions).items()
         if stat.ephemeral_owner == session_id
     )
 
@@ -108,7 +108,7 @@ class ZookeeperOffsets:
                 raise CoordinationError(f"{path}: an offset is wanted, this is {data[:200]!r}")
             tp = wanted[path]
             found[tp] = offset
-            self._stands(tp, offset, stat.version)
+            self._note_stored(tp, offset, stat.version)
         return found
 
     def commit(
@@ -118,15 +118,15 @@ class ZookeeperOffsets:
 
         ``still_owned`` is asked of what others have written, or what was never looked at.
         """
-        left = changed = self._new_in(offsets)
+        left = changed = self._uncommitted(offsets)
         lost: frozenset[TopicPartition] = frozenset()
         try:
             for _ in range(_ATTEMPTS):
                 self._write(left)
-                left = self._new_in(left)
+                left = self._uncommitted(left)
                 if not left:
                     return lost
-                self._look(left)
+                self._read_versions(left)
                 owned = frozenset(still_owned(left))
                 gone = left.keys() - owned
                 for tp in sorted(gone):
@@ -135,7 +135,7 @@ class ZookeeperOffsets:
                 lost |= gone
                 left = {tp: offset for tp, offset in left.items() if tp in owned}
                 self._create({tp: offset for tp, offset in left.items() if tp not in self._versions})
-                left = self._new_in(left)
+                left = self._uncommitted(left)
         except CoordinationError:
             # Which of them was written is not known.
             self.forget(changed)
@@ -145,7 +145,7 @@ class ZookeeperOffsets:
             raise CoordinationError(f"{path} is written by others again and again")
         return lost
 
-    def _new_in(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _uncommitted(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Those that are not known to stand there."""
         return {tp: offset for tp, offset in offsets.items() if self.checkpointed.get(tp) != offset}
 
@@ -160,9 +160,9 @@ class ZookeeperOffsets:
             if path in refused:
                 self.forget([tp])
             else:
-                self._stands(tp, offsets[tp], self._versions[tp] + 1)
+                self._note_stored(tp, offsets[tp], self._versions[tp] + 1)
 
-    def _look(self, partitions: Iterable[TopicPartition]) -> None:
+    def _read_versions(self, partitions: Iterable[TopicPartition]) -> None:
         wanted = {paths.consumer_offset_path(self._group, *tp): tp for tp in partitions}
         for path, (_, stat) in self._store.read_all(wanted).items():
             self._versions[wanted[path]] = stat.version
@@ -177,9 +177,9 @@ class ZookeeperOffsets:
         refused = self._store.create_all(nodes) if nodes else frozenset()
         for path, (tp, offset) in zip(nodes, offsets.items(), strict=True):
             if path not in refused:
-                self._stands(tp, offset, 0)
+                self._note_stored(tp, offset, 0)
 
-    def _stands(self, tp: TopicPartition, offset: int, version: int) -> None:
+    def _note_stored(self, tp: TopicPartition, offset: int, version: int) -> None:
         self.checkpointed[tp], self._versions[tp] = offset, version
 
 
@@ -221,7 +221,7 @@ class SoleConsumer:
             self._store.write(self._path, self._registration(topics))
         self._topics = topics
         for tp in sorted(self._owned - set(partitions)):
-            self._give_up(tp)
+            self._disown(tp)
         for tp in sorted(set(partitions) - self._owned):
             self._own(tp)
 
@@ -240,7 +240,7 @@ class SoleConsumer:
     def release(self) -> None:
         """Own nothing, and be registered no more. What another session owns by now stays."""
         for tp in sorted(self._owned):
-            self._give_up(tp)
+            self._disown(tp)
         session, self._topics, self._session = self._session, None, 0
         stat = self._store.exists(self._path)
         if stat is not None and stat.ephemeral_owner == session:
@@ -298,10 +298,10 @@ class SoleConsumer:
     def _still_owned(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         return owned_in_session(self._store, self._group, partitions, self._session)
 
-    def _give_up(self, tp: TopicPartition) -> None:
+    def _disown(self, tp: TopicPartition) -> None:
         # The registration proves the session: after its end the owner's znode may be another's, and stays.
         with contextlib.suppress(NoNode):
-            self._store.delete_beside(paths.consumer_owner_path(self._group, *tp), self._path)
+            self._store.delete_if_exists(paths.consumer_owner_path(self._group, *tp), self._path)
         self._owned.discard(tp)
         self._offsets.forget([tp])
 

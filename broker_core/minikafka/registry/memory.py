@@ -362,8 +362,8 @@ class MemoryStore:
         self._server._delete(full, version)
         self._answer(path)
 
-    def delete_beside(self, path: str, beside: str) -> None:
-        """See ``Store.delete_beside``."""
+    def delete_if_exists(self, path: str, beside: str) -> None:
+        """See ``Store.delete_if_exists``."""
         full, guard = self._full(path), self._full(beside)
         self._server._node(guard)
         self._server._delete(full, -1)

@@ -170,7 +170,7 @@ class Store(Protocol):
         Raises NoNode, BadVersion, NotEmpty. A recursive delete is not atomic.
         """
 
-    def delete_beside(self, path: str, beside: str) -> None:
+    def delete_if_exists(self, path: str, beside: str) -> None:
         """Delete a znode if ``beside`` is there at that very moment: as long as that is a session's ephemeral
         znode, nothing is deleted after the session's end. Raises NotEmpty, and NoNode where either is not
         there.

@@ -73,7 +73,7 @@ _kazoo_log = logging.getLogger(__name__ + ".kazoo")
 if _kazoo_log.level == logging.NOTSET:
     _kazoo_log.setLevel(logging.ERROR)
 
-_UNDER_WAY_MAX = 256
+_IN_FLIGHT_MAX = 256
 """Requests that are sent before the first of them is answered: ZooKeeper flushes them together."""
 
 _ERRORS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[CoordinationError], str], ...] = (
@@ -101,12 +101,12 @@ Item = TypeVar("Item")
 _Work = Callable[[], None] | PersistentWatch | None
 """What the store's thread is to do: run a callback, read what a watch watches, end."""
 
-_OF_ANOTHER = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+_TRANSACTION_SIDE_ERRORS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 """What the other operations of a transaction answer where one has failed."""
 
 
 @contextlib.contextmanager
-def _translated(doing: str, path: str) -> Iterator[None]:
+def _kazoo_errors_translated(doing: str, path: str) -> Iterator[None]:
     """Turn every error of kazoo into one of ours."""
     try:
         yield
@@ -175,7 +175,7 @@ class ZooKeeperStore:
         self._session_callbacks: list[Callable[[SessionState], None]] = []
         self._queue: queue.SimpleQueue[_Work] = queue.SimpleQueue()
         self._client = self._new_client()
-        self._note_what_is_granted(self._client)
+        self._track_granted_timeout(self._client)
         self._rollback = RollbackWatch(
             self._client,
             self._hosts,
@@ -234,12 +234,12 @@ class ZooKeeperStore:
             return self._client.create_async(full, bytes(data), ephemeral=ephemeral, sequence=sequential)
 
         try:
-            made = self._ask("create", path, send)
+            made = self._call("create", path, send)
         except NoNode:
             if not make_parents:
                 raise
             self._make_parents(full)
-            made = self._ask("create", path, send)
+            made = self._call("create", path, send)
         return str(made)[len(self._chroot) :]
 
     def create_all(self, nodes: Mapping[str, bytes]) -> frozenset[str]:
@@ -299,10 +299,10 @@ class ZooKeeperStore:
                 # Somebody else may be deleting the same tree.
                 with contextlib.suppress(NoNode):
                     self.delete(f"{path.rstrip('/')}/{name}", recursive=True)
-        self._ask("delete", path, lambda: self._client.delete_async(full, version))
+        self._call("delete", path, lambda: self._client.delete_async(full, version))
 
-    def delete_beside(self, path: str, beside: str) -> None:
-        """See ``Store.delete_beside``."""
+    def delete_if_exists(self, path: str, beside: str) -> None:
+        """See ``Store.delete_if_exists``."""
         places = self._full(beside), self._full(path)
 
         def send() -> Any:
@@ -311,11 +311,11 @@ class ZooKeeperStore:
             both.delete(places[1])
             return both.commit_async()
 
-        answers = self._ask("delete", path, send)
+        answers = self._call("delete", path, send)
         for doing, place, answer in zip(("find", "delete"), (beside, path), answers, strict=True):
             # What was not tried, or is undone, as the other failed, says nothing.
-            if isinstance(answer, Exception) and not isinstance(answer, _OF_ANOTHER):
-                with _translated(doing, place):
+            if isinstance(answer, Exception) and not isinstance(answer, _TRANSACTION_SIDE_ERRORS):
+                with _kazoo_errors_translated(doing, place):
                     raise answer
 
     def exists(self, path: str) -> Stat | None:
@@ -411,7 +411,7 @@ class ZooKeeperStore:
             logger=_kazoo_log,
         )
 
-    def _note_what_is_granted(self, client: Any) -> None:
+    def _track_granted_timeout(self, client: Any) -> None:
         """kazoo keeps the session's time-out to itself: a connection's read time-out is two thirds of it."""
         handler = client._connection
         connect = handler._connect
@@ -431,26 +431,28 @@ class ZooKeeperStore:
         check_path(path)
         return self._chroot + path if path != "/" else self._chroot or "/"
 
-    def _ask(self, doing: str, path: str, send: Callable[[], Any], *, patient: bool = True) -> Any:
+    def _call(self, doing: str, path: str, send: Callable[[], Any], *, patient: bool = True) -> Any:
         """Send one request and return its answer; without ``patient`` only if there is a connection now."""
-        return self._begin(doing, path, send, patient=patient)()
+        return self._send_when_connected(doing, path, send, patient=patient)()
 
     def _send(self, doing: str, path: str, send: Callable[..., Any], *more: object) -> Callable[[], Any]:
         """Send one request about ``path``; the answer comes later, from what is returned."""
         full = self._full(path)
-        return self._begin(doing, path, lambda: send(full, *more), patient=True)
+        return self._send_when_connected(doing, path, lambda: send(full, *more), patient=True)
 
-    def _begin(self, doing: str, path: str, send: Callable[[], Any], *, patient: bool) -> Callable[[], Any]:
+    def _send_when_connected(
+        self, doing: str, path: str, send: Callable[[], Any], *, patient: bool
+    ) -> Callable[[], Any]:
         deadline = time.monotonic() + self._request_timeout_s
         # What is given to kazoo without a connection would be sent whenever there is one again, much later.
         if not self._connected.wait(self._request_timeout_s if patient else 0):
             raise CoordinationLost(f"cannot {doing} {path}: no connection to ZooKeeper at {self._hosts}")
         self._check_open()
-        with _translated(doing, path):
+        with _kazoo_errors_translated(doing, path):
             sent = send()
 
         def answer() -> Any:
-            with _translated(doing, path):
+            with _kazoo_errors_translated(doing, path):
                 return sent.get(timeout=max(0.1, deadline - time.monotonic()))
 
         return answer
@@ -459,13 +461,13 @@ class ZooKeeperStore:
         above = parent_of(full)
         missing: list[str] = []
         while (
-            above != "/" and self._ask("look for", above, partial(self._client.exists_async, above)) is None
+            above != "/" and self._call("look for", above, partial(self._client.exists_async, above)) is None
         ):
             missing.append(above)
             above = parent_of(above)
         for path in reversed(missing):
             with contextlib.suppress(NodeExists):
-                self._ask("create", path, partial(self._client.create_async, path, None))
+                self._call("create", path, partial(self._client.create_async, path, None))
 
     def _watch(
         self,
@@ -478,7 +480,7 @@ class ZooKeeperStore:
         self._check_open()
 
         def begin(send: Callable[[Fired], Any], fired: Fired) -> Callable[[], Any]:
-            return self._begin("watch", path, partial(send, fired), patient=False)
+            return self._send_when_connected("watch", path, partial(send, fired), patient=False)
 
         def look(fired: Fired) -> Any:
             return self._client.exists_async(full, watch=fired)
@@ -536,31 +538,31 @@ class ZooKeeperStore:
     def _refresh(self, watches: Iterable[PersistentWatch]) -> None:
         for batch in _batches(watches):
             for report in read_again(batch):
-                self._call(report)
+                self._run_callback(report)
 
     def _run(self) -> None:
-        taken: deque[_Work] = deque()
+        pending: deque[_Work] = deque()
         while True:
-            if not taken:
-                taken.append(self._queue.get())
+            if not pending:
+                pending.append(self._queue.get())
             with contextlib.suppress(queue.Empty):
                 while True:
-                    taken.append(self._queue.get_nowait())
+                    pending.append(self._queue.get_nowait())
             watches: dict[PersistentWatch, None] = {}
-            while taken and isinstance(taken[0], PersistentWatch):
-                watches[taken[0]] = None
-                taken.popleft()
+            while pending and isinstance(pending[0], PersistentWatch):
+                watches[pending[0]] = None
+                pending.popleft()
             if watches:
-                self._call(partial(self._refresh, watches))
+                self._run_callback(partial(self._refresh, watches))
                 continue
-            work = taken.popleft()
+            work = pending.popleft()
             if work is None:
                 return
             assert not isinstance(work, PersistentWatch)
-            self._call(work)
+            self._run_callback(work)
             del work  # what it refers to must not live until the next news
 
-    def _call(self, work: Callable[[], None]) -> None:
+    def _run_callback(self, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception:  # noqa: BLE001 - one bad callback must not stop the news for the others
@@ -586,7 +588,7 @@ def _stop(client: Any) -> None:
 
 def _batches(paths: Iterable[Item]) -> Iterator[list[Item]]:
     rest = iter(paths)
-    while batch := list(islice(rest, _UNDER_WAY_MAX)):
+    while batch := list(islice(rest, _IN_FLIGHT_MAX)):
         yield batch
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from minikafka.net.interfaces import Endpoint, RequestHandler
 from minikafka.net.server import SocketServer
-from tests.unit.net.support import HOST, MemoryWorld, SocketWorld, World
+from tests.unit.net.support import HOST, MemoryZooKeeperHarness, SocketWorld, World
 
 
-@pytest.fixture(params=[SocketWorld, MemoryWorld], ids=["sockets", "memory"])
+@pytest.fixture(params=[SocketWorld, MemoryZooKeeperHarness], ids=["sockets", "memory"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """Both networks, one after the other."""
     world: World = request.param()

@@ -132,7 +132,7 @@ class SocketWorld:
             server.stop(drain_ms=0)
 
 
-class MemoryWorld:
+class MemoryZooKeeperHarness:
     """The network in memory."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ PATIENCE_S = 20.0
 """For what a real ZooKeeper does in milliseconds, on a busy machine."""
 
 
-class World(Protocol):
+class ZooKeeperHarness(Protocol):
     """One ZooKeeper and the stores that a test opens on it, all below one chroot."""
 
     def connect(self) -> Store: ...
@@ -37,7 +37,7 @@ class World(Protocol):
     def close(self) -> None: ...
 
 
-class MemoryWorld:
+class MemoryZooKeeperHarness:
     """Over ``MemoryZooKeeper``: things happen when ``settles`` delivers them."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class MemoryWorld:
         self.server.deliver()
 
 
-class ZooKeeperWorld:
+class RealZooKeeperHarness:
     """Over the real one: each store has its own proxy."""
 
     def __init__(self, address: str) -> None:
@@ -186,18 +186,18 @@ def zookeeper_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 
 @pytest.fixture(params=["memory", pytest.param("zookeeper", marks=pytest.mark.process)])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+def harness(request: pytest.FixtureRequest) -> Iterator[ZooKeeperHarness]:
     """Each registry in turn."""
-    made: World
+    made: ZooKeeperHarness
     if request.param == "memory":
-        made = MemoryWorld()
+        made = MemoryZooKeeperHarness()
     else:
-        made = ZooKeeperWorld(request.getfixturevalue("zookeeper_address"))
+        made = RealZooKeeperHarness(request.getfixturevalue("zookeeper_address"))
     yield made
     made.close()
 
 
 @pytest.fixture
-def store(world: World) -> Store:
+def store(harness: ZooKeeperHarness) -> Store:
     """A connected store."""
-    return world.connect()
+    return harness.connect()

@@ -16,7 +16,7 @@ from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.store import Store
 
 if TYPE_CHECKING:
-    from tests.unit.registry.conftest import World
+    from tests.unit.registry.conftest import ZooKeeperHarness
 
 GOLDEN = Path(__file__).parents[2] / "data" / "zookeeper"
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -98,8 +98,8 @@ def test_what_it_reads_may_change(store: Store) -> None:
     assert json.loads(store.read("/consumers/g/ids/g_here-1-aa")[0])["subscription"] == {"a": 1, "b": 1}
 
 
-def test_a_second_consumer_is_refused_with_the_name_of_the_first(world: World) -> None:
-    first, second = world.connect(), world.connect()
+def test_a_second_consumer_is_refused_with_the_name_of_the_first(harness: ZooKeeperHarness) -> None:
+    first, second = harness.connect(), harness.connect()
     consumer(first).hold([A0])
     with pytest.raises(GroupInUse, match="g_here-1-aa") as refused:
         consumer(second, "g_there-2-bb").hold([B0])
@@ -108,9 +108,9 @@ def test_a_second_consumer_is_refused_with_the_name_of_the_first(world: World) -
     assert set(owners(second)) == {A0}
 
 
-def test_one_who_comes_at_the_very_same_moment_is_noticed(world: World) -> None:
+def test_one_who_comes_at_the_very_same_moment_is_noticed(harness: ZooKeeperHarness) -> None:
     """Both have looked before either was registered: whoever looks again sees the other."""
-    first, second = world.connect(), world.connect()
+    first, second = harness.connect(), harness.connect()
     one = consumer(first)
     looked = first.children
 
@@ -126,20 +126,20 @@ def test_one_who_comes_at_the_very_same_moment_is_noticed(world: World) -> None:
     assert second.children("/consumers/g/ids") == ["g_there-2-bb"]
 
 
-def test_a_partition_that_another_owns_is_not_taken(world: World) -> None:
-    first, second = world.connect(), world.connect()
+def test_a_partition_that_another_owns_is_not_taken(harness: ZooKeeperHarness) -> None:
+    first, second = harness.connect(), harness.connect()
     first.create("/consumers/g/owners/a/0", b"g_old-0", ephemeral=True, make_parents=True)
     with pytest.raises(GroupInUse, match="g_old-0"):
         consumer(second).hold([A0])
 
 
-def test_after_its_session_has_expired_it_registers_anew(world: World) -> None:
-    store = world.connect()
+def test_after_its_session_has_expired_it_registers_anew(harness: ZooKeeperHarness) -> None:
+    store = harness.connect()
     one = consumer(store)
     one.hold([A0])
     before = store.session_id
-    world.expire(store)
-    assert world.settles(lambda: store.session_id != before)
+    harness.expire(store)
+    assert harness.settles(lambda: store.session_id != before)
     one.hold([A0])
     assert store.read("/consumers/g/ids/g_here-1-aa")[1].ephemeral_owner == store.session_id
     assert owners(store) == {A0: "g_here-1-aa-0"}
@@ -156,29 +156,31 @@ def test_it_commits_what_it_owns(store: Store) -> None:
     assert read_offsets(store, "g") == {A0: 10, B0: 0}
 
 
-def takes_over(world: World, first: Store, second: Store) -> None:
+def takes_over(harness: ZooKeeperHarness, first: Store, second: Store) -> None:
     """The session of ``first`` ends, and one in the session of ``second`` owns and commits A0."""
     before = first.session_id
-    world.expire(first)
-    assert world.settles(lambda: first.session_id != before)
+    harness.expire(first)
+    assert harness.settles(lambda: first.session_id != before)
     other = consumer(second, "g_there-2-bb")
     other.hold([A0])
     other.commit({A0: 9})
 
 
-def test_after_its_session_has_expired_it_commits_nothing_behind_the_new_owner(world: World) -> None:
-    first, second = world.connect(), world.connect()
+def test_after_its_session_has_expired_it_commits_nothing_behind_the_new_owner(
+    harness: ZooKeeperHarness,
+) -> None:
+    first, second = harness.connect(), harness.connect()
     one = consumer(first)
     one.hold([A0])
     one.commit({A0: 5})
-    takes_over(world, first, second)
+    takes_over(harness, first, second)
     with pytest.raises(CoordinationError):
         one.commit({A0: 6})
     assert read_offsets(second, "g") == {A0: 9}
 
 
-def test_an_owners_znode_that_somebody_has_removed_is_made_again(world: World) -> None:
-    first, second = world.connect(), world.connect()
+def test_an_owners_znode_that_somebody_has_removed_is_made_again(harness: ZooKeeperHarness) -> None:
+    first, second = harness.connect(), harness.connect()
     one = consumer(first)
     one.hold([A0])
     one.commit({A0: 5})
@@ -191,18 +193,18 @@ def test_an_owners_znode_that_somebody_has_removed_is_made_again(world: World) -
     assert read_offsets(second, "g") == {A0: 6}
 
 
-def test_after_its_session_has_expired_it_leaves_the_new_owner_its_znode(world: World) -> None:
-    first, second = world.connect(), world.connect()
+def test_after_its_session_has_expired_it_leaves_the_new_owner_its_znode(harness: ZooKeeperHarness) -> None:
+    first, second = harness.connect(), harness.connect()
     one = consumer(first)
     one.hold([A0])
-    takes_over(world, first, second)
+    takes_over(harness, first, second)
     one.release()
     assert owners(second) == {A0: "g_there-2-bb-0"}
     assert second.children("/consumers/g/ids") == ["g_there-2-bb"]
 
 
-def test_when_it_is_released_nothing_of_it_is_left(world: World) -> None:
-    first, second = world.connect(), world.connect()
+def test_when_it_is_released_nothing_of_it_is_left(harness: ZooKeeperHarness) -> None:
+    first, second = harness.connect(), harness.connect()
     one = consumer(first)
     one.hold([A0, B0])
     one.release()

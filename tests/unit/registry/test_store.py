@@ -17,7 +17,7 @@ from minikafka.base.errors import (
 from minikafka.registry.store import SessionState, SessionTicket, Stat, Store
 
 if TYPE_CHECKING:
-    from tests.unit.registry.conftest import World
+    from tests.unit.registry.conftest import ZooKeeperHarness
 
 Seen = list[object]
 
@@ -203,8 +203,8 @@ def test_too_much_data_is_refused(store: Store) -> None:
         store.write("/a", b"x" * 1_000_001)
 
 
-def test_two_stores_see_the_same(world: World) -> None:
-    one, other = world.connect(), world.connect()
+def test_two_stores_see_the_same(harness: ZooKeeperHarness) -> None:
+    one, other = harness.connect(), harness.connect()
     one.create("/a", b"data")
     assert other.read("/a")[0] == b"data"
 
@@ -212,8 +212,8 @@ def test_two_stores_see_the_same(world: World) -> None:
 # Sessions
 
 
-def test_every_store_has_a_session_of_its_own(world: World) -> None:
-    assert world.connect().session_id != world.connect().session_id
+def test_every_store_has_a_session_of_its_own(harness: ZooKeeperHarness) -> None:
+    assert harness.connect().session_id != harness.connect().session_id
 
 
 def test_an_ephemeral_znode_names_its_session(store: Store) -> None:
@@ -223,12 +223,12 @@ def test_an_ephemeral_znode_names_its_session(store: Store) -> None:
     assert stat.ephemeral_owner == store.session_id
 
 
-def test_an_ephemeral_znode_goes_when_its_store_is_closed(world: World) -> None:
-    one, other = world.connect(), world.connect()
+def test_an_ephemeral_znode_goes_when_its_store_is_closed(harness: ZooKeeperHarness) -> None:
+    one, other = harness.connect(), harness.connect()
     one.create("/a", ephemeral=True)
     one.create("/b")
     one.close()
-    assert world.settles(lambda: other.exists("/a") is None)
+    assert harness.settles(lambda: other.exists("/a") is None)
     assert other.exists("/b") is not None
 
 
@@ -238,38 +238,38 @@ def test_an_ephemeral_znode_has_no_children(store: Store) -> None:
         store.create("/a/b")
 
 
-def test_expiry_is_reported_before_the_new_session(world: World) -> None:
-    store = world.connect()
+def test_expiry_is_reported_before_the_new_session(harness: ZooKeeperHarness) -> None:
+    store = harness.connect()
     states: Seen = []
     store.on_session(states.append)
     old = store.session_id
-    world.expire(store)
-    assert world.settles(lambda: SessionState.CONNECTED in states)
+    harness.expire(store)
+    assert harness.settles(lambda: SessionState.CONNECTED in states)
     assert states[-2:] == [SessionState.EXPIRED, SessionState.CONNECTED]
     assert store.session_id != old
 
 
-def test_expiry_takes_the_ephemeral_znodes(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_expiry_takes_the_ephemeral_znodes(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a", ephemeral=True)
-    world.expire(store)
-    assert world.settles(lambda: other.exists("/a") is None)
+    harness.expire(store)
+    assert harness.settles(lambda: other.exists("/a") is None)
 
 
-def test_a_store_can_be_used_after_expiry(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_a_store_can_be_used_after_expiry(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     states: Seen = []
     store.on_session(states.append)
-    world.expire(store)
-    assert world.settles(lambda: SessionState.CONNECTED in states)
+    harness.expire(store)
+    assert harness.settles(lambda: SessionState.CONNECTED in states)
     store.create("/a", ephemeral=True)
     stat = other.exists("/a")
     assert stat is not None
     assert stat.ephemeral_owner == store.session_id
 
 
-def test_a_session_callback_may_register_again(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_a_session_callback_may_register_again(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
 
     def register(state: SessionState) -> None:
         if state is SessionState.CONNECTED:
@@ -278,41 +278,41 @@ def test_a_session_callback_may_register_again(world: World) -> None:
     store.create("/a", ephemeral=True)
     first = other.read("/a")[1].ephemeral_owner
     store.on_session(register)
-    world.expire(store)
+    harness.expire(store)
 
     def registered() -> bool:
         stat = other.exists("/a")
         return stat is not None and stat.ephemeral_owner not in (0, first)
 
-    assert world.settles(registered)
+    assert harness.settles(registered)
 
 
-def test_a_lost_connection_is_reported_and_the_session_kept(world: World) -> None:
-    store = world.connect()
+def test_a_lost_connection_is_reported_and_the_session_kept(harness: ZooKeeperHarness) -> None:
+    store = harness.connect()
     states: Seen = []
     store.on_session(states.append)
     store.create("/a", ephemeral=True)
     session_id = store.session_id
-    world.cut(store)
-    assert world.settles(lambda: states == [SessionState.SUSPENDED])
-    world.mend(store)
-    assert world.settles(lambda: states == [SessionState.SUSPENDED, SessionState.CONNECTED])
+    harness.cut(store)
+    assert harness.settles(lambda: states == [SessionState.SUSPENDED])
+    harness.mend(store)
+    assert harness.settles(lambda: states == [SessionState.SUSPENDED, SessionState.CONNECTED])
     assert store.session_id == session_id
     assert store.exists("/a") is not None
 
 
-def test_without_a_connection_calls_fail_clearly(world: World) -> None:
-    store = world.connect()
+def test_without_a_connection_calls_fail_clearly(harness: ZooKeeperHarness) -> None:
+    store = harness.connect()
     states: Seen = []
     store.on_session(states.append)
-    world.cut(store)
-    assert world.settles(lambda: states == [SessionState.SUSPENDED])
+    harness.cut(store)
+    assert harness.settles(lambda: states == [SessionState.SUSPENDED])
     with pytest.raises(CoordinationLost, match="/a"):
         store.create("/a")
     with pytest.raises(CoordinationLost, match="/a"):
         store.read("/a")
-    world.mend(store)
-    assert world.settles(lambda: SessionState.CONNECTED in states)
+    harness.mend(store)
+    assert harness.settles(lambda: SessionState.CONNECTED in states)
     assert store.exists("/a") is None
 
 
@@ -323,20 +323,20 @@ def test_a_closed_store_refuses_calls(store: Store) -> None:
         store.read("/a")
 
 
-def test_closing_is_not_reported(world: World) -> None:
-    store = world.connect()
+def test_closing_is_not_reported(harness: ZooKeeperHarness) -> None:
+    store = harness.connect()
     states: Seen = []
     store.on_session(states.append)
     store.close()
-    world.settles(lambda: True)
+    harness.settles(lambda: True)
     assert states == []
 
 
 # Removing what a killed predecessor left
 
 
-def test_a_ticket_ends_its_session_and_no_other(world: World) -> None:
-    killed, stranger, successor = world.connect(), world.connect(), world.connect()
+def test_a_ticket_ends_its_session_and_no_other(harness: ZooKeeperHarness) -> None:
+    killed, stranger, successor = harness.connect(), harness.connect(), harness.connect()
     killed.create("/mine", ephemeral=True)
     stranger.create("/other", ephemeral=True)
     assert successor.end_session(killed.ticket)
@@ -344,15 +344,15 @@ def test_a_ticket_ends_its_session_and_no_other(world: World) -> None:
     assert successor.exists("/other") is not None
 
 
-def test_a_wrong_password_ends_nothing(world: World) -> None:
-    victim, other = world.connect(), world.connect()
+def test_a_wrong_password_ends_nothing(harness: ZooKeeperHarness) -> None:
+    victim, other = harness.connect(), harness.connect()
     victim.create("/a", ephemeral=True)
     assert not other.end_session(SessionTicket(victim.session_id, b"guessed password"))
     assert other.exists("/a") is not None
 
 
-def test_the_ticket_of_a_dead_session_ends_nothing(world: World) -> None:
-    one, other = world.connect(), world.connect()
+def test_the_ticket_of_a_dead_session_ends_nothing(harness: ZooKeeperHarness) -> None:
+    one, other = harness.connect(), harness.connect()
     ticket = one.ticket
     one.close()
     assert not other.end_session(ticket)
@@ -371,30 +371,32 @@ def test_a_damaged_ticket_is_refused_with_its_path(data: bytes) -> None:
 # Watches
 
 
-def test_a_children_watch_gets_the_present_state_first(world: World) -> None:
-    store = world.connect()
+def test_a_children_watch_gets_the_present_state_first(harness: ZooKeeperHarness) -> None:
+    store = harness.connect()
     store.create("/a/b", make_parents=True)
     seen: Seen = []
     store.watch_children("/a", seen.append)
-    assert world.settles(lambda: seen == [["b"]])
+    assert harness.settles(lambda: seen == [["b"]])
 
 
-def test_a_children_watch_follows_every_change(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_a_children_watch_follows_every_change(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a")
     seen: Seen = []
     store.watch_children("/a", seen.append)
-    assert world.settles(lambda: seen == [[]])
+    assert harness.settles(lambda: seen == [[]])
     other.create("/a/c")
-    assert world.settles(lambda: seen[-1] == ["c"])
+    assert harness.settles(lambda: seen[-1] == ["c"])
     other.create("/a/b")
-    assert world.settles(lambda: seen[-1] == ["b", "c"])
+    assert harness.settles(lambda: seen[-1] == ["b", "c"])
     other.delete("/a/c")
-    assert world.settles(lambda: seen[-1] == ["b"])
+    assert harness.settles(lambda: seen[-1] == ["b"])
 
 
-def test_a_children_watch_tells_of_a_child_that_went_and_came_back_before_it_could_look(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_a_children_watch_tells_of_a_child_that_went_and_came_back_before_it_could_look(
+    harness: ZooKeeperHarness,
+) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a/b", make_parents=True)
     seen: Seen = []
 
@@ -405,102 +407,102 @@ def test_a_children_watch_tells_of_a_child_that_went_and_came_back_before_it_cou
         seen.append(names)
 
     store.watch_children("/a", look)
-    assert world.settles(lambda: seen == [["b"], ["b"]])
+    assert harness.settles(lambda: seen == [["b"], ["b"]])
 
 
-def test_a_children_watch_can_wait_for_its_znode(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_a_children_watch_can_wait_for_its_znode(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     seen: Seen = []
     store.watch_children("/a", seen.append)
-    assert world.settles(lambda: seen == [None])
+    assert harness.settles(lambda: seen == [None])
     other.create("/a")
-    assert world.settles(lambda: seen == [None, []])
+    assert harness.settles(lambda: seen == [None, []])
     other.create("/a/b")
-    assert world.settles(lambda: seen == [None, [], ["b"]])
+    assert harness.settles(lambda: seen == [None, [], ["b"]])
 
 
-def test_a_children_watch_outlives_its_znode(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_a_children_watch_outlives_its_znode(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a/b", make_parents=True)
     seen: Seen = []
     store.watch_children("/a", seen.append)
-    assert world.settles(lambda: seen == [["b"]])
+    assert harness.settles(lambda: seen == [["b"]])
     other.delete("/a", recursive=True)
-    assert world.settles(lambda: seen[-1] is None)
+    assert harness.settles(lambda: seen[-1] is None)
     other.create("/a/c", make_parents=True)
-    assert world.settles(lambda: seen[-1] == ["c"])
+    assert harness.settles(lambda: seen[-1] == ["c"])
 
 
-def test_data_does_not_wake_a_children_watch(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_data_does_not_wake_a_children_watch(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a")
     seen: Seen = []
     store.watch_children("/a", seen.append)
-    assert world.settles(lambda: seen == [[]])
+    assert harness.settles(lambda: seen == [[]])
     other.write("/a", b"data")
     other.create("/a/b")
-    assert world.settles(lambda: seen == [[], ["b"]])
+    assert harness.settles(lambda: seen == [[], ["b"]])
 
 
-def test_a_data_watch_follows_data_and_absence(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_a_data_watch_follows_data_and_absence(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     seen: list[tuple[bytes | None, Stat | None]] = []
     store.watch_data("/a", lambda data, stat: seen.append((data, stat)))
-    assert world.settles(lambda: seen == [(None, None)])
+    assert harness.settles(lambda: seen == [(None, None)])
     other.create("/a", b"1")
-    assert world.settles(lambda: seen[-1][0] == b"1")
+    assert harness.settles(lambda: seen[-1][0] == b"1")
     other.write("/a", b"2")
-    assert world.settles(lambda: seen[-1][0] == b"2")
+    assert harness.settles(lambda: seen[-1][0] == b"2")
     other.delete("/a")
-    assert world.settles(lambda: seen[-1] == (None, None))
+    assert harness.settles(lambda: seen[-1] == (None, None))
     assert [stat.version for _, stat in seen if stat is not None] == [0, 1]
 
 
-def test_a_data_watch_sees_a_write_of_the_same_data(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_a_data_watch_sees_a_write_of_the_same_data(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a", b"same")
     versions: Seen = []
     store.watch_data("/a", lambda data, stat: versions.append(stat.version if stat else None))
-    assert world.settles(lambda: versions == [0])
+    assert harness.settles(lambda: versions == [0])
     other.write("/a", b"same")
-    assert world.settles(lambda: versions == [0, 1])
+    assert harness.settles(lambda: versions == [0, 1])
 
 
-def test_the_last_of_many_quick_changes_is_seen(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_the_last_of_many_quick_changes_is_seen(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a", b"0")
     seen: Seen = []
     store.watch_data("/a", lambda data, stat: seen.append(data))
     for number in range(1, 101):
         other.write("/a", b"%d" % number)
-    assert world.settles(lambda: bool(seen) and seen[-1] == b"100")
+    assert harness.settles(lambda: bool(seen) and seen[-1] == b"100")
 
 
-def test_several_watches_on_one_znode_are_all_told(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_several_watches_on_one_znode_are_all_told(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     one: Seen = []
     two: Seen = []
     store.watch_children("/a", one.append)
     store.watch_children("/a", two.append)
     other.create("/a")
-    assert world.settles(lambda: one[-1:] == [[]] and two[-1:] == [[]])
+    assert harness.settles(lambda: one[-1:] == [[]] and two[-1:] == [[]])
 
 
-def test_a_cancelled_watch_is_silent(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_a_cancelled_watch_is_silent(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     cancelled: Seen = []
     kept: Seen = []
     watch = store.watch_children("/a", cancelled.append)
     store.watch_children("/a", kept.append)
-    assert world.settles(lambda: cancelled == [None] and kept == [None])
+    assert harness.settles(lambda: cancelled == [None] and kept == [None])
     watch.cancel()
     other.create("/a")
-    assert world.settles(lambda: kept == [None, []])
+    assert harness.settles(lambda: kept == [None, []])
     assert cancelled == [None]
 
 
-def test_a_callback_may_use_the_store_and_watch_more(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_a_callback_may_use_the_store_and_watch_more(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a")
     seen: dict[str, bytes | None] = {}
 
@@ -516,79 +518,79 @@ def test_a_callback_may_use_the_store_and_watch_more(world: World) -> None:
 
     store.watch_children("/a", on_children)
     other.create("/a/b", b"1")
-    assert world.settles(lambda: seen == {"/a/b": b"1"})
+    assert harness.settles(lambda: seen == {"/a/b": b"1"})
     other.write("/a/b", b"2")
-    assert world.settles(lambda: seen == {"/a/b": b"2"})
+    assert harness.settles(lambda: seen == {"/a/b": b"2"})
 
 
-def test_a_watch_catches_up_after_a_lost_connection(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_a_watch_catches_up_after_a_lost_connection(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a")
     seen: Seen = []
     states: Seen = []
     store.on_session(states.append)
     store.watch_children("/a", seen.append)
-    assert world.settles(lambda: seen == [[]])
-    world.cut(store)
-    assert world.settles(lambda: states == [SessionState.SUSPENDED])
+    assert harness.settles(lambda: seen == [[]])
+    harness.cut(store)
+    assert harness.settles(lambda: states == [SessionState.SUSPENDED])
     other.create("/a/b")
-    world.mend(store)
-    assert world.settles(lambda: seen == [[], ["b"]])
+    harness.mend(store)
+    assert harness.settles(lambda: seen == [[], ["b"]])
     other.create("/a/c")
-    assert world.settles(lambda: seen == [[], ["b"], ["b", "c"]])
+    assert harness.settles(lambda: seen == [[], ["b"], ["b", "c"]])
 
 
-def test_a_lost_connection_repeats_no_state(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_a_lost_connection_repeats_no_state(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a", b"1")
     seen: Seen = []
     states: Seen = []
     store.on_session(states.append)
     store.watch_data("/a", lambda data, stat: seen.append(data))
-    assert world.settles(lambda: seen == [b"1"])
-    world.cut(store)
-    assert world.settles(lambda: states == [SessionState.SUSPENDED])
-    world.mend(store)
-    assert world.settles(lambda: SessionState.CONNECTED in states)
+    assert harness.settles(lambda: seen == [b"1"])
+    harness.cut(store)
+    assert harness.settles(lambda: states == [SessionState.SUSPENDED])
+    harness.mend(store)
+    assert harness.settles(lambda: SessionState.CONNECTED in states)
     other.write("/a", b"2")
-    assert world.settles(lambda: seen[-1] == b"2")
+    assert harness.settles(lambda: seen[-1] == b"2")
     assert seen == [b"1", b"2"]
 
 
-def test_a_watch_set_without_a_connection_begins_with_it(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_a_watch_set_without_a_connection_begins_with_it(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     states: Seen = []
     seen: Seen = []
     store.on_session(states.append)
-    world.cut(store)
-    assert world.settles(lambda: states == [SessionState.SUSPENDED])
+    harness.cut(store)
+    assert harness.settles(lambda: states == [SessionState.SUSPENDED])
     store.watch_children("/a", seen.append)
     other.create("/a")
-    world.mend(store)
-    assert world.settles(lambda: seen == [[]])
+    harness.mend(store)
+    assert harness.settles(lambda: seen == [[]])
 
 
-def test_a_watch_is_armed_again_after_expiry(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_a_watch_is_armed_again_after_expiry(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     store.create("/a")
     store.create("/a/mine", ephemeral=True)
     seen: Seen = []
     store.watch_children("/a", seen.append)
-    assert world.settles(lambda: seen == [["mine"]])
-    world.expire(store)
-    assert world.settles(lambda: seen[-1] == [])
+    assert harness.settles(lambda: seen == [["mine"]])
+    harness.expire(store)
+    assert harness.settles(lambda: seen[-1] == [])
     other.create("/a/other")
-    assert world.settles(lambda: seen[-1] == ["other"])
+    assert harness.settles(lambda: seen[-1] == ["other"])
 
 
-def test_a_closed_store_calls_nobody(world: World) -> None:
-    store, other = world.connect(), world.connect()
+def test_a_closed_store_calls_nobody(harness: ZooKeeperHarness) -> None:
+    store, other = harness.connect(), harness.connect()
     closed: Seen = []
     open_: Seen = []
     store.watch_children("/a", closed.append)
     other.watch_children("/a", open_.append)
-    assert world.settles(lambda: closed == [None] and open_ == [None])
+    assert harness.settles(lambda: closed == [None] and open_ == [None])
     store.close()
     other.create("/a")
-    assert world.settles(lambda: open_ == [None, []])
+    assert harness.settles(lambda: open_ == [None, []])
     assert closed == [None]

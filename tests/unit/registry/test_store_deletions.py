@@ -33,16 +33,16 @@ def test_deleting_at_another_version_is_refused(store: Store) -> None:
 def test_a_deletion_beside_another_znode_is_made_only_while_that_is_there(store: Store) -> None:
     store.create("/a")
     with pytest.raises(NoNode, match="/beside"):
-        store.delete_beside("/a", "/beside")
+        store.delete_if_exists("/a", "/beside")
     assert store.exists("/a") is not None
     store.create("/beside")
-    store.delete_beside("/a", "/beside")
+    store.delete_if_exists("/a", "/beside")
     assert store.children("/") == ["beside"]
     with pytest.raises(NoNode, match="/a"):
-        store.delete_beside("/a", "/beside")
+        store.delete_if_exists("/a", "/beside")
     store.create("/a/b", make_parents=True)
     with pytest.raises(NotEmpty, match="/a"):
-        store.delete_beside("/a", "/beside")
+        store.delete_if_exists("/a", "/beside")
 
 
 def test_a_znode_with_children_is_not_deleted_alone(store: Store) -> None:

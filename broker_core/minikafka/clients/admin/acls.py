@@ -57,7 +57,7 @@ class AclBinding:
         )
 
 
-class AclKeeper(Protocol):
+class AclBackend(Protocol):
     """Where rules are kept."""
 
     def find(self, wanted: AclFilter) -> list[AclBinding]:
@@ -137,7 +137,7 @@ def delete_acls(
     return outcomes
 
 
-class ClusterAcls:
+class BrokerAcls:
     """Rules that brokers are asked for."""
 
     def __init__(self, cluster: ClusterClient, timeout_ms: int | None = None) -> None:
@@ -145,18 +145,18 @@ class ClusterAcls:
         self._timeout_ms = timeout_ms
 
     def find(self, wanted: AclFilter) -> list[AclBinding]:
-        """See ``AclKeeper``."""
+        """See ``AclBackend``."""
         return describe_acls(self._cluster, wanted, self._cluster.deadline(self._timeout_ms))
 
     def add(self, bindings: Sequence[AclBinding]) -> None:
-        """See ``AclKeeper``."""
+        """See ``AclBackend``."""
         outcomes = create_acls(self._cluster, bindings, self._cluster.deadline(self._timeout_ms))
         for error in outcomes.values():
             if error is not None:
                 raise error
 
     def remove(self, bindings: Sequence[AclBinding]) -> None:
-        """See ``AclKeeper``."""
+        """See ``AclBackend``."""
         filters = [one.filter for one in bindings]
         outcomes = delete_acls(self._cluster, filters, self._cluster.deadline(self._timeout_ms))
         for outcome in outcomes.values():
@@ -215,14 +215,14 @@ def _check(code: int, message: str | None) -> None:
 # --- in ZooKeeper -------------------------------------------------------------------------------------------
 
 
-class StoredAcls:
+class ZooKeeperAcls:
     """Rules in ZooKeeper. Running brokers are told of changes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def find(self, wanted: AclFilter) -> list[AclBinding]:
-        """See ``AclKeeper``. CoordinationError where some of those cannot be read."""
+        """See ``AclBackend``. CoordinationError where some of those cannot be read."""
         stored = read_acls(self._store)
         unreadable = [
             words
@@ -241,12 +241,12 @@ class StoredAcls:
         )
 
     def add(self, bindings: Sequence[AclBinding]) -> None:
-        """See ``AclKeeper``."""
+        """See ``AclBackend``."""
         for resource, acls in _by_resource(bindings).items():
             change_resource(self._store, resource, partial(frozenset.union, acls))
 
     def remove(self, bindings: Sequence[AclBinding]) -> None:
-        """See ``AclKeeper``."""
+        """See ``AclBackend``."""
         for resource, acls in _by_resource(bindings).items():
             change_resource(self._store, resource, partial(_without, acls))
 

@@ -18,10 +18,10 @@ from minikafka.clients.admin.health import OFFSETS_FACTOR, ClusterHealth, health
 from minikafka.clients.admin.log_dirs import LogDir, describe_log_dirs, offline_log_dirs
 from minikafka.clients.admin.topics import (
     NewTopic,
-    no_such_topic,
+    explain_create_error,
+    explain_delete_error,
     spread_without_racks,
-    why_not_deleted,
-    why_not_made,
+    unknown_topic_message,
 )
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
@@ -54,7 +54,7 @@ TopicErrors = dict[str, BrokerError | None]
 
 _BY_ASSIGNMENT = -1
 _EXPLAIN_TIMEOUT_MS = 2_000
-_MAY_BE_OURS = frozenset(
+_POSSIBLY_APPLIED_CODES = frozenset(
     {
         ErrorCode.TOPIC_ALREADY_EXISTS,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -88,12 +88,14 @@ class Admin:
         def request(names: list[str]) -> CreateTopicsRequest:
             if any(wanted[name].takes_defaults for name in names):
                 self._check_defaults(deadline)
-            return CreateTopicsRequest(tuple(_creatable(wanted[name]) for name in names), _patience(deadline))
+            return CreateTopicsRequest(
+                tuple(_creatable(wanted[name]) for name in names), _controller_timeout_ms(deadline)
+            )
 
-        def why(code: ErrorCode, name: str) -> str | None:
-            return why_not_made(code, wanted[name], self._known())
+        def explain(code: ErrorCode, name: str) -> str | None:
+            return explain_create_error(code, wanted[name], self._metadata_for_explanation())
 
-        errors |= _ControllerCall(self._cluster, deadline, CREATE_TOPICS, request, why).run(legal)
+        errors |= _ControllerRequest(self._cluster, deadline, CREATE_TOPICS, request, explain).run(legal)
         for name in legal:
             error = errors[name]
             if error is None or error.code is ErrorCode.REQUEST_TIMED_OUT:
@@ -135,22 +137,24 @@ class Admin:
         ``NewTopic``.
         """
         deadline = self._cluster.deadline(timeout_ms)
-        before = self._known().topics.get(name)
+        before = self._metadata_for_explanation().topics.get(name)
         first = 0 if before is None else len(before.partitions)
         added: tuple[CreatePartitionsAssignment, ...] | None = None
         if before is not None and not rack_aware and count > first:
             factor = len(before.partitions[0].replicas)
-            spread = spread_without_racks(self._known().brokers, count - first, factor, first_partition=first)
+            spread = spread_without_racks(
+                self._metadata_for_explanation().brokers, count - first, factor, first_partition=first
+            )
             added = tuple(CreatePartitionsAssignment(spread[number]) for number in sorted(spread))
 
         def request(names: list[str]) -> CreatePartitionsRequest:
             topics = tuple(CreatePartitionsTopic(name, count, added) for name in names)
-            return CreatePartitionsRequest(topics, _patience(deadline), validate_only=False)
+            return CreatePartitionsRequest(topics, _controller_timeout_ms(deadline), validate_only=False)
 
-        def why(code: ErrorCode, name: str) -> str | None:
-            return why_not_made(code, NewTopic(name, count), self._known())
+        def explain(code: ErrorCode, name: str) -> str | None:
+            return explain_create_error(code, NewTopic(name, count), self._metadata_for_explanation())
 
-        call = _ControllerCall(self._cluster, deadline, CREATE_PARTITIONS, request, why)
+        call = _ControllerRequest(self._cluster, deadline, CREATE_PARTITIONS, request, explain)
         error = call.run([name])[name]
         if error is None or error.code is ErrorCode.REQUEST_TIMED_OUT:
             error = self._await_leaders(name, deadline, first, count)
@@ -206,13 +210,13 @@ class Admin:
         deadline = self._cluster.deadline(timeout_ms)
 
         def request(left: list[str]) -> DeleteTopicsRequest:
-            return DeleteTopicsRequest(tuple(left), _patience(deadline))
+            return DeleteTopicsRequest(tuple(left), _controller_timeout_ms(deadline))
 
-        def why(code: ErrorCode, name: str) -> str | None:
-            return why_not_deleted(code, name, self._known())
+        def explain(code: ErrorCode, name: str) -> str | None:
+            return explain_delete_error(code, name, self._metadata_for_explanation())
 
         wanted = list(dict.fromkeys(names))
-        errors = _ControllerCall(self._cluster, deadline, DELETE_TOPICS, request, why).run(wanted)
+        errors = _ControllerRequest(self._cluster, deadline, DELETE_TOPICS, request, explain).run(wanted)
         for name in wanted:
             self._cluster.invalidate(name)
         return errors
@@ -235,7 +239,9 @@ class Admin:
         for name in names:
             topic = known.get(name)
             if topic is None:
-                found[name] = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, no_such_topic(name, known))
+                found[name] = BrokerError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown_topic_message(name, known)
+                )
             else:
                 found[name] = topic
         return found
@@ -278,7 +284,7 @@ class Admin:
         """Offsets at EARLIEST, LATEST or a time in ms since the epoch; see ``offsets.list_offsets``."""
         return list_offsets(self._cluster, wanted, self._cluster.deadline(timeout_ms), isolation)
 
-    def _known(self) -> ClusterMetadata:
+    def _metadata_for_explanation(self) -> ClusterMetadata:
         """The cluster, to say why it refused something; an empty one when it does not answer."""
         with contextlib.suppress(MinikafkaError):
             return self._cluster.metadata(None, timeout_ms=_EXPLAIN_TIMEOUT_MS)
@@ -310,7 +316,7 @@ class Admin:
         return None
 
 
-class _ControllerCall:
+class _ControllerRequest:
     """A request about topics to the controller, repeated when that moves or its answer is lost."""
 
     def __init__(
@@ -319,27 +325,29 @@ class _ControllerCall:
         deadline: Deadline,
         api: Api[Any, Any],
         request: Callable[[list[str]], object],
-        why: Callable[[ErrorCode, str], str | None],
+        explain: Callable[[ErrorCode, str], str | None],
     ) -> None:
         self._cluster = cluster
         self._deadline = deadline
         self._api = api
         self._request = request
-        self._why = why
+        self._explain = explain
         self._errors: TopicErrors = {}
-        self._left: list[str] = []
+        self._remaining: list[str] = []
         self._lost_answer = False
 
     def run(self, names: list[str]) -> TopicErrors:
         """One result per name. NetworkError when no controller could be asked before the deadline."""
-        self._left = list(names)
+        self._remaining = list(names)
         if names:
             self._cluster.retry(f"{self._api.name} for {', '.join(names[:3])}", self._deadline, self._attempt)
         return self._errors
 
     def _attempt(self) -> None:
         controller = self._cluster.controller(self._deadline)
-        reply = self._cluster.send(controller, self._api, self._request(self._left), deadline=self._deadline)
+        reply = self._cluster.send(
+            controller, self._api, self._request(self._remaining), deadline=self._deadline
+        )
         try:
             response = reply.result(max(1, self._deadline.remaining_ms()))
         except NetworkError:
@@ -351,22 +359,22 @@ class _ControllerCall:
             code = ErrorCode.of(result.error_code)
             if code is ErrorCode.NOT_CONTROLLER:
                 moved = True
-            elif result.name in self._left:
-                self._left.remove(result.name)
+            elif result.name in self._remaining:
+                self._remaining.remove(result.name)
                 words = getattr(result, "error_message", None)  # DeleteTopics has none
                 self._errors[result.name] = self._error(code, result.name, controller, words)
         if moved:
             raise BrokerError(ErrorCode.NOT_CONTROLLER, f"broker {controller} is not the controller any more")
-        if self._left:
-            raise NetworkError(f"broker {controller} left {', '.join(self._left[:3])} out of its answer")
+        if self._remaining:
+            raise NetworkError(f"broker {controller} left {', '.join(self._remaining[:3])} out of its answer")
 
     def _error(self, code: ErrorCode, name: str, controller: int, words: str | None) -> BrokerError | None:
         if code is ErrorCode.NONE:
             return None
-        detail = words or self._why(code, name)
+        detail = words or self._explain(code, name)
         if detail is None:
             detail = f"{self._api.name} of topic {name!r}, answered by broker {controller}"
-        if self._lost_answer and code in _MAY_BE_OURS:
+        if self._lost_answer and code in _POSSIBLY_APPLIED_CODES:
             detail += "; the answer to an earlier attempt was lost, so this call may have done it"
         if code is ErrorCode.REQUEST_TIMED_OUT:
             detail += "; it goes on, look again later"
@@ -400,6 +408,6 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-def _patience(deadline: Deadline) -> int:
+def _controller_timeout_ms(deadline: Deadline) -> int:
     """How long the controller may wait: a little less than we do, so that its answer still finds us."""
     return max(1, deadline.remaining_ms() * 9 // 10)

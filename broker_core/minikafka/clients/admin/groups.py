@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
-from minikafka.clients.group.coordinator_client import CoordinatorClient, check
+from minikafka.clients.group.coordinator_client import CoordinatorClient, raise_for_code
 from minikafka.clients.group.description import (
     DEAD,
     EMPTY,
@@ -23,8 +23,8 @@ from minikafka.clients.group.description import (
     describe_group,
     description_of,
 )
-from minikafka.clients.group.membership import OF_MEMBERS
-from minikafka.clients.group.offsets import Author, Committed, commit, committed_offsets
+from minikafka.clients.group.membership import REJOIN_CODES
+from minikafka.clients.group.offsets import Committed, Committer, commit, committed_offsets
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.delete_groups import DELETE_GROUPS, DeleteGroupsRequest, DeleteGroupsResponse
@@ -77,7 +77,7 @@ class GroupAdmin:
         def attempt() -> list[GroupListing]:
             reply = self._cluster.send(broker.broker_id, LIST_GROUPS, ListGroupsRequest(), deadline=deadline)
             response = reply.result(max(1, deadline.remaining_ms()))
-            check(response.error_code, f"the groups of {broker}")
+            raise_for_code(response.error_code, f"the groups of {broker}")
             return [GroupListing(one.group_id, one.protocol_type, broker) for one in response.groups]
 
         return self._cluster.retry(f"listing the groups of {broker}", deadline, attempt)
@@ -163,9 +163,9 @@ class GroupAdmin:
         coordinator = CoordinatorClient(self._cluster, group_id)
         wanted = {tp: Committed(offset) for tp, offset in offsets.items()}
         try:
-            commit(coordinator, Author(), wanted, deadline)
+            commit(coordinator, Committer(), wanted, deadline)
         except BrokerError as error:
-            if error.code in OF_MEMBERS:
+            if error.code in REJOIN_CODES:
                 raise active(group_id, "its offsets cannot be set") from None
             raise
 
@@ -179,12 +179,12 @@ class GroupAdmin:
 
         def take(response: DeleteGroupsResponse) -> None:
             (row,) = response.results
-            check(row.error_code, f"deleting group {group_id!r}")
+            raise_for_code(row.error_code, f"deleting group {group_id!r}")
 
         request = DeleteGroupsRequest((group_id,))
         coordinator = CoordinatorClient(self._cluster, group_id)
         try:
-            coordinator.ask(f"deleting group {group_id!r}", DELETE_GROUPS, lambda _: request, deadline, take)
+            coordinator.call(f"deleting group {group_id!r}", DELETE_GROUPS, lambda _: request, deadline, take)
         except BrokerError as error:
             if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
                 raise no_such_group(group_id, self.names(timeout_ms=_EXPLAIN_TIMEOUT_MS)) from None

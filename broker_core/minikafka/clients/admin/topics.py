@@ -88,7 +88,7 @@ def spread_without_racks(
     )
 
 
-def why_not_made(code: ErrorCode, topic: NewTopic, known: ClusterMetadata) -> str | None:
+def explain_create_error(code: ErrorCode, topic: NewTopic, known: ClusterMetadata) -> str | None:
     """What ``code`` means in the answer to CreateTopics; None where there is nothing to add to its name."""
     if code is ErrorCode.TOPIC_ALREADY_EXISTS:
         return f"there is a topic {topic.name!r} already"
@@ -109,14 +109,14 @@ def why_not_made(code: ErrorCode, topic: NewTopic, known: ClusterMetadata) -> st
         given = {number: list(brokers) for number, brokers in topic.assignments.items()}
         return f"the assignment {given} does not fit the live brokers {sorted(known.brokers)}"
     if code is ErrorCode.INVALID_CONFIG:
-        return _why_no_config(topic.configs)
-    return _why_forbidden(code, "made")
+        return _explain_invalid_config(topic.configs)
+    return _explain_denied(code, "made")
 
 
-def why_not_deleted(code: ErrorCode, name: str, known: ClusterMetadata) -> str | None:
+def explain_delete_error(code: ErrorCode, name: str, known: ClusterMetadata) -> str | None:
     """The same for the answer to DeleteTopics."""
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return no_such_topic(name, known.topics)
+        return unknown_topic_message(name, known.topics)
     if code in (ErrorCode.INVALID_REQUEST, ErrorCode.TOPIC_DELETION_DISABLED):
         return f"topic {name!r} stays: delete.topic.enable is false on the brokers"
     if code is ErrorCode.REQUEST_TIMED_OUT:
@@ -124,17 +124,17 @@ def why_not_deleted(code: ErrorCode, name: str, known: ClusterMetadata) -> str |
             f"topic {name!r} is marked for deletion, and goes when all brokers that have it are there "
             "(brokers before 0.11: never, unless delete.topic.enable is true)"
         )
-    return _why_forbidden(code, "deleted")
+    return _explain_denied(code, "deleted")
 
 
-def no_such_topic(name: str, known: Iterable[str]) -> str:
+def unknown_topic_message(name: str, known: Iterable[str]) -> str:
     """That there is no such topic, with names that are much like it."""
     near = difflib.get_close_matches(name, [one for one in known if one not in INTERNAL_TOPICS])
     hint = f"; there is {' and '.join(map(repr, near))}" if near else ""
     return f"there is no topic {name!r}{hint}"
 
 
-def _why_no_config(configs: Mapping[str, str]) -> str:
+def _explain_invalid_config(configs: Mapping[str, str]) -> str:
     from minikafka.log.config import LogConfig
 
     try:
@@ -145,7 +145,7 @@ def _why_no_config(configs: Mapping[str, str]) -> str:
     return f"the cluster does not take one of the settings {given}"
 
 
-def _why_forbidden(code: ErrorCode, done: str) -> str | None:
+def _explain_denied(code: ErrorCode, done: str) -> str | None:
     if code is ErrorCode.POLICY_VIOLATION:
         return f"a policy of the cluster forbids that this topic is {done}"
     if code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED):

@@ -26,7 +26,13 @@ from minikafka.base.errors import CoordinationError, CoordinationLost, Minikafka
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.runtime import Steps, Wait
 from minikafka.clients.group.coordinator_client import CoordinatorClient
-from minikafka.clients.group.offsets import Author, Committed, check_commit, commit_request, committed_offsets
+from minikafka.clients.group.offsets import (
+    Committed,
+    Committer,
+    check_commit,
+    commit_request,
+    committed_offsets,
+)
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.registry.brokers import plaintext_addresses
 from minikafka.registry.consumers import StillOwned, ZookeeperOffsets
@@ -176,12 +182,12 @@ class GroupOffsetsChannel:
         coordinator = self._connected_coordinator()
         deadline = coordinator.cluster.deadline(self._timeout_ms)
         committed = {tp: Committed(offset) for tp, offset in offsets.items()}
-        request = commit_request(self._group, Author(), committed)
+        request = commit_request(self._group, Committer(), committed)
         try:
             reply = coordinator.send(OFFSET_COMMIT, lambda _: request, deadline)
             check_commit(self._group, reply.result(max(1, deadline.remaining_ms())))
         except MinikafkaError as error:
-            coordinator.judge(error)
+            coordinator.forget_if_moved(error)
             raise
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

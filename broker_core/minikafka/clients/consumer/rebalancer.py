@@ -409,7 +409,7 @@ class ZkRebalancerListener:
         store, registration = self._connector.store, self._connector.registration.path
         try:
             # The registration ends with the session, and only this thread creates it again.
-            store.delete_beside(path, registration)
+            store.delete_if_exists(path, registration)
         except NoNode:
             if store.exists(registration) is None:
                 raise SessionExpired(f"{registration} is gone: another consumer may own {path} now") from None

@@ -13,44 +13,44 @@ from minikafka.base.ids import TopicPartition
 
 Subscriptions = Mapping[str, Iterable[str]]
 """Member id to the topics that it wants."""
-Shares = dict[str, tuple[TopicPartition, ...]]
+Assignments = dict[str, tuple[TopicPartition, ...]]
 """Member id to its partitions; a row for every member."""
-Assignor = Callable[[Subscriptions, Mapping[str, int]], Shares]
+Assignor = Callable[[Subscriptions, Mapping[str, int]], Assignments]
 
 
-def assign_range(subscriptions: Subscriptions, partitions: Mapping[str, int]) -> Shares:
+def assign_range(subscriptions: Subscriptions, partitions: Mapping[str, int]) -> Assignments:
     """Each topic for itself: its members get neighbouring partitions, the first members one more each where
     it does not come out even.
 
     ``partitions`` has the number of partitions of each topic; a topic that is not in it has none.
     """
-    shares: dict[str, list[TopicPartition]] = {member: [] for member in sorted(subscriptions)}
+    assignments: dict[str, list[TopicPartition]] = {member: [] for member in sorted(subscriptions)}
     for topic, members in _readers(subscriptions):
         each, extra = divmod(partitions.get(topic, 0), len(members))
         start = 0
         for position, member in enumerate(members):
             end = start + each + (position < extra)
-            shares[member] += [TopicPartition(topic, number) for number in range(start, end)]
+            assignments[member] += [TopicPartition(topic, number) for number in range(start, end)]
             start = end
-    return _frozen(shares)
+    return _frozen(assignments)
 
 
-def assign_round_robin(subscriptions: Subscriptions, partitions: Mapping[str, int]) -> Shares:
+def assign_round_robin(subscriptions: Subscriptions, partitions: Mapping[str, int]) -> Assignments:
     """All partitions of all topics one after another to the next member that wants the topic.
 
     With equal subscriptions no member has more than one partition more than another.
     """
-    shares: dict[str, list[TopicPartition]] = {member: [] for member in sorted(subscriptions)}
+    assignments: dict[str, list[TopicPartition]] = {member: [] for member in sorted(subscriptions)}
     wanted = {member: frozenset(topics) for member, topics in subscriptions.items()}
-    ring = list(shares)
+    ring = list(assignments)
     turn = 0
     for topic, _ in _readers(subscriptions):
         for number in range(partitions.get(topic, 0)):
             while topic not in wanted[ring[turn]]:
                 turn = (turn + 1) % len(ring)
-            shares[ring[turn]].append(TopicPartition(topic, number))
+            assignments[ring[turn]].append(TopicPartition(topic, number))
             turn = (turn + 1) % len(ring)
-    return _frozen(shares)
+    return _frozen(assignments)
 
 
 ASSIGNORS: dict[str, Assignor] = {"range": assign_range, "roundrobin": assign_round_robin}
@@ -66,5 +66,5 @@ def _readers(subscriptions: Subscriptions) -> list[tuple[str, list[str]]]:
     return sorted(readers.items())
 
 
-def _frozen(shares: dict[str, list[TopicPartition]]) -> Shares:
-    return {member: tuple(share) for member, share in shares.items()}
+def _frozen(assignments: dict[str, list[TopicPartition]]) -> Assignments:
+    return {member: tuple(partitions) for member, partitions in assignments.items()}

@@ -57,11 +57,11 @@ class GroupConsumerConfig:
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
     def __post_init__(self) -> None:
-        faults = [*self._take_texts(), *self._faults()]
+        faults = [*self._parse_texts(), *self._faults()]
         if faults:
             raise ConfigErrors(faults)
 
-    def _take_texts(self) -> Iterator[ConfigError]:
+    def _parse_texts(self) -> Iterator[ConfigError]:
         """Put values in the place of their texts, as no type checker may have looked: a text would be no
         rule at all.
         """
@@ -76,9 +76,9 @@ class GroupConsumerConfig:
         values: dict[str, object] = {field: getattr(self, field) for field in _KAFKA_NAMES}
         if not isinstance(values["group_id"], str) or not values["group_id"]:
             yield ConfigError("group.id", values["group_id"], "a name that the members of the group share")
-        wrong = [field for field, least in _LEAST.items() if not _within(values[field], least)]
+        wrong = [field for field, least in _MINIMUMS.items() if not _within(values[field], least)]
         for field in wrong:
-            allowed = f"a number from {_LEAST[field]} to {_INT32_MAX}"
+            allowed = f"a number from {_MINIMUMS[field]} to {_INT32_MAX}"
             yield ConfigError(_KAFKA_NAMES[field], values[field], allowed)
         for field in ("auto_commit", "exclude_internal_topics"):
             if not isinstance(values[field], bool):
@@ -140,7 +140,7 @@ def _within(value: object, least: int) -> bool:
     return isinstance(value, int) and least <= value <= _INT32_MAX
 
 
-def _reset_of(name: str, value: object) -> Reset:
+def _parse_reset(name: str, value: object) -> Reset:
     text = value.strip().lower() if isinstance(value, str) else value
     try:
         return Reset(text)
@@ -148,20 +148,20 @@ def _reset_of(name: str, value: object) -> Reset:
         raise ConfigError(name, value, f"one of {', '.join(one.value for one in Reset)}") from None
 
 
-def _isolation_of(name: str, value: object) -> IsolationLevel:
+def _parse_isolation(name: str, value: object) -> IsolationLevel:
     return value if isinstance(value, IsolationLevel) else IsolationLevel.parse(name, str(value))
 
 
-def _assignors_of(name: str, value: object) -> object:
+def _parse_assignors(name: str, value: object) -> object:
     if isinstance(value, str):
         value = [one.strip() for one in value.split(",") if one.strip()]
     return tuple(_JAVA_NAMES.get(one, one) for one in value) if isinstance(value, (list, tuple)) else value
 
 
 _FROM_TEXT: Mapping[str, Callable[[str, object], object]] = {
-    "auto_offset_reset": _reset_of,
-    "isolation": _isolation_of,
-    "assignors": _assignors_of,
+    "auto_offset_reset": _parse_reset,
+    "isolation": _parse_isolation,
+    "assignors": _parse_assignors,
 }
 _KAFKA_NAMES = {
     "group_id": "group.id",
@@ -184,7 +184,7 @@ _KAFKA_NAMES = {
 }
 assert set(_KAFKA_NAMES) == {f.name for f in fields(GroupConsumerConfig)}
 
-_LEAST = {
+_MINIMUMS = {
     "session_timeout_ms": 1,
     "heartbeat_interval_ms": 1,
     "max_poll_interval_ms": 1,

@@ -29,14 +29,19 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from minikafka.base.errors import MinikafkaError, Wakeup
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
-from minikafka.clients.group.commits import CommitCallback, GroupCommits, log_failure
+from minikafka.clients.group.commits import CommitCallback, CommitRequestManager, log_commit_failure
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.fetch_buffer import FetchBuffer
 from minikafka.clients.group.fetched_records import ConsumerRecord, Fetched
 from minikafka.clients.group.fetcher import GroupFetcher
-from minikafka.clients.group.member import GIVE_UP_MS, SLICE_MS, STEP_MS, GroupMember
-from minikafka.clients.group.offsets import Author, Committed, committed_offsets
+from minikafka.clients.group.member import (
+    POLL_SLICE_MS,
+    REQUEST_MIN_TIMEOUT_MS,
+    REVOKE_TIMEOUT_MS,
+    GroupMember,
+)
+from minikafka.clients.group.offsets import Committed, Committer, committed_offsets
 from minikafka.clients.group.subscription import Subscription
 from minikafka.clients.group.subscription_state import SubscriptionState
 from minikafka.clients.network.arguments import has_methods, to_topic_partitions
@@ -88,22 +93,22 @@ class GroupConsumer:
         listener: RebalanceListener | None = None,
         threads: bool = True,
     ) -> None:
-        self.config = config = _settings(config)
-        self._cluster = cluster = _cluster(cluster)
+        self.config = config = _checked_config(config)
+        self._cluster = cluster = _checked_cluster(cluster)
         self._clock = cluster.clock
-        self._listener = _listening(listener)
+        self._listener = _checked_listener(listener)
         self._pools = DedicatedConnectionPool(), DedicatedConnectionPool()
         self._coordinator = CoordinatorClient(cluster, config.group_id, self._pools[0])
         self._member = GroupMember(
             self._coordinator, config, self._on_assigned, self._on_revoked, threads=threads
         )
-        self._positions = SubscriptionState(cluster, config, self._coordinator)
-        self._commits = GroupCommits(self._coordinator, self._member.refused)
+        self._subscription_state = SubscriptionState(cluster, config, self._coordinator)
+        self._commits = CommitRequestManager(self._coordinator, self._member.on_commit_rejected)
         self._fetcher = GroupFetcher(cluster, config, self._pools[1])
-        self._undelivered = FetchBuffer(self._positions)
+        self._fetch_buffer = FetchBuffer(self._subscription_state)
         self._manual = False
         """Whether the partitions are those of ``assign``."""
-        self._commit_at_ms = 0
+        self._next_auto_commit_ms = 0
         self._woken = threading.Event()
 
     # --- what is read
@@ -122,7 +127,7 @@ class GroupConsumer:
         ConfigError for a pattern that is none, TypeError for a listener without its methods.
         """
         self._check_open()
-        _listening(listener)
+        _checked_listener(listener)
         if self._manual:
             raise ValueError("partitions were assigned by hand: unsubscribe first")
         wanted = Subscription.of(topics)
@@ -146,11 +151,11 @@ class GroupConsumer:
             raise ValueError("topics are subscribed to: unsubscribe first")
         wanted = frozenset(to_topic_partitions(partitions))
         if self._manual and self.config.auto_commit:
-            self._commit_now()
-        self._undelivered.drop([tp for tp in self.assignment if tp not in wanted])
-        self._positions.assign(wanted, keep=True)
-        self._commits.told.clear()
-        self._commit_at_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
+            self._auto_commit_sync()
+        self._fetch_buffer.drop([tp for tp in self.assignment if tp not in wanted])
+        self._subscription_state.assign(wanted, keep=True)
+        self._commits.requested.clear()
+        self._next_auto_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
         self._manual = bool(wanted)
 
     def unsubscribe(self) -> None:
@@ -168,7 +173,7 @@ class GroupConsumer:
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions that are this consumer's, sorted."""
-        return self._positions.assigned
+        return self._subscription_state.assigned
 
     @property
     def generation(self) -> int:
@@ -187,12 +192,12 @@ class GroupConsumer:
 
         Polls wait up to ``timeout_ms`` when there is nothing, and join the group where needed.
         """
-        return self._poll(timeout_ms, self._undelivered.sets, ())
+        return self._poll(timeout_ms, self._fetch_buffer.sets, ())
 
     def poll_records(self, timeout_ms: int, max_records: int | None = None) -> list[ConsumerRecord]:
         """What has come, record by record: at most ``max_records`` (``max.poll.records`` by default)."""
-        most = self.config.max_poll_records if max_records is None else _positive(max_records)
-        return self._poll(timeout_ms, lambda: self._undelivered.records(most), [])
+        most = self.config.max_poll_records if max_records is None else _checked_max_records(max_records)
+        return self._poll(timeout_ms, lambda: self._fetch_buffer.records(most), [])
 
     def poll_table(
         self, timeout_ms: int, *, max_records: int | None = None, headers: bool = False
@@ -205,9 +210,9 @@ class GroupConsumer:
         """
         from minikafka.clients.group.rows import table
 
-        most = None if max_records is None else _positive(max_records)
+        most = None if max_records is None else _checked_max_records(max_records)
         none: list[pa.RecordBatch] = []
-        batches = self._poll(timeout_ms, lambda: self._undelivered.batches(most, headers=headers), none)
+        batches = self._poll(timeout_ms, lambda: self._fetch_buffer.batches(most, headers=headers), none)
         return table(batches, headers=headers)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
@@ -216,10 +221,10 @@ class GroupConsumer:
         An automatic commit comes between two of them, when it is due and the next one is asked for.
         """
         while True:
-            self._poll(SLICE_MS, lambda: bool(self._undelivered), False)
+            self._poll(POLL_SLICE_MS, lambda: bool(self._fetch_buffer), False)
             # Not at once again, as what is left of the records is then made anew.
-            next_ms = max(self._commit_at_ms, self._clock.monotonic_ms() + SLICE_MS)
-            for record in self._undelivered.one_by_one(self.config.max_poll_records):
+            next_ms = max(self._next_auto_commit_ms, self._clock.monotonic_ms() + POLL_SLICE_MS)
+            for record in self._fetch_buffer.one_by_one(self.config.max_poll_records):
                 yield record
                 if self.config.auto_commit and self._clock.monotonic_ms() >= next_ms:
                     break
@@ -234,16 +239,16 @@ class GroupConsumer:
 
     def position(self, partition: TopicPartition) -> int | None:
         """The offset that is read next; None where that is not known yet."""
-        (partition,) = self._own([partition])
-        return self._positions.known.get(partition)
+        (partition,) = self._checked_partitions([partition])
+        return self._subscription_state.positions.get(partition)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read ``partition`` from ``offset`` on."""
         if offset < 0:
             raise ValueError(f"{partition}: an offset is 0 or more, not {offset}")
-        (partition,) = self._own([partition])
-        self._undelivered.drop([partition])
-        self._positions.seek(partition, offset)
+        (partition,) = self._checked_partitions([partition])
+        self._fetch_buffer.drop([partition])
+        self._subscription_state.seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Read these (all, where none is named) from the first record that is there."""
@@ -254,29 +259,29 @@ class GroupConsumer:
         self._seek_to(partitions, Reset.LATEST)
 
     def _seek_to(self, partitions: Collection[TopicPartition], where: Reset) -> None:
-        wanted = self._own(partitions) or self.assignment
-        self._undelivered.drop(wanted)
-        self._positions.reset(wanted, where)
+        wanted = self._checked_partitions(partitions) or self.assignment
+        self._fetch_buffer.drop(wanted)
+        self._subscription_state.reset(wanted, where)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Give out nothing of these until ``resume``, or until partitions are assigned anew."""
-        wanted = self._own(partitions)
-        self._positions.paused.update(wanted)
-        self._undelivered.drop(wanted)
-        self._positions.again(wanted)
+        wanted = self._checked_partitions(partitions)
+        self._subscription_state.paused.update(wanted)
+        self._fetch_buffer.drop(wanted)
+        self._subscription_state.refetch(wanted)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """End a ``pause``."""
-        self._positions.paused.difference_update(self._own(partitions))
+        self._subscription_state.paused.difference_update(self._checked_partitions(partitions))
 
     @property
     def paused(self) -> tuple[TopicPartition, ...]:
         """What is paused, sorted."""
-        return tuple(sorted(self._positions.paused))
+        return tuple(sorted(self._subscription_state.paused))
 
-    def _own(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+    def _checked_partitions(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
         wanted = to_topic_partitions(partitions)
-        self._positions.check(wanted)
+        self._subscription_state.check(wanted)
         return wanted
 
     # --- the log and the cluster
@@ -285,28 +290,28 @@ class GroupConsumer:
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """The offsets of the first records that these have. Any partitions, whoever reads them."""
-        return self._ends(partitions, EARLIEST, timeout_ms)
+        return self._log_ends(partitions, EARLIEST, timeout_ms)
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """The offsets of the next records of these, as far as ``isolation.level`` lets them be seen."""
-        return self._ends(partitions, LATEST, timeout_ms)
+        return self._log_ends(partitions, LATEST, timeout_ms)
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int | None]:
         """Of each partition the first record at or after a time (ms since the epoch); None for none."""
-        wanted = _times(times)
-        return self._listed(wanted, timeout_ms)
+        wanted = _checked_times(times)
+        return self._list_offsets(wanted, timeout_ms)
 
-    def _ends(
+    def _log_ends(
         self, partitions: Iterable[TopicPartition], end: int, timeout_ms: int | None
     ) -> dict[TopicPartition, int]:
-        found = self._listed(dict.fromkeys(to_topic_partitions(partitions), end), timeout_ms)
+        found = self._list_offsets(dict.fromkeys(to_topic_partitions(partitions), end), timeout_ms)
         return {tp: offset or 0 for tp, offset in found.items()}
 
-    def _listed(
+    def _list_offsets(
         self, wanted: Mapping[TopicPartition, int], timeout_ms: int | None
     ) -> dict[TopicPartition, int | None]:
         deadline, isolation = self._cluster.deadline(timeout_ms), self.config.isolation
@@ -335,23 +340,25 @@ class GroupConsumer:
         partitions may be others' by now; the next poll joins again.
         """
         deadline = self._cluster.deadline(timeout_ms)
-        wanted = self._positions.committable() if offsets is None else _named(offsets)
-        self._commits.sync(self._author(), wanted, deadline)
-        self._positions.commits(wanted)
+        wanted = self._subscription_state.committable() if offsets is None else _checked_offsets(offsets)
+        self._commits.commit_sync(self._committer(), wanted, deadline)
+        self._subscription_state.commits(wanted)
 
     def commit_async(
         self,
         offsets: Mapping[TopicPartition, Committed] | None = None,
-        callback: CommitCallback = log_failure,
+        callback: CommitCallback = log_commit_failure,
     ) -> None:
         """Begin to commit ``offsets`` (the positions, where none are given), in one attempt.
 
         A later poll, commit or close calls ``callback(offsets, error)``; without one a failure is logged.
         """
-        wanted = self._positions.committable() if offsets is None else _named(offsets)
+        wanted = self._subscription_state.committable() if offsets is None else _checked_offsets(offsets)
         if wanted:
-            self._commits.begin(self._author(), wanted, callback, self._cluster.deadline(STEP_MS))
-            self._positions.commits(wanted)
+            self._commits.commit_async(
+                self._committer(), wanted, callback, self._cluster.deadline(REQUEST_MIN_TIMEOUT_MS)
+            )
+            self._subscription_state.commits(wanted)
 
     def committed(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
@@ -360,34 +367,39 @@ class GroupConsumer:
         wanted = to_topic_partitions(partitions)
         return committed_offsets(self._coordinator, wanted, self._cluster.deadline(timeout_ms))
 
-    def _author(self) -> Author:
+    def _committer(self) -> Committer:
         self._check_open()
-        return Author() if self._manual else self._member.author()
+        return Committer() if self._manual else self._member.committer()
 
-    def _commit_in_time(self) -> None:
+    def _maybe_auto_commit(self) -> None:
         """The automatic commit, when it is due."""
         now_ms = self._clock.monotonic_ms()
         nobody = self.generation == NO_GENERATION and not self._manual
-        if not self.config.auto_commit or now_ms < self._commit_at_ms or nobody:
+        if not self.config.auto_commit or now_ms < self._next_auto_commit_ms or nobody:
             return
-        self._commit_at_ms = now_ms + self.config.auto_commit_interval_ms
-        news = self._commits.news(self._positions.committable())
-        if news:
-            self._commits.begin(self._author(), news, log_failure, self._cluster.deadline(STEP_MS))
+        self._next_auto_commit_ms = now_ms + self.config.auto_commit_interval_ms
+        uncommitted = self._commits.uncommitted(self._subscription_state.committable())
+        if uncommitted:
+            self._commits.commit_async(
+                self._committer(),
+                uncommitted,
+                log_commit_failure,
+                self._cluster.deadline(REQUEST_MIN_TIMEOUT_MS),
+            )
 
-    def _commit_now(self) -> None:
+    def _auto_commit_sync(self) -> None:
         """The automatic commit before partitions are given up."""
-        deadline = self._cluster.deadline(GIVE_UP_MS)
-        self._commits.settle(deadline)  # what fails of it is news again
-        news = self._commits.news(self._positions.committable())
+        deadline = self._cluster.deadline(REVOKE_TIMEOUT_MS)
+        self._commits.complete(deadline)  # what fails of it is news again
+        uncommitted = self._commits.uncommitted(self._subscription_state.committable())
         try:
-            self._commits.sync(self._author(), news, deadline)
+            self._commits.commit_sync(self._committer(), uncommitted, deadline)
         except MinikafkaError as error:
-            log_failure(news, error)
+            log_commit_failure(uncommitted, error)
 
     # --- the end
 
-    def close(self, timeout_ms: int = GIVE_UP_MS) -> None:
+    def close(self, timeout_ms: int = REVOKE_TIMEOUT_MS) -> None:
         """Commit (where that is automatic), give the partitions up and leave. A second call does nothing.
 
         All that was given out is committed, also what is in hand. What a listener raises is raised when all
@@ -402,7 +414,7 @@ class GroupConsumer:
         finally:
             # Where a listener has raised an error.
             self._member.end()
-            self._commits.settle(self._cluster.deadline(timeout_ms))
+            self._commits.complete(self._cluster.deadline(timeout_ms))
             self._member.stop(timeout_ms)
             for pool in self._pools:
                 self._cluster.close_pool(pool)
@@ -415,7 +427,7 @@ class GroupConsumer:
         committed (but for what the block has committed itself), and comes again.
         """
         if kind is not None:
-            self._positions.take_back()
+            self._subscription_state.undo_last_delivery()
         self.close()
 
     # --- one round of polling
@@ -424,70 +436,70 @@ class GroupConsumer:
         self._check_open()
         if not self._manual and not self._member.wanted:
             raise ValueError("subscribe to a topic before polling, or assign partitions")
-        self._positions.done()
+        self._subscription_state.done()
         deadline = self._cluster.deadline(timeout_ms)
         while True:
             if self._woken.is_set():
                 self._woken.clear()
                 raise Wakeup("wakeup() was called")
-            if self._attend(deadline) and (found := take()):
+            if self._poll_once(deadline) and (found := take()):
                 return found
             if deadline.expired:
                 return nothing
 
-    def _attend(self, deadline: Deadline) -> bool:
+    def _poll_once(self, deadline: Deadline) -> bool:
         """Do all that is to be done between two polls, and wait a short time for records; whether there are
         any, and they are this consumer's.
         """
-        self._commits.settle()
-        if not self._manual and not self._member.attend(deadline):
+        self._commits.complete()
+        if not self._manual and not self._member.ensure_active(deadline):
             return False
-        self._positions.fill(self._member.step_deadline(deadline))
-        self._commit_in_time()
-        if not self._undelivered:
-            self._fetch(deadline.at_most(SLICE_MS))
-        return bool(self._undelivered)
+        self._subscription_state.update_positions(self._member.step_deadline(deadline))
+        self._maybe_auto_commit()
+        if not self._fetch_buffer:
+            self._fetch(deadline.at_most(POLL_SLICE_MS))
+        return bool(self._fetch_buffer)
 
     def _fetch(self, timeout_ms: int) -> None:
-        positions = self._positions
-        found = self._fetcher.take(positions.wanted(), timeout_ms)
+        state = self._subscription_state
+        found = self._fetcher.collect_fetch(state.wanted(), timeout_ms)
         # First, as it may raise: then nothing of this was given out.
         for partition in found.out_of_range:
-            positions.out_of_range(partition)
+            state.out_of_range(partition)
         for fetched in found.sets:
-            positions.fetched(fetched.topic_partition, fetched.next_offset)
-        self._undelivered.add(found.sets)
-        self._fetcher.ask(positions.wanted())
+            state.fetched(fetched.topic_partition, fetched.next_offset)
+        self._fetch_buffer.add(found.sets)
+        self._fetcher.send_fetches(state.wanted())
 
     def _on_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
-        self._positions.assign(partitions)
-        self._commit_at_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
+        self._subscription_state.assign(partitions)
+        self._next_auto_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
         if self._listener is not None:
             self._listener.assigned(partitions)
 
     def _on_revoked(self, lost: bool) -> None:
         # What was not given out is fetched by whoever gets the partition.
-        self._undelivered.drop()
+        self._fetch_buffer.drop()
         try:
             if self.config.auto_commit and not lost:
-                self._commit_now()  # raises what the callback of an earlier commit does
+                self._auto_commit_sync()  # raises what the callback of an earlier commit does
         finally:
-            self._revoked()
+            self._finish_revocation()
 
-    def _revoked(self) -> None:
+    def _finish_revocation(self) -> None:
         try:
             if self._listener is not None:
                 self._listener.revoked(self.assignment)
         finally:
-            self._positions.assign(())
-            self._commits.told.clear()
+            self._subscription_state.assign(())
+            self._commits.requested.clear()
 
     def _check_open(self) -> None:
         if self._member.closed:
             raise ValueError("this consumer is closed")
 
 
-def _named(offsets: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, Committed]:
+def _checked_offsets(offsets: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, Committed]:
     values: list[object] = list(offsets.values())
     for one in values:
         if not isinstance(one, Committed):
@@ -495,7 +507,7 @@ def _named(offsets: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, 
     return dict(zip(to_topic_partitions(offsets), offsets.values(), strict=True))
 
 
-def _times(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def _checked_times(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     given: object = times
     if not isinstance(given, Mapping):
         raise TypeError(f"times are a dict of partitions and ms since the epoch, not {given!r}")
@@ -511,7 +523,7 @@ def _times(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
 # As objects: no type checker may have looked.
 
 
-def _settings(given: object) -> GroupConsumerConfig:
+def _checked_config(given: object) -> GroupConsumerConfig:
     if isinstance(given, Mapping):
         return GroupConsumerConfig.from_properties(given)
     if not isinstance(given, GroupConsumerConfig):
@@ -521,13 +533,13 @@ def _settings(given: object) -> GroupConsumerConfig:
     return given
 
 
-def _cluster(given: object) -> ClusterClient:
+def _checked_cluster(given: object) -> ClusterClient:
     if not isinstance(given, ClusterClient):
         raise TypeError(f'a consumer is given a Cluster("host:port"), not {given!r}')
     return given
 
 
-def _listening(given: RebalanceListener | None) -> RebalanceListener | None:
+def _checked_listener(given: RebalanceListener | None) -> RebalanceListener | None:
     if given is not None and not has_methods(given, "assigned", "revoked"):
         raise TypeError(
             "a listener is an object with the methods assigned(partitions) and revoked(partitions), "
@@ -536,7 +548,7 @@ def _listening(given: RebalanceListener | None) -> RebalanceListener | None:
     return given
 
 
-def _positive(max_records: int) -> int:
+def _checked_max_records(max_records: int) -> int:
     if max_records < 1:
         raise ValueError(f"max_records must be 1 or more, not {max_records}")
     return max_records

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
 from minikafka.base.ids import BrokerAddress
-from minikafka.clients.group.membership import ELSEWHERE
+from minikafka.clients.group.membership import COORDINATOR_MOVED_CODES
 from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.cluster import ClusterClient, ConnectionPool, DedicatedConnectionPool
 from minikafka.clients.network.response_errors import authorization_hint
@@ -72,7 +72,7 @@ class CoordinatorClient:
             self.forget()
             raise
 
-    def ask(
+    def call(
         self,
         what: str,
         api: Api[RequestT, ResponseT],
@@ -89,18 +89,18 @@ class CoordinatorClient:
             try:
                 return take(self.send(api, request, deadline).result(max(1, deadline.remaining_ms())))
             except MinikafkaError as error:
-                self.judge(error)
+                self.forget_if_moved(error)
                 raise
 
         return self.cluster.retry(what, deadline, attempt)
 
-    def judge(self, error: MinikafkaError) -> None:
+    def forget_if_moved(self, error: MinikafkaError) -> None:
         """Forget the coordinator where ``error`` says that it is another one, or away."""
-        if not isinstance(error, BrokerError) or error.code in ELSEWHERE:
+        if not isinstance(error, BrokerError) or error.code in COORDINATOR_MOVED_CODES:
             self.forget()
 
 
-def check(code: int, detail: str) -> None:
+def raise_for_code(code: int, detail: str) -> None:
     """Raise the BrokerError that ``code`` of an answer stands for, if it is one."""
     error = ErrorCode.of(code)
     if error is not ErrorCode.NONE:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import RemoteWireError
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.group.coordinator_client import CoordinatorClient, check
-from minikafka.clients.group.requests import partitions_of
+from minikafka.clients.group.coordinator_client import CoordinatorClient, raise_for_code
+from minikafka.clients.group.requests import assigned_partitions
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.describe_groups import (
     DESCRIBE_GROUPS,
@@ -56,11 +56,11 @@ def describe_group(coordinator: CoordinatorClient, deadline: Deadline) -> GroupD
 
     def take(response: DescribeGroupsResponse) -> DescribedGroup:
         (row,) = response.groups
-        check(row.error_code, f"describing group {group_id!r}")
+        raise_for_code(row.error_code, f"describing group {group_id!r}")
         return row
 
     request = DescribeGroupsRequest((group_id,))
-    row = coordinator.ask(
+    row = coordinator.call(
         f"describing group {group_id!r}", DESCRIBE_GROUPS, lambda _: request, deadline, take
     )
     return description_of(row, coordinator.address(deadline))
@@ -83,5 +83,5 @@ def _member(row: DescribedGroupMember, protocol_type: str) -> GroupMember:
     if protocol_type == PROTOCOL_TYPE:
         # What makes no sense is another client's own.
         with contextlib.suppress(RemoteWireError):
-            partitions = partitions_of(row.member_assignment)
+            partitions = assigned_partitions(row.member_assignment)
     return GroupMember(row.member_id, row.client_id, row.client_host.removeprefix("/"), partitions)

@@ -53,9 +53,9 @@ class FetchBuffer:
         while self._sets:
             fetched = self._sets.popleft()
             if self._rows is not None:
-                fetched = fetched.behind(self._rows.position)
+                fetched = fetched.starting_at(self._rows.position)
                 self._rows = None
-            self._positions.delivered(fetched.topic_partition, fetched.next_offset)
+            self._positions.mark_delivered(fetched.topic_partition, fetched.next_offset)
             found.append(fetched)
         return tuple(found)
 
@@ -67,8 +67,8 @@ class FetchBuffer:
         found: list[pa.RecordBatch] = []
         left = max_rows
         while (left is None or left > 0) and (rows := self._next(headers, bool(found))) is not None:
-            batch = rows.batch(rows.more() if left is None else left, headers=headers)
-            self._passed(rows)
+            batch = rows.batch(rows.available() if left is None else left, headers=headers)
+            self._update_position(rows)
             found.append(batch)
             left = None if left is None else left - batch.num_rows
         return found
@@ -79,7 +79,7 @@ class FetchBuffer:
         while len(found) < max_rows and (rows := self._next(True, bool(found))) is not None:
             some = rows.records(max_rows - len(found))
             rows.skip(len(some))
-            self._passed(rows)
+            self._update_position(rows)
             found += some
         return found
 
@@ -96,7 +96,7 @@ class FetchBuffer:
                 return
             self._positions.done()
             rows.skip_to(position)
-            self._passed(rows)
+            self._update_position(rows)
             yield record
 
     def _next(self, headers: bool, found_some: bool) -> Rows | None:
@@ -106,26 +106,26 @@ class FetchBuffer:
             if rows is None or (headers and not rows.headers):
                 rows = self._rows = self._begin(headers)
             try:
-                if rows.more():
+                if rows.available():
                     return rows
             except BrokerError:
                 # Where it is damaged it is looked at again, unless the caller seeks to behind that.
-                self._sets[0], self._rows = rows.fetched.behind(rows.position), None
+                self._sets[0], self._rows = rows.fetched.starting_at(rows.position), None
                 if found_some:
                     return None
                 raise
-            self._passed(rows)
+            self._update_position(rows)
         return None
 
     def _begin(self, headers: bool) -> Rows:
         from minikafka.clients.group.rows import Rows
 
         if self._rows is not None:
-            self._sets[0] = self._sets[0].behind(self._rows.position)
+            self._sets[0] = self._sets[0].starting_at(self._rows.position)
         return Rows(self._sets[0], headers=headers)
 
-    def _passed(self, rows: Rows) -> None:
-        self._positions.delivered(rows.fetched.topic_partition, rows.position)
+    def _update_position(self, rows: Rows) -> None:
+        self._positions.mark_delivered(rows.fetched.topic_partition, rows.position)
         if rows.done:
             self._sets.popleft()
             self._rows = None

@@ -56,7 +56,7 @@ class Fetched:
             if record.offset >= self.start_offset and not record.control:
                 yield record
 
-    def behind(self, position: int) -> Fetched:
+    def starting_at(self, position: int) -> Fetched:
         """What is left where the records before ``position`` are done with."""
         return replace(self, start_offset=position)
 

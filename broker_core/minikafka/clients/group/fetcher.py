@@ -34,29 +34,32 @@ if TYPE_CHECKING:
     pass
 
 _EMPTY_PAUSE_MS = 10
-_LOOK_UP_MS = 2_000
+_REFRESH_TIMEOUT_MS = 2_000
 """Longest look-up of leaders in one go."""
 
 Positions = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What one ``take`` brought. ``out_of_range``: partitions whose position the log does not have."""
+class FetchResult:
+    """The result of one ``collect_fetch``.
+
+    out_of_range: partitions whose position is not in the log.
+    """
 
     sets: tuple[Fetched, ...] = ()
     out_of_range: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _PendingFetch:
     reply: ResponseFuture[FetchResponse]
     positions: dict[TopicPartition, int]
-    at_ms: int
+    sent_ms: int
 
 
 @dataclass(slots=True)
-class _Taken:
+class _CollectedFetch:
     sets: list[Fetched] = field(default_factory=list)
     out_of_range: list[TopicPartition] = field(default_factory=list)
     partitions: set[TopicPartition] = field(default_factory=set)
@@ -72,67 +75,67 @@ class GroupFetcher:
         self._cluster = cluster
         self._config = config
         self._pool = pool
-        self._under_way: dict[int, _Asked] = {}
+        self._pending: dict[int, _PendingFetch] = {}
         self._last_turn: dict[TopicPartition, int] = {}
         """When a partition gave data last, as a count of turns."""
         self._turns = 0
-        self._look_up_ms = 0
+        self._next_refresh_ms = 0
         """When leaders may be looked up again."""
 
-    def ask(self, positions: Positions) -> None:
+    def send_fetches(self, positions: Positions) -> None:
         """Send a request to each leader that has none under way, as far as leaders are known."""
-        wanted: dict[int, list[TopicPartition]] = {}
+        partitions_by_leader: dict[int, list[TopicPartition]] = {}
         for tp in sorted(positions, key=lambda one: (self._last_turn.get(one, 0), one)):
             leader = self._cluster.known_leader(tp)
-            if leader is not None and leader not in self._under_way:
-                wanted.setdefault(leader, []).append(tp)
-        for broker_id, partitions in wanted.items():
+            if leader is not None and leader not in self._pending:
+                partitions_by_leader.setdefault(leader, []).append(tp)
+        for broker_id, partitions in partitions_by_leader.items():
             try:
                 self._send(broker_id, {tp: positions[tp] for tp in partitions})
             except (NetworkError, RemoteWireError):
-                self._doubt(partitions)
+                self._invalidate_leaders(partitions)
 
-    def take(self, positions: Positions, timeout_ms: int) -> Found:
+    def collect_fetch(self, positions: Positions, timeout_ms: int) -> FetchResult:
         """The first sets to come for ``positions``; nothing when none come within ``timeout_ms``.
 
         Raises the BrokerError of a partition where trying again is useless.
         """
         clock = self._cluster.clock
         deadline = self._cluster.deadline(timeout_ms)
-        self._look_up(positions, deadline.at_most(_LOOK_UP_MS))
-        self.ask(positions)
-        if not self._under_way:
+        self._refresh_leaders(positions, deadline.at_most(_REFRESH_TIMEOUT_MS))
+        self.send_fetches(positions)
+        if not self._pending:
             self._cluster.waiter.wait(deadline.at_most(self._config.retry_backoff_ms))
-            return Found()
-        self._cluster.wait_any([one.reply for one in self._under_way.values()], deadline.remaining_ms())
-        taken = _Taken()
+            return FetchResult()
+        self._cluster.wait_any([one.reply for one in self._pending.values()], deadline.remaining_ms())
+        collected = _CollectedFetch()
         quickly_empty = False
-        for broker_id, asked in list(self._under_way.items()):
-            age_ms = clock.monotonic_ms() - asked.at_ms
+        for broker_id, pending in list(self._pending.items()):
+            age_ms = clock.monotonic_ms() - pending.sent_ms
             overdue = age_ms > self._config.fetch_max_wait_ms + self._cluster.request_timeout_ms
-            if not asked.reply.done() and not overdue:
+            if not pending.reply.done() and not overdue:
                 continue
-            del self._under_way[broker_id]
-            before = len(taken.sets)
-            self._answered(asked, age_ms, positions, taken)
-            quickly_empty |= len(taken.sets) == before and age_ms < self._config.fetch_max_wait_ms // 2
-        if quickly_empty and not taken.sets:
+            del self._pending[broker_id]
+            before = len(collected.sets)
+            self._handle_response(pending, age_ms, positions, collected)
+            quickly_empty |= len(collected.sets) == before and age_ms < self._config.fetch_max_wait_ms // 2
+        if quickly_empty and not collected.sets:
             # The brokers wait; this is for what they answer at once, so that it is not asked in a loop.
             self._cluster.waiter.wait(deadline.at_most(_EMPTY_PAUSE_MS))
-        return Found(tuple(taken.sets), tuple(taken.out_of_range))
+        return FetchResult(tuple(collected.sets), tuple(collected.out_of_range))
 
     # --- asking
 
-    def _look_up(self, positions: Positions, timeout_ms: int) -> None:
+    def _refresh_leaders(self, positions: Positions, timeout_ms: int) -> None:
         """Ask who leads the partitions of which that is not known, now and then."""
         unknown = {tp.topic for tp in positions if self._cluster.known_leader(tp) is None}
         now_ms = self._cluster.clock.monotonic_ms()
-        if not unknown or now_ms < self._look_up_ms:
+        if not unknown or now_ms < self._next_refresh_ms:
             return
         # Where nobody can be reached it is looked up again at a later call.
         with contextlib.suppress(NetworkError, RemoteWireError):
             self._cluster.metadata(unknown, timeout_ms=max(1, timeout_ms))
-        self._look_up_ms = self._cluster.clock.monotonic_ms() + self._config.retry_backoff_ms
+        self._next_refresh_ms = self._cluster.clock.monotonic_ms() + self._config.retry_backoff_ms
 
     def _send(self, broker_id: int, positions: dict[TopicPartition, int]) -> None:
         request = consumer_request(
@@ -144,48 +147,52 @@ class GroupFetcher:
             isolation_level=self._config.isolation,
         )
         reply = self._cluster.send(broker_id, FETCH, request, pool=self._pool)
-        self._under_way[broker_id] = _Asked(reply, positions, self._cluster.clock.monotonic_ms())
+        self._pending[broker_id] = _PendingFetch(reply, positions, self._cluster.clock.monotonic_ms())
 
-    def _doubt(self, partitions: Iterable[TopicPartition]) -> None:
+    def _invalidate_leaders(self, partitions: Iterable[TopicPartition]) -> None:
         for topic in {tp.topic for tp in partitions}:
             self._cluster.invalidate(topic)
 
     # --- answers
 
-    def _answered(self, asked: _Asked, age_ms: int, positions: Positions, taken: _Taken) -> None:
+    def _handle_response(
+        self, pending: _PendingFetch, age_ms: int, positions: Positions, collected: _CollectedFetch
+    ) -> None:
         self._turns += 1
         try:
-            response = asked.reply.result(max(1, age_ms))
+            response = pending.reply.result(max(1, age_ms))
         except (NetworkError, RemoteWireError):
-            self._doubt(asked.positions)
+            self._invalidate_leaders(pending.positions)
             return
         for topic in response.topics:
             for part in topic.partitions:
                 tp = TopicPartition(topic.name, part.index)
-                if tp in taken.partitions:
+                if tp in collected.partitions:
                     continue
-                if tp in positions and asked.positions.get(tp) == positions[tp]:
-                    self._take(tp, positions[tp], part, taken)
+                if tp in positions and pending.positions.get(tp) == positions[tp]:
+                    self._handle_partition(tp, positions[tp], part, collected)
 
-    def _take(self, tp: TopicPartition, offset: int, part: FetchPartitionResponse, taken: _Taken) -> None:
+    def _handle_partition(
+        self, tp: TopicPartition, offset: int, part: FetchPartitionResponse, collected: _CollectedFetch
+    ) -> None:
         code = ErrorCode.of(part.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            taken.out_of_range.append(tp)
-            taken.partitions.add(tp)
+            collected.out_of_range.append(tp)
+            collected.partitions.add(tp)
             return
         if code is not ErrorCode.NONE:
             error = fetch_error(code, tp, offset)
             if not is_retriable(error):
                 raise error
-            self._doubt([tp])
+            self._invalidate_leaders([tp])
             return
         if not records_of(part):
             return
         whole, found = whole_entries(part)
         if found.valid_bytes and found.next_offset > offset:
             self._last_turn[tp] = self._turns
-            taken.partitions.add(tp)
-            taken.sets.append(Fetched(tp, whole, offset, found.next_offset, part.high_watermark))
+            collected.partitions.add(tp)
+            collected.sets.append(Fetched(tp, whole, offset, found.next_offset, part.high_watermark))
         elif found.incomplete and not found.valid_bytes:
             # A broker sends the first message of the first partition whole: be that the next time.
             self._last_turn[tp] = -1

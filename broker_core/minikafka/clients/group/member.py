@@ -1,8 +1,8 @@
-"""One member of a group: carries out what ``Membership`` decides.
+"""One member of a group: executes the effects of ``Membership``.
 
-All calls come from one thread, but for the heartbeats: they leave on a thread of their own, so that the
-caller may take ``max.poll.interval.ms`` between two calls of ``attend``. With ``threads=False`` there is
-none, for a simulation: heartbeats leave in ``attend``.
+All calls come from one thread. Heartbeats are sent on a second thread, so that the caller may take
+``max.poll.interval.ms`` between two calls of ``ensure_active``. With ``threads=False`` there is no second
+thread, for simulations: ``ensure_active`` sends the heartbeats.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group import membership as member
+from minikafka.clients.group import membership
 from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.coordinator_client import CoordinatorClient
-from minikafka.clients.group.membership import Membership, Phase
-from minikafka.clients.group.offsets import Author
+from minikafka.clients.group.membership import Membership, MemberState
+from minikafka.clients.group.offsets import Committer
 from minikafka.clients.group.requests import (
+    assigned_partitions,
+    compute_assignment,
+    join_completed,
     join_request,
-    joined,
-    partitions_of,
-    shared,
-    subscriptions_of,
+    member_subscriptions,
+    sync_completed,
     sync_request,
-    synced,
 )
-from minikafka.clients.group.subscription import Subscription, check_seen
+from minikafka.clients.group.subscription import Subscription, check_describable
 from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.network.response_errors import is_retriable
@@ -42,41 +42,41 @@ from minikafka.wire.apis.sync_group import SYNC_GROUP
 
 logger = logging.getLogger("minikafka.clients.group")
 
-STEP_MS = 1_000
+REQUEST_MIN_TIMEOUT_MS = 1_000
 """What a poll with less time than this still takes for one question to a broker."""
-SLICE_MS = 100
+POLL_SLICE_MS = 100
 """How soon a waiting poll notices that it has to join again, or is woken."""
-GIVE_UP_MS = 5_000
+REVOKE_TIMEOUT_MS = 5_000
 """Longest wait for the commit before partitions are given up."""
-_WATCH_MS = 1_000
+_TOPIC_CHECK_INTERVAL_MS = 1_000
 """How often is looked for topics that are not there."""
-_LATE_MS = 5_000
+_JOIN_GROUP_TIMEOUT_LAPSE_MS = 5_000
 """How late the answer to JoinGroup may be after the rebalance's time-out."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """JoinGroup or SyncGroup under way; ``take`` makes an event of its answer."""
+class _PendingResponse:
+    """JoinGroup or SyncGroup under way; ``to_event`` makes an event of its answer."""
 
     reply: ResponseFuture[Any]
-    take: Callable[[Any], member.Event]
+    to_event: Callable[[Any], membership.Event]
     deadline: Deadline
 
 
 class GroupMember:
-    """Not thread-safe.
+    """A group member. Not thread-safe.
 
-    given: is told the partitions that are this member's from now on.
-    taken: is told that they are no more; True: others may have them already. Both are called in ``attend``,
-        ``leave`` and ``end``, and may raise.
+    on_assigned: called with the partitions that this member has from now on.
+    on_revoked: called when it loses them; the argument is True if other members may have them already.
+        Both are called in ``ensure_active``, ``leave`` and ``end``, and may raise.
     """
 
     def __init__(
         self,
         coordinator: CoordinatorClient,
         config: GroupConsumerConfig,
-        given: Callable[[tuple[TopicPartition, ...]], None],
-        taken: Callable[[bool], None],
+        on_assigned: Callable[[tuple[TopicPartition, ...]], None],
+        on_revoked: Callable[[bool], None],
         *,
         threads: bool,
     ) -> None:
@@ -86,25 +86,25 @@ class GroupMember:
         self._cluster = coordinator.cluster
         self._clock = coordinator.cluster.clock
         self._config = config
-        self._given = given
-        self._taken = taken
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
         self._threads = threads
-        self._wanted = Subscription()
+        self._subscription = Subscription()
         self._counts: dict[str, int] = {}
         """Partitions of each topic when they were shared."""
-        self._watch_at_ms = 0
-        self._waiting: _Waiting | None = None
+        self._check_topics_at_ms = 0
+        self._pending: _PendingResponse | None = None
         # Guards what the heartbeats' thread shares with the caller's: these two.
         self._lock = threading.Lock()
         self._membership = Membership(config)
         self._failure: BrokerError | None = None
         self._wake = threading.Event()
-        self._heart: threading.Thread | None = None
+        self._heartbeat_thread: threading.Thread | None = None
 
     @property
     def closed(self) -> bool:
         """Whether it has ended for good."""
-        return self._membership.phase is Phase.CLOSED
+        return self._membership.state is MemberState.CLOSED
 
     @property
     def generation(self) -> int:
@@ -119,41 +119,44 @@ class GroupMember:
     @property
     def wanted(self) -> Subscription:
         """The subscription."""
-        return self._wanted
+        return self._subscription
 
     def subscribe(self, wanted: Subscription) -> None:
         """Want this from now on, in place of what was before; nothing: leave the group."""
-        if wanted == self._wanted:
+        if wanted == self._subscription:
             return
-        self._wanted = wanted
+        self._subscription = wanted
         self.topics = wanted.names
-        self._do(member.Changed() if wanted else member.Leaving(for_good=False))
+        self._handle(membership.SubscriptionChanged() if wanted else membership.Leaving(for_good=False))
 
-    def attend(self, deadline: Deadline) -> bool:
-        """Get on with being a member for a short time; whether it is one, and its partitions can be read.
+    def ensure_active(self, deadline: Deadline) -> bool:
+        """Join or keep up the membership for a short time; return whether the partitions can be read.
 
-        Raises BrokerError for what the coordinator refuses for good, and what ``given`` and ``taken`` raise.
+        Raises BrokerError for a fatal error of the coordinator, and whatever ``on_assigned`` and
+        ``on_revoked`` raise.
         """
-        if self._threads and self._heart is None:
-            self._heart = threading.Thread(target=self._live, name="minikafka-heartbeat", daemon=True)
-            self._heart.start()
-        self._watch_topics(deadline)
-        self._do(member.Polled())
+        if self._threads and self._heartbeat_thread is None:
+            self._heartbeat_thread = threading.Thread(
+                target=self._run_heartbeats, name="minikafka-heartbeat", daemon=True
+            )
+            self._heartbeat_thread.start()
+        self._check_topics(deadline)
+        self._handle(membership.Polled())
         if not self._threads:
             self.tick()
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        if self._waiting is not None:
-            self._await_coordinator(self._waiting, deadline.at_most(SLICE_MS))
+        if self._pending is not None:
+            self._await_coordinator(self._pending, deadline.at_most(POLL_SLICE_MS))
         elif not self._membership.in_group:
             pause_ms = self._membership.pause_ms(self._clock.monotonic_ms())
-            self._cluster.waiter.wait(deadline.at_most(min(pause_ms, SLICE_MS)))
+            self._cluster.waiter.wait(deadline.at_most(min(pause_ms, POLL_SLICE_MS)))
         else:
             return True
         return False
 
-    def author(self) -> Author:
+    def committer(self) -> Committer:
         """As whom it commits. UNKNOWN_MEMBER_ID while it is no member."""
         with self._lock:
             generation, member_id = self._membership.generation, self._membership.member_id
@@ -165,59 +168,61 @@ class GroupMember:
                 f"this is no member of group {self._config.group_id!r} at the moment, so it commits nothing: "
                 "poll joins again",
             )
-        return Author(generation, member_id)
+        return Committer(generation, member_id)
 
-    def refused(self, generation: int, code: ErrorCode) -> None:
+    def on_commit_rejected(self, generation: int, code: ErrorCode) -> None:
         """The coordinator has refused a commit of that generation."""
-        self._do(member.CommitRefused(generation, code))
+        self._handle(membership.CommitRejected(generation, code))
 
     def leave(self) -> None:
         """Give the partitions up and leave the group, for good."""
-        self._do(member.Leaving())
+        self._handle(membership.Leaving())
 
     def end(self) -> None:
-        """As ``leave``, where that has raised what ``taken`` did."""
-        self._do(member.Revoked())
+        """As ``leave``, where that has raised what ``on_revoked`` did."""
+        self._handle(membership.Revoked())
 
     def stop(self, timeout_ms: int) -> None:
         """End the thread."""
         self._wake.set()
-        if self._heart is not None:
-            self._heart.join(timeout_ms / 1000)
+        if self._heartbeat_thread is not None:
+            self._heartbeat_thread.join(timeout_ms / 1000)
 
     def step_deadline(self, deadline: Deadline) -> Deadline:
         """For one question to a broker, also where ``deadline`` leaves no time."""
-        return self._cluster.deadline(max(STEP_MS, deadline.remaining_ms()))
+        return self._cluster.deadline(max(REQUEST_MIN_TIMEOUT_MS, deadline.remaining_ms()))
 
     # --- topics
 
-    def _watch_topics(self, deadline: Deadline) -> None:
+    def _check_topics(self, deadline: Deadline) -> None:
         """Notice that a topic has more partitions than were shared, that it has come, or gone."""
         now_ms = self._clock.monotonic_ms()
-        if now_ms < self._watch_at_ms or not self._membership.in_group:
+        if now_ms < self._check_topics_at_ms or not self._membership.in_group:
             return
-        by_name = self._wanted.pattern is None
-        self._watch_at_ms = now_ms + (_WATCH_MS if by_name else self._config.metadata_max_age_ms)
+        by_name = self._subscription.pattern is None
+        self._check_topics_at_ms = now_ms + (
+            _TOPIC_CHECK_INTERVAL_MS if by_name else self._config.metadata_max_age_ms
+        )
         try:
-            counts = self._look(self.step_deadline(deadline))
+            counts = self._refresh_topics(self.step_deadline(deadline))
         except (NetworkError, RemoteWireError):
-            self._watch_at_ms = now_ms + _WATCH_MS
+            self._check_topics_at_ms = now_ms + _TOPIC_CHECK_INTERVAL_MS
             return
         if counts != self._counts:
             logger.info("partitions of the topics are %s, were %s: joining again", counts, self._counts)
-            self._step(member.Changed())
+            self._step(membership.SubscriptionChanged())
 
-    def _look(self, deadline: Deadline) -> dict[str, int]:
+    def _refresh_topics(self, deadline: Deadline) -> dict[str, int]:
         """The topics that are wanted now, with their numbers of partitions. TOPIC_AUTHORIZATION_FAILED for
         one that may not be described.
         """
-        self.topics = self._wanted.topics(self._cluster, deadline)
-        known = self._described(self.topics, deadline)
+        self.topics = self._subscription.topics(self._cluster, deadline)
+        known = self._describe_topics(self.topics, deadline)
         for name in self.topics:
-            check_seen(known[name])
+            check_describable(known[name])
         return _counts(known, self.topics)
 
-    def _described(
+    def _describe_topics(
         self, topics: Iterable[str], deadline: Deadline, *, refresh: bool = False
     ) -> Mapping[str, TopicMetadata]:
         timeout_ms = max(1, deadline.remaining_ms())
@@ -225,89 +230,93 @@ class GroupMember:
 
     # --- carrying out
 
-    def _step(self, event: member.Event) -> list[member.Effect]:
+    def _step(self, event: membership.Event) -> list[membership.Effect]:
         with self._lock:
             return self._membership.step(event, self._clock.monotonic_ms())
 
-    def _do(self, event: member.Event) -> None:
+    def _handle(self, event: membership.Event) -> None:
         """What ``event`` makes necessary, up to the next question to the coordinator that takes its time."""
         effects = self._step(event)
         while effects:
-            answer = self._carry_out(effects.pop(0))
+            answer = self._execute(effects.pop(0))
             if answer is not None:
                 effects += self._step(answer)
 
-    def _carry_out(self, effect: member.Effect) -> member.Event | None:
-        if isinstance(effect, member.Revoke):
-            self._taken(effect.lost)
-            return member.Revoked()
-        if isinstance(effect, member.Join):
+    def _execute(self, effect: membership.Effect) -> membership.Event | None:
+        if isinstance(effect, membership.Revoke):
+            self._on_revoked(effect.lost)
+            return membership.Revoked()
+        if isinstance(effect, membership.SendJoinGroup):
             return self._join(effect)
-        if isinstance(effect, member.Share):
-            return self._share(effect)
-        if isinstance(effect, member.Sync):
-            return self._ask(SYNC_GROUP, sync_request(self._config, effect), synced)
-        if isinstance(effect, member.Start):
+        if isinstance(effect, membership.ComputeAssignment):
+            return self._compute_assignment(effect)
+        if isinstance(effect, membership.SendSyncGroup):
+            return self._send_request(SYNC_GROUP, sync_request(self._config, effect), sync_completed)
+        if isinstance(effect, membership.StartReading):
             self._start(effect)
         else:
-            self._carry_out_anywhere(effect)
+            self._execute_on_any_thread(effect)
         return None
 
-    def _join(self, effect: member.Join) -> member.Event | None:
-        self._waiting = None
+    def _join(self, effect: membership.SendJoinGroup) -> membership.Event | None:
+        self._pending = None
         try:
-            self._counts = self._look(self._cluster.deadline(STEP_MS))
+            self._counts = self._refresh_topics(self._cluster.deadline(REQUEST_MIN_TIMEOUT_MS))
         except MinikafkaError as error:
-            return self._not_answered(error)
-        return self._ask(JOIN_GROUP, join_request(self._config, effect, self.topics), joined)
+            return self._on_request_failure(error)
+        return self._send_request(JOIN_GROUP, join_request(self._config, effect, self.topics), join_completed)
 
-    def _ask(self, api: Any, request: object, take: Callable[[Any], member.Event]) -> member.Event | None:
-        """Send a request whose answer waits for other members; ``attend`` takes it when it comes."""
+    def _send_request(
+        self, api: Any, request: object, to_event: Callable[[Any], membership.Event]
+    ) -> membership.Event | None:
+        """Send a request whose answer waits for other members; ``ensure_active`` takes it when it comes."""
         try:
-            reply = self._coordinator.send(api, lambda _: request, self._cluster.deadline(STEP_MS))
+            reply = self._coordinator.send(
+                api, lambda _: request, self._cluster.deadline(REQUEST_MIN_TIMEOUT_MS)
+            )
         except MinikafkaError as error:
-            return self._not_answered(error)
-        patience_ms = self._config.max_poll_interval_ms + _LATE_MS
-        self._waiting = _Waiting(reply, take, self._cluster.deadline(patience_ms))
+            return self._on_request_failure(error)
+        timeout_ms = self._config.max_poll_interval_ms + _JOIN_GROUP_TIMEOUT_LAPSE_MS
+        self._pending = _PendingResponse(reply, to_event, self._cluster.deadline(timeout_ms))
         return None
 
-    def _await_coordinator(self, waiting: _Waiting, timeout_ms: int) -> None:
-        if not self._cluster.wait_any([waiting.reply], timeout_ms) and not waiting.deadline.expired:
+    def _await_coordinator(self, pending: _PendingResponse, timeout_ms: int) -> None:
+        if not self._cluster.wait_any([pending.reply], timeout_ms) and not pending.deadline.expired:
             return
-        self._waiting = None
+        self._pending = None
         try:
-            event = waiting.take(waiting.reply.result(waiting.deadline.timeout_ms))
+            event = pending.to_event(pending.reply.result(pending.deadline.timeout_ms))
         except (NetworkError, RemoteWireError) as error:
-            event = self._not_answered(error)
-        self._do(event)
+            event = self._on_request_failure(error)
+        self._handle(event)
 
-    def _not_answered(self, error: MinikafkaError) -> member.Event:
-        """What will not pass by itself is raised by ``attend``."""
+    def _on_request_failure(self, error: MinikafkaError) -> membership.Event:
+        """What will not pass by itself is raised by ``ensure_active``."""
         if not is_retriable(error):
-            self._do(member.Failed())
+            self._handle(membership.RequestFailed())
             raise error
         logger.info("group %s: %s; trying again", self._config.group_id, error)
-        return member.Failed()
+        return membership.RequestFailed()
 
-    def _share(self, effect: member.Share) -> member.Event:
-        subscriptions = subscriptions_of(effect)
+    def _compute_assignment(self, effect: membership.ComputeAssignment) -> membership.Event:
+        subscriptions = member_subscriptions(effect)
         topics = sorted({topic for wanted in subscriptions.values() for topic in wanted})
         try:
-            known = self._described(topics, self._cluster.deadline(GIVE_UP_MS), refresh=True)
+            known = self._describe_topics(topics, self._cluster.deadline(REVOKE_TIMEOUT_MS), refresh=True)
         except (NetworkError, RemoteWireError) as error:
-            return self._not_answered(error)
+            return self._on_request_failure(error)
         counts = _counts(known, topics)
         self._counts = {topic: count for topic, count in counts.items() if topic in self.topics}
-        return shared(effect, subscriptions, counts)
+        return compute_assignment(effect, subscriptions, counts)
 
-    def _start(self, effect: member.Start) -> None:
-        self._watch_at_ms = 0
+    def _start(self, effect: membership.StartReading) -> None:
+        self._check_topics_at_ms = 0
         self._wake.set()
-        self._given(partitions_of(effect.assignment))
+        self._on_assigned(assigned_partitions(effect.assignment))
 
     # --- heartbeats: on their own thread, but for a simulation
 
-    def _live(self) -> None:
+    def _run_heartbeats(self) -> None:
         while not self.closed:
             self.tick()
             with self._lock:
@@ -317,33 +326,35 @@ class GroupMember:
 
     def tick(self) -> None:
         """Time has passed: what the heartbeats' thread does."""
-        for effect in self._step(member.Ticked()):
-            self._carry_out_anywhere(effect)
+        for effect in self._step(membership.Ticked()):
+            self._execute_on_any_thread(effect)
 
-    def _carry_out_anywhere(self, effect: member.Effect) -> None:
+    def _execute_on_any_thread(self, effect: membership.Effect) -> None:
         """Effects that touch nothing of the caller's thread."""
-        if isinstance(effect, member.Forget):
+        if isinstance(effect, membership.ForgetCoordinator):
             self._coordinator.forget()
-        elif isinstance(effect, member.Fail):
+        elif isinstance(effect, membership.RaiseError):
             self._failure = effect.error
-        elif isinstance(effect, member.Leave):
+        elif isinstance(effect, membership.SendLeaveGroup):
             self._leave(effect)
-        elif isinstance(effect, member.Heartbeat):
-            for more in self._step(member.Beaten(effect.generation, self._beat(effect))):
-                self._carry_out_anywhere(more)
+        elif isinstance(effect, membership.SendHeartbeat):
+            for more in self._step(
+                membership.HeartbeatCompleted(effect.generation, self._send_heartbeat(effect))
+            ):
+                self._execute_on_any_thread(more)
 
-    def _leave(self, effect: member.Leave) -> None:
+    def _leave(self, effect: membership.SendLeaveGroup) -> None:
         if effect.why:
             logger.warning("leaving group %s: %s", self._config.group_id, effect.why)
         request = LeaveGroupRequest(self._config.group_id, effect.member_id)
-        deadline = self._cluster.deadline(STEP_MS)
+        deadline = self._cluster.deadline(REQUEST_MIN_TIMEOUT_MS)
         try:
             reply = self._coordinator.send(LEAVE_GROUP, lambda _: request, deadline)
             reply.result(max(1, deadline.remaining_ms()))
         except MinikafkaError as error:
             logger.info("group %s was not told that a member leaves: %s", self._config.group_id, error)
 
-    def _beat(self, effect: member.Heartbeat) -> ErrorCode | None:
+    def _send_heartbeat(self, effect: membership.SendHeartbeat) -> ErrorCode | None:
         """The coordinator's word, None for none."""
         request = HeartbeatRequest(self._config.group_id, effect.generation, effect.member_id)
         deadline = self._cluster.deadline(self._config.session_timeout_ms)
@@ -351,7 +362,7 @@ class GroupMember:
             reply = self._coordinator.send(HEARTBEAT, lambda _: request, deadline)
             # It may stand behind a JoinGroup that was sent meanwhile: then nobody wants to know any more, and
             # a time-out would close the connection under it.
-            while not self._cluster.wait_any([reply], deadline.at_most(SLICE_MS)):
+            while not self._cluster.wait_any([reply], deadline.at_most(POLL_SLICE_MS)):
                 if not self._membership.in_group:
                     return None
                 if deadline.expired:

@@ -1,20 +1,20 @@
-"""A member's way through a group, as decisions: ``step(event, now_ms) -> effects``.
+"""The state machine of a group member: ``step(event, now_ms) -> effects``.
 
-    OUTSIDE ── poll ──▶ GIVING UP ── revoked ──▶ JOINING ── leader ──▶ SHARING ── shares ──▶ SYNCING
-       ▲  (nothing to give up: at once) ─────────▲  └──────── not the leader ───────────────▶ │
-       │                                                                                      ▼
-       └── refused, lost, left, or silent for max.poll.interval.ms ──────────────────────── MEMBER
+    UNJOINED ── poll ──▶ REVOKING ── revoked ──▶ JOINING ── leader ──▶ ASSIGNING ── assigned ──▶ SYNCING
+       ▲  (without partitions: at once) ─────────▲  └──────── not the leader ───────────────────▶ │
+       │                                                                                          ▼
+       └── refused, lost, left, or no poll for max.poll.interval.ms ───────────────────────── STABLE
 
-A member that must join again (another one came or went, the subscription changed, the coordinator forgot it)
-stays where it is until the next poll, because only there may its partitions be taken from it; it goes on
-sending heartbeats. Then GIVING UP begins, whose effect ``Revoke`` is where offsets are committed.
+A member that must rejoin (another member came or went, the subscription changed, the coordinator does not
+know it) keeps its state until the next poll, because only a poll may revoke its partitions; it still sends
+heartbeats. The poll starts REVOKING, whose effect ``Revoke`` commits the offsets.
 
-Effects are carried out in their order. Those that ask the coordinator (Join, Sync, Heartbeat) are answered by
-an event, as are Revoke and Share.
+Effects are executed in order. An event answers each effect that asks the coordinator (SendJoinGroup,
+SendSyncGroup, SendHeartbeat), and Revoke and ComputeAssignment.
 
-What the codes mean is Kafka's (``AbstractCoordinator`` of 0.10.1), but for one: a member whose generation is
-old keeps its id when it joins again, as later releases do. Without it the coordinator would wait for the old
-one until its session ends.
+Error codes are handled as in Kafka (``AbstractCoordinator`` of 0.10.1) with one exception: a member with an
+old generation keeps its id when it rejoins, as later releases do. Otherwise the coordinator would wait for
+the old id until its session times out.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from minikafka.wire.apis.offset_commit import NO_GENERATION
 NO_MEMBER = ""
 
 
-class Phase(Enum):
+class MemberState(Enum):
     """Where a member stands."""
 
-    OUTSIDE = "not in the group"
-    GIVING_UP = "giving up its partitions"
+    UNJOINED = "not in the group"
+    REVOKING = "giving up its partitions"
     JOINING = "waiting for the others to join"
-    SHARING = "sharing the partitions, as the leader"
+    ASSIGNING = "sharing the partitions, as the leader"
     SYNCING = "waiting for its partitions"
-    MEMBER = "a member"
+    STABLE = "a member"
     CLOSED = "closed"
 
 
@@ -57,7 +57,7 @@ class Ticked:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class SubscriptionChanged:
     """What to share has changed: the subscription, or the partitions of its topics."""
 
 
@@ -67,8 +67,8 @@ class Revoked:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """The answer to ``Join``. ``members`` (ids and subscriptions) only reach the leader."""
+class JoinCompleted:
+    """The answer to ``SendJoinGroup``. ``members`` (ids and subscriptions) only reach the leader."""
 
     code: ErrorCode
     generation: int = NO_GENERATION
@@ -79,35 +79,35 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """The shares that ``Share`` asked for: member ids and assignments."""
+class AssignmentComputed:
+    """The shares that ``ComputeAssignment`` asked for: member ids and assignments."""
 
     shares: tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
-    """The answer to ``Sync``."""
+class SyncCompleted:
+    """The answer to ``SendSyncGroup``."""
 
     code: ErrorCode
     assignment: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """Nobody answered ``Join``, ``Share`` or ``Sync``."""
+class RequestFailed:
+    """Nobody answered ``SendJoinGroup``, ``ComputeAssignment`` or ``SendSyncGroup``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Beaten:
-    """The answer to ``Heartbeat``; ``code`` None: there was none."""
+class HeartbeatCompleted:
+    """The answer to ``SendHeartbeat``; ``code`` None: there was none."""
 
     generation: int
     code: ErrorCode | None
 
 
 @dataclass(frozen=True, slots=True)
-class CommitRefused:
+class CommitRejected:
     """The coordinator has refused a commit of this generation."""
 
     generation: int
@@ -122,7 +122,17 @@ class Leaving:
 
 
 Event = (
-    Polled | Ticked | Changed | Revoked | Joined | Shared | Synced | Failed | Beaten | CommitRefused | Leaving
+    Polled
+    | Ticked
+    | SubscriptionChanged
+    | Revoked
+    | JoinCompleted
+    | AssignmentComputed
+    | SyncCompleted
+    | RequestFailed
+    | HeartbeatCompleted
+    | CommitRejected
+    | Leaving
 )
 
 # --- effects
@@ -136,14 +146,14 @@ class Revoke:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class SendJoinGroup:
     """Send JoinGroup."""
 
     member_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ComputeAssignment:
     """Share the partitions among ``members`` by the assignor ``protocol``."""
 
     protocol: str
@@ -151,7 +161,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Sync:
+class SendSyncGroup:
     """Send SyncGroup; ``shares`` is empty but for the leader."""
 
     generation: int
@@ -160,14 +170,14 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartReading:
     """Read these partitions from now on."""
 
     assignment: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class SendHeartbeat:
     """Send Heartbeat."""
 
     generation: int
@@ -175,7 +185,7 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class SendLeaveGroup:
     """Send LeaveGroup; nobody waits for its answer. ``why`` is for the log, empty where it was wished."""
 
     member_id: str
@@ -183,23 +193,35 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class ForgetCoordinator:
     """The coordinator is another one, or away: look for it before the next request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fail:
+class RaiseError:
     """Trying again is useless: tell the caller."""
 
     error: BrokerError
 
 
-Effect = Revoke | Join | Share | Sync | Start | Heartbeat | Leave | Forget | Fail
+Effect = (
+    Revoke
+    | SendJoinGroup
+    | ComputeAssignment
+    | SendSyncGroup
+    | StartReading
+    | SendHeartbeat
+    | SendLeaveGroup
+    | ForgetCoordinator
+    | RaiseError
+)
 
-ELSEWHERE = frozenset({ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR_FOR_GROUP})
+COORDINATOR_MOVED_CODES = frozenset(
+    {ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR_FOR_GROUP}
+)
 """Codes by which a broker says that another one coordinates the group, or none yet."""
 
-OF_MEMBERS = frozenset(
+REJOIN_CODES = frozenset(
     {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS}
 )
 """Codes by which a coordinator says that whoever asks is no member of the group as it is now."""
@@ -208,11 +230,11 @@ OF_MEMBERS = frozenset(
 class Membership:
     """One member. Not thread-safe.
 
-    ``phase``, ``generation`` and ``member_id`` may be read; NO_GENERATION while it is no member.
+    ``state``, ``generation`` and ``member_id`` may be read; NO_GENERATION while it is no member.
     """
 
     def __init__(self, config: GroupConsumerConfig) -> None:
-        self.phase = Phase.OUTSIDE
+        self.state = MemberState.UNJOINED
         self.generation = NO_GENERATION
         self.member_id = NO_MEMBER
         self.must_rejoin = False
@@ -220,151 +242,163 @@ class Membership:
         self._config = config
         self._backoff = Backoff(config.retry_backoff_ms, max(config.retry_backoff_ms, 1_000))
         self._failures = 0
-        self._holds = False
+        self._has_assignment = False
         """Partitions were given to the caller and not yet taken from it."""
-        self._then: Phase | None = None
+        self._state_after_revoke: MemberState | None = None
         """Where it goes once its partitions are given up, if it does not join again."""
-        self._not_before_ms = 0
-        self._polled_ms = 0
-        self._heard_ms = 0
-        self._next_beat_ms = 0
-        self._beating = False
+        self._rejoin_at_ms = 0
+        self._last_poll_ms = 0
+        self._last_heartbeat_ms = 0
+        self._next_heartbeat_ms = 0
+        self._heartbeat_in_flight = False
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """What is to be done upon ``event``."""
-        if self.phase is Phase.CLOSED:
+        if self.state is MemberState.CLOSED:
             return []
         if isinstance(event, Polled):
-            return self._polled(now_ms)
+            return self._on_poll(now_ms)
         if isinstance(event, Ticked):
-            return self._ticked(now_ms)
-        if isinstance(event, Changed):
+            return self._on_tick(now_ms)
+        if isinstance(event, SubscriptionChanged):
             self.must_rejoin = True
             return []
         if isinstance(event, Leaving):
-            return self._leave(Phase.CLOSED if event.for_good else Phase.OUTSIDE)
-        if isinstance(event, Beaten):
-            return self._beaten(event, now_ms)
-        if isinstance(event, CommitRefused):
+            return self._leave(MemberState.CLOSED if event.for_good else MemberState.UNJOINED)
+        if isinstance(event, HeartbeatCompleted):
+            return self._on_heartbeat(event, now_ms)
+        if isinstance(event, CommitRejected):
             # Most codes are about the offsets, not about the member.
-            known = event.code in ELSEWHERE or event.code in OF_MEMBERS
-            return self._heard(event.generation, event.code) if known else []
-        return self._on_the_way(event, now_ms)
+            known = event.code in COORDINATOR_MOVED_CODES or event.code in REJOIN_CODES
+            return self._on_member_code(event.generation, event.code) if known else []
+        return self._on_join_event(event, now_ms)
 
     @property
     def in_group(self) -> bool:
         """Whether it has partitions, and sends heartbeats for them."""
-        return self.phase in (Phase.MEMBER, Phase.GIVING_UP)
+        return self.state in (MemberState.STABLE, MemberState.REVOKING)
 
     def pause_ms(self, now_ms: int) -> int:
         """How long a poll has to wait before it may join again."""
-        return max(0, self._not_before_ms - now_ms) if self.phase is Phase.OUTSIDE else 0
+        return max(0, self._rejoin_at_ms - now_ms) if self.state is MemberState.UNJOINED else 0
 
     def idle_ms(self, now_ms: int) -> int:
         """How long a ``Ticked`` does nothing, unless another event comes before."""
-        if not self.in_group or self._beating or self.generation == NO_GENERATION:
+        if not self.in_group or self._heartbeat_in_flight or self.generation == NO_GENERATION:
             return self._config.heartbeat_interval_ms
-        due_ms = min(self._next_beat_ms, self._polled_ms + self._config.max_poll_interval_ms)
+        due_ms = min(self._next_heartbeat_ms, self._last_poll_ms + self._config.max_poll_interval_ms)
         return max(0, due_ms - now_ms)
 
     # --- polling and time
 
-    def _polled(self, now_ms: int) -> list[Effect]:
-        self._polled_ms = now_ms
-        if self.phase is Phase.GIVING_UP:
+    def _on_poll(self, now_ms: int) -> list[Effect]:
+        self._last_poll_ms = now_ms
+        if self.state is MemberState.REVOKING:
             # A listener that raised an error: its partitions are given up all the same.
-            return self._given_up()
-        if self.phase is Phase.OUTSIDE:
-            if now_ms < self._not_before_ms:
+            return self._on_revoked()
+        if self.state is MemberState.UNJOINED:
+            if now_ms < self._rejoin_at_ms:
                 return []
-            return self._give_up(lost=True) if self._holds else self._join()
-        if self.phase is Phase.MEMBER and self.must_rejoin:
-            return self._give_up(lost=self.generation == NO_GENERATION)
+            return self._revoke(lost=True) if self._has_assignment else self._join()
+        if self.state is MemberState.STABLE and self.must_rejoin:
+            return self._revoke(lost=self.generation == NO_GENERATION)
         return []
 
-    def _ticked(self, now_ms: int) -> list[Effect]:
+    def _on_tick(self, now_ms: int) -> list[Effect]:
         if not self.in_group or self.generation == NO_GENERATION:
             return []
         limit_ms = self._config.max_poll_interval_ms
-        if self.phase is Phase.MEMBER and now_ms - self._polled_ms >= limit_ms:
+        if self.state is MemberState.STABLE and now_ms - self._last_poll_ms >= limit_ms:
             why = f"nothing was polled for max.poll.interval.ms={limit_ms}"
-            effects: list[Effect] = [Leave(self.member_id, why)]
-            self._outside(NO_MEMBER)
+            effects: list[Effect] = [SendLeaveGroup(self.member_id, why)]
+            self._reset_generation(NO_MEMBER)
             return effects
         effects = []
-        if now_ms - self._heard_ms >= self._config.session_timeout_ms:
+        if now_ms - self._last_heartbeat_ms >= self._config.session_timeout_ms:
             # The session is over if the coordinator lives. Whether it does, the next heartbeat tells.
-            self._heard_ms = now_ms
-            effects.append(Forget())
-        if not self._beating and now_ms >= self._next_beat_ms:
-            self._beating = True
-            self._next_beat_ms = now_ms + self._config.heartbeat_interval_ms
-            effects.append(Heartbeat(self.generation, self.member_id))
+            self._last_heartbeat_ms = now_ms
+            effects.append(ForgetCoordinator())
+        if not self._heartbeat_in_flight and now_ms >= self._next_heartbeat_ms:
+            self._heartbeat_in_flight = True
+            self._next_heartbeat_ms = now_ms + self._config.heartbeat_interval_ms
+            effects.append(SendHeartbeat(self.generation, self.member_id))
         return effects
 
-    def _give_up(self, *, lost: bool) -> list[Effect]:
-        self.phase = Phase.GIVING_UP
+    def _revoke(self, *, lost: bool) -> list[Effect]:
+        self.state = MemberState.REVOKING
         return [Revoke(lost)]
 
-    def _given_up(self) -> list[Effect]:
-        self._holds = False
-        return self._join() if self._then is None else self._left(self._then)
+    def _on_revoked(self) -> list[Effect]:
+        self._has_assignment = False
+        return (
+            self._join()
+            if self._state_after_revoke is None
+            else self._finish_leaving(self._state_after_revoke)
+        )
 
     def _join(self) -> list[Effect]:
-        self.phase = Phase.JOINING
+        self.state = MemberState.JOINING
         self.must_rejoin = False
-        return [Join(self.member_id)]
+        return [SendJoinGroup(self.member_id)]
 
     # --- joining
 
-    def _on_the_way(self, event: Revoked | Joined | Shared | Synced | Failed, now_ms: int) -> list[Effect]:
-        if isinstance(event, Revoked) and self.phase is Phase.GIVING_UP:
-            return self._given_up()
-        if isinstance(event, Joined) and self.phase is Phase.JOINING:
-            return self._joined(event, now_ms)
-        if isinstance(event, Shared) and self.phase is Phase.SHARING:
-            self.phase = Phase.SYNCING
-            return [Sync(self.generation, self.member_id, event.shares)]
-        if isinstance(event, Synced) and self.phase is Phase.SYNCING:
-            return self._synced(event, now_ms)
-        if isinstance(event, Failed) and self.phase in (Phase.JOINING, Phase.SHARING, Phase.SYNCING):
-            self._try_later(now_ms)
-            return [Forget()]
+    def _on_join_event(
+        self, event: Revoked | JoinCompleted | AssignmentComputed | SyncCompleted | RequestFailed, now_ms: int
+    ) -> list[Effect]:
+        if isinstance(event, Revoked) and self.state is MemberState.REVOKING:
+            return self._on_revoked()
+        if isinstance(event, JoinCompleted) and self.state is MemberState.JOINING:
+            return self._on_joined(event, now_ms)
+        if isinstance(event, AssignmentComputed) and self.state is MemberState.ASSIGNING:
+            self.state = MemberState.SYNCING
+            return [SendSyncGroup(self.generation, self.member_id, event.shares)]
+        if isinstance(event, SyncCompleted) and self.state is MemberState.SYNCING:
+            return self._on_synced(event, now_ms)
+        if isinstance(event, RequestFailed) and self.state in (
+            MemberState.JOINING,
+            MemberState.ASSIGNING,
+            MemberState.SYNCING,
+        ):
+            self._back_off(now_ms)
+            return [ForgetCoordinator()]
         return []
 
-    def _joined(self, event: Joined, now_ms: int) -> list[Effect]:
+    def _on_joined(self, event: JoinCompleted, now_ms: int) -> list[Effect]:
         if event.code is not ErrorCode.NONE:
-            return self._refused(event.code, "join", now_ms)
+            return self._on_rejected(event.code, "join", now_ms)
         self.generation, self.member_id = event.generation, event.member_id
         if event.leader == event.member_id:
-            self.phase = Phase.SHARING
-            return [Share(event.protocol, event.members)]
-        self.phase = Phase.SYNCING
-        return [Sync(self.generation, self.member_id, ())]
+            self.state = MemberState.ASSIGNING
+            return [ComputeAssignment(event.protocol, event.members)]
+        self.state = MemberState.SYNCING
+        return [SendSyncGroup(self.generation, self.member_id, ())]
 
-    def _synced(self, event: Synced, now_ms: int) -> list[Effect]:
+    def _on_synced(self, event: SyncCompleted, now_ms: int) -> list[Effect]:
         if event.code is not ErrorCode.NONE:
-            return self._refused(event.code, "get partitions of", now_ms)
-        self.phase = Phase.MEMBER
-        self._holds = True
+            return self._on_rejected(event.code, "get partitions of", now_ms)
+        self.state = MemberState.STABLE
+        self._has_assignment = True
         self._failures = 0
-        self._beating = False
-        self._polled_ms = self._heard_ms = now_ms
-        self._next_beat_ms = now_ms + self._config.heartbeat_interval_ms
-        return [Start(event.assignment)]
+        self._heartbeat_in_flight = False
+        self._last_poll_ms = self._last_heartbeat_ms = now_ms
+        self._next_heartbeat_ms = now_ms + self._config.heartbeat_interval_ms
+        return [StartReading(event.assignment)]
 
-    def _refused(self, code: ErrorCode, what: str, now_ms: int) -> list[Effect]:
+    def _on_rejected(self, code: ErrorCode, what: str, now_ms: int) -> list[Effect]:
         if code is ErrorCode.REBALANCE_IN_PROGRESS or code is ErrorCode.ILLEGAL_GENERATION:
-            self._outside(self.member_id)
+            self._reset_generation(self.member_id)
             return []
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
-            self._outside(NO_MEMBER)
+            self._reset_generation(NO_MEMBER)
             return []
-        if code in ELSEWHERE or code.is_retriable:
-            self._try_later(now_ms)
-            return [Forget()] if code in ELSEWHERE else []
-        self._outside(NO_MEMBER)
-        return [Fail(BrokerError(code, f"cannot {what} group {self._config.group_id!r}{self._hint(code)}"))]
+        if code in COORDINATOR_MOVED_CODES or code.is_retriable:
+            self._back_off(now_ms)
+            return [ForgetCoordinator()] if code in COORDINATOR_MOVED_CODES else []
+        self._reset_generation(NO_MEMBER)
+        return [
+            RaiseError(BrokerError(code, f"cannot {what} group {self._config.group_id!r}{self._hint(code)}"))
+        ]
 
     def _hint(self, code: ErrorCode) -> str:
         if code is ErrorCode.INVALID_SESSION_TIMEOUT:
@@ -379,35 +413,35 @@ class Membership:
             )
         return authorization_hint(code, "Read", f"Group:{self._config.group_id}")
 
-    def _try_later(self, now_ms: int) -> None:
-        self._outside(self.member_id)
+    def _back_off(self, now_ms: int) -> None:
+        self._reset_generation(self.member_id)
         self._failures += 1
-        self._not_before_ms = now_ms + self._backoff.delay_ms(self._failures)
+        self._rejoin_at_ms = now_ms + self._backoff.delay_ms(self._failures)
 
-    def _outside(self, member_id: str) -> None:
-        self.phase = Phase.OUTSIDE
+    def _reset_generation(self, member_id: str) -> None:
+        self.state = MemberState.UNJOINED
         self.generation = NO_GENERATION
         self.member_id = member_id
-        self._beating = False
+        self._heartbeat_in_flight = False
 
     # --- being a member
 
-    def _beaten(self, event: Beaten, now_ms: int) -> list[Effect]:
+    def _on_heartbeat(self, event: HeartbeatCompleted, now_ms: int) -> list[Effect]:
         if event.generation == self.generation and self.in_group:
-            self._beating = False
-            if event.code is None or event.code in ELSEWHERE:
-                self._next_beat_ms = min(self._next_beat_ms, now_ms + self._config.retry_backoff_ms)
-                return [Forget()]
+            self._heartbeat_in_flight = False
+            if event.code is None or event.code in COORDINATOR_MOVED_CODES:
+                self._next_heartbeat_ms = min(self._next_heartbeat_ms, now_ms + self._config.retry_backoff_ms)
+                return [ForgetCoordinator()]
             if event.code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-                self._heard_ms = now_ms
-        return [] if event.code is None else self._heard(event.generation, event.code)
+                self._last_heartbeat_ms = now_ms
+        return [] if event.code is None else self._on_member_code(event.generation, event.code)
 
-    def _heard(self, generation: int, code: ErrorCode) -> list[Effect]:
+    def _on_member_code(self, generation: int, code: ErrorCode) -> list[Effect]:
         """What the coordinator says of the membership, in its answer to a heartbeat or a commit."""
         if generation != self.generation or not self.in_group:
             return []
-        if code in ELSEWHERE:
-            return [Forget()]
+        if code in COORDINATOR_MOVED_CODES:
+            return [ForgetCoordinator()]
         if code is ErrorCode.NONE or code.is_retriable:
             return []
         self.must_rejoin = True
@@ -419,18 +453,20 @@ class Membership:
         self.member_id = NO_MEMBER
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             return []
-        return [Fail(BrokerError(code, f"a heartbeat of group {self._config.group_id!r}{self._hint(code)}"))]
+        return [
+            RaiseError(BrokerError(code, f"a heartbeat of group {self._config.group_id!r}{self._hint(code)}"))
+        ]
 
-    def _leave(self, then: Phase) -> list[Effect]:
-        self._then = then
-        if self._holds:
-            return self._give_up(lost=self.generation == NO_GENERATION)
-        return self._left(then)
+    def _leave(self, next_state: MemberState) -> list[Effect]:
+        self._state_after_revoke = next_state
+        if self._has_assignment:
+            return self._revoke(lost=self.generation == NO_GENERATION)
+        return self._finish_leaving(next_state)
 
-    def _left(self, then: Phase) -> list[Effect]:
-        effects: list[Effect] = [] if self.member_id == NO_MEMBER else [Leave(self.member_id)]
-        self._outside(NO_MEMBER)
-        self.phase = then
-        self._then = None
+    def _finish_leaving(self, next_state: MemberState) -> list[Effect]:
+        effects: list[Effect] = [] if self.member_id == NO_MEMBER else [SendLeaveGroup(self.member_id)]
+        self._reset_generation(NO_MEMBER)
+        self.state = next_state
+        self._state_after_revoke = None
         self.must_rejoin = False
         return effects

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.coordinator_client import CoordinatorClient, check
-from minikafka.clients.group.membership import OF_MEMBERS
+from minikafka.clients.group.coordinator_client import CoordinatorClient, raise_for_code
+from minikafka.clients.group.membership import REJOIN_CODES
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.offset_commit import (
     DEFAULT_RETENTION,
@@ -30,7 +30,7 @@ from minikafka.wire.apis.offset_fetch import (
     OffsetFetchResponse,
 )
 
-_ALL_SINCE = 2
+_ALL_OFFSETS_SINCE = 2
 """The version of OffsetFetch that gives all offsets of a group."""
 
 
@@ -43,18 +43,18 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Author:
+class Committer:
     """Who commits: a member of a generation, or nobody who assigns partitions through the group."""
 
     generation: int = NO_GENERATION
     member_id: str = ""
 
 
-NOBODY = Author()
+STANDALONE_COMMITTER = Committer()
 Offsets = Mapping[TopicPartition, Committed]
 
 
-def commit_request(group_id: str, author: Author, offsets: Offsets) -> OffsetCommitRequest:
+def commit_request(group_id: str, committer: Committer, offsets: Offsets) -> OffsetCommitRequest:
     """The request that commits ``offsets``, to be kept as long as the broker keeps any."""
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for tp, committed in offsets.items():
@@ -69,14 +69,16 @@ def commit_request(group_id: str, author: Author, offsets: Offsets) -> OffsetCom
         )
     return OffsetCommitRequest(
         group_id=group_id,
-        generation_id=author.generation,
-        member_id=author.member_id,
+        generation_id=committer.generation,
+        member_id=committer.member_id,
         retention_time_ms=DEFAULT_RETENTION,
         topics=tuple(OffsetCommitRequestTopic(name, tuple(parts)) for name, parts in topics.items()),
     )
 
 
-def check_commit(group_id: str, response: OffsetCommitResponse, author: Author = NOBODY) -> None:
+def check_commit(
+    group_id: str, response: OffsetCommitResponse, committer: Committer = STANDALONE_COMMITTER
+) -> None:
     """Raise the BrokerError of the first offset that was refused."""
     for topic in response.topics:
         for part in topic.partitions:
@@ -84,14 +86,14 @@ def check_commit(group_id: str, response: OffsetCommitResponse, author: Author =
             if code is not ErrorCode.NONE:
                 tp = TopicPartition(topic.name, part.partition_index)
                 raise BrokerError(
-                    code, f"committing an offset of {tp} for group {group_id!r}{_hint(code, author)}"
+                    code, f"committing an offset of {tp} for group {group_id!r}{_hint(code, committer)}"
                 )
 
 
-def _hint(code: ErrorCode, author: Author) -> str:
-    if code in OF_MEMBERS and author.generation == NO_GENERATION:
+def _hint(code: ErrorCode, committer: Committer) -> str:
+    if code in REJOIN_CODES and committer.generation == NO_GENERATION:
         return ": the group has members, who alone commit while they are there"
-    if code in OF_MEMBERS:
+    if code in REJOIN_CODES:
         return (
             ": its partitions were given to others meanwhile, who may have read them already; where this is "
             "because a poll came late, raise max.poll.interval.ms or do less between two polls"
@@ -101,7 +103,9 @@ def _hint(code: ErrorCode, author: Author) -> str:
     return ""
 
 
-def commit(coordinator: CoordinatorClient, author: Author, offsets: Offsets, deadline: Deadline) -> None:
+def commit(
+    coordinator: CoordinatorClient, committer: Committer, offsets: Offsets, deadline: Deadline
+) -> None:
     """Commit ``offsets`` and wait until all replicas have them.
 
     Codes that may pass are tried again until the deadline. Raises the BrokerError of the first that does not.
@@ -109,13 +113,13 @@ def commit(coordinator: CoordinatorClient, author: Author, offsets: Offsets, dea
     if not offsets:
         return
     group_id = coordinator.group_id
-    request = commit_request(group_id, author, offsets)
-    coordinator.ask(
+    request = commit_request(group_id, committer, offsets)
+    coordinator.call(
         f"committing offsets of group {group_id!r}",
         OFFSET_COMMIT,
         lambda _: request,
         deadline,
-        lambda response: check_commit(group_id, response, author),
+        lambda response: check_commit(group_id, response, committer),
     )
 
 
@@ -131,7 +135,7 @@ def committed_offsets(
         return {}
 
     def request(version: int) -> OffsetFetchRequest:
-        if wanted is None and version >= _ALL_SINCE:
+        if wanted is None and version >= _ALL_OFFSETS_SINCE:
             return OffsetFetchRequest(coordinator.group_id, None)
         topics: dict[str, list[int]] = {}
         for tp in _all_partitions(coordinator, deadline) if wanted is None else wanted:
@@ -141,24 +145,24 @@ def committed_offsets(
             tuple(OffsetFetchRequestTopic(name, tuple(numbers)) for name, numbers in topics.items()),
         )
 
-    return coordinator.ask(
+    return coordinator.call(
         f"looking up the offsets of group {coordinator.group_id!r}",
         OFFSET_FETCH,
         request,
         deadline,
-        lambda response: _found(coordinator.group_id, response),
+        lambda response: _offsets_in(coordinator.group_id, response),
     )
 
 
-def _found(group_id: str, response: OffsetFetchResponse) -> dict[TopicPartition, Committed]:
-    check(response.error_code, f"the offsets of group {group_id!r}")
+def _offsets_in(group_id: str, response: OffsetFetchResponse) -> dict[TopicPartition, Committed]:
+    raise_for_code(response.error_code, f"the offsets of group {group_id!r}")
     found = {}
     for topic in response.topics:
         for part in topic.partitions:
             tp = TopicPartition(topic.name, part.partition_index)
             # 0.10.1 says so of a partition that is not there, in version 1.
             if ErrorCode.of(part.error_code) is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                check(part.error_code, f"the offset of {tp} of group {group_id!r}")
+                raise_for_code(part.error_code, f"the offset of {tp} of group {group_id!r}")
             if part.committed_offset >= 0:
                 found[tp] = Committed(part.committed_offset, part.metadata or "")
     return found

@@ -9,7 +9,14 @@ from minikafka.base.errors import ErrorCode, RemoteWireError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.assignors import ASSIGNORS
 from minikafka.clients.group.config import GroupConsumerConfig
-from minikafka.clients.group.membership import Join, Joined, Share, Shared, Sync, Synced
+from minikafka.clients.group.membership import (
+    AssignmentComputed,
+    ComputeAssignment,
+    JoinCompleted,
+    SendJoinGroup,
+    SendSyncGroup,
+    SyncCompleted,
+)
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from minikafka.wire.consumer_protocol import (
@@ -26,7 +33,9 @@ from minikafka.wire.consumer_protocol import (
 logger = logging.getLogger("minikafka.clients.group")
 
 
-def join_request(config: GroupConsumerConfig, effect: Join, topics: tuple[str, ...]) -> JoinGroupRequest:
+def join_request(
+    config: GroupConsumerConfig, effect: SendJoinGroup, topics: tuple[str, ...]
+) -> JoinGroupRequest:
     """JoinGroup with the same subscription for each assignor. Version 0 has the session's time-out only."""
     subscription = encode_subscription(Subscription(topics))
     return JoinGroupRequest(
@@ -39,9 +48,9 @@ def join_request(config: GroupConsumerConfig, effect: Join, topics: tuple[str, .
     )
 
 
-def joined(response: JoinGroupResponse) -> Joined:
+def join_completed(response: JoinGroupResponse) -> JoinCompleted:
     """What the answer to JoinGroup says."""
-    return Joined(
+    return JoinCompleted(
         code=ErrorCode.of(response.error_code),
         generation=response.generation_id,
         protocol=response.protocol_name,
@@ -51,18 +60,18 @@ def joined(response: JoinGroupResponse) -> Joined:
     )
 
 
-def sync_request(config: GroupConsumerConfig, effect: Sync) -> SyncGroupRequest:
+def sync_request(config: GroupConsumerConfig, effect: SendSyncGroup) -> SyncGroupRequest:
     """SyncGroup; with everybody's share from the leader."""
     shares = tuple(SyncGroupRequestAssignment(member, share) for member, share in effect.shares)
     return SyncGroupRequest(config.group_id, effect.generation, effect.member_id, shares)
 
 
-def synced(response: SyncGroupResponse) -> Synced:
+def sync_completed(response: SyncGroupResponse) -> SyncCompleted:
     """What the answer to SyncGroup says."""
-    return Synced(ErrorCode.of(response.error_code), response.assignment)
+    return SyncCompleted(ErrorCode.of(response.error_code), response.assignment)
 
 
-def subscriptions_of(effect: Share) -> dict[str, tuple[str, ...]]:
+def member_subscriptions(effect: ComputeAssignment) -> dict[str, tuple[str, ...]]:
     """What the members want to read. One that cannot be understood gets nothing, and the log says so."""
     found: dict[str, tuple[str, ...]] = {}
     for member_id, data in effect.members:
@@ -76,12 +85,12 @@ def subscriptions_of(effect: Share) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def shared(
-    effect: Share, subscriptions: Mapping[str, tuple[str, ...]], partitions: Mapping[str, int]
-) -> Shared:
+def compute_assignment(
+    effect: ComputeAssignment, subscriptions: Mapping[str, tuple[str, ...]], partitions: Mapping[str, int]
+) -> AssignmentComputed:
     """The shares of all members by the assignor that the coordinator has chosen among those that all know."""
     shares = ASSIGNORS[effect.protocol](subscriptions, partitions)
-    return Shared(tuple((member_id, _encoded(share)) for member_id, share in shares.items()))
+    return AssignmentComputed(tuple((member_id, _encoded(share)) for member_id, share in shares.items()))
 
 
 def _encoded(share: tuple[TopicPartition, ...]) -> bytes:
@@ -92,7 +101,7 @@ def _encoded(share: tuple[TopicPartition, ...]) -> bytes:
     return encode_assignment(Assignment(rows))
 
 
-def partitions_of(assignment: bytes) -> tuple[TopicPartition, ...]:
+def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
     """The partitions in an assignment, sorted. RemoteWireError for bytes that are none."""
     rows = decode_assignment(assignment).assigned_partitions
     return tuple(sorted(TopicPartition(row.topic, number) for row in rows for number in row.partitions))

@@ -65,7 +65,7 @@ class Rows:
         self._headers: pa.ListArray | None = None
         self._row = 0
 
-    def more(self) -> int:
+    def available(self) -> int:
         """Rows that can be had now; 0 at the end.
 
         CORRUPT_MESSAGE, with the partition and the offset, where the next one is damaged.
@@ -81,7 +81,7 @@ class Rows:
 
     def batch(self, max_rows: int, *, headers: bool) -> pa.RecordBatch:
         """The next rows, at most so many of those that can be had; they count as given out."""
-        columns, start = self._have()
+        columns, start = self._current()
         if self._batch is None or self._batch.num_columns != len(schema(headers=headers)):
             self._batch = record_batch(columns, self.fetched.topic_partition, headers=headers)
         found = self._batch.slice(start, max_rows)
@@ -90,7 +90,7 @@ class Rows:
 
     def records(self, max_rows: int) -> list[ConsumerRecord]:
         """The next rows as objects, at most so many; only ``skip`` counts them as given out."""
-        columns, start = self._have()
+        columns, start = self._current()
         stop = min(columns.count, start + max_rows)
         if self._headers is None and columns.headers is not None and columns.headers.count:
             self._headers = to_arrow(columns.headers)
@@ -98,7 +98,7 @@ class Rows:
 
     def skip(self, count: int) -> None:
         """So many more are given out."""
-        columns, start = self._have()
+        columns, start = self._current()
         self.skip_to(self._position(columns, start + count), count)
 
     def skip_to(self, position: int, count: int = 1) -> None:
@@ -108,7 +108,7 @@ class Rows:
 
     def positions(self, count: int) -> list[int]:
         """The position after each of the next rows, so many of those that can be had."""
-        columns, start = self._have()
+        columns, start = self._current()
         stop = start + count
         return [*columns.offsets[start + 1 : stop].tolist(), self._position(columns, stop)]
 
@@ -121,7 +121,7 @@ class Rows:
         """Whether nothing is left."""
         return self.position >= self.fetched.next_offset
 
-    def _have(self) -> tuple[Columns, int]:
+    def _current(self) -> tuple[Columns, int]:
         assert self._columns is not None, "ask for more first"
         return self._columns, self._row
 

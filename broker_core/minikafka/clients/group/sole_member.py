@@ -1,11 +1,11 @@
-"""The sole member of a group: who reads partitions in its own way, and lets the group know how far it is.
+"""The sole member of a group, for a reader that chooses its partitions and commits its progress.
 
-It joins as a consumer, so that tools show it with its partitions, but by an assignor that has its own name:
-the coordinator then refuses everybody else who wants to join, and whoever commits from outside of the group;
-and it refuses us while anybody is there. All of that is one decision of one broker, so of two who come at the
-same moment one is refused. A member that is killed is forgotten after ``session_timeout_ms``.
+It joins as a consumer, so that tools list it with its partitions, with an assignor of its own name.
+So the coordinator refuses every other consumer that wants to join, every commit from outside the group, and
+this member while the group has others. One broker decides, so of two that join at the same time one is
+refused. A killed member is removed after ``session_timeout_ms``.
 
-There is no thread here: whoever uses it calls ``hold``, ``commit`` or ``beat`` several times in that time.
+There is no thread: the user calls ``hold``, ``commit`` or ``heartbeat`` several times within that time.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from minikafka.base.errors import BrokerError, ErrorCode, GroupInUse, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.coordinator_client import CoordinatorClient, check
+from minikafka.clients.group.coordinator_client import CoordinatorClient, raise_for_code
 from minikafka.clients.group.description import DEAD, EMPTY, GroupDescription, describe_group
-from minikafka.clients.group.membership import NO_MEMBER, OF_MEMBERS
-from minikafka.clients.group.offsets import Author, Committed, commit
+from minikafka.clients.group.membership import NO_MEMBER, REJOIN_CODES
+from minikafka.clients.group.offsets import Committed, Committer, commit
 from minikafka.clients.network.cluster import ClusterClient, DedicatedConnectionPool
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest
@@ -81,13 +81,13 @@ class SoleMember:
             return
         while True:
             try:
-                joined = self._join(wanted, deadline)
-                self._generation, self._member_id = joined.generation_id, joined.member_id
-                self._sync(wanted, joined.leader, deadline)
+                join_completed = self._join(wanted, deadline)
+                self._generation, self._member_id = join_completed.generation_id, join_completed.member_id
+                self._sync(wanted, join_completed.leader, deadline)
             except BrokerError as error:
                 if error.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
                     raise GroupInUse(self._group_id, self._holders(deadline)) from None
-                if not self._lost(error) or deadline.expired:
+                if not self._must_rejoin(error) or deadline.expired:
                     raise
             else:
                 self._partitions = wanted
@@ -98,18 +98,22 @@ class SoleMember:
         committed = {tp: Committed(offset) for tp, offset in offsets.items()}
 
         def attempt() -> None:
-            commit(self._coordinator, Author(self._generation, self._member_id), committed, deadline)
+            commit(self._coordinator, Committer(self._generation, self._member_id), committed, deadline)
 
         self._as_member(attempt, deadline)
 
-    def beat(self, deadline: Deadline) -> None:
+    def heartbeat(self, deadline: Deadline) -> None:
         """Stay the member; joins again where it is none any more. Raises as ``hold``."""
         what = f"a heartbeat of group {self._group_id!r}"
 
         def attempt() -> None:
             request = HeartbeatRequest(self._group_id, self._generation, self._member_id)
-            self._coordinator.ask(
-                what, HEARTBEAT, lambda _: request, deadline, lambda answer: check(answer.error_code, what)
+            self._coordinator.call(
+                what,
+                HEARTBEAT,
+                lambda _: request,
+                deadline,
+                lambda answer: raise_for_code(answer.error_code, what),
             )
 
         self._as_member(attempt, deadline)
@@ -120,12 +124,12 @@ class SoleMember:
         try:
             if member_id != NO_MEMBER:
                 request = LeaveGroupRequest(self._group_id, member_id)
-                self._coordinator.ask(
+                self._coordinator.call(
                     f"leaving group {self._group_id!r}",
                     LEAVE_GROUP,
                     lambda _: request,
                     deadline,
-                    lambda answer: check(answer.error_code, f"leaving group {self._group_id!r}"),
+                    lambda answer: raise_for_code(answer.error_code, f"leaving group {self._group_id!r}"),
                 )
         finally:
             self._cluster.close_pool(self._pool)
@@ -136,7 +140,7 @@ class SoleMember:
             try:
                 return attempt()
             except BrokerError as error:
-                if not self._lost(error) or deadline.expired:
+                if not self._must_rejoin(error) or deadline.expired:
                     raise
 
     def _join(self, partitions: Iterable[TopicPartition], deadline: Deadline) -> JoinGroupResponse:
@@ -152,11 +156,11 @@ class SoleMember:
         )
 
         def take(response: JoinGroupResponse) -> JoinGroupResponse:
-            check(response.error_code, f"joining group {self._group_id!r}")
+            raise_for_code(response.error_code, f"joining group {self._group_id!r}")
             return response
 
         what = f"joining group {self._group_id!r}"
-        return self._coordinator.ask(what, JOIN_GROUP, lambda _: request, deadline, take)
+        return self._coordinator.call(what, JOIN_GROUP, lambda _: request, deadline, take)
 
     def _sync(self, partitions: Iterable[TopicPartition], leader: str, deadline: Deadline) -> None:
         topics: dict[str, list[int]] = {}
@@ -168,13 +172,17 @@ class SoleMember:
         shares = (share,) if leader == self._member_id else ()
         request = SyncGroupRequest(self._group_id, self._generation, self._member_id, shares)
         what = f"telling group {self._group_id!r} what is read"
-        self._coordinator.ask(
-            what, SYNC_GROUP, lambda _: request, deadline, lambda answer: check(answer.error_code, what)
+        self._coordinator.call(
+            what,
+            SYNC_GROUP,
+            lambda _: request,
+            deadline,
+            lambda answer: raise_for_code(answer.error_code, what),
         )
 
-    def _lost(self, error: BrokerError) -> bool:
+    def _must_rejoin(self, error: BrokerError) -> bool:
         """Whether it is no member of the group as that is now, and has to join again."""
-        if error.code not in OF_MEMBERS:
+        if error.code not in REJOIN_CODES:
             return False
         self._generation = NO_GENERATION
         if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
@@ -188,10 +196,10 @@ class SoleMember:
             found = describe_group(coordinator, limit)
         except MinikafkaError:
             return ["somebody"]
-        return ["somebody"] if found.state == DEAD else holders_of(found)
+        return ["somebody"] if found.state == DEAD else describe_members(found)
 
 
-def holders_of(group: GroupDescription) -> list[str]:
+def describe_members(group: GroupDescription) -> list[str]:
     """The names of those in a group: a sole member's owner, or the members' ids; with their hosts."""
     if group.state == EMPTY or not group.members:
         return ["somebody who has just left"]

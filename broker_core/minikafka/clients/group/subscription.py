@@ -55,7 +55,7 @@ class Subscription:
         return tuple(sorted(name for name in wanted if pattern.fullmatch(name)))
 
 
-def check_seen(topic: TopicMetadata) -> None:
+def check_describable(topic: TopicMetadata) -> None:
     """TOPIC_AUTHORIZATION_FAILED for a topic that this client may not describe."""
     if topic.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         right = authorization_hint(topic.error, "Describe", f"Topic:{topic.name}")

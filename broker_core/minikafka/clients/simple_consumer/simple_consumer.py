@@ -16,7 +16,7 @@ from minikafka.clients.consumer.stats import (
     acquire_stats,
     release_stats,
 )
-from minikafka.clients.group.offsets import Author, commit_request
+from minikafka.clients.group.offsets import Committer, commit_request
 from minikafka.clients.network.arguments import to_topic_partitions
 from minikafka.clients.network.metadata import from_response
 from minikafka.clients.simple_consumer.channels import Channel, ClassicChannel, KafkaChannel
@@ -223,7 +223,7 @@ class SimpleConsumer:
         from 1 on to the offset manager, the group's coordinator. Another broker answers
         NOT_COORDINATOR_FOR_GROUP.
         """
-        author = Author(request.generation_id, request.consumer_id)
+        author = Committer(request.generation_id, request.consumer_id)
         asked = commit_request(request.group_id, author, request.offsets)
         answer = self._with_reconnect(
             lambda: self._channel.request(OFFSET_COMMIT, lambda _: asked, request.version)

@@ -78,9 +78,9 @@ class GuardedStore:
         self.check()
         self._store.delete(path, version, recursive=recursive)
 
-    def delete_beside(self, path: str, beside: str) -> None:
+    def delete_if_exists(self, path: str, beside: str) -> None:
         self.check()
-        self._store.delete_beside(path, beside)
+        self._store.delete_if_exists(path, beside)
 
     # --- reads ----------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.base.acls import Acl, AclFilter, Operation, Permission, Resource, ResourceType
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.clients.admin.acls import AclBinding, ClusterAcls
+from minikafka.clients.admin.acls import AclBinding, BrokerAcls
 from minikafka.clients.admin.admin import Admin
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_acls import AclCreation, AclCreationResult, CreateAclsResponse
@@ -124,7 +124,7 @@ def test_each_rule_that_is_made_has_its_outcome(brokers: BrokersInMemory, admin:
     )
     asked(brokers, ApiKey.CREATE_ACLS, CreateAclsResponse(0, results))
     with pytest.raises(BrokerError, match="not so"):
-        ClusterAcls(brokers.client()).add([READ, WRITE])
+        BrokerAcls(brokers.client()).add([READ, WRITE])
 
 
 def test_each_filter_that_removes_has_its_outcome(brokers: BrokersInMemory, admin: Admin) -> None:
@@ -140,4 +140,4 @@ def test_each_filter_that_removes_has_its_outcome(brokers: BrokersInMemory, admi
     assert [str(outcomes[one]) for one in filters[1:]] == ["REQUEST_TIMED_OUT", "INVALID_REQUEST: not so"]
     asked(brokers, ApiKey.DELETE_ACLS, DeleteAclsResponse(0, results))
     with pytest.raises(BrokerError, match="REQUEST_TIMED_OUT"):
-        ClusterAcls(brokers.client()).remove([READ, WRITE])
+        BrokerAcls(brokers.client()).remove([READ, WRITE])

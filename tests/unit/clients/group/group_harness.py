@@ -33,7 +33,7 @@ class Listener:
         self.then.get(what, lambda: None)()
 
 
-class World:
+class GroupHarness:
     """Two brokers, a topic of four partitions with five records each, and consumers of group ``g``."""
 
     def __init__(self) -> None:

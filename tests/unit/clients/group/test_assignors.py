@@ -7,10 +7,16 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.assignors import ASSIGNORS, Assignor, Shares, assign_range, assign_round_robin
+from minikafka.clients.group.assignors import (
+    ASSIGNORS,
+    Assignments,
+    Assignor,
+    assign_range,
+    assign_round_robin,
+)
 
 
-def numbers(shares: Shares) -> dict[str, list[str]]:
+def numbers(shares: Assignments) -> dict[str, list[str]]:
     return {member: [str(tp) for tp in share] for member, share in shares.items()}
 
 

@@ -20,37 +20,37 @@ from minikafka.records.format.message_set import Codec, Record
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.heartbeat import HeartbeatResponse
 from minikafka.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from tests.unit.clients.group.group_harness import T0, T1, T2, T3, Listener, World, everything
+from tests.unit.clients.group.group_harness import T0, T1, T2, T3, GroupHarness, Listener, everything
 from tests.unit.clients.groups_in_memory import commit_answer
 from tests.unit.clients.support import fetch_error
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    world = World()
-    yield world
-    for consumer in world.consumers:
+def harness() -> Iterator[GroupHarness]:
+    harness = GroupHarness()
+    yield harness
+    for consumer in harness.consumers:
         consumer.close()
 
 
 # Reading.
 
 
-def test_a_member_reads_every_record_of_its_topics_once(world: World) -> None:
-    consumer = world.consumer()
-    assert world.read(consumer) == Counter(everything())
+def test_a_member_reads_every_record_of_its_topics_once(harness: GroupHarness) -> None:
+    consumer = harness.consumer()
+    assert harness.read(consumer) == Counter(everything())
     assert consumer.assignment == (T0, T1, T2, T3)
     assert [consumer.position(tp) for tp in consumer.assignment] == [5, 5, 5, 5]
 
 
-def test_what_comes_later_is_read_too(world: World) -> None:
-    consumer = world.member()
-    world.brokers.fill(T2, b"new")
-    assert world.read(consumer) == Counter([b"new"])
+def test_what_comes_later_is_read_too(harness: GroupHarness) -> None:
+    consumer = harness.member()
+    harness.brokers.fill(T2, b"new")
+    assert harness.read(consumer) == Counter([b"new"])
 
 
-def test_sets_are_views_with_their_range_and_decode_to_columns(world: World) -> None:
-    consumer = world.consumer()
+def test_sets_are_views_with_their_range_and_decode_to_columns(harness: GroupHarness) -> None:
+    consumer = harness.consumer()
     sets = next(sets for _ in range(40) if (sets := consumer.poll(50)))
     fetched = sets[0]
     assert type(fetched.data) is memoryview
@@ -60,304 +60,304 @@ def test_sets_are_views_with_their_range_and_decode_to_columns(world: World) -> 
     assert columns.value_array()[4].as_py() == b"%s-4" % str(fetched.topic_partition).encode()
 
 
-def test_of_a_compressed_entry_only_what_lies_behind_the_position_counts(world: World) -> None:
-    world.brokers.fill(T0, b"a", b"b", b"c", codec=Codec.GZIP)
-    consumer = world.member()
+def test_of_a_compressed_entry_only_what_lies_behind_the_position_counts(harness: GroupHarness) -> None:
+    harness.brokers.fill(T0, b"a", b"b", b"c", codec=Codec.GZIP)
+    consumer = harness.member()
     consumer.seek(T0, 6)
     (fetched,) = next(sets for _ in range(40) if (sets := consumer.poll(50)))
     assert [record.value for record in fetched.records()] == [b"b", b"c"]
     assert [columns.offsets.tolist() for columns in fetched.columns()] == [[6, 7]]
 
 
-def test_a_poll_without_news_takes_the_time_it_was_given(world: World) -> None:
-    consumer = world.member()
-    before = world.brokers.clock.monotonic_ms()
+def test_a_poll_without_news_takes_the_time_it_was_given(harness: GroupHarness) -> None:
+    consumer = harness.member()
+    before = harness.brokers.clock.monotonic_ms()
     assert consumer.poll(700) == ()
-    assert 700 <= world.brokers.clock.monotonic_ms() - before <= 720
+    assert 700 <= harness.brokers.clock.monotonic_ms() - before <= 720
 
 
-def test_a_poll_without_time_still_gets_on(world: World) -> None:
-    consumer = world.consumer()
+def test_a_poll_without_time_still_gets_on(harness: GroupHarness) -> None:
+    consumer = harness.consumer()
     found = Counter(
         record.value for _ in range(100) for fetched in consumer.poll(0) for record in fetched.records()
     )
     assert found == Counter(everything())
 
 
-def test_each_leader_is_asked_for_all_of_its_partitions_at_once(world: World) -> None:
-    world.member()
+def test_each_leader_is_asked_for_all_of_its_partitions_at_once(harness: GroupHarness) -> None:
+    harness.member()
     asked = [
         sorted(part.index for topic in request.topics for part in topic.partitions)
-        for request in world.brokers.asked(ApiKey.FETCH)
+        for request in harness.brokers.asked(ApiKey.FETCH)
     ]
     assert {tuple(numbers) for numbers in asked} == {(0, 2), (1, 3)}
 
 
-def test_a_moved_leader_is_followed_and_nothing_is_read_twice(world: World) -> None:
-    consumer = world.member()
-    world.brokers.leaders[T0] = 2
-    world.brokers.fill(T0, b"after the move")
-    assert world.read(consumer) == Counter([b"after the move"])
+def test_a_moved_leader_is_followed_and_nothing_is_read_twice(harness: GroupHarness) -> None:
+    consumer = harness.member()
+    harness.brokers.leaders[T0] = 2
+    harness.brokers.fill(T0, b"after the move")
+    assert harness.read(consumer) == Counter([b"after the move"])
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT_REQUEST, Fault.CUT_RESPONSE])
-def test_broken_connections_are_made_again(world: World, fault: Fault) -> None:
-    consumer = world.consumer()
+def test_broken_connections_are_made_again(harness: GroupHarness, fault: Fault) -> None:
+    consumer = harness.consumer()
     for broker_id in (1, 2):
-        world.brokers.fault(broker_id, fault, 3)
-    assert world.read(consumer) == Counter(everything())
+        harness.brokers.fault(broker_id, fault, 3)
+    assert harness.read(consumer) == Counter(everything())
 
 
-def test_what_a_leader_refuses_for_good_is_raised(world: World) -> None:
-    consumer = world.member()
-    world.brokers.script(ApiKey.FETCH, *[fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)] * 2)
+def test_what_a_leader_refuses_for_good_is_raised(harness: GroupHarness) -> None:
+    consumer = harness.member()
+    harness.brokers.script(ApiKey.FETCH, *[fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)] * 2)
     with pytest.raises(BrokerError, match=r"TOPIC_AUTHORIZATION_FAILED: fetching t-\d from offset 5"):
-        world.read(consumer)
+        harness.read(consumer)
 
 
 @pytest.mark.parametrize("poll_ms", [50, 500, 20_000])
 @pytest.mark.parametrize("joined", [True, False])
 def test_that_no_broker_can_be_reached_is_told_while_polls_wait_for_one(
-    world: World, caplog: pytest.LogCaptureFixture, poll_ms: int, joined: bool
+    harness: GroupHarness, caplog: pytest.LogCaptureFixture, poll_ms: int, joined: bool
 ) -> None:
-    consumer = world.member() if joined else world.consumer()
+    consumer = harness.member() if joined else harness.consumer()
     for broker_id in (1, 2):
-        world.brokers.stop(broker_id)
-    begun_ms = world.brokers.clock.monotonic_ms()
-    while world.brokers.clock.monotonic_ms() < begun_ms + 10_000:
+        harness.brokers.stop(broker_id)
+    begun_ms = harness.brokers.clock.monotonic_ms()
+    while harness.brokers.clock.monotonic_ms() < begun_ms + 10_000:
         assert consumer.poll(poll_ms) == ()
     texts = [record.getMessage() for record in caplog.records if record.name == "minikafka.clients"]
     assert len(texts) == 1
     assert "memory:9001 cannot be reached" in texts[0]
     for broker_id in (1, 2):
-        world.brokers.start(broker_id)
-    world.brokers.fill(T2, b"after the outage")
-    assert b"after the outage" in world.read(consumer, rounds=60)
+        harness.brokers.start(broker_id)
+    harness.brokers.fill(T2, b"after the outage")
+    assert b"after the outage" in harness.read(consumer, rounds=60)
 
 
 # Sharing.
 
 
-def test_two_members_share_the_partitions_and_read_each_record_once(world: World) -> None:
-    one, other = world.consumer(), world.consumer()
-    world.read(one, other)
+def test_two_members_share_the_partitions_and_read_each_record_once(harness: GroupHarness) -> None:
+    one, other = harness.consumer(), harness.consumer()
+    harness.read(one, other)
     assert one.assignment + other.assignment in [(T0, T1, T2, T3), (T2, T3, T0, T1)]
     for tp in (T0, T1, T2, T3):
-        world.brokers.fill(tp, b"new %d" % tp.partition)
-    assert world.read(one, other) == Counter(b"new %d" % number for number in range(4))
+        harness.brokers.fill(tp, b"new %d" % tp.partition)
+    assert harness.read(one, other) == Counter(b"new %d" % number for number in range(4))
 
 
-def test_members_agree_on_an_assignor_that_all_of_them_have(world: World) -> None:
-    one = world.consumer(assignors=("roundrobin", "range"))
-    other = world.consumer(assignors=("range",))
-    world.read(one, other)
-    assert world.brokers.groups.group("g").protocol == "range"
+def test_members_agree_on_an_assignor_that_all_of_them_have(harness: GroupHarness) -> None:
+    one = harness.consumer(assignors=("roundrobin", "range"))
+    other = harness.consumer(assignors=("range",))
+    harness.read(one, other)
+    assert harness.brokers.groups.group("g").protocol == "range"
     assert sorted(one.assignment + other.assignment) == [T0, T1, T2, T3]
 
 
-def test_members_that_join_and_leave_take_and_give_partitions(world: World) -> None:
+def test_members_that_join_and_leave_take_and_give_partitions(harness: GroupHarness) -> None:
     listener = Listener()
-    one = world.member(listener)
-    two = world.consumer()
-    world.read(one, two)
+    one = harness.member(listener)
+    two = harness.consumer()
+    harness.read(one, two)
     two.close()
-    world.read(one)
+    harness.read(one)
     assert one.assignment == (T0, T1, T2, T3)
     assert [what for what, _ in listener.told] == ["assigned", "revoked", "assigned", "revoked", "assigned"]
     assert [len(partitions) for _, partitions in listener.told] == [4, 4, 2, 2, 4]
 
 
-def test_more_members_than_partitions_leave_some_idle_until_they_are_needed(world: World) -> None:
-    consumers = [world.consumer() for _ in range(5)]
-    world.read(*consumers)
+def test_more_members_than_partitions_leave_some_idle_until_they_are_needed(harness: GroupHarness) -> None:
+    consumers = [harness.consumer() for _ in range(5)]
+    harness.read(*consumers)
     assert sorted(len(one.assignment) for one in consumers) == [0, 1, 1, 1, 1]
     next(one for one in consumers if one.assignment).close()
     left = [one for one in consumers if one.assignment or one.member_id]
-    world.read(*left)
+    harness.read(*left)
     assert sorted(len(one.assignment) for one in left) == [1, 1, 1, 1]
 
 
-def test_a_member_that_was_thrown_out_comes_back_as_a_new_one(world: World) -> None:
+def test_a_member_that_was_thrown_out_comes_back_as_a_new_one(harness: GroupHarness) -> None:
     listener = Listener()
-    consumer = world.member(listener, heartbeat_interval_ms=100)
+    consumer = harness.member(listener, heartbeat_interval_ms=100)
     before = consumer.member_id
-    world.brokers.groups.throw_out("g", before)
-    world.read(consumer)
+    harness.brokers.groups.throw_out("g", before)
+    harness.read(consumer)
     assert consumer.member_id not in {"", before}
     assert consumer.assignment == (T0, T1, T2, T3)
     assert [what for what, _ in listener.told] == ["assigned", "revoked", "assigned"]
 
 
-def test_a_new_subscription_is_joined_for(world: World) -> None:
-    world.brokers.add_topic("u", 1)
-    consumer = world.member()
+def test_a_new_subscription_is_joined_for(harness: GroupHarness) -> None:
+    harness.brokers.add_topic("u", 1)
+    consumer = harness.member()
     consumer.subscribe(["u"])
-    world.read(consumer)
+    harness.read(consumer)
     assert consumer.assignment == (TopicPartition("u", 0),)
 
 
-def test_no_subscription_leaves_the_group(world: World) -> None:
-    consumer = world.member()
+def test_no_subscription_leaves_the_group(harness: GroupHarness) -> None:
+    consumer = harness.member()
     consumer.subscribe([])
-    assert world.brokers.groups.group("g").state == "Empty"
+    assert harness.brokers.groups.group("g").state == "Empty"
     assert consumer.assignment == ()
     with pytest.raises(ValueError, match="subscribe"):
         consumer.poll(10)
 
 
-def test_new_partitions_are_noticed_and_shared(world: World) -> None:
-    consumer = world.consumer()
+def test_new_partitions_are_noticed_and_shared(harness: GroupHarness) -> None:
+    consumer = harness.consumer()
     consumer._cluster._metadata_max_age_ms = 2_000
-    world.read(consumer)
-    world.brokers.leaders[TopicPartition("t", 4)] = 1
-    world.read(consumer, rounds=60)
+    harness.read(consumer)
+    harness.brokers.leaders[TopicPartition("t", 4)] = 1
+    harness.read(consumer, rounds=60)
     assert len(consumer.assignment) == 5
 
 
-def test_a_topic_that_comes_later_is_read_then(world: World) -> None:
-    consumer = world.consumer()
+def test_a_topic_that_comes_later_is_read_then(harness: GroupHarness) -> None:
+    consumer = harness.consumer()
     consumer.subscribe(["late", "t"])
-    world.read(consumer)
+    harness.read(consumer)
     late = TopicPartition("late", 0)
-    world.brokers.leaders[late] = 1
-    world.brokers.fill(late, b"at last")
-    assert world.read(consumer)[b"at last"] == 1
+    harness.brokers.leaders[late] = 1
+    harness.brokers.fill(late, b"at last")
+    assert harness.read(consumer)[b"at last"] == 1
 
 
-def test_heartbeats_leave_while_it_polls(world: World) -> None:
-    consumer = world.member(heartbeat_interval_ms=500)
-    before = world.asked(ApiKey.HEARTBEAT)
+def test_heartbeats_leave_while_it_polls(harness: GroupHarness) -> None:
+    consumer = harness.member(heartbeat_interval_ms=500)
+    before = harness.asked(ApiKey.HEARTBEAT)
     consumer.poll(5_000)
-    assert 9 <= world.asked(ApiKey.HEARTBEAT) - before <= 11
+    assert 9 <= harness.asked(ApiKey.HEARTBEAT) - before <= 11
 
 
-def test_an_unexpected_answer_to_a_heartbeat_is_raised_by_the_poll(world: World) -> None:
-    consumer = world.member(heartbeat_interval_ms=100)
+def test_an_unexpected_answer_to_a_heartbeat_is_raised_by_the_poll(harness: GroupHarness) -> None:
+    consumer = harness.member(heartbeat_interval_ms=100)
     code = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    world.brokers.script(ApiKey.HEARTBEAT, lambda *_: HeartbeatResponse(0, code))
+    harness.brokers.script(ApiKey.HEARTBEAT, lambda *_: HeartbeatResponse(0, code))
     with pytest.raises(BrokerError, match="GROUP_AUTHORIZATION_FAILED: a heartbeat of group 'g'"):
-        world.read(consumer)
+        harness.read(consumer)
 
 
 # The coordinator.
 
 
-def test_a_coordinator_that_comes_late_is_waited_for(world: World) -> None:
-    world.brokers.groups.coordinator = 0
-    consumer = world.consumer()
-    assert world.read(consumer, rounds=5) == Counter()
-    world.brokers.groups.coordinator = 2
-    assert world.read(consumer) == Counter(everything())
+def test_a_coordinator_that_comes_late_is_waited_for(harness: GroupHarness) -> None:
+    harness.brokers.groups.coordinator = 0
+    consumer = harness.consumer()
+    assert harness.read(consumer, rounds=5) == Counter()
+    harness.brokers.groups.coordinator = 2
+    assert harness.read(consumer) == Counter(everything())
 
 
-def test_a_moved_coordinator_is_followed_without_a_rebalance(world: World) -> None:
-    consumer = world.member(heartbeat_interval_ms=100)
+def test_a_moved_coordinator_is_followed_without_a_rebalance(harness: GroupHarness) -> None:
+    consumer = harness.member(heartbeat_interval_ms=100)
     generation = consumer.generation
-    world.brokers.groups.coordinator = 2
-    world.read(consumer)
+    harness.brokers.groups.coordinator = 2
+    harness.read(consumer)
     consumer.commit_sync()
     assert consumer.generation == generation
-    assert world.committed() == dict.fromkeys((T0, T1, T2, T3), 5)
+    assert harness.committed() == dict.fromkeys((T0, T1, T2, T3), 5)
 
 
-def test_a_coordinator_that_is_cut_off_while_it_joins_is_asked_again(world: World) -> None:
-    world.brokers.script(ApiKey.JOIN_GROUP, lambda *_: Fault.CUT_REQUEST)
-    world.brokers.script(ApiKey.SYNC_GROUP, lambda *_: Fault.CUT_REQUEST)
-    assert world.read(world.consumer(), rounds=60) == Counter(everything())
+def test_a_coordinator_that_is_cut_off_while_it_joins_is_asked_again(harness: GroupHarness) -> None:
+    harness.brokers.script(ApiKey.JOIN_GROUP, lambda *_: Fault.CUT_REQUEST)
+    harness.brokers.script(ApiKey.SYNC_GROUP, lambda *_: Fault.CUT_REQUEST)
+    assert harness.read(harness.consumer(), rounds=60) == Counter(everything())
 
 
 # Where it begins.
 
 
-def test_a_group_goes_on_where_it_has_committed(world: World) -> None:
-    one = world.member()
+def test_a_group_goes_on_where_it_has_committed(harness: GroupHarness) -> None:
+    one = harness.member()
     one.commit_sync({T0: Committed(3, "half"), T1: Committed(5), T2: Committed(0), T3: Committed(5)})
     one.close()
-    other = world.consumer()
-    assert set(world.read(other)) == {b"t-0-3", b"t-0-4"} | everything(T0, T1, T3)
+    other = harness.consumer()
+    assert set(harness.read(other)) == {b"t-0-3", b"t-0-4"} | everything(T0, T1, T3)
     assert other.committed([T0, T1])[T0] == Committed(3, "half")
 
 
 @pytest.mark.parametrize(("reset", "found"), [(Reset.EARLIEST, everything()), (Reset.LATEST, set())])
-def test_without_a_commit_the_rule_decides(world: World, reset: Reset, found: set[bytes]) -> None:
-    assert set(world.read(world.consumer(auto_offset_reset=reset))) == found
+def test_without_a_commit_the_rule_decides(harness: GroupHarness, reset: Reset, found: set[bytes]) -> None:
+    assert set(harness.read(harness.consumer(auto_offset_reset=reset))) == found
 
 
 def test_a_member_that_reads_what_was_committed_passes_aborted_records_and_stops_before_open_ones(
-    world: World,
+    harness: GroupHarness,
 ) -> None:
-    log = world.brokers.logs[T0]
+    log = harness.brokers.logs[T0]
 
     about = {"producer_id": 7, "producer_epoch": 0}
     log.append(build_batch([Record(None, b"aborted")], **about, transactional=True))
     log.append(build_control_batch(ControlType.ABORT, coordinator_epoch=0, timestamp_ms=0, **about))
     log.aborted.append((7, 5, 6))
-    world.brokers.fill(T0, b"plain", magic=2)
+    harness.brokers.fill(T0, b"plain", magic=2)
     log.stable_offset = log.end_offset
     log.append(build_batch([Record(None, b"open")], **about, transactional=True))
-    committed = world.consumer(isolation=IsolationLevel.READ_COMMITTED)
-    assert set(world.read(committed)) == everything() | {b"plain"}
+    committed = harness.consumer(isolation=IsolationLevel.READ_COMMITTED)
+    assert set(harness.read(committed)) == everything() | {b"plain"}
     assert committed.position(T0) == 8
     committed.close()
-    late = world.consumer(isolation=IsolationLevel.READ_COMMITTED, auto_offset_reset=Reset.LATEST)
-    world.read(late)
+    late = harness.consumer(isolation=IsolationLevel.READ_COMMITTED, auto_offset_reset=Reset.LATEST)
+    harness.read(late)
     assert late.position(T0) == 8
     late.close()
-    assert set(world.read(world.consumer())) == everything() | {b"aborted", b"plain", b"open"}
+    assert set(harness.read(harness.consumer())) == everything() | {b"aborted", b"plain", b"open"}
 
 
-def test_without_a_commit_and_without_a_rule_it_says_so(world: World) -> None:
-    consumer = world.consumer(auto_offset_reset=Reset.NONE)
+def test_without_a_commit_and_without_a_rule_it_says_so(harness: GroupHarness) -> None:
+    consumer = harness.consumer(auto_offset_reset=Reset.NONE)
     with pytest.raises(
         NoCommittedOffset, match=r"group 'g' has committed no offset of t-0.*and 1 more.*seek"
     ):
-        world.read(consumer)
+        harness.read(consumer)
 
 
-def test_a_listener_may_say_where_to_begin(world: World) -> None:
+def test_a_listener_may_say_where_to_begin(harness: GroupHarness) -> None:
     listener = Listener()
-    consumer = world.consumer(listener, auto_offset_reset=Reset.NONE)
+    consumer = harness.consumer(listener, auto_offset_reset=Reset.NONE)
     listener.then["assigned"] = lambda: [consumer.seek(tp, 4) for tp in consumer.assignment]
-    assert set(world.read(consumer)) == {b"t-%d-4" % number for number in range(4)}
+    assert set(harness.read(consumer)) == {b"t-%d-4" % number for number in range(4)}
 
 
 @pytest.mark.parametrize(("committed", "found"), [(2, {b"t-0-3", b"t-0-4"}), (90, {b"t-0-3", b"t-0-4"})])
 def test_an_offset_that_the_log_does_not_have_follows_the_rule(
-    world: World, committed: int, found: set[bytes], caplog: pytest.LogCaptureFixture
+    harness: GroupHarness, committed: int, found: set[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
-    world.brokers.groups.group("g").offsets[T0] = committed, ""
-    world.brokers.logs[T0].entries = world.brokers.logs[T0].entries[3:]
-    world.brokers.logs[T0].start_offset = 3
-    assert set(world.read(world.consumer())) == found | everything(T0)
+    harness.brokers.groups.group("g").offsets[T0] = committed, ""
+    harness.brokers.logs[T0].entries = harness.brokers.logs[T0].entries[3:]
+    harness.brokers.logs[T0].start_offset = 3
+    assert set(harness.read(harness.consumer())) == found | everything(T0)
     assert f"t-0 has no offset {committed}, going on with the earliest one" in caplog.text
 
 
-def test_an_offset_that_the_log_does_not_have_is_raised_without_a_rule(world: World) -> None:
-    world.brokers.groups.group("g").offsets |= dict.fromkeys((T0, T1, T2, T3), (9, ""))
-    consumer = world.consumer(auto_offset_reset=Reset.NONE)
+def test_an_offset_that_the_log_does_not_have_is_raised_without_a_rule(harness: GroupHarness) -> None:
+    harness.brokers.groups.group("g").offsets |= dict.fromkeys((T0, T1, T2, T3), (9, ""))
+    consumer = harness.consumer(auto_offset_reset=Reset.NONE)
     with pytest.raises(BrokerError, match=r"OFFSET_OUT_OF_RANGE: .*does not have offset 9.*seek"):
-        world.read(consumer)
+        harness.read(consumer)
 
 
-def test_seeks_count_from_the_next_poll_on(world: World) -> None:
-    consumer = world.member()
+def test_seeks_count_from_the_next_poll_on(harness: GroupHarness) -> None:
+    consumer = harness.member()
     consumer.seek(T1, 2)
-    assert set(world.read(consumer)) == {b"t-1-2", b"t-1-3", b"t-1-4"}
+    assert set(harness.read(consumer)) == {b"t-1-2", b"t-1-3", b"t-1-4"}
     consumer.seek_to_beginning(T2)
-    assert set(world.read(consumer)) == {b"t-2-%d" % number for number in range(5)}
+    assert set(harness.read(consumer)) == {b"t-2-%d" % number for number in range(5)}
     consumer.seek_to_beginning()
     consumer.seek_to_end(T0, T1, T2)
-    assert set(world.read(consumer)) == everything(T0, T1, T2)
+    assert set(harness.read(consumer)) == everything(T0, T1, T2)
 
 
-def test_paused_partitions_give_nothing_until_they_are_resumed(world: World) -> None:
+def test_paused_partitions_give_nothing_until_they_are_resumed(harness: GroupHarness) -> None:
     listener = Listener()
-    consumer = world.consumer(listener)
+    consumer = harness.consumer(listener)
     listener.then["assigned"] = lambda: consumer.pause(T0, T3)
-    assert set(world.read(consumer)) == everything(T0, T3)
+    assert set(harness.read(consumer)) == everything(T0, T3)
     assert consumer.paused == (T0, T3)
     consumer.resume(T3)
-    assert set(world.read(consumer)) == everything(T0, T1, T2)
+    assert set(harness.read(consumer)) == everything(T0, T1, T2)
 
 
 @pytest.mark.parametrize(
@@ -371,9 +371,9 @@ def test_paused_partitions_give_nothing_until_they_are_resumed(world: World) -> 
     ],
 )
 def test_another_members_partition_is_no_business_of_this_one(
-    world: World, call: Callable[[GroupConsumer, TopicPartition], object]
+    harness: GroupHarness, call: Callable[[GroupConsumer, TopicPartition], object]
 ) -> None:
-    consumer = world.member()
+    consumer = harness.member()
     with pytest.raises(
         ValueError, match=r"u-0 is not assigned to this member, which has t-0, t-1, t-2 and 1"
     ):
@@ -383,9 +383,9 @@ def test_another_members_partition_is_no_business_of_this_one(
 # Commits.
 
 
-def test_a_commit_without_offsets_commits_the_positions(world: World) -> None:
-    world.member().commit_sync()
-    assert world.committed() == dict.fromkeys((T0, T1, T2, T3), 5)
+def test_a_commit_without_offsets_commits_the_positions(harness: GroupHarness) -> None:
+    harness.member().commit_sync()
+    assert harness.committed() == dict.fromkeys((T0, T1, T2, T3), 5)
 
 
 @pytest.mark.parametrize(
@@ -397,11 +397,11 @@ def test_a_commit_without_offsets_commits_the_positions(world: World) -> None:
         ErrorCode.REQUEST_TIMED_OUT,
     ],
 )
-def test_a_commit_that_is_waited_for_is_tried_again(world: World, code: ErrorCode) -> None:
-    consumer = world.member()
-    world.brokers.script(ApiKey.OFFSET_COMMIT, *[lambda _, request: commit_answer(request, code)] * 3)
+def test_a_commit_that_is_waited_for_is_tried_again(harness: GroupHarness, code: ErrorCode) -> None:
+    consumer = harness.member()
+    harness.brokers.script(ApiKey.OFFSET_COMMIT, *[lambda _, request: commit_answer(request, code)] * 3)
     consumer.commit_sync()
-    assert world.committed() == dict.fromkeys((T0, T1, T2, T3), 5)
+    assert harness.committed() == dict.fromkeys((T0, T1, T2, T3), 5)
 
 
 @pytest.mark.parametrize(
@@ -409,36 +409,36 @@ def test_a_commit_that_is_waited_for_is_tried_again(world: World, code: ErrorCod
     [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS],
 )
 def test_a_commit_of_who_is_no_member_any_more_fails_and_the_next_poll_joins(
-    world: World, code: ErrorCode
+    harness: GroupHarness, code: ErrorCode
 ) -> None:
-    consumer = world.member()
+    consumer = harness.member()
     generation = consumer.generation
 
     def refused(_: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
-            world.brokers.groups.throw_out("g", request.member_id)
+            harness.brokers.groups.throw_out("g", request.member_id)
         return commit_answer(request, code)
 
-    world.brokers.script(ApiKey.OFFSET_COMMIT, refused)
+    harness.brokers.script(ApiKey.OFFSET_COMMIT, refused)
     with pytest.raises(BrokerError, match=rf"{code.name}: .*for group 'g'.*max\.poll\.interval\.ms"):
         consumer.commit_sync()
-    assert world.committed() == {}
-    world.read(consumer)
+    assert harness.committed() == {}
+    harness.read(consumer)
     assert consumer.generation > generation
     assert consumer.assignment == (T0, T1, T2, T3)
 
 
-def test_who_is_outside_of_the_group_commits_nothing(world: World) -> None:
-    consumer = world.member(max_poll_interval_ms=1_000)
-    world.brokers.clock.advance(2_000)
+def test_who_is_outside_of_the_group_commits_nothing(harness: GroupHarness) -> None:
+    consumer = harness.member(max_poll_interval_ms=1_000)
+    harness.brokers.clock.advance(2_000)
     consumer._member.tick()
     with pytest.raises(BrokerError, match=r"UNKNOWN_MEMBER_ID: this is no member of group 'g'"):
         consumer.commit_sync()
-    assert world.committed() == {}
+    assert harness.committed() == {}
 
 
-def test_commits_that_nobody_waits_for_are_told_by_a_later_call_in_their_order(world: World) -> None:
-    consumer = world.member()
+def test_commits_that_nobody_waits_for_are_told_by_a_later_call_in_their_order(harness: GroupHarness) -> None:
+    consumer = harness.member()
     told: list[tuple[dict[TopicPartition, Committed], MinikafkaError | None]] = []
     for offset in (1, 2):
         consumer.commit_async(
@@ -447,14 +447,14 @@ def test_commits_that_nobody_waits_for_are_told_by_a_later_call_in_their_order(w
     assert told == []
     consumer.commit_sync({T0: Committed(3)})
     assert told == [({T0: Committed(1)}, None), ({T0: Committed(2)}, None)]
-    assert world.committed() == {T0: 3}
+    assert harness.committed() == {T0: 3}
 
 
 def test_a_callback_that_fails_while_partitions_are_given_up_leaves_nothing_of_them_behind(
-    world: World,
+    harness: GroupHarness,
 ) -> None:
     listener = Listener()
-    consumer = world.consumer(listener, auto_commit=True)
+    consumer = harness.consumer(listener, auto_commit=True)
     assert any(consumer.poll_records(50, 1) for _ in range(40))
 
     def fails(offsets: object, error: object) -> None:
@@ -466,108 +466,112 @@ def test_a_callback_that_fails_while_partitions_are_given_up_leaves_nothing_of_t
     assert listener.told[-1] == ("revoked", (T0, T1, T2, T3))
     assert consumer.assignment == ()
     other = TopicPartition("u", 0)
-    world.brokers.leaders[other] = 1
-    world.brokers.fill(other, b"another")
+    harness.brokers.leaders[other] = 1
+    harness.brokers.fill(other, b"another")
     consumer.subscribe(["u"])
-    assert world.read(consumer) == Counter([b"another"])
+    assert harness.read(consumer) == Counter([b"another"])
 
 
 @pytest.mark.parametrize(
     ("partitions", "told"), [([T0], "offset of t-0 was"), ([T2, T0, T1], "offsets of t-0 and 2 more were")]
 )
 def test_a_commit_that_failed_and_that_nobody_waits_for_is_logged(
-    world: World, caplog: pytest.LogCaptureFixture, partitions: list[TopicPartition], told: str
+    harness: GroupHarness, caplog: pytest.LogCaptureFixture, partitions: list[TopicPartition], told: str
 ) -> None:
-    consumer = world.member()
+    consumer = harness.member()
     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-    world.brokers.script(ApiKey.OFFSET_COMMIT, lambda _, request: commit_answer(request, code))
+    harness.brokers.script(ApiKey.OFFSET_COMMIT, lambda _, request: commit_answer(request, code))
     consumer.commit_async({tp: Committed(1, "x" * 5_000) for tp in partitions})
-    world.read(consumer, rounds=2)
+    harness.read(consumer, rounds=2)
     assert f"the {told} not committed: OFFSET_METADATA_TOO_LARGE" in caplog.text
     assert "offset.metadata.max.bytes" in caplog.text
 
 
-def test_positions_are_committed_every_interval_as_far_as_they_have_moved(world: World) -> None:
-    consumer = world.member(auto_commit=True, auto_commit_interval_ms=1_000)
-    world.read(consumer)
-    assert world.committed() == dict.fromkeys((T0, T1, T2, T3), 5)
-    world.brokers.fill(T1, b"new")
-    world.read(consumer)
-    last: OffsetCommitRequest = world.brokers.asked(ApiKey.OFFSET_COMMIT)[-1]
+def test_positions_are_committed_every_interval_as_far_as_they_have_moved(harness: GroupHarness) -> None:
+    consumer = harness.member(auto_commit=True, auto_commit_interval_ms=1_000)
+    harness.read(consumer)
+    assert harness.committed() == dict.fromkeys((T0, T1, T2, T3), 5)
+    harness.brokers.fill(T1, b"new")
+    harness.read(consumer)
+    last: OffsetCommitRequest = harness.brokers.asked(ApiKey.OFFSET_COMMIT)[-1]
     assert [(t.name, [p.partition_index for p in t.partitions]) for t in last.topics] == [("t", [1])]
-    assert world.committed()[T1] == 6
+    assert harness.committed()[T1] == 6
 
 
-def test_what_was_given_out_is_committed_before_partitions_are_given_up(world: World) -> None:
+def test_what_was_given_out_is_committed_before_partitions_are_given_up(harness: GroupHarness) -> None:
     listener = Listener()
-    one = world.member(listener, auto_commit=True, auto_commit_interval_ms=600_000)
-    listener.then["revoked"] = lambda: committed.append(world.committed())
+    one = harness.member(listener, auto_commit=True, auto_commit_interval_ms=600_000)
+    listener.then["revoked"] = lambda: committed.append(harness.committed())
     committed: list[dict[TopicPartition, int]] = []
-    other = world.consumer(auto_commit=True)
-    assert world.read(one, other) == Counter()
+    other = harness.consumer(auto_commit=True)
+    assert harness.read(one, other) == Counter()
     assert committed == [dict.fromkeys((T0, T1, T2, T3), 5)]
 
 
-def test_an_automatic_commit_that_fails_at_the_last_moment_is_made_up_for(world: World) -> None:
-    consumer = world.member(auto_commit=True, auto_commit_interval_ms=600_000)
+def test_an_automatic_commit_that_fails_at_the_last_moment_is_made_up_for(harness: GroupHarness) -> None:
+    consumer = harness.member(auto_commit=True, auto_commit_interval_ms=600_000)
     code = ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
-    world.brokers.script(ApiKey.OFFSET_COMMIT, lambda _, request: commit_answer(request, code))
+    harness.brokers.script(ApiKey.OFFSET_COMMIT, lambda _, request: commit_answer(request, code))
     consumer._commit_at_ms = 0
-    consumer._commit_in_time()
+    consumer._maybe_auto_commit()
     consumer.close()
-    assert world.committed() == dict.fromkeys((T0, T1, T2, T3), 5)
+    assert harness.committed() == dict.fromkeys((T0, T1, T2, T3), 5)
 
 
-def test_without_automatic_commits_a_listener_may_commit_what_was_read(world: World) -> None:
+def test_without_automatic_commits_a_listener_may_commit_what_was_read(harness: GroupHarness) -> None:
     listener = Listener()
-    one = world.member(listener)
+    one = harness.member(listener)
     listener.then["revoked"] = one.commit_sync
-    assert world.read(one, world.consumer()) == Counter()
+    assert harness.read(one, harness.consumer()) == Counter()
 
 
 # The end.
 
 
-def test_closing_commits_gives_up_and_leaves(world: World) -> None:
+def test_closing_commits_gives_up_and_leaves(harness: GroupHarness) -> None:
     listener = Listener()
-    consumer = world.member(listener, auto_commit=True, auto_commit_interval_ms=600_000)
+    consumer = harness.member(listener, auto_commit=True, auto_commit_interval_ms=600_000)
     consumer.close()
     consumer.close()
-    assert world.committed() == dict.fromkeys((T0, T1, T2, T3), 5)
+    assert harness.committed() == dict.fromkeys((T0, T1, T2, T3), 5)
     assert listener.told[-1] == ("revoked", (T0, T1, T2, T3))
-    assert world.brokers.groups.group("g").state == "Empty"
+    assert harness.brokers.groups.group("g").state == "Empty"
     with pytest.raises(ValueError, match="closed"):
         consumer.poll(0)
 
 
-def test_a_listener_that_fails_at_the_end_is_heard_and_the_group_is_left(world: World) -> None:
+def test_a_listener_that_fails_at_the_end_is_heard_and_the_group_is_left(harness: GroupHarness) -> None:
     listener = Listener()
-    consumer = world.member(listener)
+    consumer = harness.member(listener)
     listener.then["revoked"] = lambda: {}["missing"]
     with pytest.raises(KeyError):
         consumer.close()
-    assert world.brokers.groups.group("g").state == "Empty"
+    assert harness.brokers.groups.group("g").state == "Empty"
 
 
-def test_a_listener_that_fails_in_a_rebalance_is_heard_and_the_next_poll_goes_on(world: World) -> None:
+def test_a_listener_that_fails_in_a_rebalance_is_heard_and_the_next_poll_goes_on(
+    harness: GroupHarness,
+) -> None:
     listener = Listener()
-    consumer = world.member(listener, heartbeat_interval_ms=100)
+    consumer = harness.member(listener, heartbeat_interval_ms=100)
     listener.then["revoked"] = lambda: {}["missing"]
-    world.brokers.groups.rebalance("g")
+    harness.brokers.groups.rebalance("g")
     with pytest.raises(KeyError):
-        world.read(consumer)
+        harness.read(consumer)
     listener.then.clear()
-    world.read(consumer)
+    harness.read(consumer)
     assert consumer.assignment == (T0, T1, T2, T3)
 
 
-def test_who_polls_too_late_has_left_and_says_so(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    consumer = world.member(max_poll_interval_ms=1_000)
-    world.brokers.clock.advance(2_000)
+def test_who_polls_too_late_has_left_and_says_so(
+    harness: GroupHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = harness.member(max_poll_interval_ms=1_000)
+    harness.brokers.clock.advance(2_000)
     # What the heartbeats' thread does meanwhile.
     consumer._member.tick()
-    assert world.brokers.groups.group("g").state == "Empty"
+    assert harness.brokers.groups.group("g").state == "Empty"
     assert "leaving group g: nothing was polled for max.poll.interval.ms=1000" in caplog.text
     with caplog.at_level(logging.INFO):
-        world.read(consumer)
+        harness.read(consumer)
     assert consumer.assignment == (T0, T1, T2, T3)

@@ -20,15 +20,15 @@ def test_what_an_old_and_a_new_leader_answer_at_the_same_time_is_given_out_once(
     fetcher = GroupFetcher(cluster, GroupConsumerConfig("g"), DedicatedConnectionPool())
     cluster.metadata(["t"])
     brokers.script(ApiKey.FETCH, lambda *_: late)
-    fetcher.ask({T0: 0})
+    fetcher.send_fetches({T0: 0})
     brokers.network.run()
     (asked,) = brokers.asked(ApiKey.FETCH)
     old_leaders = brokers.answer_fetch(1, asked)
     brokers.leaders[T0] = 2
     cluster.metadata(["t"], refresh=True)
-    fetcher.ask({T0: 0})
+    fetcher.send_fetches({T0: 0})
     late.give(old_leaders)
     brokers.network.run()
-    found = fetcher.take({T0: 0}, 50)
+    found = fetcher.collect_fetch({T0: 0}, 50)
     assert [(one.topic_partition, one.start_offset, one.next_offset) for one in found.sets] == [(T0, 0, 5)]
     assert len(brokers.asked(ApiKey.FETCH)) == 2

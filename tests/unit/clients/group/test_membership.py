@@ -7,29 +7,29 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.membership import (
-    Beaten,
-    Changed,
-    CommitRefused,
+    AssignmentComputed,
+    CommitRejected,
+    ComputeAssignment,
     Effect,
     Event,
-    Fail,
-    Failed,
-    Forget,
-    Heartbeat,
-    Join,
-    Joined,
-    Leave,
+    ForgetCoordinator,
+    HeartbeatCompleted,
+    JoinCompleted,
     Leaving,
     Membership,
-    Phase,
+    MemberState,
     Polled,
+    RaiseError,
+    RequestFailed,
     Revoke,
     Revoked,
-    Share,
-    Shared,
-    Start,
-    Sync,
-    Synced,
+    SendHeartbeat,
+    SendJoinGroup,
+    SendLeaveGroup,
+    SendSyncGroup,
+    StartReading,
+    SubscriptionChanged,
+    SyncCompleted,
     Ticked,
 )
 from minikafka.wire.apis.offset_commit import NO_GENERATION
@@ -59,16 +59,18 @@ class Life:
     def joined(
         self, generation: int = 1, code: ErrorCode = ErrorCode.NONE, leader: str = LEADER
     ) -> list[Effect]:
-        return self.on(Joined(code, generation, "range", leader, ME, ((ME, b"s"),) if leader == ME else ()))
+        return self.on(
+            JoinCompleted(code, generation, "range", leader, ME, ((ME, b"s"),) if leader == ME else ())
+        )
 
     def become_member(self, generation: int = 1) -> None:
-        assert self.on(Polled()) == [Join(self.membership.member_id)]
-        assert self.joined(generation) == [Sync(generation, ME, ())]
-        assert self.on(Synced(ErrorCode.NONE, b"a")) == [Start(b"a")]
+        assert self.on(Polled()) == [SendJoinGroup(self.membership.member_id)]
+        assert self.joined(generation) == [SendSyncGroup(generation, ME, ())]
+        assert self.on(SyncCompleted(ErrorCode.NONE, b"a")) == [StartReading(b"a")]
 
     @property
-    def phase(self) -> Phase:
-        return self.membership.phase
+    def state(self) -> MemberState:
+        return self.membership.state
 
 
 @pytest.fixture
@@ -87,16 +89,16 @@ def member() -> Life:
 
 
 def test_the_first_poll_joins_and_a_follower_only_asks_for_its_share(life: Life) -> None:
-    assert life.on(Polled()) == [Join("")]
-    assert life.joined() == [Sync(1, ME, ())]
-    assert life.on(Synced(ErrorCode.NONE, b"a")) == [Start(b"a")]
-    assert (life.phase, life.membership.generation, life.membership.member_id) == (Phase.MEMBER, 1, ME)
+    assert life.on(Polled()) == [SendJoinGroup("")]
+    assert life.joined() == [SendSyncGroup(1, ME, ())]
+    assert life.on(SyncCompleted(ErrorCode.NONE, b"a")) == [StartReading(b"a")]
+    assert (life.state, life.membership.generation, life.membership.member_id) == (MemberState.STABLE, 1, ME)
 
 
 def test_the_leader_shares_before_it_syncs(life: Life) -> None:
     life.on(Polled())
-    assert life.joined(leader=ME) == [Share("range", ((ME, b"s"),))]
-    assert life.on(Shared(((ME, b"all"),))) == [Sync(1, ME, ((ME, b"all"),))]
+    assert life.joined(leader=ME) == [ComputeAssignment("range", ((ME, b"s"),))]
+    assert life.on(AssignmentComputed(((ME, b"all"),))) == [SendSyncGroup(1, ME, ((ME, b"all"),))]
 
 
 def test_polls_while_it_joins_ask_nothing_again(life: Life) -> None:
@@ -109,31 +111,31 @@ def test_polls_while_it_joins_ask_nothing_again(life: Life) -> None:
 @pytest.mark.parametrize("code", ASKS_ELSEWHERE)
 def test_a_coordinator_that_is_none_is_looked_for_after_a_pause(life: Life, code: ErrorCode) -> None:
     life.on(Polled())
-    assert life.joined(code=code) == [Forget()]
+    assert life.joined(code=code) == [ForgetCoordinator()]
     assert life.on(Polled()) == []
     assert life.membership.pause_ms(life.now_ms) == 100
-    assert life.on(Polled(), after_ms=100) == [Join("")]
+    assert life.on(Polled(), after_ms=100) == [SendJoinGroup("")]
 
 
 def test_a_group_that_is_being_loaded_is_asked_again_where_it_is(life: Life) -> None:
     life.on(Polled())
     assert life.joined(code=ErrorCode.GROUP_LOAD_IN_PROGRESS) == []
-    assert life.on(Polled(), after_ms=100) == [Join("")]
+    assert life.on(Polled(), after_ms=100) == [SendJoinGroup("")]
 
 
 def test_pauses_between_attempts_grow_and_begin_anew_after_success(life: Life) -> None:
     pauses = []
     for _ in range(6):
         life.on(Polled(), after_ms=life.membership.pause_ms(life.now_ms))
-        life.on(Failed())
+        life.on(RequestFailed())
         pauses.append(life.membership.pause_ms(life.now_ms))
     assert pauses == [100, 200, 400, 800, 1_000, 1_000]
     life.now_ms += 1_000
     life.become_member()
-    life.on(Changed())
+    life.on(SubscriptionChanged())
     life.on(Polled())
     life.on(Revoked())
-    life.on(Failed())
+    life.on(RequestFailed())
     assert life.membership.pause_ms(life.now_ms) == 100
 
 
@@ -145,15 +147,15 @@ def test_whom_the_coordinator_does_not_know_joins_as_a_new_member_and_an_old_one
 ) -> None:
     life.on(Polled())
     life.joined()
-    assert life.on(Synced(code)) == []
-    assert life.on(Polled()) == [Join(as_whom)]
+    assert life.on(SyncCompleted(code)) == []
+    assert life.on(Polled()) == [SendJoinGroup(as_whom)]
 
 
 def test_a_rebalance_during_the_sync_joins_again_at_once(life: Life) -> None:
     life.on(Polled())
     life.joined()
-    assert life.on(Synced(ErrorCode.REBALANCE_IN_PROGRESS)) == []
-    assert life.on(Polled()) == [Join(ME)]
+    assert life.on(SyncCompleted(ErrorCode.REBALANCE_IN_PROGRESS)) == []
+    assert life.on(Polled()) == [SendJoinGroup(ME)]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ def test_a_rebalance_during_the_sync_joins_again_at_once(life: Life) -> None:
 def test_what_will_not_pass_is_told_with_what_to_do(life: Life, code: ErrorCode, hint: str) -> None:
     life.on(Polled())
     (effect,) = life.joined(code=code)
-    assert isinstance(effect, Fail)
+    assert isinstance(effect, RaiseError)
     assert effect.error.code is code
     with pytest.raises(BrokerError, match=hint):
         raise effect.error
@@ -175,8 +177,8 @@ def test_what_will_not_pass_is_told_with_what_to_do(life: Life, code: ErrorCode,
 
 def test_answers_that_come_too_late_change_nothing(member: Life) -> None:
     assert member.joined(generation=9) == []
-    assert member.on(Synced(ErrorCode.NONE, b"old")) == []
-    assert member.on(Failed()) == []
+    assert member.on(SyncCompleted(ErrorCode.NONE, b"old")) == []
+    assert member.on(RequestFailed()) == []
     assert member.on(Revoked()) == []
     assert member.membership.generation == 1
 
@@ -186,10 +188,10 @@ def test_answers_that_come_too_late_change_nothing(member: Life) -> None:
 
 def test_heartbeats_leave_every_interval_one_at_a_time(member: Life) -> None:
     assert member.on(Ticked(), after_ms=2_999) == []
-    assert member.on(Ticked(), after_ms=1) == [Heartbeat(1, ME)]
+    assert member.on(Ticked(), after_ms=1) == [SendHeartbeat(1, ME)]
     assert member.on(Ticked(), after_ms=4_000) == []
-    assert member.on(Beaten(1, ErrorCode.NONE)) == []
-    assert member.on(Ticked()) == [Heartbeat(1, ME)]
+    assert member.on(HeartbeatCompleted(1, ErrorCode.NONE)) == []
+    assert member.on(Ticked()) == [SendHeartbeat(1, ME)]
 
 
 def test_nobody_outside_or_on_the_way_sends_heartbeats(life: Life) -> None:
@@ -210,66 +212,69 @@ def test_a_heartbeat_that_finds_no_coordinator_is_sent_again_to_the_new_one(
     member: Life, code: ErrorCode | None
 ) -> None:
     member.on(Ticked(), after_ms=3_000)
-    assert member.on(Beaten(1, code)) == [Forget()]
+    assert member.on(HeartbeatCompleted(1, code)) == [ForgetCoordinator()]
     assert member.on(Ticked(), after_ms=99) == []
-    assert member.on(Ticked(), after_ms=1) == [Heartbeat(1, ME)]
-    assert member.phase is Phase.MEMBER
+    assert member.on(Ticked(), after_ms=1) == [SendHeartbeat(1, ME)]
+    assert member.state is MemberState.STABLE
 
 
 def test_a_coordinator_that_is_silent_for_the_session_is_looked_for_anew(member: Life) -> None:
-    assert member.on(Ticked(), after_ms=9_999) == [Heartbeat(1, ME)]
-    assert member.on(Ticked(), after_ms=1) == [Forget()]
+    assert member.on(Ticked(), after_ms=9_999) == [SendHeartbeat(1, ME)]
+    assert member.on(Ticked(), after_ms=1) == [ForgetCoordinator()]
 
 
 def test_heartbeats_go_on_while_partitions_are_given_up(member: Life) -> None:
-    member.on(Changed())
+    member.on(SubscriptionChanged())
     assert member.on(Polled()) == [Revoke(lost=False)]
-    assert member.on(Ticked(), after_ms=3_000) == [Heartbeat(1, ME)]
+    assert member.on(Ticked(), after_ms=3_000) == [SendHeartbeat(1, ME)]
 
 
 def test_who_does_not_poll_leaves_and_joins_as_a_new_member(member: Life) -> None:
     for _ in range(19):
         member.on(Ticked(), after_ms=3_000)
-        member.on(Beaten(1, ErrorCode.NONE))
+        member.on(HeartbeatCompleted(1, ErrorCode.NONE))
     effects = member.on(Ticked(), after_ms=3_000)
-    assert effects == [Leave(ME, "nothing was polled for max.poll.interval.ms=60000")]
+    assert effects == [SendLeaveGroup(ME, "nothing was polled for max.poll.interval.ms=60000")]
     assert member.membership.generation == NO_GENERATION
     assert member.on(Polled()) == [Revoke(lost=True)]
-    assert member.on(Revoked()) == [Join("")]
+    assert member.on(Revoked()) == [SendJoinGroup("")]
 
 
 # Rebalances.
 
 
 def test_a_rebalance_waits_for_the_next_poll_gives_up_and_joins_as_the_same_member(member: Life) -> None:
-    assert member.on(Beaten(1, ErrorCode.REBALANCE_IN_PROGRESS)) == []
+    assert member.on(HeartbeatCompleted(1, ErrorCode.REBALANCE_IN_PROGRESS)) == []
     assert member.membership.must_rejoin
     assert member.on(Polled()) == [Revoke(lost=False)]
     assert member.membership.generation == 1
-    assert member.on(Revoked()) == [Join(ME)]
+    assert member.on(Revoked()) == [SendJoinGroup(ME)]
 
 
 @pytest.mark.parametrize(
     ("code", "as_whom"), [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, ME)]
 )
-@pytest.mark.parametrize("event", [Beaten, CommitRefused])
+@pytest.mark.parametrize("event", [HeartbeatCompleted, CommitRejected])
 def test_partitions_of_whom_the_coordinator_does_not_know_are_lost(
-    member: Life, event: type[Beaten | CommitRefused], code: ErrorCode, as_whom: str
+    member: Life, event: type[HeartbeatCompleted | CommitRejected], code: ErrorCode, as_whom: str
 ) -> None:
     assert member.on(event(1, code)) == []
     assert member.membership.generation == NO_GENERATION
     assert member.on(Ticked(), after_ms=3_000) == []
     assert member.on(Polled()) == [Revoke(lost=True)]
-    assert member.on(Revoked()) == [Join(as_whom)]
+    assert member.on(Revoked()) == [SendJoinGroup(as_whom)]
 
 
 def test_what_the_coordinator_says_of_an_older_generation_does_not_count(member: Life) -> None:
-    member.on(Changed())
+    member.on(SubscriptionChanged())
     member.on(Polled())
     member.on(Revoked())
     member.joined(generation=2)
-    member.on(Synced(ErrorCode.NONE, b"b"))
-    for event in (Beaten(1, ErrorCode.ILLEGAL_GENERATION), CommitRefused(1, ErrorCode.UNKNOWN_MEMBER_ID)):
+    member.on(SyncCompleted(ErrorCode.NONE, b"b"))
+    for event in (
+        HeartbeatCompleted(1, ErrorCode.ILLEGAL_GENERATION),
+        CommitRejected(1, ErrorCode.UNKNOWN_MEMBER_ID),
+    ):
         assert member.on(event) == []
     assert member.membership.generation == 2
     assert not member.membership.must_rejoin
@@ -277,34 +282,34 @@ def test_what_the_coordinator_says_of_an_older_generation_does_not_count(member:
 
 def test_a_heartbeat_that_is_answered_after_a_new_join_changes_nothing(member: Life) -> None:
     member.on(Ticked(), after_ms=3_000)
-    member.on(Changed())
+    member.on(SubscriptionChanged())
     member.on(Polled())
     member.on(Revoked())
-    assert member.on(Beaten(1, None)) == []
-    assert member.on(Beaten(1, ErrorCode.UNKNOWN_MEMBER_ID)) == []
-    assert member.phase is Phase.JOINING
+    assert member.on(HeartbeatCompleted(1, None)) == []
+    assert member.on(HeartbeatCompleted(1, ErrorCode.UNKNOWN_MEMBER_ID)) == []
+    assert member.state is MemberState.JOINING
 
 
 def test_a_commit_that_is_refused_for_its_own_sake_leaves_the_member_as_it_is(member: Life) -> None:
-    assert member.on(CommitRefused(1, ErrorCode.GROUP_LOAD_IN_PROGRESS)) == []
-    assert member.on(CommitRefused(1, ErrorCode.OFFSET_METADATA_TOO_LARGE)) == []
-    assert member.on(CommitRefused(1, ErrorCode.NOT_COORDINATOR_FOR_GROUP)) == [Forget()]
+    assert member.on(CommitRejected(1, ErrorCode.GROUP_LOAD_IN_PROGRESS)) == []
+    assert member.on(CommitRejected(1, ErrorCode.OFFSET_METADATA_TOO_LARGE)) == []
+    assert member.on(CommitRejected(1, ErrorCode.NOT_COORDINATOR_FOR_GROUP)) == [ForgetCoordinator()]
     assert not member.membership.must_rejoin
 
 
 def test_a_change_while_it_joins_is_joined_for_once_more(life: Life) -> None:
     life.on(Polled())
-    life.on(Changed())
+    life.on(SubscriptionChanged())
     life.joined()
-    life.on(Synced(ErrorCode.NONE, b"a"))
+    life.on(SyncCompleted(ErrorCode.NONE, b"a"))
     assert life.on(Polled()) == [Revoke(lost=False)]
 
 
 def test_a_listener_that_failed_does_not_keep_its_partitions(member: Life) -> None:
-    member.on(Changed())
+    member.on(SubscriptionChanged())
     assert member.on(Polled()) == [Revoke(lost=False)]
     # No Revoked came.
-    assert member.on(Polled()) == [Join(ME)]
+    assert member.on(Polled()) == [SendJoinGroup(ME)]
 
 
 # Leaving.
@@ -313,29 +318,36 @@ def test_a_listener_that_failed_does_not_keep_its_partitions(member: Life) -> No
 def test_who_leaves_gives_up_first_and_commits_as_the_member_that_it_still_is(member: Life) -> None:
     assert member.on(Leaving()) == [Revoke(lost=False)]
     assert member.membership.generation == 1
-    assert member.on(Revoked()) == [Leave(ME)]
-    assert member.phase is Phase.CLOSED
+    assert member.on(Revoked()) == [SendLeaveGroup(ME)]
+    assert member.state is MemberState.CLOSED
 
 
 def test_nothing_happens_after_the_end(member: Life) -> None:
     member.on(Leaving())
     member.on(Revoked())
-    for event in (Polled(), Ticked(), Changed(), Leaving(), Revoked(), Beaten(1, ErrorCode.NONE)):
+    for event in (
+        Polled(),
+        Ticked(),
+        SubscriptionChanged(),
+        Leaving(),
+        Revoked(),
+        HeartbeatCompleted(1, ErrorCode.NONE),
+    ):
         assert member.on(event, after_ms=100_000) == []
 
 
 def test_who_leaves_for_a_while_can_join_again(member: Life) -> None:
     member.on(Leaving(for_good=False))
-    assert member.on(Revoked()) == [Leave(ME)]
-    assert member.on(Polled()) == [Join("")]
+    assert member.on(Revoked()) == [SendLeaveGroup(ME)]
+    assert member.on(Polled()) == [SendJoinGroup("")]
 
 
 def test_who_was_never_in_leaves_without_a_word(life: Life) -> None:
     assert life.on(Leaving()) == []
-    assert life.phase is Phase.CLOSED
+    assert life.state is MemberState.CLOSED
 
 
 def test_who_leaves_on_the_way_says_so_as_far_as_it_has_a_name(life: Life) -> None:
     life.on(Polled())
     life.joined()
-    assert life.on(Leaving()) == [Leave(ME)]
+    assert life.on(Leaving()) == [SendLeaveGroup(ME)]

@@ -14,16 +14,16 @@ from minikafka.clients.group.offsets import Committed
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.wire.api import ApiKey
-from tests.unit.clients.group.group_harness import T0, T1, T2, T3, World, everything
+from tests.unit.clients.group.group_harness import T0, T1, T2, T3, GroupHarness, everything
 
 FIELDS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    world = World()
-    yield world
-    for consumer in world.consumers:
+def harness() -> Iterator[GroupHarness]:
+    harness = GroupHarness()
+    yield harness
+    for consumer in harness.consumers:
         consumer.close()
 
 
@@ -35,9 +35,9 @@ def table(consumer: GroupConsumer, rounds: int = 30, **wanted: object) -> pa.Tab
     return pa.concat_tables([consumer.poll_table(50, **wanted) for _ in range(rounds)])  # type: ignore[arg-type]
 
 
-def alone(world: World, **settings: object) -> GroupConsumer:
+def alone(harness: GroupHarness, **settings: object) -> GroupConsumer:
     """A consumer of one partition."""
-    consumer = world.bare(**settings)
+    consumer = harness.bare(**settings)
     consumer.assign([T0])
     return consumer
 
@@ -45,21 +45,21 @@ def alone(world: World, **settings: object) -> GroupConsumer:
 # As objects.
 
 
-def test_records_come_with_all_that_is_known_of_them(world: World) -> None:
-    found = sorted(records(world.consumer()))
+def test_records_come_with_all_that_is_known_of_them(harness: GroupHarness) -> None:
+    found = sorted(records(harness.consumer()))
     assert {record.value for record in found} == everything()
     assert found[2] == ConsumerRecord("t", 0, 2, 1_002, b"k", b"t-0-2", ())
     assert found[2].topic_partition == T0
 
 
-def test_nulls_and_headers_come_as_they_are(world: World) -> None:
+def test_nulls_and_headers_come_as_they_are(harness: GroupHarness) -> None:
     rows = [
         Record(None, b"v", 1, (("a", b"1"), ("b", None))),
         Record(b"k", None, 2),
         Record(b"", b"", 3, (("a", b""),)),
     ]
-    world.brokers.logs[T0].append(build_batch(rows))
-    consumer = alone(world)
+    harness.brokers.logs[T0].append(build_batch(rows))
+    consumer = alone(harness)
     found = records(consumer)[5:]
     assert [(one.key, one.value, one.headers) for one in found] == [
         (None, b"v", (("a", b"1"), ("b", None))),
@@ -70,8 +70,8 @@ def test_nulls_and_headers_come_as_they_are(world: World) -> None:
     assert [one.headers for one in records(consumer, most=1)] == [(), (("a", b""),)]
 
 
-def test_at_most_so_many_come_and_only_those_count_as_read(world: World) -> None:
-    consumer = alone(world)
+def test_at_most_so_many_come_and_only_those_count_as_read(harness: GroupHarness) -> None:
+    consumer = alone(harness)
     sizes = []
     while (position := consumer.position(T0)) is None or position < 5:
         found = consumer.poll_records(50, 2)
@@ -79,33 +79,35 @@ def test_at_most_so_many_come_and_only_those_count_as_read(world: World) -> None
         if found:
             assert consumer.position(T0) == found[-1].offset + 1
             consumer.commit_sync()
-            assert world.committed() == {T0: found[-1].offset + 1}
+            assert harness.committed() == {T0: found[-1].offset + 1}
     assert [size for size in sizes if size] == [2, 2, 1]
 
 
-def test_max_poll_records_is_the_default(world: World) -> None:
-    consumer = world.consumer(max_poll_records=3)
+def test_max_poll_records_is_the_default(harness: GroupHarness) -> None:
+    consumer = harness.consumer(max_poll_records=3)
     sizes = [len(consumer.poll_records(50)) for _ in range(30)]
     assert (max(sizes), sum(sizes)) == (3, 20)
 
 
-def test_what_waits_to_be_given_out_is_not_fetched_again(world: World) -> None:
-    consumer = alone(world)
+def test_what_waits_to_be_given_out_is_not_fetched_again(harness: GroupHarness) -> None:
+    consumer = alone(harness)
     while not consumer.poll_records(50, 1):
         pass
-    asked = world.asked(ApiKey.FETCH)
+    asked = harness.asked(ApiKey.FETCH)
     assert [record.offset for record in consumer.poll_records(50, 3)] == [1, 2, 3]
     assert [record.offset for record in consumer.poll_records(50, 3)] == [4]
-    assert world.asked(ApiKey.FETCH) == asked
+    assert harness.asked(ApiKey.FETCH) == asked
 
 
 @pytest.mark.parametrize(
     ("magic", "codec"), [(0, Codec.NONE), (1, Codec.NONE), (1, Codec.GZIP), (2, Codec.NONE), (2, Codec.LZ4)]
 )
-def test_parts_of_sets_of_every_format_follow_each_other(world: World, magic: int, codec: Codec) -> None:
+def test_parts_of_sets_of_every_format_follow_each_other(
+    harness: GroupHarness, magic: int, codec: Codec
+) -> None:
     values = [b"%d" % number for number in range(9)]
-    world.brokers.fill(T0, *values, codec=codec, magic=magic)
-    consumer = alone(world)
+    harness.brokers.fill(T0, *values, codec=codec, magic=magic)
+    consumer = alone(harness)
     found = records(consumer, most=4)
     assert [(one.offset, one.value) for one in found][5:] == list(enumerate(values, 5))
     assert {one.timestamp for one in found[5:]} == ({-1} if magic == 0 else {*range(1_000, 1_009)})
@@ -115,9 +117,9 @@ def test_parts_of_sets_of_every_format_follow_each_other(world: World, magic: in
 
 
 @pytest.fixture
-def begun(world: World) -> GroupConsumer:
+def begun(harness: GroupHarness) -> GroupConsumer:
     """It has given out one of five records of its partition, as the first of a larger set."""
-    consumer = alone(world)
+    consumer = alone(harness)
     found: list[ConsumerRecord] = []
     while not found:
         found = consumer.poll_records(50, 1)
@@ -156,12 +158,12 @@ def test_headers_can_be_asked_for_in_the_middle_of_a_set(begun: GroupConsumer) -
     assert found.column("offset").to_pylist() == [2, 3, 4]
 
 
-def test_what_was_not_given_out_goes_to_the_next_owner(world: World) -> None:
-    one = world.consumer(auto_commit=True)
+def test_what_was_not_given_out_goes_to_the_next_owner(harness: GroupHarness) -> None:
+    one = harness.consumer(auto_commit=True)
     first: list[ConsumerRecord] = []
     while not first:
         first = one.poll_records(50, 1)
-    other = world.consumer(auto_commit=True)
+    other = harness.consumer(auto_commit=True)
     found = [*first]
     for _ in range(60):
         found += one.poll_records(50, 3) + other.poll_records(50, 3)
@@ -171,8 +173,8 @@ def test_what_was_not_given_out_goes_to_the_next_owner(world: World) -> None:
 # One by one.
 
 
-def test_iteration_gives_one_record_after_the_other_and_counts_it(world: World) -> None:
-    consumer = alone(world)
+def test_iteration_gives_one_record_after_the_other_and_counts_it(harness: GroupHarness) -> None:
+    consumer = alone(harness)
     positions = []
     for record in consumer:
         positions.append((record.offset, consumer.position(T0)))
@@ -181,15 +183,15 @@ def test_iteration_gives_one_record_after_the_other_and_counts_it(world: World) 
     assert positions == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
 
 
-def test_iteration_that_is_left_goes_on_in_a_poll(world: World) -> None:
-    consumer = alone(world)
+def test_iteration_that_is_left_goes_on_in_a_poll(harness: GroupHarness) -> None:
+    consumer = alone(harness)
     assert next(iter(consumer)).offset == 0
     assert [record.offset for record in consumer.poll_records(50, 2)] == [1, 2]
     assert next(iter(consumer)).offset == 3
 
 
-def test_a_seek_in_an_iteration_counts_for_the_next_record(world: World) -> None:
-    consumer = alone(world)
+def test_a_seek_in_an_iteration_counts_for_the_next_record(harness: GroupHarness) -> None:
+    consumer = alone(harness)
     offsets = []
     for record in consumer:
         offsets.append(record.offset)
@@ -200,8 +202,8 @@ def test_a_seek_in_an_iteration_counts_for_the_next_record(world: World) -> None
     assert offsets == [0, 1, 4]
 
 
-def test_partitions_assigned_in_an_iteration_change_what_comes_next(world: World) -> None:
-    consumer = alone(world)
+def test_partitions_assigned_in_an_iteration_change_what_comes_next(harness: GroupHarness) -> None:
+    consumer = alone(harness)
     found = []
     for record in consumer:
         found.append((record.partition, record.offset))
@@ -215,33 +217,35 @@ def test_partitions_assigned_in_an_iteration_change_what_comes_next(world: World
     assert found == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
 
 
-def test_an_iteration_commits_in_time_what_it_is_done_with(world: World) -> None:
-    consumer = alone(world, auto_commit=True, auto_commit_interval_ms=0, max_poll_records=2)
+def test_an_iteration_commits_in_time_what_it_is_done_with(harness: GroupHarness) -> None:
+    consumer = alone(harness, auto_commit=True, auto_commit_interval_ms=0, max_poll_records=2)
     committed = [
-        (record.offset, world.committed().get(T0, 0)) for _, record in zip(range(5), consumer, strict=False)
+        (record.offset, harness.committed().get(T0, 0)) for _, record in zip(range(5), consumer, strict=False)
     ]
     assert all(before <= offset for offset, before in committed)
     assert committed[-1] == (4, 2)
 
 
 def test_an_iteration_commits_when_the_interval_has_passed_whatever_was_fetched_at_once(
-    world: World,
+    harness: GroupHarness,
 ) -> None:
-    consumer = alone(world, auto_commit=True, auto_commit_interval_ms=200)
+    consumer = alone(harness, auto_commit=True, auto_commit_interval_ms=200)
     committed = []
     for record in consumer:
-        committed.append((record.offset, world.committed().get(T0, 0)))
+        committed.append((record.offset, harness.committed().get(T0, 0)))
         if record.offset == 4:
             break
-        world.brokers.clock.advance(500)
+        harness.brokers.clock.advance(500)
     # What is sent as a record is asked for has arrived with the next one.
     assert committed == [(0, 0), (1, 0), (2, 1), (3, 2), (4, 3)]
 
 
-def test_an_iteration_whose_records_come_faster_than_the_interval_commits_none_of_them(world: World) -> None:
-    consumer = alone(world, auto_commit=True, auto_commit_interval_ms=60_000)
+def test_an_iteration_whose_records_come_faster_than_the_interval_commits_none_of_them(
+    harness: GroupHarness,
+) -> None:
+    consumer = alone(harness, auto_commit=True, auto_commit_interval_ms=60_000)
     next(record for record in consumer if record.offset == 4)
-    assert world.committed() == {}
+    assert harness.committed() == {}
 
 
 # What was in hand when a `with` block raised.
@@ -265,21 +269,23 @@ def interrupted(consumer: GroupConsumer, work: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("member", [True, False])
 def test_a_record_whose_work_raises_is_not_committed_at_the_end_of_the_block(
-    world: World, member: bool
+    harness: GroupHarness, member: bool
 ) -> None:
-    consumer = world.consumer(auto_commit=True) if member else alone(world, auto_commit=True)
+    consumer = harness.consumer(auto_commit=True) if member else alone(harness, auto_commit=True)
 
     def work() -> None:
         next(record for record in consumer if record.offset == 3)
 
     interrupted(consumer, work)
-    assert 3 in world.committed().values()
-    assert 4 not in world.committed().values()
+    assert 3 in harness.committed().values()
+    assert 4 not in harness.committed().values()
 
 
 @pytest.mark.parametrize("take", TAKES)
-def test_what_the_last_poll_gave_is_not_committed_when_the_block_raises(world: World, take: str) -> None:
-    consumer = alone(world, auto_commit=True)
+def test_what_the_last_poll_gave_is_not_committed_when_the_block_raises(
+    harness: GroupHarness, take: str
+) -> None:
+    consumer = alone(harness, auto_commit=True)
 
     def work() -> None:
         while not consumer.poll_records(50, 1):
@@ -288,17 +294,17 @@ def test_what_the_last_poll_gave_is_not_committed_when_the_block_raises(world: W
         assert consumer.position(T0) in (3, 5)
 
     interrupted(consumer, work)
-    assert world.committed() == {T0: 1}
+    assert harness.committed() == {T0: 1}
 
 
-def test_a_poll_that_came_back_empty_counts_what_came_before(world: World) -> None:
-    consumer = alone(world, auto_commit=True)
+def test_a_poll_that_came_back_empty_counts_what_came_before(harness: GroupHarness) -> None:
+    consumer = alone(harness, auto_commit=True)
     interrupted(consumer, lambda: [consumer.poll_records(50) for _ in range(20)] and None)
-    assert world.committed() == {T0: 5}
+    assert harness.committed() == {T0: 5}
 
 
-def test_what_the_block_itself_has_committed_stays_so(world: World) -> None:
-    consumer = alone(world, auto_commit=True)
+def test_what_the_block_itself_has_committed_stays_so(harness: GroupHarness) -> None:
+    consumer = alone(harness, auto_commit=True)
 
     def work() -> None:
         while not consumer.poll_records(50):
@@ -306,11 +312,11 @@ def test_what_the_block_itself_has_committed_stays_so(world: World) -> None:
         consumer.commit_sync({T0: Committed(3)})
 
     interrupted(consumer, work)
-    assert world.committed() == {T0: 3}
+    assert harness.committed() == {T0: 3}
 
 
-def test_a_seek_of_the_block_that_raises_says_where_the_next_run_begins(world: World) -> None:
-    consumer = alone(world, auto_commit=True)
+def test_a_seek_of_the_block_that_raises_says_where_the_next_run_begins(harness: GroupHarness) -> None:
+    consumer = alone(harness, auto_commit=True)
 
     def work() -> None:
         while not consumer.poll_records(50):
@@ -318,21 +324,21 @@ def test_a_seek_of_the_block_that_raises_says_where_the_next_run_begins(world: W
         consumer.seek(T0, 2)
 
     interrupted(consumer, work)
-    assert world.committed() == {T0: 2}
+    assert harness.committed() == {T0: 2}
 
 
-def test_what_was_in_hand_counts_when_a_block_ends_without_an_exception(world: World) -> None:
-    with alone(world, auto_commit=True) as consumer:
+def test_what_was_in_hand_counts_when_a_block_ends_without_an_exception(harness: GroupHarness) -> None:
+    with alone(harness, auto_commit=True) as consumer:
         next(record for record in consumer if record.offset == 3)
-    assert world.committed() == {T0: 4}
+    assert harness.committed() == {T0: 4}
 
 
 # As a table.
 
 
-def test_a_table_has_a_column_for_each_field(world: World) -> None:
+def test_a_table_has_a_column_for_each_field(harness: GroupHarness) -> None:
     found = (
-        table(world.consumer())
+        table(harness.consumer())
         .combine_chunks()
         .sort_by([("partition", "ascending"), ("offset", "ascending")])
     )
@@ -345,20 +351,20 @@ def test_a_table_has_a_column_for_each_field(world: World) -> None:
     assert found.schema.field("timestamp").type == pa.timestamp("ms", tz="UTC")
 
 
-def test_a_table_without_rows_has_its_columns_all_the_same(world: World) -> None:
-    consumer = world.member()
+def test_a_table_without_rows_has_its_columns_all_the_same(harness: GroupHarness) -> None:
+    consumer = harness.member()
     assert consumer.poll_table(50).schema.names == FIELDS
     assert consumer.poll_table(50, headers=True).schema.names == [*FIELDS, "headers"]
 
 
-def test_a_table_holds_at_most_so_many_rows_and_the_rest_comes_later(world: World) -> None:
-    consumer = world.consumer()
+def test_a_table_holds_at_most_so_many_rows_and_the_rest_comes_later(harness: GroupHarness) -> None:
+    consumer = harness.consumer()
     sizes = [consumer.poll_table(50, max_records=7).num_rows for _ in range(30)]
     assert (max(sizes), sum(sizes)) == (7, 20)
 
 
-def test_parts_of_a_set_in_tables_share_the_memory_of_their_values(world: World) -> None:
-    consumer = alone(world)
+def test_parts_of_a_set_in_tables_share_the_memory_of_their_values(harness: GroupHarness) -> None:
+    consumer = alone(harness)
     first = consumer.poll_table(50, max_records=2)
     while not first.num_rows:
         first = consumer.poll_table(50, max_records=2)
@@ -367,18 +373,18 @@ def test_parts_of_a_set_in_tables_share_the_memory_of_their_values(world: World)
     assert values[0] == values[1]
 
 
-def test_a_record_without_a_timestamp_has_none_in_a_table(world: World) -> None:
-    world.brokers.fill(T0, b"old", magic=0)
-    consumer = alone(world)
+def test_a_record_without_a_timestamp_has_none_in_a_table(harness: GroupHarness) -> None:
+    harness.brokers.fill(T0, b"old", magic=0)
+    consumer = alone(harness)
     consumer.seek(T0, 4)
     found = table(consumer)
     assert [one and one.timestamp() for one in found.column("timestamp").to_pylist()] == [1.004, None]
     assert found.column("timestamp").null_count == 1
 
 
-def test_a_table_has_headers_where_they_are_asked_for(world: World) -> None:
-    world.brokers.logs[T0].append(build_batch([Record(None, b"v", 1, (("a", b"1"),)), Record(None, b"w")]))
-    consumer = alone(world)
+def test_a_table_has_headers_where_they_are_asked_for(harness: GroupHarness) -> None:
+    harness.brokers.logs[T0].append(build_batch([Record(None, b"v", 1, (("a", b"1"),)), Record(None, b"w")]))
+    consumer = alone(harness)
     consumer.seek(T0, 5)
     found = table(consumer, headers=True).column("headers").to_pylist()
     assert found == [[{"key": "a", "value": b"1"}], None]
@@ -387,21 +393,23 @@ def test_a_table_has_headers_where_they_are_asked_for(world: World) -> None:
 # Sets without rows, and damage.
 
 
-def test_marks_of_transactions_are_passed(world: World) -> None:
-    log = world.brokers.logs[T0]
+def test_marks_of_transactions_are_passed(harness: GroupHarness) -> None:
+    log = harness.brokers.logs[T0]
     about = {"producer_id": 7, "producer_epoch": 0}
     log.append(build_batch([Record(None, b"inside")], **about, transactional=True))
     log.append(build_control_batch(ControlType.COMMIT, coordinator_epoch=0, timestamp_ms=0, **about))
-    consumer = alone(world)
+    consumer = alone(harness)
     assert [record.value for record in records(consumer)][5:] == [b"inside"]
     assert consumer.position(T0) == 7
 
 
-def test_what_lies_before_damage_comes_first_and_then_an_error_that_names_the_way_on(world: World) -> None:
-    log = world.brokers.logs[T0]
+def test_what_lies_before_damage_comes_first_and_then_an_error_that_names_the_way_on(
+    harness: GroupHarness,
+) -> None:
+    log = harness.brokers.logs[T0]
     begin, end, entry = log.entries[2]
     log.entries[2] = begin, end, entry[:-1] + b"!"
-    consumer = alone(world)
+    consumer = alone(harness)
     found: list[ConsumerRecord] = []
     pattern = r"CORRUPT_MESSAGE: t-0 at offset 2: .*seek to 3 to go on behind it"
     while len(found) < 2:
@@ -416,25 +424,25 @@ def test_what_lies_before_damage_comes_first_and_then_an_error_that_names_the_wa
     assert table(consumer).column("offset").to_pylist() == [3, 4]
 
 
-def test_sets_of_several_partitions_come_in_their_order(world: World) -> None:
-    found = table(world.consumer())
+def test_sets_of_several_partitions_come_in_their_order(harness: GroupHarness) -> None:
+    found = table(harness.consumer())
     for place in (T0, T1, T2, T3):
         mask = pa.compute.equal(found.column("partition"), place.partition)
         assert found.filter(mask).column("offset").to_pylist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("most", [0, -1])
-def test_fewer_than_one_record_cannot_be_asked_for(world: World, most: int) -> None:
-    consumer = alone(world)
+def test_fewer_than_one_record_cannot_be_asked_for(harness: GroupHarness, most: int) -> None:
+    consumer = alone(harness)
     with pytest.raises(ValueError, match="max_records must be 1 or more"):
         consumer.poll_records(50, most)
     with pytest.raises(ValueError, match="max_records must be 1 or more"):
         consumer.poll_table(50, max_records=most)
 
 
-def test_a_large_set_is_given_out_piece_by_piece(world: World) -> None:
+def test_a_large_set_is_given_out_piece_by_piece(harness: GroupHarness) -> None:
     rows = [Record(None, b"%06d" % number) for number in range(3_000)]
-    world.brokers.logs[T0].append(build_message_set(rows))
-    consumer = alone(world)
+    harness.brokers.logs[T0].append(build_message_set(rows))
+    consumer = alone(harness)
     offsets = [record.offset for record in records(consumer, rounds=50, most=100)]
     assert offsets == list(range(3_005))

@@ -14,84 +14,84 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.consumer import Committed, GroupConsumer, GroupConsumerConfig
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.metadata import MetadataTopic
-from tests.unit.clients.group.group_harness import T0, T1, T2, T3, Listener, World, everything
+from tests.unit.clients.group.group_harness import T0, T1, T2, T3, GroupHarness, Listener, everything
 
 LATE = TopicPartition("late-1", 0)
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    world = World()
-    yield world
-    for consumer in world.consumers:
+def harness() -> Iterator[GroupHarness]:
+    harness = GroupHarness()
+    yield harness
+    for consumer in harness.consumers:
         consumer.close()
 
 
 # Partitions that are assigned by hand.
 
 
-def test_assigned_partitions_are_read_without_a_group(world: World) -> None:
+def test_assigned_partitions_are_read_without_a_group(harness: GroupHarness) -> None:
     listener = Listener()
-    consumer = world.bare(listener)
+    consumer = harness.bare(listener)
     consumer.assign([T2, T0])
     assert consumer.assignment == (T0, T2)
-    assert set(world.read(consumer)) == everything(T1, T3)
+    assert set(harness.read(consumer)) == everything(T1, T3)
     assert (consumer.generation, consumer.member_id, listener.told) == (-1, "", [])
-    assert world.asked(ApiKey.JOIN_GROUP) == world.asked(ApiKey.HEARTBEAT) == 0
+    assert harness.asked(ApiKey.JOIN_GROUP) == harness.asked(ApiKey.HEARTBEAT) == 0
 
 
-def test_their_offsets_are_committed_to_the_group_all_the_same(world: World) -> None:
-    one = world.bare()
+def test_their_offsets_are_committed_to_the_group_all_the_same(harness: GroupHarness) -> None:
+    one = harness.bare()
     one.assign([T0, T1])
-    world.read(one)
+    harness.read(one)
     one.commit_sync({T0: Committed(3)})
     one.close()
-    other = world.bare()
+    other = harness.bare()
     other.assign([T0])
-    assert set(world.read(other)) == {b"t-0-3", b"t-0-4"}
-    (request,) = world.brokers.asked(ApiKey.OFFSET_COMMIT)
+    assert set(harness.read(other)) == {b"t-0-3", b"t-0-4"}
+    (request,) = harness.brokers.asked(ApiKey.OFFSET_COMMIT)
     assert (request.generation_id, request.member_id) == (-1, "")
 
 
-def test_they_are_committed_in_time_and_at_the_end(world: World) -> None:
-    consumer = world.bare(auto_commit=True, auto_commit_interval_ms=1_000)
+def test_they_are_committed_in_time_and_at_the_end(harness: GroupHarness) -> None:
+    consumer = harness.bare(auto_commit=True, auto_commit_interval_ms=1_000)
     consumer.assign([T0])
-    world.read(consumer, rounds=40)
-    assert world.committed() == {T0: 5}
-    world.brokers.fill(T0, b"more")
+    harness.read(consumer, rounds=40)
+    assert harness.committed() == {T0: 5}
+    harness.brokers.fill(T0, b"more")
     while consumer.position(T0) == 5:
         consumer.poll(50)
     consumer.close()
-    assert world.committed() == {T0: 6}
+    assert harness.committed() == {T0: 6}
 
 
-def test_a_commit_by_hand_is_refused_while_the_group_has_members(world: World) -> None:
-    world.member()
-    consumer = world.bare()
+def test_a_commit_by_hand_is_refused_while_the_group_has_members(harness: GroupHarness) -> None:
+    harness.member()
+    consumer = harness.bare()
     consumer.assign([T0])
-    world.read(consumer)
+    harness.read(consumer)
     with pytest.raises(BrokerError, match="the group has members, who alone commit") as raised:
         consumer.commit_sync()
     assert raised.value.code is ErrorCode.UNKNOWN_MEMBER_ID
-    assert world.committed() == {}
+    assert harness.committed() == {}
 
 
-def test_partitions_that_stay_assigned_go_on_where_they_are(world: World) -> None:
-    consumer = world.bare(auto_commit=True)
+def test_partitions_that_stay_assigned_go_on_where_they_are(harness: GroupHarness) -> None:
+    consumer = harness.bare(auto_commit=True)
     consumer.assign([T0, T1])
-    world.read(consumer)
+    harness.read(consumer)
     consumer.pause(T0)
     consumer.assign([T0, T2])
     assert (consumer.position(T0), consumer.position(T2), consumer.paused) == (5, None, (T0,))
-    assert world.committed() == {T0: 5, T1: 5}
-    world.brokers.fill(T0, b"paused")
-    assert set(world.read(consumer)) == everything(T0, T1, T3)
+    assert harness.committed() == {T0: 5, T1: 5}
+    harness.brokers.fill(T0, b"paused")
+    assert set(harness.read(consumer)) == everything(T0, T1, T3)
     consumer.resume(T0)
-    assert set(world.read(consumer)) == {b"paused"}
+    assert set(harness.read(consumer)) == {b"paused"}
 
 
-def test_only_one_of_assign_and_subscribe_at_a_time(world: World) -> None:
-    consumer = world.bare()
+def test_only_one_of_assign_and_subscribe_at_a_time(harness: GroupHarness) -> None:
+    consumer = harness.bare()
     with pytest.raises(ValueError, match="subscribe to a topic before polling, or assign"):
         consumer.poll(0)
     consumer.assign([T0])
@@ -102,22 +102,22 @@ def test_only_one_of_assign_and_subscribe_at_a_time(world: World) -> None:
     consumer.subscribe(["t"])
     with pytest.raises(ValueError, match="subscribed to: unsubscribe first"):
         consumer.assign([T0])
-    assert set(world.read(consumer)) == everything()
+    assert set(harness.read(consumer)) == everything()
     consumer.unsubscribe()
-    assert world.brokers.groups.group("g").state == "Empty"
+    assert harness.brokers.groups.group("g").state == "Empty"
     consumer.assign([T1])
-    assert set(world.read(consumer)) == everything(T0, T2, T3)
+    assert set(harness.read(consumer)) == everything(T0, T2, T3)
 
 
-def test_partitions_may_be_given_as_pairs(world: World) -> None:
-    consumer = world.bare()
+def test_partitions_may_be_given_as_pairs(harness: GroupHarness) -> None:
+    consumer = harness.bare()
     pair: Any = ("t", 2)
     consumer.assign([pair])
     assert consumer.assignment == (T2,)
     assert type(consumer.assignment[0]) is TopicPartition
     consumer.seek(pair, 3)
     assert consumer.position(pair) == 3
-    assert world.read(consumer) == Counter([b"t-2-3", b"t-2-4"])
+    assert harness.read(consumer) == Counter([b"t-2-3", b"t-2-4"])
     consumer.pause(pair)
     assert consumer.paused == (T2,)
     consumer.resume(pair)
@@ -148,58 +148,60 @@ def test_partitions_may_be_given_as_pairs(world: World) -> None:
     ],
 )
 def test_what_names_no_partitions_is_refused_with_what_does(
-    world: World, do: Callable[[Any], object], message: str
+    harness: GroupHarness, do: Callable[[Any], object], message: str
 ) -> None:
     with pytest.raises(TypeError, match=message):
-        do(world.bare())
+        do(harness.bare())
 
 
 # Patterns.
 
 
-def test_a_pattern_finds_topics_by_their_whole_names_also_those_that_come_later(world: World) -> None:
-    world.brokers.add_topic("t2", 1)
-    consumer = world.bare(metadata_max_age_ms=1_000)
+def test_a_pattern_finds_topics_by_their_whole_names_also_those_that_come_later(
+    harness: GroupHarness,
+) -> None:
+    harness.brokers.add_topic("t2", 1)
+    consumer = harness.bare(metadata_max_age_ms=1_000)
     consumer.subscribe(pattern="t|late-[0-9]+")
-    assert set(world.read(consumer)) == everything()
+    assert set(harness.read(consumer)) == everything()
     assert consumer.subscription == ("t",)
-    world.brokers.add_topic(LATE.topic, 1)
-    world.brokers.fill(LATE, b"at last")
-    assert b"at last" in world.read(consumer, rounds=60)
+    harness.brokers.add_topic(LATE.topic, 1)
+    harness.brokers.fill(LATE, b"at last")
+    assert b"at last" in harness.read(consumer, rounds=60)
     assert (consumer.subscription, consumer.assignment) == (("late-1", "t"), (LATE, T0, T1, T2, T3))
 
 
-def test_a_pattern_that_finds_nothing_yet_waits_for_a_topic(world: World) -> None:
-    consumer = world.bare(metadata_max_age_ms=1_000)
+def test_a_pattern_that_finds_nothing_yet_waits_for_a_topic(harness: GroupHarness) -> None:
+    consumer = harness.bare(metadata_max_age_ms=1_000)
     consumer.subscribe(pattern=re.compile("late.*", re.IGNORECASE))
-    assert world.read(consumer) == {}
-    world.brokers.add_topic(LATE.topic, 1)
-    world.brokers.fill(LATE, b"at last")
-    assert set(world.read(consumer, rounds=60)) == {b"at last"}
+    assert harness.read(consumer) == {}
+    harness.brokers.add_topic(LATE.topic, 1)
+    harness.brokers.fill(LATE, b"at last")
+    assert set(harness.read(consumer, rounds=60)) == {b"at last"}
 
 
 @pytest.mark.parametrize("excluded", [True, False])
 def test_internal_topics_are_found_by_name_and_by_a_pattern_only_where_that_is_wished(
-    world: World, excluded: bool
+    harness: GroupHarness, excluded: bool
 ) -> None:
-    world.brokers.add_topic("__consumer_offsets", 1)
-    consumer = world.bare(exclude_internal_topics=excluded)
+    harness.brokers.add_topic("__consumer_offsets", 1)
+    consumer = harness.bare(exclude_internal_topics=excluded)
     consumer.subscribe(pattern=".*")
-    world.read(consumer)
+    harness.read(consumer)
     assert consumer.subscription == (("t",) if excluded else ("__consumer_offsets", "t"))
     consumer.subscribe(["__consumer_offsets"])
-    world.read(consumer)
+    harness.read(consumer)
     assert consumer.assignment == (TopicPartition("__consumer_offsets", 0),)
 
 
-def test_a_topic_that_is_gone_is_no_longer_matched(world: World) -> None:
-    world.brokers.add_topic(LATE.topic, 1)
-    consumer = world.bare(metadata_max_age_ms=1_000)
+def test_a_topic_that_is_gone_is_no_longer_matched(harness: GroupHarness) -> None:
+    harness.brokers.add_topic(LATE.topic, 1)
+    consumer = harness.bare(metadata_max_age_ms=1_000)
     consumer.subscribe(pattern="t|late.*")
-    world.read(consumer)
+    harness.read(consumer)
     assert consumer.subscription == ("late-1", "t")
-    del world.brokers.leaders[LATE]
-    world.read(consumer, rounds=60)
+    del harness.brokers.leaders[LATE]
+    harness.read(consumer, rounds=60)
     assert (consumer.subscription, consumer.assignment) == (("t",), (T0, T1, T2, T3))
 
 
@@ -216,46 +218,46 @@ def test_a_topic_that_is_gone_is_no_longer_matched(world: World) -> None:
     ],
 )
 def test_what_cannot_be_subscribed_to_is_refused(
-    world: World, subscribe: Callable[[GroupConsumer], object], problem: str
+    harness: GroupHarness, subscribe: Callable[[GroupConsumer], object], problem: str
 ) -> None:
-    consumer = world.member()
+    consumer = harness.member()
     with pytest.raises((ValueError, TypeError, ConfigError, BrokerError), match=problem):
         subscribe(consumer)
     assert consumer.subscription == ("t",)
 
 
-def test_a_listener_can_come_with_the_subscription(world: World) -> None:
+def test_a_listener_can_come_with_the_subscription(harness: GroupHarness) -> None:
     listener = Listener()
-    consumer = world.bare()
+    consumer = harness.bare()
     consumer.subscribe(["t"], listener=listener)
-    world.read(consumer)
+    harness.read(consumer)
     assert listener.told == [("assigned", (T0, T1, T2, T3))]
 
 
 # Being woken.
 
 
-def test_a_poll_that_is_woken_raises_and_the_next_one_goes_on(world: World) -> None:
-    consumer = world.consumer()
+def test_a_poll_that_is_woken_raises_and_the_next_one_goes_on(harness: GroupHarness) -> None:
+    consumer = harness.consumer()
     consumer.wakeup()
-    before_ms = world.brokers.clock.monotonic_ms()
+    before_ms = harness.brokers.clock.monotonic_ms()
     with pytest.raises(Wakeup):
         consumer.poll(60_000)
-    assert world.brokers.clock.monotonic_ms() == before_ms
-    assert set(world.read(consumer)) == everything()
+    assert harness.brokers.clock.monotonic_ms() == before_ms
+    assert set(harness.read(consumer)) == everything()
 
 
 @pytest.mark.parametrize("joins", [True, False])
-def test_a_poll_that_waits_is_woken_within_a_tenth_of_a_second(world: World, joins: bool) -> None:
-    consumer = world.bare()
+def test_a_poll_that_waits_is_woken_within_a_tenth_of_a_second(harness: GroupHarness, joins: bool) -> None:
+    consumer = harness.bare()
     if joins:
-        other = world.member()
+        other = harness.member()
         consumer.subscribe(["t"])
         assert other.assignment  # and does not poll, so that the new one waits for it to join again
     else:
         consumer.assign([T0])
-        world.read(consumer)
-    clock = world.brokers.clock
+        harness.read(consumer)
+    clock = harness.brokers.clock
     advance, woken_ms = clock.advance, clock.monotonic_ms() + 500
 
     def advancing(milliseconds: int) -> None:
@@ -272,10 +274,10 @@ def test_a_poll_that_waits_is_woken_within_a_tenth_of_a_second(world: World, joi
 # What logs hold.
 
 
-def test_logs_have_beginnings_ends_and_times(world: World) -> None:
-    log = world.brokers.logs[T0]
+def test_logs_have_beginnings_ends_and_times(harness: GroupHarness) -> None:
+    log = harness.brokers.logs[T0]
     log.entries, log.start_offset = log.entries[2:], 2
-    consumer = world.bare()
+    consumer = harness.bare()
     assert consumer.beginning_offsets([T0, T1]) == {T0: 2, T1: 0}
     assert consumer.end_offsets([T0, T1]) == {T0: 5, T1: 5}
     times = {T0: 0, T1: 1_003, T2: 1_005}
@@ -285,9 +287,9 @@ def test_logs_have_beginnings_ends_and_times(world: World) -> None:
 
 
 @pytest.mark.parametrize("times", [{T0: "2020-01-01"}, {T0: None}, {T0: 1.5}, [T0]])
-def test_a_time_that_is_no_number_of_ms_is_refused(world: World, times: Any) -> None:
+def test_a_time_that_is_no_number_of_ms_is_refused(harness: GroupHarness, times: Any) -> None:
     with pytest.raises(TypeError, match="ms since the epoch, not"):
-        world.bare().offsets_for_times(times)
+        harness.bare().offsets_for_times(times)
 
 
 @pytest.mark.parametrize("newest", [3, 5])
@@ -301,21 +303,21 @@ def test_a_time_that_is_no_number_of_ms_is_refused(world: World, times: Any) -> 
     ],
 )
 def test_questions_about_topics_make_none(
-    world: World, ask: Callable[[GroupConsumer], object], newest: int
+    harness: GroupHarness, ask: Callable[[GroupConsumer], object], newest: int
 ) -> None:
-    world.brokers.newest[ApiKey.METADATA] = newest
+    harness.brokers.newest[ApiKey.METADATA] = newest
     with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
-        ask(world.bare())
-    asked = world.brokers.asked(ApiKey.METADATA)
+        ask(harness.bare())
+    asked = harness.brokers.asked(ApiKey.METADATA)
     assert asked
     assert all(one.topics is None or not one.allow_auto_topic_creation for one in asked)
     assert newest > 3 or {one.topics for one in asked} == {None}
 
 
-def test_topics_and_partitions_are_told(world: World) -> None:
-    world.brokers.add_topic("__consumer_offsets", 1)
-    world.brokers.add_topic("u", 1)
-    consumer = world.bare()
+def test_topics_and_partitions_are_told(harness: GroupHarness) -> None:
+    harness.brokers.add_topic("__consumer_offsets", 1)
+    harness.brokers.add_topic("u", 1)
+    consumer = harness.bare()
     assert consumer.topics() == ("t", "u")
     assert consumer.partitions_for("t") == (T0, T1, T2, T3)
     with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
@@ -333,14 +335,14 @@ class Half:
 
 
 @pytest.mark.parametrize("listener", [Half(), Listener, lambda partitions: None])
-def test_a_listener_that_lacks_its_methods_is_refused_at_once(world: World, listener: Any) -> None:
-    consumer = world.bare()
+def test_a_listener_that_lacks_its_methods_is_refused_at_once(harness: GroupHarness, listener: Any) -> None:
+    consumer = harness.bare()
     text = r"with the methods assigned\(partitions\) and revoked\(partitions\), not"
     with pytest.raises(TypeError, match=text):
         consumer.subscribe(["t"], listener=listener)
     assert consumer.subscription == ()
     with pytest.raises(TypeError, match=text):
-        world.bare(listener)
+        harness.bare(listener)
 
 
 def test_an_address_is_no_cluster() -> None:
@@ -349,8 +351,8 @@ def test_an_address_is_no_cluster() -> None:
         GroupConsumer(cluster, GroupConsumerConfig("g"))
 
 
-def test_settings_may_be_a_dict_of_properties_and_nothing_else(world: World) -> None:
-    cluster = world.brokers.client()
+def test_settings_may_be_a_dict_of_properties_and_nothing_else(harness: GroupHarness) -> None:
+    cluster = harness.brokers.client()
     properties = {"group.id": "a", "enable.auto.commit": "false"}
     with GroupConsumer(cluster, properties, threads=False) as consumer:
         assert consumer.config == GroupConsumerConfig("a", auto_commit=False)
@@ -365,9 +367,9 @@ def test_settings_may_be_a_dict_of_properties_and_nothing_else(world: World) -> 
 
 
 def test_an_assigned_partition_that_is_not_there_is_warned_of_once(
-    world: World, caplog: pytest.LogCaptureFixture
+    harness: GroupHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    consumer = world.bare()
+    consumer = harness.bare()
     consumer.assign([T0, TopicPartition("t", 9), TopicPartition("nope", 0)])
     consumer.seek(TopicPartition("t", 9), 0)
     for _ in range(30):
@@ -377,21 +379,21 @@ def test_an_assigned_partition_that_is_not_there_is_warned_of_once(
         "t-9 was assigned, and topic 't' has 4 partitions, 0 to 3",
     ]
     consumer.assign([T0, TopicPartition("t", 9)])
-    world.read(consumer)
+    harness.read(consumer)
     assert caplog.text.count("t-9 was assigned") == 1
 
 
 @pytest.mark.parametrize("reads", [lambda one: one.subscribe(["t"]), lambda one: one.assign([T0])])
 def test_a_topic_that_may_not_be_described_is_an_error_until_it_may(
-    world: World, reads: Callable[[GroupConsumer], None]
+    harness: GroupHarness, reads: Callable[[GroupConsumer], None]
 ) -> None:
-    consumer = world.bare()
+    consumer = harness.bare()
     reads(consumer)
-    described = world.brokers._topic
+    described = harness.brokers._topic
     refused = MetadataTopic(int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "t", False, ())
-    world.brokers._topic = lambda name: refused  # type: ignore[method-assign]
+    harness.brokers._topic = lambda name: refused  # type: ignore[method-assign]
     for _ in range(2):
         with pytest.raises(BrokerError, match="topic 't' cannot be read; this client may not do Describe"):
             consumer.poll(2_000)
-    world.brokers._topic = described  # type: ignore[method-assign]
-    assert everything(T1, T2, T3) <= set(world.read(consumer, rounds=40))
+    harness.brokers._topic = described  # type: ignore[method-assign]
+    assert everything(T1, T2, T3) <= set(harness.read(consumer, rounds=40))

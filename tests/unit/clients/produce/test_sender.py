@@ -22,7 +22,7 @@ SIZE = message_bytes(None, b"v")
 LOST = NetworkError("the connection broke")
 
 
-class World:
+class SenderHarness:
     """A sender with its accumulator, and leaders to be set by hand."""
 
     def __init__(self, **settings: int) -> None:
@@ -68,46 +68,46 @@ def partitions_of(task: ProduceTask) -> list[TopicPartition]:
 
 
 def test_batches_of_one_leader_go_out_together() -> None:
-    world = World()
-    world.put(A, C, B, D)
-    first, second = world.produce(), world.produce()
+    harness = SenderHarness()
+    harness.put(A, C, B, D)
+    first, second = harness.produce(), harness.produce()
     assert (first.broker_id, partitions_of(first)) == (1, [A, B])
     assert (second.broker_id, partitions_of(second)) == (2, [C, D])
-    assert world.sender.next_task(0) is None
+    assert harness.sender.next_task(0) is None
 
 
 def test_a_request_holds_no_more_than_its_limit() -> None:
-    world = World(max_request_bytes=2 * SIZE)
-    world.leaders |= {C: 1, D: 1}
-    world.put(A, B, C)
-    assert partitions_of(world.produce()) == [A, B]
-    assert partitions_of(world.produce()) == [C]
+    harness = SenderHarness(max_request_bytes=2 * SIZE)
+    harness.leaders |= {C: 1, D: 1}
+    harness.put(A, B, C)
+    assert partitions_of(harness.produce()) == [A, B]
+    assert partitions_of(harness.produce()) == [C]
 
 
 def test_no_more_requests_than_allowed_are_under_way_per_broker() -> None:
-    world = World(max_in_flight=1)
-    world.put(A)
-    task = world.produce()
-    world.put(B, C)
-    assert world.produce().broker_id == 2
-    assert world.sender.next_task(0) is None
-    world.sender.handle_response(task, answer(task), 0)
-    assert partitions_of(world.produce()) == [B]
+    harness = SenderHarness(max_in_flight=1)
+    harness.put(A)
+    task = harness.produce()
+    harness.put(B, C)
+    assert harness.produce().broker_id == 2
+    assert harness.sender.next_task(0) is None
+    harness.sender.handle_response(task, answer(task), 0)
+    assert partitions_of(harness.produce()) == [B]
 
 
 def test_acknowledged_records_have_their_offsets() -> None:
-    world = World()
-    futures = world.put(A, A, B)
-    task = world.produce()
-    world.sender.handle_response(task, answer(task, base=7), 0)
+    harness = SenderHarness()
+    futures = harness.put(A, A, B)
+    task = harness.produce()
+    harness.sender.handle_response(task, answer(task, base=7), 0)
     assert [d.result().offset for d in futures] == [7, 8, 7]
-    assert world.accumulator.incomplete_batches() == []
+    assert harness.accumulator.incomplete_batches() == []
 
 
 def test_the_silence_of_acks_0_is_success_without_an_offset() -> None:
-    world = World(acks=0)
-    (future,) = world.put(A)
-    world.sender.handle_response(world.produce(), None, 0)
+    harness = SenderHarness(acks=0)
+    (future,) = harness.put(A)
+    harness.sender.handle_response(harness.produce(), None, 0)
     assert future.result().offset == -1
 
 
@@ -115,26 +115,26 @@ def test_the_silence_of_acks_0_is_success_without_an_offset() -> None:
     "error", [LOST, BrokerError(ErrorCode.NOT_LEADER_FOR_PARTITION), BrokerError(ErrorCode.CORRUPT_MESSAGE)]
 )
 def test_what_may_pass_is_sent_again_after_a_pause_and_a_look_at_the_metadata(error: MinikafkaError) -> None:
-    world = World()
-    (future,) = world.put(A)
-    task = world.produce()
-    world.sender.handle_failure(task, error, 0)
-    assert world.invalid == ["t"]
-    assert world.sender.next_task(99) is None
-    assert world.sender.next_due_ms(60) == 40
-    again = world.produce(100)
+    harness = SenderHarness()
+    (future,) = harness.put(A)
+    task = harness.produce()
+    harness.sender.handle_failure(task, error, 0)
+    assert harness.invalid == ["t"]
+    assert harness.sender.next_task(99) is None
+    assert harness.sender.next_due_ms(60) == 40
+    again = harness.produce(100)
     assert again.batches == task.batches
-    world.sender.handle_response(again, answer(again), 100)
+    harness.sender.handle_response(again, answer(again), 100)
     assert future.result().offset == 100
 
 
 def test_pauses_grow_with_each_failure() -> None:
-    world = World()
-    world.put(A)
+    harness = SenderHarness()
+    harness.put(A)
     now, pauses = 0, []
     for _ in range(6):
-        world.sender.handle_failure(world.produce(now), LOST, now)
-        due = world.sender.next_due_ms(now)
+        harness.sender.handle_failure(harness.produce(now), LOST, now)
+        due = harness.sender.next_due_ms(now)
         assert due is not None
         pauses.append(due)
         now += due
@@ -142,75 +142,75 @@ def test_pauses_grow_with_each_failure() -> None:
 
 
 def test_each_partition_is_judged_by_its_own_code() -> None:
-    world = World()
-    a, b = world.put(A, B)
-    task = world.produce()
-    world.sender.handle_response(task, answer(task, ErrorCode.NOT_ENOUGH_REPLICAS), 0)
+    harness = SenderHarness()
+    a, b = harness.put(A, B)
+    task = harness.produce()
+    harness.sender.handle_response(task, answer(task, ErrorCode.NOT_ENOUGH_REPLICAS), 0)
     assert b.done
     assert not a.done
-    assert partitions_of(world.produce(100)) == [A]
+    assert partitions_of(harness.produce(100)) == [A]
 
 
 def test_a_retry_is_never_overtaken() -> None:
-    world = World(batch_bytes=SIZE)
-    futures = world.put(A, A, A)
-    first = world.produce()
-    assert world.sender.next_task(0) is None
-    world.sender.handle_failure(first, LOST, 0)
-    assert world.sender.next_task(50) is None
+    harness = SenderHarness(batch_bytes=SIZE)
+    futures = harness.put(A, A, A)
+    first = harness.produce()
+    assert harness.sender.next_task(0) is None
+    harness.sender.handle_failure(first, LOST, 0)
+    assert harness.sender.next_task(50) is None
     for offset in (10, 11, 12):
-        task = world.produce(100)
-        world.sender.handle_response(task, answer(task, base=offset), 100)
+        task = harness.produce(100)
+        harness.sender.handle_response(task, answer(task, base=offset), 100)
     assert [d.result().offset for d in futures] == [10, 11, 12]
 
 
 def test_what_does_not_pass_fails_at_once_and_the_next_batch_goes_on() -> None:
-    world = World(batch_bytes=SIZE)
-    first, second = world.put(A, A)
-    task = world.produce()
-    world.sender.handle_response(task, answer(task, ErrorCode.TOPIC_AUTHORIZATION_FAILED), 0)
+    harness = SenderHarness(batch_bytes=SIZE)
+    first, second = harness.put(A, A)
+    task = harness.produce()
+    harness.sender.handle_response(task, answer(task, ErrorCode.TOPIC_AUTHORIZATION_FAILED), 0)
     assert isinstance(first.error, BrokerError)
     assert str(first.error) == (
         "TOPIC_AUTHORIZATION_FAILED: broker 1 did not take 1 record for t-0; "
         "this client may not do Write to Topic:t"
     )
-    assert partitions_of(world.produce()) == [A]
+    assert partitions_of(harness.produce()) == [A]
     assert not second.done
 
 
 def test_a_request_that_cannot_be_encoded_fails() -> None:
-    world = World()
-    (future,) = world.put(A)
-    world.sender.handle_failure(world.produce(), LocalWireError("too long"), 0)
+    harness = SenderHarness()
+    (future,) = harness.put(A)
+    harness.sender.handle_failure(harness.produce(), LocalWireError("too long"), 0)
     with pytest.raises(LocalWireError):
         future.result()
 
 
 def test_retries_are_counted() -> None:
-    world = World(retries=2)
-    (future,) = world.put(A)
+    harness = SenderHarness(retries=2)
+    (future,) = harness.put(A)
     for now_ms in (0, 1_000, 2_000):
         assert not future.done
-        world.sender.handle_failure(world.produce(now_ms), LOST, now_ms)
+        harness.sender.handle_failure(harness.produce(now_ms), LOST, now_ms)
     assert future.error is LOST
 
 
 def test_what_is_found_damaged_again_and_again_was_so_before_it_was_sent() -> None:
-    world = World()
-    (future,) = world.put(A)
+    harness = SenderHarness()
+    (future,) = harness.put(A)
     for now_ms in (0, 1_000, 2_000):
         assert not future.done
-        task = world.produce(now_ms)
-        world.sender.handle_response(task, answer(task, ErrorCode.CORRUPT_MESSAGE), now_ms)
+        task = harness.produce(now_ms)
+        harness.sender.handle_response(task, answer(task, ErrorCode.CORRUPT_MESSAGE), now_ms)
     assert "a record without a key for a compacted topic" in str(future.error)
 
 
 def test_a_delivery_ends_with_its_time_out_and_tells_the_last_failure() -> None:
-    world = World(delivery_timeout_ms=1_000)
-    (future,) = world.put(A)
+    harness = SenderHarness(delivery_timeout_ms=1_000)
+    (future,) = harness.put(A)
     for now_ms in (0, 100, 300, 700):
         assert not future.done
-        world.sender.handle_failure(world.produce(now_ms), LOST, now_ms)
+        harness.sender.handle_failure(harness.produce(now_ms), LOST, now_ms)
     assert str(future.error) == (
         "1 record for t-0 not acknowledged within 1000 ms after 4 failed attempts; last: the connection broke"
     )
@@ -218,11 +218,11 @@ def test_a_delivery_ends_with_its_time_out_and_tells_the_last_failure() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
 def test_too_few_replicas_in_sync_are_told_with_those_that_are(code: ErrorCode) -> None:
-    world = World(delivery_timeout_ms=150)
-    (future,) = world.put(A)
+    harness = SenderHarness(delivery_timeout_ms=150)
+    (future,) = harness.put(A)
     for now_ms in (0, 100):
-        task = world.produce(now_ms)
-        world.sender.handle_response(task, answer(task, code), now_ms)
+        task = harness.produce(now_ms)
+        harness.sender.handle_response(task, answer(task, code), now_ms)
     assert str(future.error) == (
         f"1 record for t-0 not acknowledged within 150 ms after 2 failed attempts; last: {code.name}: "
         "broker 1 did not take 1 record for t-0; fewer replicas are in sync (brokers: 1) than the topic's "
@@ -233,104 +233,104 @@ def test_too_few_replicas_in_sync_are_told_with_those_that_are(code: ErrorCode) 
 
 
 def test_a_batch_that_never_found_a_leader_tells_why() -> None:
-    world = World(delivery_timeout_ms=1_000)
-    (future,) = world.put(OTHER)
-    task = world.sender.next_task(0)
+    harness = SenderHarness(delivery_timeout_ms=1_000)
+    (future,) = harness.put(OTHER)
+    task = harness.sender.next_task(0)
     assert task == MetadataTask(("u",))
-    world.sender.handle_metadata(task, NetworkError("nobody answers"), 0)
-    world.sender.next_task(1_000)
+    harness.sender.handle_metadata(task, NetworkError("nobody answers"), 0)
+    harness.sender.next_task(1_000)
     assert "after 0 failed attempts; last: nobody answers" in str(future.error)
 
 
 def test_leaders_are_looked_for_once_at_a_time_and_not_in_a_loop() -> None:
-    world = World()
-    world.put(OTHER, A)
-    task = world.sender.next_task(0)
+    harness = SenderHarness()
+    harness.put(OTHER, A)
+    task = harness.sender.next_task(0)
     assert task == MetadataTask(("u",))
-    assert partitions_of(world.produce()) == [A]
-    assert world.sender.next_task(10_000) is None  # the question is under way
-    world.sender.handle_metadata(task, None, 10_000)
-    assert world.sender.next_task(10_000) is None
-    assert world.sender.next_due_ms(10_000) == 100
-    assert world.sender.next_task(10_100) == MetadataTask(("u",))
-    world.leaders[OTHER] = 2
-    assert partitions_of(world.produce(10_100)) == [OTHER]
+    assert partitions_of(harness.produce()) == [A]
+    assert harness.sender.next_task(10_000) is None  # the question is under way
+    harness.sender.handle_metadata(task, None, 10_000)
+    assert harness.sender.next_task(10_000) is None
+    assert harness.sender.next_due_ms(10_000) == 100
+    assert harness.sender.next_task(10_100) == MetadataTask(("u",))
+    harness.leaders[OTHER] = 2
+    assert partitions_of(harness.produce(10_100)) == [OTHER]
 
 
 def test_a_batch_that_is_too_large_is_divided_until_it_fits_or_is_one_record() -> None:
-    world = World()
-    futures = world.put(A, A, A, A)
-    world.put(B)
-    task = world.produce()
-    world.sender.handle_response(task, answer(task, ErrorCode.MESSAGE_TOO_LARGE), 0)
-    task = world.produce()
+    harness = SenderHarness()
+    futures = harness.put(A, A, A, A)
+    harness.put(B)
+    task = harness.produce()
+    harness.sender.handle_response(task, answer(task, ErrorCode.MESSAGE_TOO_LARGE), 0)
+    task = harness.produce()
     assert [batch.count for batch in task.batches] == [2]
-    world.sender.handle_response(task, answer(task, ErrorCode.RECORD_LIST_TOO_LARGE), 0)
+    harness.sender.handle_response(task, answer(task, ErrorCode.RECORD_LIST_TOO_LARGE), 0)
     offsets = iter((50, 51, 52))
-    task = world.produce()
-    world.sender.handle_response(task, answer(task, ErrorCode.MESSAGE_TOO_LARGE), 0)
+    task = harness.produce()
+    harness.sender.handle_response(task, answer(task, ErrorCode.MESSAGE_TOO_LARGE), 0)
     while not all(d.done for d in futures):
-        task = world.produce()
-        world.sender.handle_response(task, answer(task, base=next(offsets)), 0)
+        task = harness.produce()
+        harness.sender.handle_response(task, answer(task, base=next(offsets)), 0)
     error = futures[0].error
     assert isinstance(error, BrokerError)
     assert error.code is ErrorCode.MESSAGE_TOO_LARGE
     assert "max.message.bytes" in str(error)
     assert [d.result().offset for d in futures[1:]] == [50, 51, 52]
-    assert world.accumulator.used_bytes == 0
+    assert harness.accumulator.used_bytes == 0
 
 
 def test_a_partition_left_out_of_the_answer_is_sent_again() -> None:
-    world = World()
-    (future,) = world.put(A)
-    world.sender.handle_response(world.produce(), ProduceResponse(()), 0)
+    harness = SenderHarness()
+    (future,) = harness.put(A)
+    harness.sender.handle_response(harness.produce(), ProduceResponse(()), 0)
     assert not future.done
-    assert partitions_of(world.produce(100)) == [A]
+    assert partitions_of(harness.produce(100)) == [A]
 
 
 def test_a_refused_batch_fails_alone() -> None:
-    world = World()
-    a, b = world.put(A, B)
-    task = world.produce()
+    harness = SenderHarness()
+    a, b = harness.put(A, B)
+    task = harness.produce()
     refusal = BrokerError(ErrorCode.UNSUPPORTED_VERSION, "magic")
-    world.sender.fail_batch(task.batches[0], refusal)
+    harness.sender.fail_batch(task.batches[0], refusal)
     task = task.without(task.batches[0])
-    world.sender.handle_response(task, answer(task), 0)
+    harness.sender.handle_response(task, answer(task), 0)
     assert a.error is refusal
     assert b.result().offset == 100
 
 
 def test_abandoned_deliveries_fail_and_late_answers_change_nothing() -> None:
-    world = World(batch_bytes=SIZE)
-    futures = world.put(A, A)
-    task = world.produce()
-    world.sender.abort_incomplete(LOST)
+    harness = SenderHarness(batch_bytes=SIZE)
+    futures = harness.put(A, A)
+    task = harness.produce()
+    harness.sender.abort_incomplete(LOST)
     assert [d.error for d in futures] == [LOST, LOST]
-    world.sender.handle_response(task, answer(task), 0)
-    world.sender.handle_failure(ProduceTask(1, task.batches), LOST, 0)
+    harness.sender.handle_response(task, answer(task), 0)
+    harness.sender.handle_failure(ProduceTask(1, task.batches), LOST, 0)
     assert futures[0].error is LOST
-    assert world.accumulator.used_bytes == 0
+    assert harness.accumulator.used_bytes == 0
 
 
 def test_settled_deliveries_with_callbacks_are_handed_out_once() -> None:
-    world = World()
-    first, second = world.put(A, A)
-    world.condition.release()
+    harness = SenderHarness()
+    first, second = harness.put(A, A)
+    harness.condition.release()
     second.on_done(lambda _: None)
-    world.condition.acquire()
-    assert not world.sender.has_callbacks
-    task = world.produce()
-    world.sender.handle_response(task, answer(task), 0)
+    harness.condition.acquire()
+    assert not harness.sender.has_callbacks
+    task = harness.produce()
+    harness.sender.handle_response(task, answer(task), 0)
     assert first.done
-    assert world.sender.take_callbacks() == [second]
-    assert world.sender.take_callbacks() == []
+    assert harness.sender.take_callbacks() == [second]
+    assert harness.sender.take_callbacks() == []
 
 
 def test_requests_name_each_topic_once() -> None:
-    world = World()
-    world.leaders[OTHER] = 1
-    world.put(A, OTHER, B)
-    task = world.produce()
+    harness = SenderHarness()
+    harness.leaders[OTHER] = 1
+    harness.put(A, OTHER, B)
+    task = harness.produce()
     request = produce_request(task, [b"a", b"o", b"b"], -1, 77)
     assert [(t.name, [(p.index, p.records) for p in t.partitions]) for t in request.topics] == [
         ("t", [(0, b"a"), (1, b"b")]),

@@ -84,7 +84,7 @@ def candidates(store: Store, partitions: Iterable[TopicPartition] | None = None)
     ]
 
 
-def partitions_of(store: Store, topics: Collection[str]) -> frozenset[TopicPartition]:
+def assigned_partitions(store: Store, topics: Collection[str]) -> frozenset[TopicPartition]:
     """All partitions of topics. ConfigError for a topic that there is not."""
     known = zookeeper_metadata.assigned(store, topics)
     missing = set(topics) - {one.topic for one in known}

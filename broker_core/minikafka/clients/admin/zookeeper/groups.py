@@ -2,7 +2,7 @@
 
 Their members stand below ``/consumers/G`` (see ``registry.consumers``), their offsets there, at the brokers
 (``offsets.storage=kafka``), or in both places (``dual.commit.enabled``). What is known of a partition in both
-is put together by ``standings``: the group goes on at the larger offset. What is at the brokers is
+is put together by ``partition_offsets``: the group goes on at the larger offset. What is at the brokers is
 ``group_admin``'s, and ``group_stores`` has both together.
 
 As ``kafka-consumer-groups --zookeeper`` of 0.10.1.1, with these differences: a group is its topics with
@@ -96,7 +96,7 @@ class ZooKeeperGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PartitionOffsets:
     """How far a group is in one partition. None: no such offset, or nobody told."""
 
     topic_partition: TopicPartition
@@ -118,12 +118,12 @@ class Standing:
         return max(0, self.end_offset - self.offset)
 
 
-def standings(
+def partition_offsets(
     group: ZooKeeperGroup, in_kafka: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-) -> tuple[Standing, ...]:
+) -> tuple[PartitionOffsets, ...]:
     """All partitions of a group, sorted; with what brokers keep of its offsets, and the ends of the logs."""
     return tuple(
-        Standing(tp, group.offsets.get(tp), in_kafka.get(tp), ends.get(tp), group.owners.get(tp))
+        PartitionOffsets(tp, group.offsets.get(tp), in_kafka.get(tp), ends.get(tp), group.owners.get(tp))
         for tp in sorted({*group.partitions, *in_kafka})
     )
 
@@ -160,7 +160,7 @@ class ZooKeeperGroups:
 
     def describe(self, group: str) -> ZooKeeperGroup:
         """All that ``group`` has. GROUP_ID_NOT_FOUND where there is none."""
-        self._check_there(group)
+        self._check_exists(group)
         owners = self._owners(group)
         offsets = self.offsets(group)
         consumers = self._consumers(group, owners)
@@ -187,15 +187,15 @@ class ZooKeeperGroups:
         self.check_inactive(group)
         write_offsets(self._store, group, offsets)
         # The release's tool finds a group's consumers and topics by these.
-        self._make(paths.consumer_ids_path(group))
+        self._create_parents(paths.consumer_ids_path(group))
         for topic in sorted({tp.topic for tp in offsets}):
-            self._make(f"{paths.consumer_owners_path(group)}/{topic}")
+            self._create_parents(f"{paths.consumer_owners_path(group)}/{topic}")
         if children(self._store, paths.consumer_ids_path(group)):
-            raise _joined(group, "it may go on elsewhere")
+            raise _joined_meanwhile(group, "it may go on elsewhere")
 
     def delete(self, group: str) -> None:
         """Remove a group. GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP while consumers of it live."""
-        self._check_there(group)
+        self._check_exists(group)
         ids = paths.consumer_ids_path(group)
         try:
             # It goes only when nobody is registered below it: ZooKeeper itself decides.
@@ -213,7 +213,7 @@ class ZooKeeperGroups:
         except NoNode:
             pass
         except NotEmpty:
-            raise _joined(group, "what it had is deleted") from None
+            raise _joined_meanwhile(group, "what it had is deleted") from None
 
     def groups_of(self, topic: str) -> list[str]:
         """The groups that own, or have owned, or have committed offsets of ``topic``, sorted."""
@@ -230,7 +230,7 @@ class ZooKeeperGroups:
         GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION for a topic that it has nothing of, and
         NON_EMPTY_GROUP while consumers of it live.
         """
-        self._check_there(group)
+        self._check_exists(group)
         topics = self.topics(group)
         if topic not in topics:
             has = ", ".join(sorted(topics)) or "none"
@@ -245,7 +245,7 @@ class ZooKeeperGroups:
         for path in (paths.consumer_owners_path(group), paths.consumer_offsets_path(group)):
             self._delete(f"{path}/{topic}")
 
-    def _check_there(self, group: str) -> None:
+    def _check_exists(self, group: str) -> None:
         if not self.exists(group):
             raise no_such_group(group, self.names())
 
@@ -269,7 +269,7 @@ class ZooKeeperGroups:
         known = list_topics(self._store)
         return tuple(_consumer(path, data, owned, known) for path, (data, _) in sorted(found.items()))
 
-    def _make(self, path: str) -> None:
+    def _create_parents(self, path: str) -> None:
         with contextlib.suppress(NodeExists):
             self._store.create(path, make_parents=True)
 
@@ -278,7 +278,7 @@ class ZooKeeperGroups:
             self._store.delete(path, recursive=True)
 
 
-def _joined(group: str, what: str) -> BrokerError:
+def _joined_meanwhile(group: str, what: str) -> BrokerError:
     return BrokerError(
         ErrorCode.NON_EMPTY_GROUP,
         f"a consumer joined group {group!r} meanwhile: {what}; do it again when all of them have stopped",

@@ -1,6 +1,6 @@
 """Reassignment: partitions get other replicas, asked for in ZooKeeper.
 
-``kafka-reassign-partitions`` of 0.10.1 (text 003, "Partition reassignment"), in its three steps: ``propose``
+``kafka-reassign-partitions`` of 0.10.1 (text 003, "Partition reassignment"), in its three steps: ``generate``
 (generate), ``request`` (execute), ``verify``. The request is the znode ``/admin/reassign_partitions``, from
 which the controller takes each partition when all its new replicas are in sync and the old ones are gone. One
 znode holds some 15,000 partitions of three replicas; more are refused. Copying can be held to a rate
@@ -30,7 +30,7 @@ OPTION = "partitions"
 WHAT = "a reassignment"
 
 
-class Status(Enum):
+class ReassignmentStatus(Enum):
     """How far a partition is."""
 
     DONE = "done"
@@ -59,14 +59,14 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PartitionReassignment:
     """How far a partition is, and its replicas now."""
 
     topic_partition: TopicPartition
     wanted: tuple[int, ...]
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
-    status: Status
+    status: ReassignmentStatus
     reason: str = ""
     """Why it has failed."""
 
@@ -112,7 +112,7 @@ def to_json(replicas: Replicas) -> str:
     return json.dumps({"version": 1, "partitions": rows}, separators=(",", ":"), ensure_ascii=False)
 
 
-def propose(
+def generate(
     store: Store,
     topics: Collection[str],
     broker_ids: Sequence[int],
@@ -187,8 +187,8 @@ def request(store: Store, moves: Collection[Move], *, throttle: int | None = Non
     check_not_under_way(store)
     zookeeper_metadata.check_controller(store)
     if throttle is not None:
-        throttles.limit(store, wanted, throttle)
-        throttles.name_replicas(store, {move.topic_partition: move.before for move in moves}, wanted)
+        throttles.set_rates(store, wanted, throttle)
+        throttles.set_throttled_replicas(store, {move.topic_partition: move.before for move in moves}, wanted)
     try:
         store.create(paths.REASSIGN_PARTITIONS, data, make_parents=True)
     except NodeExists:  # meanwhile
@@ -196,14 +196,14 @@ def request(store: Store, moves: Collection[Move], *, throttle: int | None = Non
         raise
 
 
-def remove_throttle(store: Store, verdicts: Iterable[Verdict]) -> bool:
+def remove_throttle(store: Store, verdicts: Iterable[PartitionReassignment]) -> bool:
     """Where all of what ``verify`` gave is done, or gone: end the throttles of all brokers and of its topics.
 
     Whether there were any. As 0.10.1's verify: also those that somebody set by hand. But as the brokers'
     rates are for all moves, they stay while any is under way.
     """
     found = list(verdicts)
-    if not all(one.gone or one.status is Status.DONE for one in found) or under_way(store):
+    if not all(one.gone or one.status is ReassignmentStatus.DONE for one in found) or under_way(store):
         return False
     return throttles.remove(store, {one.topic_partition.topic for one in found})
 
@@ -226,7 +226,7 @@ def under_way(store: Store) -> Mapping[TopicPartition, tuple[int, ...]]:
     return Reassignments.from_json(data).partitions
 
 
-def ongoing(store: Store) -> list[Verdict]:
+def ongoing(store: Store) -> list[PartitionReassignment]:
     """All that is asked for and not done, with the brokers that it waits for where these are not alive.
 
     What has ended since it was looked for is ``DONE``.
@@ -235,7 +235,7 @@ def ongoing(store: Store) -> list[Verdict]:
     found = []
     for one in verify(store, under_way(store)):
         dead = [number for number in one.wanted if number not in live]
-        if one.status is Status.UNDER_WAY and dead:
+        if one.status is ReassignmentStatus.UNDER_WAY and dead:
             one = replace(one, reason=f"waits for brokers that are not alive: start {dead}")
         found.append(one)
     return found
@@ -261,7 +261,7 @@ def is_under_way(store: Store, wanted: Replicas) -> bool:
     return True
 
 
-def verify(store: Store, wanted: Replicas) -> list[Verdict]:
+def verify(store: Store, wanted: Replicas) -> list[PartitionReassignment]:
     """How far each partition is; one that there is not has failed, and has no replicas."""
     asked = under_way(store)  # first: what leaves it later has its assignment by then
     known = zookeeper_metadata.assigned(store, {one.topic for one in wanted})
@@ -270,22 +270,30 @@ def verify(store: Store, wanted: Replicas) -> list[Verdict]:
     for one, replicas in sorted(wanted.items()):
         now = known.get(one, ())
         if one not in known:
-            status, reason = Status.FAILED, zookeeper_metadata.why_unknown(store, one, known)
+            status, reason = ReassignmentStatus.FAILED, zookeeper_metadata.why_unknown(store, one, known)
         else:
             status, reason = _status(replicas, now, asked.get(one))
         in_sync = found[one].isr if one in found else ()
-        verdicts.append(Verdict(one, replicas, now, in_sync, status, reason))
+        verdicts.append(PartitionReassignment(one, replicas, now, in_sync, status, reason))
     return verdicts
 
 
 def _status(
     wanted: tuple[int, ...], now: tuple[int, ...], asked: tuple[int, ...] | None
-) -> tuple[Status, str]:
+) -> tuple[ReassignmentStatus, str]:
     has = f"has replicas {list(now)}, wanted {list(wanted)}"
     if asked is not None:
         same = asked == wanted
-        return (Status.UNDER_WAY, "") if same else (Status.FAILED, f"{has}, and {list(asked)} are under way")
-    return (Status.DONE, "") if now == wanted else (Status.FAILED, f"{has}, and none under way")
+        return (
+            (ReassignmentStatus.UNDER_WAY, "")
+            if same
+            else (ReassignmentStatus.FAILED, f"{has}, and {list(asked)} are under way")
+        )
+    return (
+        (ReassignmentStatus.DONE, "")
+        if now == wanted
+        else (ReassignmentStatus.FAILED, f"{has}, and none under way")
+    )
 
 
 def _check_brokers(broker_ids: Sequence[int], live: Collection[int]) -> None:

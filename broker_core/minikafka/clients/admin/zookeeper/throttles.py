@@ -29,7 +29,7 @@ from minikafka.registry.store import Store
 Settings = dict[str, str]
 
 
-def limit(store: Store, wanted: Replicas, bytes_per_second: int) -> list[int]:
+def set_rates(store: Store, wanted: Replicas, bytes_per_second: int) -> list[int]:
     """Give the rate to all brokers that a reassignment may concern; returns them. Others keep theirs."""
     topics = {one.topic for one in wanted}
     brokers = {one for replicas in zookeeper_metadata.assigned(store, topics).values() for one in replicas}
@@ -39,7 +39,7 @@ def limit(store: Store, wanted: Replicas, bytes_per_second: int) -> list[int]:
     return sorted(brokers)
 
 
-def name_replicas(store: Store, before: Replicas, after: Replicas) -> None:
+def set_throttled_replicas(store: Store, before: Replicas, after: Replicas) -> None:
     """The replicas that copy for this move, and those that they may copy from, keep to the rates."""
     lists: dict[str, Settings] = {}
     for topic in {one.topic for one in after}:

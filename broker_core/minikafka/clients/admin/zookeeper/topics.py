@@ -8,7 +8,7 @@ on a broker that is away waits for the broker.
 from __future__ import annotations
 
 from minikafka.base.errors import BrokerError, ErrorCode, NodeExists
-from minikafka.clients.admin.topics import no_such_topic
+from minikafka.clients.admin.topics import unknown_topic_message
 from minikafka.registry import paths
 from minikafka.registry.store import Store
 
@@ -20,7 +20,7 @@ def mark_for_deletion(store: Store, topic: str) -> bool:
     """
     known = store.children(paths.BROKER_TOPICS)
     if topic not in known:
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, no_such_topic(topic, known))
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown_topic_message(topic, known))
     try:
         store.create(f"{paths.DELETE_TOPICS}/{topic}", make_parents=True)
     except NodeExists:

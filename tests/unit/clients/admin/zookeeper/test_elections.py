@@ -121,9 +121,9 @@ def test_what_one_znode_does_not_hold_is_asked_for_in_rounds_that_each_fit() -> 
 
 def test_a_topic_stands_for_all_its_partitions() -> None:
     store = cluster(TOPICS)
-    assert elections.partitions_of(store, ["t"]) == {T0, T1}
+    assert elections.assigned_partitions(store, ["t"]) == {T0, T1}
     with pytest.raises(ConfigError, match="topic='v-0': there is no topic 'v'"):
-        elections.partitions_of(store, ["t", "v"])
+        elections.assigned_partitions(store, ["t", "v"])
 
 
 @pytest.mark.parametrize("key", ["partitions", "partition"])

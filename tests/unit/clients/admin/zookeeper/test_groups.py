@@ -11,12 +11,12 @@ from minikafka.base.errors import BrokerError, NoNode
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.admin.zookeeper.groups import (
     ACTIVE,
-    Standing,
+    PartitionOffsets,
     ZooKeeperGroup,
     ZooKeeperGroups,
     ZooKeeperListing,
     live_addresses,
-    standings,
+    partition_offsets,
 )
 from minikafka.registry import paths
 from minikafka.registry.consumers import children, write_offsets
@@ -97,9 +97,9 @@ def test_partitions_that_nobody_owns_or_has_read_belong_to_a_group_too() -> None
     own(store, "g", T0, "g_a-0")
     found = ZooKeeperGroups(store).describe("g")
     assert found.partitions == (T0, T1)
-    assert standings(found, {}, {}) == (
-        Standing(T0, None, None, None, "g_a-0"),
-        Standing(T1, None, None, None, None),
+    assert partition_offsets(found, {}, {}) == (
+        PartitionOffsets(T0, None, None, None, "g_a-0"),
+        PartitionOffsets(T1, None, None, None, None),
     )
 
 
@@ -161,15 +161,15 @@ def test_a_name_that_no_path_can_have_is_no_group_in_zookeeper() -> None:
 def test_the_larger_offset_counts(
     in_zookeeper: int | None, in_kafka: int | None, end: int | None, offset: int | None, lag: int | None
 ) -> None:
-    one = Standing(T0, in_zookeeper, in_kafka, end, None)
+    one = PartitionOffsets(T0, in_zookeeper, in_kafka, end, None)
     assert (one.offset, one.lag) == (offset, lag)
 
 
 def test_standings_have_what_brokers_keep_of_partitions_that_zookeeper_knows_nothing_of() -> None:
     group = ZooKeeperGroup("g", offsets={T0: 1}, partitions=(T0,))
-    assert standings(group, {U0: 2}, {T0: 5, U0: 6}) == (
-        Standing(T0, 1, None, 5, None),
-        Standing(U0, None, 2, 6, None),
+    assert partition_offsets(group, {U0: 2}, {T0: 5, U0: 6}) == (
+        PartitionOffsets(T0, 1, None, 5, None),
+        PartitionOffsets(U0, None, 2, 6, None),
     )
 
 

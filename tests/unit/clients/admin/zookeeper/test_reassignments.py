@@ -7,7 +7,7 @@ import pytest
 from minikafka.base.errors import ConfigError, CoordinationError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.admin.zookeeper import reassignments
-from minikafka.clients.admin.zookeeper.reassignments import Move, Status
+from minikafka.clients.admin.zookeeper.reassignments import Move, ReassignmentStatus
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import Reassignments
 from minikafka.registry.paths import BrokerRegistration
@@ -19,7 +19,7 @@ TOPICS = {"t": {0: (0, 1), 1: (1, 0)}}
 
 def test_a_proposal_spreads_topics_over_the_named_brokers_and_changes_nothing() -> None:
     store = cluster({"t": dict.fromkeys(range(6), (0, 1)), "u": {0: (0,)}})
-    moves = reassignments.propose(store, ["t", "u"], [1, 2], chance=random.Random(1))
+    moves = reassignments.generate(store, ["t", "u"], [1, 2], chance=random.Random(1))
     assert [move.topic_partition for move in moves][-1] == TopicPartition("u", 0)
     assert all(set(move.after) == {1, 2} for move in moves[:-1])
     assert {move.after[0] for move in moves[:-1]} == {1, 2}
@@ -28,7 +28,7 @@ def test_a_proposal_spreads_topics_over_the_named_brokers_and_changes_nothing() 
 
 
 def test_a_proposal_may_give_a_topic_more_replicas() -> None:
-    (move, _) = reassignments.propose(cluster(TOPICS), ["t"], [0, 1, 2], replicas=3)
+    (move, _) = reassignments.generate(cluster(TOPICS), ["t"], [0, 1, 2], replicas=3)
     assert sorted(move.after) == [0, 1, 2]
     assert (move.adds, move.removes) == ((2,), ())
 
@@ -38,7 +38,7 @@ def test_a_proposal_keeps_replicas_in_different_racks() -> None:
     for number, rack in enumerate("aabb"):
         address = BrokerAddress(number, "h", 9000, rack)
         store.create(paths.broker_path(number), BrokerRegistration.of(address, 1).to_json())
-    for move in reassignments.propose(store, ["t"], [0, 1, 2, 3], replicas=2):
+    for move in reassignments.generate(store, ["t"], [0, 1, 2, 3], replicas=2):
         assert len({number // 2 for number in move.after}) == 2
 
 
@@ -54,7 +54,7 @@ def test_a_proposal_keeps_replicas_in_different_racks() -> None:
 )
 def test_a_proposal_that_cannot_be_is_refused(topics: list[str], brokers: list[int], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        reassignments.propose(cluster(TOPICS), topics, brokers)
+        reassignments.generate(cluster(TOPICS), topics, brokers)
 
 
 def test_a_plan_has_what_changes_and_leaves_out_what_is_so_already() -> None:
@@ -111,17 +111,17 @@ def test_verifying_tells_what_is_done_under_way_and_failed() -> None:
     store = cluster(TOPICS)
     wanted = {T0: (2, 1), T1: (1, 2)}
 
-    def verdicts() -> list[Status]:
+    def verdicts() -> list[ReassignmentStatus]:
         return [one.status for one in reassignments.verify(store, wanted)]
 
-    assert verdicts() == [Status.FAILED, Status.FAILED]
+    assert verdicts() == [ReassignmentStatus.FAILED, ReassignmentStatus.FAILED]
     reassignments.request(store, reassignments.plan(store, wanted))
-    assert verdicts() == [Status.UNDER_WAY, Status.UNDER_WAY]
+    assert verdicts() == [ReassignmentStatus.UNDER_WAY, ReassignmentStatus.UNDER_WAY]
     assign(store, "t", {0: (2, 1), 1: (1, 0)})
     store.write(paths.REASSIGN_PARTITIONS, Reassignments({T1: (1, 2)}).to_json())
-    assert verdicts() == [Status.DONE, Status.UNDER_WAY]
+    assert verdicts() == [ReassignmentStatus.DONE, ReassignmentStatus.UNDER_WAY]
     store.delete(paths.REASSIGN_PARTITIONS)
-    assert verdicts() == [Status.DONE, Status.FAILED]
+    assert verdicts() == [ReassignmentStatus.DONE, ReassignmentStatus.FAILED]
 
 
 def test_what_has_failed_has_a_reason() -> None:
@@ -135,7 +135,7 @@ def test_what_has_failed_has_a_reason() -> None:
         "topic 't' has partitions 0 to 1",
         "there is no topic 'x'",
     ]
-    assert {one.status for one in verdicts} == {Status.FAILED}
+    assert {one.status for one in verdicts} == {ReassignmentStatus.FAILED}
     assert [one.gone for one in verdicts] == [False, False, True, True]
 
 

@@ -80,7 +80,7 @@ def test_settings_that_hold_nonsense_are_named_before_anything_is_changed(store:
 
 def test_another_rate_leaves_the_rest_as_it_is(store: MemoryStore) -> None:
     reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
-    assert throttles.limit(store, WANTED, 5) == [0, 1, 2]
+    assert throttles.set_rates(store, WANTED, 5) == [0, 1, 2]
     assert throttles.rates(store, [0, 1, 2, 3]) == [5]
     assert config(store, "topics", "t") == LISTS
 
