@@ -1,24 +1,22 @@
-"""The store over a real ZooKeeper, through kazoo.
+"""The store over a real ZooKeeper, by kazoo.
 
-Threads: kazoo has a connection thread and two for callbacks; they only put work into a queue here. One thread
-of our own (``minikafka-zookeeper``) reads what changed and runs the callbacks of the store, so that news of
-the session and of znodes come in one order, a callback may call the store, and a slow callback delays other
-callbacks but not the connection's heartbeat. Calls of the store come from any thread and block until
-ZooKeeper has answered.
+Threads: kazoo has a connection thread and two for callbacks; here they only put work into a queue. One thread
+of the store (``minikafka-zookeeper``) reads what changed and runs the store's callbacks. So session and znode
+changes have one order, a callback may call the store, and a slow callback delays other callbacks but not the
+heartbeat of the connection. Any thread may call the store; a call blocks until ZooKeeper has answered.
 
-Time: a call waits up to ``request_timeout_ms`` for a connection and then raises CoordinationLost. A request
-that was sent is answered, or fails when the connection breaks, which a silent server brings about within two
-thirds of the session's time-out. Nothing is sent twice. While there is no connection, kazoo tries again after
-50 ms, then ever longer up to 1 s. A ZooKeeper that was restored from an older copy would refuse it for ever
-(``zookeeper_rollback``).
+Time: a call waits up to ``request_timeout_ms`` for a connection, then raises CoordinationLost. A request that
+was sent is answered, or fails when the connection breaks; a silent server is noticed within two thirds of the
+session time-out. Nothing is sent twice. Without a connection, kazoo reconnects after 50 ms, then with pauses
+up to 1 s. ``zookeeper_rollback`` handles a ZooKeeper that was restored from an older copy and refuses this
+client.
 
-Watches: ZooKeeper's own fire once. Each of ours reads the znode again with a new one, and the read and the
-new watch are one step on the server, so no change can fall between them. After a lost connection all of them
-read again, in the order in which they were set and many at a time (``zookeeper_watches``).
+Watches: a ZooKeeper watch fires once. Each watch here reads the znode again and sets a new one; the server
+does both in one step, so no change is missed. After a lost connection all watches read again, in the order in
+which they were set, many at a time (``zookeeper_watches``).
 
-kazoo reports every attempt as a warning. Here it has a logger of its own,
-``minikafka.registry.zookeeper.kazoo``, which is silent below ERROR unless its level is set; what a user
-should know is logged once at each change of the session.
+kazoo logs every attempt as a warning. Here it has the logger ``minikafka.registry.zookeeper.kazoo``, silent
+below ERROR unless its level is set; each change of the session is logged once.
 """
 
 from __future__ import annotations
@@ -74,7 +72,7 @@ if _kazoo_log.level == logging.NOTSET:
     _kazoo_log.setLevel(logging.ERROR)
 
 _IN_FLIGHT_MAX = 256
-"""Requests that are sent before the first of them is answered: ZooKeeper flushes them together."""
+"""Requests sent before the first is answered; ZooKeeper flushes them together."""
 
 _ERRORS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[CoordinationError], str], ...] = (
     (kazoo_errors.NoNodeError, NoNode, "it, or what is above it, does not exist"),
@@ -99,15 +97,15 @@ _ERRORS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[Coordin
 Item = TypeVar("Item")
 
 _Work = Callable[[], None] | PersistentWatch | None
-"""What the store's thread is to do: run a callback, read what a watch watches, end."""
+"""Work of the store's thread: run a callback, read a watch's znode, or (None) stop."""
 
 _TRANSACTION_SIDE_ERRORS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-"""What the other operations of a transaction answer where one has failed."""
+"""Results of a transaction's other operations after one has failed."""
 
 
 @contextlib.contextmanager
 def _kazoo_errors_translated(doing: str, path: str) -> Iterator[None]:
-    """Turn every error of kazoo into one of ours."""
+    """Translate kazoo's errors into CoordinationError and its subclasses."""
     try:
         yield
     except (kazoo_errors.KazooException, KazooTimeoutError) as error:
@@ -138,18 +136,18 @@ def parse_connect(connect: str) -> tuple[str, str]:
 
 
 def servers_of(connect: str) -> list[tuple[str, int]]:
-    """Host and port of each server that ``connect`` names. ConfigError as ``parse_connect``."""
+    """Return host and port of each server in ``connect``. Raises ConfigError as ``parse_connect``."""
     servers, _ = collect_hosts(parse_connect(connect)[0])
     return [(host, port) for host, port in servers]
 
 
 class ZooKeeperStore:
-    """One session with ZooKeeper: the port ``Store``. Thread-safe.
+    """A session with ZooKeeper that implements ``Store``. Thread-safe.
 
-    Raises ConfigError for a bad ``connect`` and CoordinationLost when no server answers in
-    ``connect_timeout_ms`` (default: the session's time-out), of which ``waited_ms`` are over already. The
-    chroot is made when absent, unless ``make_chroot`` says not to. ZooKeeper may grant another session
-    time-out than the one that is asked for.
+    Raises ConfigError for an invalid ``connect``, and CoordinationLost if no server answers within
+    ``connect_timeout_ms`` (default: the session time-out), of which ``waited_ms`` have passed already.
+    Creates the chroot if it is absent and ``make_chroot`` is True. ZooKeeper may grant a session time-out
+    other than the requested one.
     """
 
     def __init__(
@@ -171,7 +169,7 @@ class ZooKeeperStore:
         self._closed = False
         self._lock = threading.Lock()
         self._watches: dict[PersistentWatch, None] = {}
-        """In the order in which they were set."""
+        """In the order of creation."""
         self._session_callbacks: list[Callable[[SessionState], None]] = []
         self._queue: queue.SimpleQueue[_Work] = queue.SimpleQueue()
         self._client = self._new_client()
@@ -198,12 +196,12 @@ class ZooKeeperStore:
 
     @property
     def session_id(self) -> int:
-        """Id of the present session."""
+        """The id of the current session."""
         return self.ticket.session_id
 
     @property
     def ticket(self) -> SessionTicket:
-        """The present session's id and password. Raises CoordinationLost while there is no connection."""
+        """The current session's id and password. Raises CoordinationLost without a connection."""
         self._check_open()
         identity = self._client.client_id
         if identity is None and self._connected.wait(self._request_timeout_s):
@@ -214,7 +212,7 @@ class ZooKeeperStore:
 
     @property
     def session_timeout_ms(self) -> int:
-        """What ZooKeeper has granted; before the first connection what was asked for."""
+        """The time-out that ZooKeeper granted; before the first connection the requested one."""
         return self._granted_ms
 
     def create(
@@ -296,7 +294,7 @@ class ZooKeeperStore:
         full = self._full(path)
         if recursive:
             for name in self.children(path):
-                # Somebody else may be deleting the same tree.
+                # Another client may be deleting the same tree.
                 with contextlib.suppress(NoNode):
                     self.delete(f"{path.rstrip('/')}/{name}", recursive=True)
         self._call("delete", path, lambda: self._client.delete_async(full, version))
@@ -313,7 +311,7 @@ class ZooKeeperStore:
 
         answers = self._call("delete", path, send)
         for doing, place, answer in zip(("find", "delete"), (beside, path), answers, strict=True):
-            # What was not tried, or is undone, as the other failed, says nothing.
+            # Errors of an operation that was not tried or was undone carry no information.
             if isinstance(answer, Exception) and not isinstance(answer, _TRANSACTION_SIDE_ERRORS):
                 with _kazoo_errors_translated(doing, place):
                     raise answer
@@ -340,7 +338,7 @@ class ZooKeeperStore:
 
         def state_in(answer: Any) -> tuple[object, ...]:
             names, stat = answer
-            # The version tells of a child that went and came back in between.
+            # The version shows a child that was deleted and created again in between.
             return sorted(names), (stat.czxid, stat.cversion)
 
         def call(names: list[str] | None, version: object) -> None:
@@ -365,25 +363,26 @@ class ZooKeeperStore:
         """See ``Store.end_session``."""
         self._check_open()
         alive = False
-        # A client that lives takes its session back as soon as another connection has it, and that may be
-        # before ZooKeeper has read that it is to be closed: only a session that is not found any more has
-        # ended.
+        # A live client takes its session back from another connection, possibly before ZooKeeper has read
+        # the request to close it. So the session has ended only when it is not found any more.
         deadline = time.monotonic() + self._connect_timeout_ms / 1000
         while self._close_session(ticket):
             if time.monotonic() > deadline:
-                raise CoordinationLost(f"session {ticket.session_id:#x} is taken back whenever it is ended")
+                raise CoordinationLost(
+                    f"session {ticket.session_id:#x} cannot be ended: its client takes it back each time"
+                )
             alive = True
         return alive
 
     def _close_session(self, ticket: SessionTicket) -> bool:
-        """Ask ZooKeeper to end a session; False when there was none."""
+        """Ask ZooKeeper to end a session; return False if it does not exist."""
         client = self._started_client((ticket.session_id, ticket.password))
-        identity = client.client_id  # of a new session, where that one is gone, or the password wrong
+        identity = client.client_id  # a new session's if the old one is gone or the password is wrong
         _stop(client)
         return identity is not None and identity[0] == ticket.session_id
 
     def close(self) -> None:
-        """See ``Store.close``. Without a connection the session lives on until it times out."""
+        """See ``Store.close``. Without a connection the session remains until it times out."""
         with self._lock:
             if self._closed:
                 return
@@ -391,13 +390,13 @@ class ZooKeeperStore:
             self._watches.clear()
         self._session_callbacks.clear()
         _stop(self._client)
-        self._connected.set()  # whoever waits for a connection sees that there will be none
+        self._connected.set()  # wakes the callers that wait for a connection
         self._queue.put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def _started_client(self, identity: tuple[int, bytes] | None = None) -> Any:
-        """Another client, of that session or a new one. Raises CoordinationLost."""
+        """Return another client, of the given session or a new one. Raises CoordinationLost."""
         client = self._new_client(identity)
         _start(client, self._hosts, self._connect_timeout_ms)
         return client
@@ -412,7 +411,7 @@ class ZooKeeperStore:
         )
 
     def _track_granted_timeout(self, client: Any) -> None:
-        """kazoo keeps the session's time-out to itself: a connection's read time-out is two thirds of it."""
+        """Derive the granted time-out from the read time-out, which is two thirds of it; kazoo hides it."""
         handler = client._connection
         connect = handler._connect
 
@@ -432,11 +431,11 @@ class ZooKeeperStore:
         return self._chroot + path if path != "/" else self._chroot or "/"
 
     def _call(self, doing: str, path: str, send: Callable[[], Any], *, patient: bool = True) -> Any:
-        """Send one request and return its answer; without ``patient`` only if there is a connection now."""
+        """Send one request and return its answer; if not ``patient``, only with a connection at once."""
         return self._send_when_connected(doing, path, send, patient=patient)()
 
     def _send(self, doing: str, path: str, send: Callable[..., Any], *more: object) -> Callable[[], Any]:
-        """Send one request about ``path``; the answer comes later, from what is returned."""
+        """Send one request for ``path``; the returned function waits for the answer."""
         full = self._full(path)
         return self._send_when_connected(doing, path, lambda: send(full, *more), patient=True)
 
@@ -444,7 +443,7 @@ class ZooKeeperStore:
         self, doing: str, path: str, send: Callable[[], Any], *, patient: bool
     ) -> Callable[[], Any]:
         deadline = time.monotonic() + self._request_timeout_s
-        # What is given to kazoo without a connection would be sent whenever there is one again, much later.
+        # Without a connection kazoo would queue the request and send it much later.
         if not self._connected.wait(self._request_timeout_s if patient else 0):
             raise CoordinationLost(f"cannot {doing} {path}: no connection to ZooKeeper at {self._hosts}")
         self._check_open()
@@ -504,14 +503,15 @@ class ZooKeeperStore:
             self._watches.pop(watch, None)
 
     def _lost(self, watch: PersistentWatch) -> None:
-        """The connection was lost while a watch read. All of them read when there is one again; if there is
-        one already, this was late.
+        """Handle a connection that was lost while a watch read.
+
+        All watches read again after a reconnection; if that has happened already, this one is too late.
         """
         if self._client.connected and not self._closed:
             self._queue.put(watch)
 
     def _on_kazoo_state(self, kazoo_state: str) -> None:
-        """A change of the connection, on kazoo's connection thread, which must not wait."""
+        """Handle a change of the connection. Runs on kazoo's connection thread and must not block."""
         if self._closed:
             return
         if kazoo_state == KazooState.CONNECTED:
@@ -522,7 +522,7 @@ class ZooKeeperStore:
             self._connected.clear()
             if state is SessionState.SUSPENDED:
                 self._rollback.lost()
-        # Callbacks that are added later must not hear of it, so they are looked up here.
+        # Looked up here, because callbacks that are added later must not get this change.
         for callback in list(self._session_callbacks):
             self._queue.put(partial(callback, state))
         if state is SessionState.CONNECTED:
@@ -560,18 +560,18 @@ class ZooKeeperStore:
                 return
             assert not isinstance(work, PersistentWatch)
             self._run_callback(work)
-            del work  # what it refers to must not live until the next news
+            del work  # frees what it refers to
 
     def _run_callback(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except Exception:  # noqa: BLE001 - one bad callback must not stop the news for the others
+        except Exception:  # noqa: BLE001 - one bad callback must not stop the others
             if not self._closed:
-                _log.exception("a callback on news from ZooKeeper failed")
+                _log.exception("unexpected error in a callback for a ZooKeeper change")
 
 
 def _start(client: Any, hosts: str, timeout_ms: int, waited_ms: int = 0) -> None:
-    """Connect, or leave nothing behind. Raises CoordinationLost."""
+    """Connect the client. Raises CoordinationLost, after stopping it."""
     client.start_async().wait(max(0, timeout_ms - waited_ms) / 1000)
     if not client.connected:
         _stop(client)
