@@ -104,7 +104,7 @@ _TRANSACTION_SIDE_ERRORS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeIn
 
 
 @contextlib.contextmanager
-def _kazoo_errors_translated(doing: str, path: str) -> Iterator[None]:
+def _translate_errors(doing: str, path: str) -> Iterator[None]:
     """Translate kazoo's errors into CoordinationError and its subclasses."""
     try:
         yield
@@ -313,7 +313,7 @@ class ZooKeeperStore:
         for doing, place, answer in zip(("find", "delete"), (beside, path), answers, strict=True):
             # Errors of an operation that was not tried or was undone carry no information.
             if isinstance(answer, Exception) and not isinstance(answer, _TRANSACTION_SIDE_ERRORS):
-                with _kazoo_errors_translated(doing, place):
+                with _translate_errors(doing, place):
                     raise answer
 
     def exists(self, path: str) -> Stat | None:
@@ -377,7 +377,7 @@ class ZooKeeperStore:
     def _close_session(self, ticket: SessionTicket) -> bool:
         """Ask ZooKeeper to end a session; return False if it does not exist."""
         client = self._started_client((ticket.session_id, ticket.password))
-        identity = client.client_id  # a new session's if the old one is gone or the password is wrong
+        identity = client.client_id  # a new one if the old is gone
         _stop(client)
         return identity is not None and identity[0] == ticket.session_id
 
@@ -432,26 +432,24 @@ class ZooKeeperStore:
 
     def _call(self, doing: str, path: str, send: Callable[[], Any], *, patient: bool = True) -> Any:
         """Send one request and return its answer; if not ``patient``, only with a connection at once."""
-        return self._send_when_connected(doing, path, send, patient=patient)()
+        return self._submit(doing, path, send, patient=patient)()
 
     def _send(self, doing: str, path: str, send: Callable[..., Any], *more: object) -> Callable[[], Any]:
         """Send one request for ``path``; the returned function waits for the answer."""
         full = self._full(path)
-        return self._send_when_connected(doing, path, lambda: send(full, *more), patient=True)
+        return self._submit(doing, path, lambda: send(full, *more), patient=True)
 
-    def _send_when_connected(
-        self, doing: str, path: str, send: Callable[[], Any], *, patient: bool
-    ) -> Callable[[], Any]:
+    def _submit(self, doing: str, path: str, send: Callable[[], Any], *, patient: bool) -> Callable[[], Any]:
         deadline = time.monotonic() + self._request_timeout_s
         # Without a connection kazoo would queue the request and send it much later.
         if not self._connected.wait(self._request_timeout_s if patient else 0):
             raise CoordinationLost(f"cannot {doing} {path}: no connection to ZooKeeper at {self._hosts}")
         self._check_open()
-        with _kazoo_errors_translated(doing, path):
+        with _translate_errors(doing, path):
             sent = send()
 
         def answer() -> Any:
-            with _kazoo_errors_translated(doing, path):
+            with _translate_errors(doing, path):
                 return sent.get(timeout=max(0.1, deadline - time.monotonic()))
 
         return answer
@@ -479,7 +477,7 @@ class ZooKeeperStore:
         self._check_open()
 
         def begin(send: Callable[[Fired], Any], fired: Fired) -> Callable[[], Any]:
-            return self._send_when_connected("watch", path, partial(send, fired), patient=False)
+            return self._submit("watch", path, partial(send, fired), patient=False)
 
         def look(fired: Fired) -> Any:
             return self._client.exists_async(full, watch=fired)

@@ -29,7 +29,7 @@ from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import SESSION_TIMEOUT_MAX_MS, EmbeddedZooKeeper
 from minikafka.net.ports import free_port
 from minikafka.registry.store import SessionState, SessionTicket
-from minikafka.registry.zookeeper import ZooKeeperStore, _kazoo_errors_translated, parse_connect
+from minikafka.registry.zookeeper import ZooKeeperStore, _translate_errors, parse_connect
 
 PATIENCE_S = 30.0
 
@@ -84,7 +84,7 @@ def test_a_bad_connect_string_is_refused(connect: str) -> None:
 def test_every_error_of_kazoo_becomes_one_of_ours(theirs: Exception, ours: type[CoordinationError]) -> None:
     with (
         pytest.raises(CoordinationError, match=r"cannot write /a: \w+") as caught,
-        _kazoo_errors_translated("write", "/a"),
+        _translate_errors("write", "/a"),
     ):
         raise theirs
     assert type(caught.value) is ours
