@@ -1,9 +1,9 @@
-"""What stands between an application's keys and values and their bytes: ``serializer.class`` of the producer,
-the decoders of a stream.
+"""Encoders and decoders between an application's keys and values and their bytes: ``serializer.class`` of the
+producer, and the decoders of a stream.
 
-An ``Encoder`` or ``Decoder`` is any object with the one method. Those that are made by name, from properties,
-take these as their one argument, as in the release, and work without it, too. Null is no value: neither is
-asked about it.
+An ``Encoder`` or ``Decoder`` is any object with the one method. A class that is created by name, from
+properties, gets them as its one argument, as in the release, and works without them, too. Null is not a
+value: neither is called for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from minikafka.base.errors import ConfigError
 
 ENCODING = "serializer.encoding"
-"""The property that names the character set of ``StringEncoder`` and ``StringDecoder``."""
+"""The property with the character set of ``StringEncoder`` and ``StringDecoder``."""
 
 _LONG = struct.Struct(">q")
 _INTEGER = struct.Struct(">i")
@@ -27,57 +27,58 @@ Value_co = TypeVar("Value_co", covariant=True)
 
 
 class Encoder(Protocol[Value_contra]):
-    """Makes bytes of a value (``kafka.serializer.Encoder``)."""
+    """Encodes a value to bytes (``kafka.serializer.Encoder``)."""
 
     def to_bytes(self, value: Value_contra) -> bytes | None:
-        """The bytes to send; None sends null."""
+        """Return the bytes to send; None sends null."""
 
 
 class Decoder(Protocol[Value_co]):
-    """Makes a value of bytes (``kafka.serializer.Decoder``)."""
+    """Decodes bytes to a value (``kafka.serializer.Decoder``)."""
 
     def from_bytes(self, data: bytes) -> Value_co:
-        """The value of what was received."""
+        """Return the value of received bytes."""
 
 
 class DefaultEncoder:
-    """Bytes stay as they are (``kafka.serializer.DefaultEncoder``): the producer's default."""
+    """Leaves bytes unchanged (``kafka.serializer.DefaultEncoder``): the producer's default."""
 
     def __init__(self, properties: Properties | None = None) -> None:
         pass
 
     def to_bytes(self, value: bytes) -> bytes:
-        """The same object."""
+        """Return the same object."""
         return value
 
 
 class DefaultDecoder:
-    """Bytes stay as they are (``kafka.serializer.DefaultDecoder``): the streams' default."""
+    """Leaves bytes unchanged (``kafka.serializer.DefaultDecoder``): the streams' default."""
 
     def __init__(self, properties: Properties | None = None) -> None:
         pass
 
     def from_bytes(self, data: bytes) -> bytes:
-        """The same object."""
+        """Return the same object."""
         return data
 
 
 class NullEncoder:
-    """Sends null whatever it is given (``kafka.serializer.NullEncoder``)."""
+    """Sends null for any value (``kafka.serializer.NullEncoder``)."""
 
     def __init__(self, properties: Properties | None = None) -> None:
         pass
 
     def to_bytes(self, value: object) -> None:
-        """None."""
+        """Return None."""
         return
 
 
 class StringEncoder:
-    """Text (``kafka.serializer.StringEncoder``) in the character set ``serializer.encoding``, else UTF-8.
+    """Encodes text (``kafka.serializer.StringEncoder``) in the character set ``serializer.encoding``, else
+    UTF-8.
 
-    Characters that the set does not have become ``?``, as with Java. ConfigError for a set that Python does
-    not know.
+    Characters outside the set become ``?``, as in Java. Raises ConfigError for a set that Python does not
+    know.
     """
 
     def __init__(self, properties: Properties | None = None) -> None:
@@ -87,72 +88,76 @@ class StringEncoder:
         self._mark, self._codec = (b"\xfe\xff", "utf-16-be") if marked else (b"", self.encoding)
 
     def to_bytes(self, value: str) -> bytes:
-        """The encoded text. TypeError for what is none."""
+        """Return the encoded text. Raises TypeError for a value that is not text."""
         if not isinstance(value, str):
             raise TypeError(
-                f"StringEncoder takes str, not {type(value).__name__} {value!r:.100}: give text, as "
-                "str(…), or another serializer.class or key.serializer.class: kafka.serializer's "
-                "DefaultEncoder takes bytes, LongEncoder and IntegerEncoder numbers"
+                f"StringEncoder: expected str, got {type(value).__name__} {value!r:.100}: send text, or set "
+                "another serializer.class or key.serializer.class: kafka.serializer's DefaultEncoder encodes "
+                "bytes, LongEncoder and IntegerEncoder encode numbers"
             )
         encoded = value.encode(self._codec, "replace")
         return self._mark + encoded if encoded else encoded
 
 
 class StringDecoder:
-    """The other way (``kafka.serializer.StringDecoder``): what is no text becomes U+FFFD."""
+    """Decodes text (``kafka.serializer.StringDecoder``); invalid bytes become U+FFFD."""
 
     def __init__(self, properties: Properties | None = None) -> None:
         self.encoding = _encoding(properties)
 
     def from_bytes(self, data: bytes) -> str:
-        """The text."""
+        """Return the text."""
         if self.encoding == "utf-16" and data[:2] not in {b"\xfe\xff", b"\xff\xfe"}:
             return data.decode("utf-16-be", "replace")
         return data.decode(self.encoding, "replace")
 
 
 class LongEncoder:
-    """64 bits, big-endian (``kafka.serializer.LongEncoder``, which releases have since 0.11)."""
+    """Encodes 64 bits, big-endian (``kafka.serializer.LongEncoder``, in releases since 0.11)."""
 
     def __init__(self, properties: Properties | None = None) -> None:
         pass
 
     def to_bytes(self, value: int) -> bytes:
-        """Eight bytes. ``struct.error`` for a number that does not fit, TypeError for what is none."""
+        """Return eight bytes. Raises ``struct.error`` for a number that does not fit, TypeError for other
+        types.
+        """
         return _packed(_LONG, value, 64)
 
 
 class LongDecoder:
-    """The other way (``kafka.serializer.LongDecoder``)."""
+    """Decodes 64 bits, big-endian (``kafka.serializer.LongDecoder``)."""
 
     def __init__(self, properties: Properties | None = None) -> None:
         pass
 
     def from_bytes(self, data: bytes) -> int:
-        """The number. ``struct.error`` unless there are eight bytes."""
+        """Return the number. Raises ``struct.error`` unless there are eight bytes."""
         number: int = _LONG.unpack(data)[0]
         return number
 
 
 class IntegerEncoder:
-    """32 bits, big-endian (``kafka.serializer.IntegerEncoder``, which releases have since 0.11)."""
+    """Encodes 32 bits, big-endian (``kafka.serializer.IntegerEncoder``, in releases since 0.11)."""
 
     def __init__(self, properties: Properties | None = None) -> None:
         pass
 
     def to_bytes(self, value: int) -> bytes:
-        """Four bytes. ``struct.error`` for a number that does not fit, TypeError for what is none."""
+        """Return four bytes. Raises ``struct.error`` for a number that does not fit, TypeError for other
+        types.
+        """
         return _packed(_INTEGER, value, 32)
 
 
 class IntegerDecoder:
-    """The other way (``kafka.serializer.IntegerDecoder``)."""
+    """Decodes 32 bits, big-endian (``kafka.serializer.IntegerDecoder``)."""
 
     def __init__(self, properties: Properties | None = None) -> None:
         pass
 
     def from_bytes(self, data: bytes) -> int:
-        """The number. ``struct.error`` unless there are four bytes."""
+        """Return the number. Raises ``struct.error`` unless there are four bytes."""
         number: int = _INTEGER.unpack(data)[0]
         return number
 
@@ -160,8 +165,8 @@ class IntegerDecoder:
 def _packed(form: struct.Struct, value: Any, bits: int) -> bytes:
     if not hasattr(value, "__index__"):
         raise TypeError(
-            f"an integer of {bits} bits is wanted, not {type(value).__name__} {value!r:.100}: give an int, "
-            "or another serializer.class or key.serializer.class"
+            f"expected an int of {bits} bits, got {type(value).__name__} {value!r:.100}: send an int, or set "
+            "another serializer.class or key.serializer.class"
         )
     try:
         return form.pack(value)
@@ -170,7 +175,7 @@ def _packed(form: struct.Struct, value: Any, bits: int) -> bytes:
 
 
 def _encoding(properties: Properties | None) -> str:
-    """Python's name of the character set."""
+    """Return Python's name of the character set."""
     name = str((properties or {}).get(ENCODING, "UTF8"))
     try:
         return codecs.lookup(name).name

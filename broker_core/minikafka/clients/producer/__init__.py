@@ -3,8 +3,20 @@
     Producer.send ─▶ (sync)                                   EventHandler ─▶ brokers
                   └▶ (async) EventQueue ─▶ ProducerSendThread ──────┘
 
-``DefaultEventHandler`` serializes, partitions and sends; all that is plugged in is named in
-``ProducerConfig``. Behind the queue messages are columns (``message_columns``), not objects.
+``DefaultEventHandler`` serializes, partitions and sends; ``ProducerConfig`` names the classes that can be
+plugged in. Behind the queue messages are columns (``messages.MessageColumns``), not objects.
+
+    producer               Producer
+    producer_config        settings
+    handlers               EventHandler and CallbackHandler, the classes to plug in
+    messages               KeyedMessage, and columns of messages
+    partitioner            DefaultPartitioner and ByteArrayPartitioner, with Java's hashes
+    async_producer, event_queue, producer_send_thread   the asynchronous producer
+    default_event_handler  serialization, partitions, retries
+    broker_partition_info  topics, leaders, and partitions for messages without a key
+    partition_records      one partition's messages as encoded batches
+    sync_producer          produce requests to one broker
+    producer_stats         counters
 """
 
 from minikafka.clients.producer.handlers import CallbackHandler, EventHandler

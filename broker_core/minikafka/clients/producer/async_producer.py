@@ -1,4 +1,4 @@
-"""``kafka.producer.async.AsyncProducer``: a queue, and a thread that sends what is in it."""
+"""``kafka.producer.async.AsyncProducer``: a queue, and a thread that sends its messages."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from minikafka.clients.producer.producer_stats import ProducerStats
 logger = logging.getLogger("minikafka.clients.producer")
 
 PROGRESS_INTERVAL_S = 5.0
-"""How often ``close`` says what it waits for."""
+"""Interval at which ``close`` logs what it waits for."""
 GIVE_UP_TIMEOUT_S = 1.0
-"""How long the thread may take for its last words when nobody waits any longer."""
+"""How long an abandoned thread may take to end."""
 
 
 class AsyncProducer:
-    """Thread-safe. What was queued is sent: ``close`` waits for it, says what it waits for, and tells how
-    many messages were not sent.
+    """Queues messages and sends them on a thread. Thread-safe. ``close`` waits until the queued messages are
+    sent, logs what it waits for, and logs how many messages were not sent.
 
-    ``threads=False``: nothing is sent but in ``step``, in ``close`` and where there is no room.
+    ``threads=False``: messages are sent only in ``step``, in ``close`` and when the queue is full.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class AsyncProducer:
             self._thread.start()
 
     def send(self, event: KeyedMessage) -> None:
-        """Queue one event. QueueFull where there is no room in time, or at once where a callback sends on the
-        send thread; ProducerClosed after ``close``.
+        """Queue one event. Raises QueueFull if there is no room in time, or at once if a callback sends on
+        the send thread; ProducerClosed after ``close``.
         """
         if self._callback is not None:
             taken = self._send_with_callback(event, self._callback)
@@ -77,7 +77,9 @@ class AsyncProducer:
             self._drop(event.topic, 1)
 
     def send_all(self, events: Sequence[KeyedMessage]) -> None:
-        """Queue events in their order. QueueFull says how many had no place; those before them are queued."""
+        """Queue events in their order. QueueFull has the number of events without room; those before them are
+        queued.
+        """
         if self._callback is not None:
             for place, event in enumerate(events):
                 if not self._send_with_callback(event, self._callback):
@@ -91,9 +93,7 @@ class AsyncProducer:
             taken += self.queue.offer_all(events[taken:])
 
     def send_columns(self, pieces: Iterable[MessageColumns]) -> None:
-        """Queue messages of one topic that are serialized, as ``send_all``; there must be no callback
-        handler.
-        """
+        """Queue serialized messages of one topic, as ``send_all``. Only without a callback handler."""
         left = iter(pieces)
         for columns in left:
             taken = self.queue.offer_columns(columns)
@@ -104,14 +104,14 @@ class AsyncProducer:
                 taken += self.queue.offer_columns(columns.slice(taken, len(columns) - taken))
 
     def step(self) -> bool:
-        """Without threads: send what may leave the queue now; whether there was anything."""
+        """Without threads: send what may leave the queue now. Return whether there was anything."""
         return self._thread.step()
 
     def close(self, on_end: Callable[[], None]) -> bool:
-        """Take nothing more, send all that is queued, and end the thread. A second call only waits.
+        """Accept no more messages, send all that are queued, and end the thread. A second call only waits.
 
-        False where the thread's own code calls, which cannot wait for itself: it runs ``on_end`` at its end.
-        What ends the wait, as Ctrl-C, is raised: ``give_up`` is the next to be called.
+        Return False if called on the send thread, which cannot wait for itself: it runs ``on_end`` when it
+        ends. An exception that ends the wait, as Ctrl-C, is raised: call ``give_up`` next.
         """
         was_closed = self.queue.is_closed
         if not was_closed:
@@ -131,7 +131,7 @@ class AsyncProducer:
         return True
 
     def give_up(self) -> bool:
-        """Wait up to ``GIVE_UP_TIMEOUT_S`` for the handler to fail the messages that are left, and log their
+        """Wait up to ``GIVE_UP_TIMEOUT_S`` for the handler to fail the remaining messages, and log their
         number. Return whether the thread has ended.
         """
         if self._threads:
@@ -140,19 +140,19 @@ class AsyncProducer:
         return not self._thread.is_alive()
 
     def _wait(self) -> None:
-        """Until the thread has ended."""
-        to_whom = "the event handler"
+        """Wait until the thread has ended."""
+        target = "the event handler"
         if isinstance(self._handler, DefaultEventHandler):
-            to_whom = f"the brokers at {self._cluster.bootstrap_text}"
+            target = f"the brokers at {self._cluster.bootstrap_text}"
         self._thread.join(PROGRESS_INTERVAL_S)
         while self._thread.is_alive():
             waiting = self._thread.pending_count
             if waiting:
                 logger.warning(
-                    "minikafka: a producer is being closed: %s still wait%s for %s",
+                    "minikafka: closing a producer: %s still wait%s for %s",
                     counted(waiting, "message"),
                     "s" if waiting == 1 else "",
-                    to_whom,
+                    target,
                 )
             self._thread.join(PROGRESS_INTERVAL_S)
 
@@ -160,15 +160,13 @@ class AsyncProducer:
         failed = self._stats.failed_messages - self._failed_before + left
         if failed:
             were = "was" if failed == 1 else "were"
-            logger.error(
-                "minikafka: a producer is closed, and %s %s not sent", counted(failed, "message"), were
-            )
+            logger.error("minikafka: a producer was closed: %s %s not sent", counted(failed, "message"), were)
 
     def _send_with_callback(self, event: KeyedMessage, callback: CallbackHandler) -> bool:
-        """Queue one event and tell the callback handler; whether there was room."""
+        """Queue one event between the calls of the callback handler. Return whether there was room."""
         event = callback.before_enqueue(event)
         if not isinstance(event, KeyedMessage):
-            raise TypeError(f"before_enqueue gave {event!r:.100}, and not a KeyedMessage")
+            raise TypeError(f"callback before_enqueue returned {event!r:.100}, expected a KeyedMessage")
         added = self._offer_until(event, self._deadline())
         callback.after_enqueue(event, added)
         return added
@@ -182,7 +180,7 @@ class AsyncProducer:
     def _wait_for_room(self, deadline: Deadline | None) -> bool:
         if self._threads:
             if threading.current_thread() is self._thread:
-                return False  # a callback: no other thread makes room
+                return False  # called in a callback: no other thread makes room
             return self.queue.wait_for_room(deadline)
         # The queue is full, so there is something to send.
         return (deadline is None or not deadline.expired) and self.step()
@@ -201,8 +199,7 @@ class AsyncProducer:
 
     def _full(self, dropped: int) -> QueueFull:
         return QueueFull(
-            f"{counted(dropped, 'message')} had no room in the queue, where "
-            f"{len(self.queue)} wait (queue.buffering.max.messages; queue.enqueue.timeout.ms is "
-            f"{self._timeout_ms})",
+            f"queue full: no room for {counted(dropped, 'message')}, {len(self.queue)} are queued "
+            f"(queue.buffering.max.messages), queue.enqueue.timeout.ms={self._timeout_ms}",
             dropped,
         )

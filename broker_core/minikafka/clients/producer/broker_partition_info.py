@@ -1,4 +1,4 @@
-"""``kafka.producer.BrokerPartitionInfo``: what the old producer knows of topics, and when it asks again."""
+"""``kafka.producer.BrokerPartitionInfo``: the old producer's metadata of topics, and its refreshes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ logger = logging.getLogger("minikafka.clients.producer")
 
 
 class BrokerPartitionInfo:
-    """Topics' partitions and leaders, refreshed at ``topic.metadata.refresh.interval.ms`` and after failures;
-    and the partition where messages without a key go until then. Not thread-safe.
+    """The topics' partitions and leaders, refreshed every ``topic.metadata.refresh.interval.ms`` and after
+    failures; and the sticky partition of messages without a key. Not thread-safe.
     """
 
     def __init__(
@@ -32,10 +32,10 @@ class BrokerPartitionInfo:
         self._seen: set[str] = set()
         self._sticky_partitions: dict[str, int] = {}
         self.unreachable: NetworkError | None = None
-        """Why the last look for topics brought nothing: there was no broker to be asked."""
+        """Why the last look-up found no broker; None if it did."""
 
     def refresh_if_due(self, topics: Iterable[str]) -> None:
-        """Something is to be sent to ``topics``: ask again where it is time to."""
+        """Refresh the metadata if it is due, before messages are sent to ``topics``."""
         self.unreachable = None
         self._seen.update(topics)
         interval_ms = self._config.topic_metadata_refresh_interval_ms
@@ -46,8 +46,8 @@ class BrokerPartitionInfo:
             self._seen = set()
 
     def refresh(self, topics: Iterable[str], timeout_ms: int | None = None) -> None:
-        """Ask again now; messages without a key go to another partition. What fails is only logged, and kept
-        in ``unreachable``. timeout_ms: ``request.timeout.ms`` where it is not given.
+        """Refresh the metadata now; messages without a key then go to another partition. A failure is only
+        logged, and kept in ``unreachable``. timeout_ms: default ``request.timeout.ms``.
         """
         self._sticky_partitions.clear()
         timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
@@ -56,12 +56,12 @@ class BrokerPartitionInfo:
             self._cluster.metadata(topics, refresh=True, timeout_ms=timeout_ms)
         except MinikafkaError as error:
             self._record_unreachable(error)
-            logger.warning("minikafka: the topics of a producer could not be looked up: %s", error)
+            logger.warning("minikafka: metadata refresh of a producer failed: %s", error)
 
     def topic(self, name: str, *, wait: bool) -> TopicMetadata:
-        """The topic, as far as is known without asking. One that nobody knows is asked for; it is waited for
-        where that is ``wait``, as it may be in the making. Raises why there is none: NetworkError where no
-        broker can tell, for all topics that are looked for in one attempt.
+        """Return the topic's metadata, if known without a request. Unknown topics are looked up, with retries
+        if ``wait``, as a topic may be under creation. Raises the reason if there is no topic: NetworkError if
+        no broker answers, for all topics of one attempt.
         """
         known = self._cluster.known_topic(name)
         if known is not None:
@@ -82,10 +82,11 @@ class BrokerPartitionInfo:
             self.unreachable = NetworkError(f"no broker could be reached: {error}")
 
     def partitions_without_key(self, topic: TopicMetadata, count: int) -> NDArray[np.int32]:
-        """Partitions for ``count`` messages without a key, int32[count]: available ones by chance.
+        """Return partitions for ``count`` messages without a key, int32[count], chosen at random among the
+        available.
 
-        LEADER_NOT_AVAILABLE where there is none. One that is kept stays while its leader is away: what fails
-        there has another one chosen.
+        Raises LEADER_NOT_AVAILABLE if there are none. A sticky partition stays while its leader is away: a
+        failure there has another one chosen.
         """
         if self._config.null_key_partition == EACH:
             return np.array(self._random.choices(self._available(topic), k=count), dtype=np.int32)

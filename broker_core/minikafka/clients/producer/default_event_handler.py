@@ -1,14 +1,14 @@
-"""``kafka.producer.async.DefaultEventHandler``: serializes, partitions, collates and sends.
+"""``kafka.producer.async.DefaultEventHandler``: serializes, partitions, batches and sends.
 
-    events ─▶ columns of each topic (encoders) ─▶ partition of each row ─▶ message sets of each partition
-    ─▶ one request to each leader at a time ─▶ what failed again, after a pause and a look for the leaders
+    events ─▶ columns of each topic (encoders) ─▶ partition of each row ─▶ batches of each partition
+    ─▶ one request to each leader at a time ─▶ retry of failures after a pause and a metadata refresh
 
-A message is acknowledged before the next set of its partition leaves, so that the order of a partition is
-kept; while brokers work, the next sets are encoded. What can never succeed (a message that is too large, a
-topic that may not be written) is not tried again, unlike in the release, and fails alone.
+A batch is acknowledged before the next batch of its partition is sent, so that the order of a partition is
+kept; while brokers work, the next batches are encoded. A permanent failure (a message that is too large, a
+topic without write permission) is not retried, unlike in the release, and fails alone.
 
-While a producer is being closed, an outage is waited for once: behind a batch that found no broker, all that
-is left has ``request.timeout.ms`` together for one to come back, and fails when that is over.
+While a producer is being closed, it waits for an outage once: after a batch that found no broker, all
+remaining messages have ``request.timeout.ms`` together for one to return, and then fail.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from minikafka.records.format.message_set import Codec
 logger = logging.getLogger("minikafka.clients.producer")
 
 REQUEST_BYTES = 16 << 20
-"""Of the sets of one request, unless a single one is larger."""
+"""Limit of the batches of one request, unless a single batch is larger."""
 MAX_PLACES_IN_ERROR = 8
-"""How many places an error names."""
+"""The number of topics and partitions that an error names."""
 DESCRIBE_CONFIGS_TIMEOUT_MS = 5_000
-"""How long a broker may take to tell the limit that a message has broken."""
+"""Timeout of the look-up of a limit that a message has exceeded."""
 
 _NO_PARTITION = -2
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -56,7 +56,7 @@ _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_L
 
 @dataclass(frozen=True, slots=True)
 class _TopicRows:
-    """Rows of one topic that are still to be sent; timestamps are those of all its rows."""
+    """Rows of one topic that remain to be sent; timestamps are those of all its rows."""
 
     columns: MessageColumns
     timestamps: NDArray[np.int64]
@@ -65,27 +65,27 @@ class _TopicRows:
 
 @dataclass(frozen=True, slots=True)
 class _FailedRows:
-    """Rows that no broker has, where they were to go, and why they are not there."""
+    """Rows that no broker has, their topic or partition, and the error."""
 
     part: _TopicRows
     place: str
     error: Exception
     error_text: str
-    """What is said of the error."""
+    """The text for the error's message."""
 
 
 class _InvalidPartition(ValueError):
-    """What a partitioner gave is no partition."""
+    """Raised for a result of a partitioner that is not a partition."""
 
 
 class _Failures:
-    """What failed so far: what will be tried again, and what not."""
+    """The failures so far: those to retry, and permanent ones."""
 
     def __init__(self) -> None:
         self.retriable: list[_FailedRows] = []
         self.permanent: list[_FailedRows] = []
         self.limits: dict[tuple[str, str], str | None] = {}
-        """Settings of topics that messages have broken, by topic and name."""
+        """Values of topic settings that messages have exceeded, by topic and name."""
 
     def add(self, part: _TopicRows, place: str, error: Exception, error_text: str = "") -> None:
         """Add rows that failed at a partition or topic. ``error_text`` replaces the error's own text."""
@@ -95,7 +95,7 @@ class _Failures:
         )
 
     def take_retriable(self) -> list[_TopicRows]:
-        """What is to be tried again: one part a topic, its rows in order."""
+        """Remove and return the rows to retry: one entry a topic, its rows in order."""
         taken, self.retriable = self.retriable, []
         parts = {failed.part.columns.topic: failed.part for failed in taken}
         return [
@@ -108,13 +108,13 @@ class _Failures:
         ]
 
     def give_up(self) -> None:
-        """Nothing is tried again."""
+        """Make all failures permanent."""
         self.permanent.extend(self.retriable)
         self.retriable = []
 
 
 class DefaultEventHandler(EventHandler):
-    """The event handler of a producer that is given no other."""
+    """The default event handler of a producer."""
 
     def __init__(
         self,
@@ -140,30 +140,28 @@ class DefaultEventHandler(EventHandler):
         self._closing = False
         self._given_up = False
         self._outage = False
-        """Whether the last batch has failed for want of a broker."""
+        """Whether the last batch failed because no broker was reachable."""
         self._end: Deadline | None = None
-        """Of an outage while the producer is being closed."""
+        """The deadline of an outage while the producer is being closed."""
 
     def begin_close(self) -> None:
-        """The producer is being closed: from now on one outage is waited for once."""
+        """Note that the producer is being closed: from now on one outage is waited for once."""
         self._closing = True
 
     def give_up(self) -> None:
-        """Nobody waits any more: what comes fails at once, what is under way is not tried again. Any thread
-        may call.
-        """
+        """Fail new events at once, and do not retry those under way. Any thread may call this."""
         self._given_up = True
 
     def handle(self, events: Sequence[KeyedMessage]) -> None:
-        """Send events. Raises FailedToSendMessage for those that failed for good or after the last retry; all
-        others are acknowledged then. What an encoder raises is raised where the producer is synchronous,
-        before anything is sent; else the other events are sent.
+        """Send events. Raises FailedToSendMessage for those that failed permanently or after the last retry;
+        all others are then acknowledged. An encoder's error is raised before anything is sent if the producer
+        is synchronous; otherwise the other events are sent.
         """
         if events:
             self.handle_fields(fields_of(events))
 
     def handle_fields(self, fields: Sequence[list[Any]]) -> None:
-        """As ``handle``, of messages that are taken apart (``message_columns.fields_of``)."""
+        """As ``handle``, for messages as fields (``messages.fields_of``)."""
         refused: list[tuple[KeyedMessage, Exception]] = []
         try:
             columns = serialize(fields, self._encoder, self._key_encoder)
@@ -177,7 +175,7 @@ class DefaultEventHandler(EventHandler):
     def handle_columns(
         self, columns: Iterable[MessageColumns], refused: Sequence[tuple[KeyedMessage, Exception]] = ()
     ) -> None:
-        """Send messages that are serialized. Raises as ``handle``; also for those that were ``refused``."""
+        """Send serialized messages. Raises as ``handle``, also for those that an encoder ``refused``."""
         failures = _Failures()
         total = len(refused)
         for several in _group_distinct_topics(columns):
@@ -207,7 +205,7 @@ class DefaultEventHandler(EventHandler):
         return serialize(fields_of(good), self._encoder, self._key_encoder), refused
 
     def _send(self, columns: Sequence[MessageColumns], failures: _Failures) -> None:
-        """Send messages of different topics, with all the attempts that there are."""
+        """Send messages of different topics, with all attempts."""
         before = len(failures.permanent)
         try:
             self._attempts(columns, failures)
@@ -249,9 +247,9 @@ class DefaultEventHandler(EventHandler):
                 return
 
     def _reason_to_fail(self, left: Sequence[_TopicRows]) -> NetworkError | None:
-        """Why nothing is tried any more; None where it is."""
+        """Return why messages fail without an attempt, or None."""
         if self._given_up:
-            return NetworkError("the producer was closed without waiting any longer")
+            return NetworkError("not sent, as the producer was closed without waiting")
         if not (self._closing and self._outage):
             return None
         if self._end is None:
@@ -260,10 +258,10 @@ class DefaultEventHandler(EventHandler):
             self._topics.refresh((part.columns.topic for part in left), self._end.remaining_ms())
         if self._topics.unreachable is None:
             return None
-        return NetworkError(f"not tried, as the producer is being closed, and {self._topics.unreachable}")
+        return NetworkError(f"not sent, as the producer is being closed: {self._topics.unreachable}")
 
     def _dispatch(self, left: Sequence[_TopicRows], failures: _Failures, *, wait: bool) -> None:
-        """One attempt."""
+        """Make one attempt."""
         partitions: list[PartitionRecords] = []
         formats: dict[tuple[int, Codec], int | MinikafkaError] = {}
         for part in left:
@@ -285,7 +283,7 @@ class DefaultEventHandler(EventHandler):
             partitions = self._send_round(partitions, failures)
 
     def _partitions(self, part: _TopicRows, topic: TopicMetadata, failures: _Failures) -> NDArray[np.int32]:
-        """The partition of each row; negative where that failed."""
+        """Return the partition of each row; negative where that failed."""
         keys = part.columns.part_keys_of(part.rows)
         ids: NDArray[np.int32]
         if keys is None:
@@ -308,7 +306,7 @@ class DefaultEventHandler(EventHandler):
             try:
                 return self._partitioner.partition_all(keys, count)
             except (TypeError, OverflowError):
-                pass  # one by one, so that only those fail that have to
+                pass  # one by one, so that only the bad keys fail
         ids = np.full(len(keys), -1, dtype=np.int32)
         for place, cell in enumerate(keys):
             key = cell.as_py() if hasattr(cell, "as_py") else cell
@@ -326,16 +324,18 @@ class DefaultEventHandler(EventHandler):
         return ids
 
     def _partition_of(self, key: Any, count: int) -> int:
-        """What the partitioner says, and whatever it raises; _OfAPartitioner where that is no partition."""
+        """Return the partitioner's choice, or raise its error; _InvalidPartition if that is not a
+        partition.
+        """
         given = self._partitioner.partition(key, count)
         try:
             chosen = operator.index(given)
         except TypeError:
-            text = f"{self._partitioner_name} gave {given!r:.100} to {key!r:.100}, which is no number"
+            text = f"{self._partitioner_name} returned {given!r:.100} for key {key!r:.100}, expected a number"
             raise _InvalidPartition(text) from None
         if not 0 <= chosen < count:
             raise _InvalidPartition(
-                f"{self._partitioner_name} gave partition {chosen} of {count} to {key!r:.100}"
+                f"{self._partitioner_name} returned partition {chosen} of {count} for key {key!r:.100}"
             )
         return chosen
 
@@ -369,7 +369,7 @@ class DefaultEventHandler(EventHandler):
     def _leader_magic(
         self, leader_id: int, codec: Codec, formats: dict[tuple[int, Codec], int | MinikafkaError]
     ) -> int:
-        """The format that a leader takes. One that cannot be reached is waited for once in an attempt."""
+        """Return the format that a leader accepts. An unreachable one is waited for once in an attempt."""
         if (leader_id, codec) not in formats:
             try:
                 formats[leader_id, codec] = self._sync.magic(leader_id, codec)
@@ -383,7 +383,7 @@ class DefaultEventHandler(EventHandler):
     def _send_round(
         self, partitions: Sequence[PartitionRecords], failures: _Failures
     ) -> list[PartitionRecords]:
-        """Send the current set of each partition; those that have more."""
+        """Send the current batch of each partition. Return the partitions that have more."""
         under_way: list[PendingProduce] = []
         results: dict[TopicPartition, MinikafkaError | None] = {}
         for several in _group_into_requests(partitions):
@@ -406,7 +406,7 @@ class DefaultEventHandler(EventHandler):
     def _handle_result(
         self, pending: PartitionRecords, error: MinikafkaError | None, failures: _Failures
     ) -> bool:
-        """Note what became of a lane's set; whether the lane has another one."""
+        """Handle the result of a partition's batch. Return whether the partition has another batch."""
         if error is None:
             return pending.acknowledge()
         part = _TopicRows(pending.columns, pending.timestamps, pending.remaining)
@@ -422,21 +422,21 @@ class DefaultEventHandler(EventHandler):
         return more
 
     def _too_large(self, code: ErrorCode, pending: PartitionRecords, failures: _Failures) -> BrokerError:
-        """What is told of a message that its broker does not take, as the current set, for its size."""
+        """Return the error of a message, the current batch, that its broker refuses for its size."""
         topic = pending.topic_partition.topic
         name = "max.message.bytes" if code is ErrorCode.MESSAGE_TOO_LARGE else "segment.bytes"
         if (topic, name) not in failures.limits:
             failures.limits[topic, name] = self._topic_config(topic, name)
         limit = failures.limits[topic, name]
-        is_now = "" if limit is None else f", which is {limit},"
+        limit_text = "" if limit is None else f" ({limit})"
         return BrokerError(
             code,
-            f"with its key and header a message takes {len(pending.current.data)} bytes, more than {name} of "
-            f"topic {topic!r}{is_now} lets broker {pending.leader_id} take: make it smaller, or raise that",
+            f"message of {len(pending.current.data)} bytes, with key and header, is too large for {name} of "
+            f"topic {topic!r}{limit_text} on broker {pending.leader_id}: make it smaller, or raise {name}",
         )
 
     def _topic_config(self, topic: str, name: str) -> str | None:
-        """The value of a topic's setting, where the brokers tell (since 0.11)."""
+        """Return the value of a topic's setting, if the brokers return it (since 0.11)."""
         from minikafka.clients.admin.configs import describe_configs
         from minikafka.wire.apis.describe_configs import ResourceType
 
@@ -481,12 +481,12 @@ def _is_retried(error: Exception) -> bool:
 
 
 def _error_text(error: Exception) -> str:
-    """Its text; of what others than this project raise, with its kind, without which a text says little."""
+    """Return the text of an error; of foreign errors with the type, without which the text says little."""
     return str(error) if isinstance(error, MinikafkaError) else f"{type(error).__name__}: {error}"
 
 
 def _group_distinct_topics(columns: Iterable[MessageColumns]) -> Iterable[list[MessageColumns]]:
-    """The columns in groups, a topic once in each: what comes later is sent later."""
+    """Yield the columns in groups with each topic once: later columns are sent later."""
     group: dict[str, MessageColumns] = {}
     for one in columns:
         if one.topic in group:
@@ -499,7 +499,7 @@ def _group_distinct_topics(columns: Iterable[MessageColumns]) -> Iterable[list[M
 
 
 def _group_into_requests(partitions: Iterable[PartitionRecords]) -> Iterable[list[PartitionRecords]]:
-    """The lanes whose sets go to one broker together."""
+    """Yield the partitions whose batches go into one request."""
     of_leader: dict[tuple[int, int], list[PartitionRecords]] = {}
     for pending in partitions:
         of_leader.setdefault((pending.leader_id, pending.magic), []).append(pending)

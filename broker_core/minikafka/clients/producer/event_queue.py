@@ -1,7 +1,7 @@
 """The bounded queue between the callers of an asynchronous producer and its send thread.
 
-Messages lie in it as their fields, one after the other in one list, and are taken apart by slices. As objects
-they would be looked through by Python's garbage collector again and again, which cost more than all else.
+Messages are stored as their fields, one after the other in one list, and unpacked by slices. As objects they
+would be scanned by Python's garbage collector again and again, which cost more than all other work.
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ Piece = list[Any] | MessageColumns
 
 @dataclass(frozen=True, slots=True)
 class QueueBatch:
-    """What left the queue together. ``expired``: because the time was up, before there was a batch of it."""
+    """Messages that left the queue together. ``expired``: because the time was up, before a batch
+    was full.
+    """
 
     pieces: tuple[Piece, ...]
     expired: bool
 
     def __len__(self) -> int:
-        """How many messages they are."""
+        """The number of messages."""
         return sum(map(_size, self.pieces)) // FIELDS_PER_MESSAGE
 
 
 class EventQueue:
-    """Messages, and columns that count as many as they hold, in the order in which they came. Thread-safe.
+    """A FIFO queue of messages, and of columns that count as many messages as they hold. Thread-safe.
 
-    They leave once ``batch_messages`` of them are there, or when ``queue_ms`` have passed since the first of
-    them came (or since others were taken before it), or after ``close``.
+    Messages leave once ``batch_messages`` of them are queued, or when ``queue_ms`` have passed since the
+    first of them came (or since messages were taken before it), or after ``close``.
     """
 
     def __init__(self, clock: Clock, *, max_messages: int, batch_messages: int, queue_ms: int) -> None:
@@ -50,19 +52,19 @@ class EventQueue:
         self._filled = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
         self._closed_pieces: list[Piece] = []
-        """What came before ``_fields``."""
+        """Pieces that came before ``_fields``."""
         self._closed_pieces_size = 0
         self._fields: list[Any] = []
         self._since_ms = 0
         self._closed = False
 
     def __len__(self) -> int:
-        """Messages that wait."""
+        """The number of queued messages."""
         return self._used // FIELDS_PER_MESSAGE
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is taken any more."""
+        """Whether the queue accepts no more messages."""
         return self._closed
 
     @property
@@ -71,12 +73,14 @@ class EventQueue:
         return self._closed_pieces_size + len(self._fields)
 
     def offer(self, event: KeyedMessage) -> bool:
-        """Take one message if there is room. ProducerClosed after ``close``."""
+        """Queue one message if there is room; return whether there was. Raises ProducerClosed after
+        ``close``.
+        """
         with self._lock:
             fields = self._fields
             used = self._closed_pieces_size + len(fields)
             if used >= self._max:
-                # Nearly all messages find room: only where there is none is it asked why.
+                # Nearly all messages find room: only a full queue is checked for the reason.
                 if self._closed:
                     raise ProducerClosed("the producer is closed")
                 return False
@@ -89,7 +93,7 @@ class EventQueue:
             return True
 
     def offer_all(self, events: Sequence[KeyedMessage]) -> int:
-        """Take as many of the messages as there is room for, from the first on: how many."""
+        """Queue as many of the messages as there is room for, from the first on. Return their number."""
         with self._lock:
             used = self._used
             taken = self._room_for(len(events))
@@ -99,7 +103,9 @@ class EventQueue:
             return taken
 
     def offer_columns(self, columns: MessageColumns) -> int:
-        """Take as many messages of ``columns`` as there is room for, from the first on: how many."""
+        """Queue as many messages of ``columns`` as there is room for, from the first on. Return
+        their number.
+        """
         with self._lock:
             used = self._used
             taken = self._room_for(len(columns))
@@ -109,8 +115,8 @@ class EventQueue:
             return taken
 
     def wait_for_room(self, deadline: Deadline | None) -> bool:
-        """Wait until there is room for a message; False when the time is up first. ProducerClosed when the
-        queue is closed meanwhile.
+        """Wait until there is room for a message; return False if the time is up first. Raises ProducerClosed
+        if the queue is closed meanwhile.
         """
         with self._lock:
             while self._used >= self._max and not self._closed:
@@ -123,8 +129,8 @@ class EventQueue:
             return True
 
     def take(self, most: int, *, wait: bool = True) -> QueueBatch | None:
-        """What may leave, ``most`` messages at a time. None after ``close`` when nothing is left, and, where
-        it does not ``wait``, when nothing may leave yet.
+        """Return messages that may leave, up to ``most`` at a time. Return None after ``close`` when nothing
+        is left, and, unless ``wait``, when nothing may leave yet.
         """
         with self._lock:
             while (left_ms := self._wait_ms()) is None or left_ms > 0:
@@ -138,7 +144,7 @@ class EventQueue:
             return QueueBatch(taken, expired)
 
     def close(self) -> None:
-        """Take nothing more; what is there leaves at once."""
+        """Accept no more messages; queued ones may leave at once."""
         with self._lock:
             self._closed = True
             self._max = 0
@@ -146,7 +152,7 @@ class EventQueue:
             self._room.notify_all()
 
     def clear(self) -> None:
-        """Forget what is there."""
+        """Drop the queued messages."""
         with self._lock:
             self._closed_pieces, self._closed_pieces_size, self._fields = [], 0, []
             self._room.notify_all()
@@ -165,14 +171,14 @@ class EventQueue:
         return min(messages, (self._max - self._used) // FIELDS_PER_MESSAGE)
 
     def _notify_added(self, before: int) -> None:
-        """Something was put into the queue, which had ``before`` fields."""
+        """Notify the send thread after additions to the queue, which had ``before`` fields."""
         if not before:
             self._since_ms = self._clock.monotonic_ms()
         if not before or before < self._batch <= self._used:
             self._filled.notify()
 
     def _append_piece(self, piece: Piece) -> None:
-        """Put a piece behind everything else."""
+        """Append a piece after everything else."""
         if self._fields:
             self._closed_pieces.append(self._fields)
             self._closed_pieces_size += len(self._fields)
@@ -181,7 +187,7 @@ class EventQueue:
         self._closed_pieces_size += _size(piece)
 
     def _split(self, most: int) -> Iterable[Piece]:
-        """Take out the first pieces, ``most`` fields in all."""
+        """Remove and yield the first pieces, ``most`` fields in all."""
         pieces: list[Piece] = [*self._closed_pieces, self._fields] if self._fields else self._closed_pieces
         self._closed_pieces, self._closed_pieces_size, self._fields = [], 0, []
         for place, piece in enumerate(pieces):
@@ -197,7 +203,7 @@ class EventQueue:
 
 
 def messages_of(pieces: Iterable[Piece]) -> list[KeyedMessage]:
-    """The messages of what left the queue."""
+    """Return the messages of some pieces."""
     found: list[KeyedMessage] = []
     for piece in pieces:
         if isinstance(piece, MessageColumns):

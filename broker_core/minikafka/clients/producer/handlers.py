@@ -13,23 +13,24 @@ from minikafka.clients.producer.messages import KeyedMessage
 
 
 class EventHandler(ABC):
-    """Plugged in by ``event.handler``; ``DefaultEventHandler`` is used without it.
+    """Serializes and sends events. Plugged in by ``event.handler``; the default is ``DefaultEventHandler``.
 
     Any object with these methods will do. One thread calls at a time.
     """
 
     @abstractmethod
     def handle(self, events: Sequence[KeyedMessage]) -> None:
-        """Send ``events``, in their order. What it raises goes to the caller of ``Producer.send`` when the
-        producer is synchronous; else it is logged and given to the callback handler.
+        """Send ``events``, in their order. With a synchronous producer, exceptions go to the caller of
+        ``Producer.send``; otherwise they are logged and passed to the callback handler.
         """
 
     def close(self) -> None:  # noqa: B027 (most have nothing to close)
-        """The producer ends: nothing comes after this."""
+        """End the handler: no call comes after this."""
 
 
 class CallbackHandler:
-    """Plugged in by ``callback.handler``. Override what is wanted; what is here changes nothing.
+    """Called at each stage of the asynchronous producer. Plugged in by ``callback.handler``; override methods
+    as needed, the defaults change nothing.
 
     ::
 
@@ -38,41 +39,42 @@ class CallbackHandler:
         close ─▶ last_batch_before_close ─▶ close
 
     ``before_enqueue`` and ``after_enqueue`` run on the thread that calls ``send``, all others on the send
-    thread, where what they raise is logged: the events that they had are lost then, and counted as failed.
-    So are those in whose place something else than a sequence of messages is given.
-    A synchronous producer has no such stages.
+    thread, where exceptions are logged: the events of the call are then lost, and counted as failed. So are
+    the events of a call that returns anything but a sequence of messages. A synchronous producer has no such
+    stages.
     """
 
     def init(self, properties: Mapping[str, Any]) -> None:
-        """Before all others: the properties that the producer was made with."""
+        """Called first, with the properties of the producer."""
 
     def before_enqueue(self, event: KeyedMessage) -> KeyedMessage:
-        """The event that goes into the queue in place of ``event``. What it raises, ``send`` raises."""
+        """Return the event to queue instead of ``event``. ``send`` raises what this raises."""
         return event
 
     def after_enqueue(self, event: KeyedMessage, added: bool) -> None:
-        """Whether the queue had room for the event, in the time that ``queue.enqueue.timeout.ms`` gives."""
+        """Called with whether the queue had room for the event within ``queue.enqueue.timeout.ms``."""
 
     def after_dequeuing_existing_data(self, event: KeyedMessage | None) -> Sequence[KeyedMessage]:
-        """The events to be sent in the place of one that left the queue.
+        """Return the events to send instead of an event that left the queue.
 
-        None comes at the end of what left the queue because ``queue.buffering.max.ms`` were over: who has
-        kept events back may give them then.
+        ``event`` is None at the end of events that left the queue because ``queue.buffering.max.ms`` had
+        passed: a handler that held events back may return them then.
         """
         return () if event is None else (event,)
 
     def before_sending_data(self, events: Sequence[KeyedMessage]) -> Sequence[KeyedMessage]:
-        """The events that the event handler gets in place of ``events``."""
+        """Return the events to pass to the event handler instead of ``events``."""
         return events
 
     def after_sending_data(self, events: Sequence[KeyedMessage], error: Exception | None) -> None:
-        """The event handler is done with ``events``, or has raised ``error``. (The texts have no such stage.)
+        """Called when the event handler has handled ``events``, or has raised ``error``. (The texts have no
+        such stage.)
 
-        Of the default handler that is ``FailedToSendMessage``, which knows what was not sent.
+        The default handler raises ``FailedToSendMessage``, which holds the unsent messages.
         """
 
     def last_batch_before_close(self) -> Sequence[KeyedMessage]:
-        """Events to be sent at last, behind all that was queued."""
+        """Return events to send last, after all queued events."""
         return ()
 
     def close(self) -> None:

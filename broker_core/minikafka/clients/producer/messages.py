@@ -17,11 +17,12 @@ from minikafka.clients.serializer import DefaultEncoder, Encoder, StringEncoder
 
 
 class KeyedMessage(NamedTuple):
-    """A message for a topic. ``key`` is stored with it and decides its partition; where ``part_key`` is
-    given, that one decides, and is not stored.
+    """A message for a topic (``kafka.producer.KeyedMessage``; ``ProducerData`` in the texts before 0.8).
+    ``key`` is stored with it and selects its partition, unless ``part_key`` is set, which selects it and is
+    not stored.
 
-    ``message`` and ``key`` are what the producer's encoders take; bytes, or None, by default. (A tuple: one
-    is made for each message, and a thousand are taken apart at once.)
+    ``message`` and ``key`` are values that the producer's encoders encode; by default bytes, or None. (A
+    tuple: one is created for each message, and lists of them are unpacked at once.)
     """
 
     topic: str
@@ -31,19 +32,19 @@ class KeyedMessage(NamedTuple):
 
     @property
     def partition_key(self) -> Any:
-        """What decides the partition; None: any will do."""
+        """The key that selects the partition; None: any partition."""
         return self.key if self.part_key is None else self.part_key
 
     @property
     def has_key(self) -> bool:
-        """Whether a key is stored with it."""
+        """Whether a key is stored with the message."""
         return self.key is not None
 
 
 PIECE_BYTES = 16 << 20
 PIECE_ROWS = 8_192
-"""What is handled together, at most; messages of 100 bytes make one set then. Larger pieces would take memory
-anew each time, whose first use costs more than all else.
+"""Limits of one piece; 100-byte messages then make one batch. Larger pieces would allocate new memory each
+time, whose first use costs more than all other work.
 """
 _PASS_THROUGH = DefaultEncoder()
 _FIELDS = tuple(itemgetter(place) for place in range(len(KeyedMessage._fields)))
@@ -51,11 +52,12 @@ _FIELDS = tuple(itemgetter(place) for place in range(len(KeyedMessage._fields)))
 
 @dataclass(frozen=True, slots=True)
 class MessageColumns:
-    """``values`` and ``keys`` are pa.BinaryArray or pa.StringArray of one length; None stands for keys that
-    are all null. ``part_keys`` decide the partitions: a column, a list of Python objects, or None.
+    """One topic's messages as columns. ``values`` and ``keys`` are pa.BinaryArray or pa.StringArray of one
+    length; None stands for keys that are all null. ``part_keys`` select the partitions: a column, a list of
+    Python objects, or None.
 
-    ``originals`` are message, key and part_key of each as they were before encoders had them, where there are
-    such.
+    ``originals`` are the message, key and part_key of each message before encoding, if the columns were made
+    from messages.
     """
 
     topic: str
@@ -68,7 +70,9 @@ class MessageColumns:
         return len(self.values)
 
     def slice(self, start: int, count: int) -> MessageColumns:
-        """``count`` messages from ``start`` on, without a copy; of columns that are not made of messages."""
+        """Return ``count`` messages from ``start``, without a copy. Only for columns without
+        ``originals``.
+        """
         assert self.originals is None
         parts = self.part_keys
         if isinstance(parts, pa.Array):
@@ -79,7 +83,9 @@ class MessageColumns:
         return MessageColumns(self.topic, self.values.slice(start, count), keys, parts)
 
     def concatenate(self, other: MessageColumns) -> MessageColumns | None:
-        """These messages and then those of ``other``, as one copy; None where they are not of one kind."""
+        """Return these messages followed by those of ``other``, as one copy; None if they differ in topic or
+        type, or are too large.
+        """
         ours, theirs = self._arrays(), other._arrays()
         if self.topic != other.topic or ours is None or theirs is None:
             return None
@@ -92,18 +98,18 @@ class MessageColumns:
         return MessageColumns(self.topic, values, keys, keys)
 
     def _arrays(self) -> tuple[pa.Array, pa.Array | None] | None:
-        """Values and keys, where there is nothing else."""
+        """Return values and keys, if there is nothing else."""
         return (self.values, self.keys) if self.part_keys is self.keys and self.originals is None else None
 
     def part_keys_of(self, rows: NDArray[np.int64]) -> pa.Array | Sequence[Any] | None:
-        """The partition keys of the chosen rows."""
+        """Return the partition keys of some rows."""
         parts = self.part_keys
         if parts is None or len(rows) == len(self):
             return parts
         return parts.take(pa.array(rows)) if isinstance(parts, pa.Array) else [parts[row] for row in rows]
 
     def messages(self, rows: Sequence[int] | NDArray[np.int64]) -> list[KeyedMessage]:
-        """The chosen rows as messages: those of which they were made, else of bytes."""
+        """Return some rows as messages: the original ones, or else of bytes."""
         if self.originals is not None:
             values, keys, part_keys = self.originals
             return [KeyedMessage(self.topic, values[row], keys[row], part_keys[row]) for row in rows]
@@ -122,7 +128,7 @@ class MessageColumns:
 
 
 class Unsent(Sequence[KeyedMessage]):
-    """Messages that were not sent: rows of columns, which become messages when somebody looks, and others."""
+    """Messages that were not sent: rows of columns, which become messages on access, and others."""
 
     def __init__(
         self, parts: Sequence[tuple[MessageColumns, NDArray[np.int64]]], others: Sequence[KeyedMessage] = ()
@@ -143,19 +149,19 @@ class Unsent(Sequence[KeyedMessage]):
 
 
 class NotBytes(TypeError):
-    """An encoder, or the lack of one, gave something else than bytes."""
+    """Raised for a value that is not bytes, after the encoder."""
 
     def __init__(self, value: object) -> None:
         super().__init__(
-            f"{value!r:.100} is no bytes: give serializer.class and key.serializer.class, as "
+            f"expected bytes, got {value!r:.100}: set serializer.class and key.serializer.class, as "
             "kafka.serializer.StringEncoder"
         )
 
 
 def fields_of(events: Sequence[KeyedMessage]) -> list[list[Any]]:
-    """Topics, messages, keys and part keys of messages.
+    """Return the topics, messages, keys and part keys of messages.
 
-    (``zip(*events)`` takes five times as long: it goes through all messages once for each.)
+    (``zip(*events)`` takes five times as long: it goes through all messages once for each field.)
     """
     return [list(map(field, events)) for field in _FIELDS]
 
@@ -163,8 +169,8 @@ def fields_of(events: Sequence[KeyedMessage]) -> list[list[Any]]:
 def serialize(
     fields: Sequence[list[Any]], encoder: Encoder[Any], key_encoder: Encoder[Any]
 ) -> list[MessageColumns]:
-    """Messages (see ``fields_of``) of each topic, in their order. Raises what an encoder raises, NotBytes
-    where it gives no bytes, TypeError for a topic that is no text.
+    """Encode messages (see ``fields_of``) into columns of each topic, in their order. Raises the error of an
+    encoder, NotBytes if it does not return bytes, and TypeError for a topic that is not text.
     """
     topics, values, keys, part_keys = fields
     _check_topics(topics)
@@ -177,7 +183,7 @@ def serialize(
     encoded = encoded_column(values, encoder)
     encoded_keys = None if _all_none(keys) else encoded_column(keys, key_encoder)
     if isinstance(encoded, pa.ChunkedArray) or isinstance(encoded_keys, pa.ChunkedArray):
-        # More than a column of Arrow holds, which are 2 GiB.
+        # More than the 2 GiB of an Arrow column.
         middle = len(topics) // 2
         halves = ([field[:middle] for field in fields], [field[middle:] for field in fields])
         return [one for half in halves for one in serialize(half, encoder, key_encoder)]
@@ -190,29 +196,31 @@ def serialize(
 
 
 def encoded_column(values: Sequence[Any], encoder: Encoder[Any]) -> pa.Array | pa.ChunkedArray:
-    """Values as a column of bytes or of UTF-8; None is null, whatever the encoder. In chunks above 2 GiB."""
+    """Return values as a column of bytes or UTF-8; None is null, whatever the encoder. Chunked
+    above 2 GiB.
+    """
     if _is_utf8(values, encoder):
         try:
             return pa.array(values, pa.string())
         except UnicodeEncodeError:
-            pass  # half of a pair: what is sent for it is the encoder's to say
+            pass  # a lone surrogate: the encoder decides what to send
     return pa.array(_bytes_of(values, encoder), pa.binary())
 
 
 def columns_of(
     topic: str, values: Any, keys: Any, encoder: Encoder[Any], key_encoder: Encoder[Any]
 ) -> Iterator[MessageColumns]:
-    """The messages of ``Producer.send_values``, piece by piece where they are in lists: large memory is new
-    memory each time. Columns of Arrow are taken as they are, what is in lists is encoded.
+    """Return the messages of ``Producer.send_values``, piece by piece if they are in lists, as large
+    allocations are slow. Arrow columns are used as they are, lists are encoded.
 
-    Raises what is wrong before there is a piece: ValueError, NotBytes, and what an encoder raises.
+    Raises errors before the first piece: ValueError, NotBytes, and the error of an encoder.
     """
     if isinstance(values, (pa.Table, pa.RecordBatch)):
         names = values.schema.names
         if keys is not None or "value" not in names or not set(names) <= {"key", "value"}:
             raise ValueError(
-                f"a table is sent with the columns value and, if there are any, key; this has {names}, and "
-                f"{'no ' if keys is None else ''}keys were given beside it"
+                f"expected a table with the columns value and, optionally, key, and no separate keys; got "
+                f"{names}{'' if keys is None else ' and separate keys'}"
             )
         keys = values.column("key") if "key" in names else None
         values = values.column("value")
@@ -225,7 +233,7 @@ def columns_of(
         partition_keys = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else list(keys)
         keys, key_encoder = _prepare(partition_keys, key_encoder)
         if len(keys) != len(values):
-            raise ValueError(f"{len(keys)} keys were given for {len(values)} values")
+            raise ValueError(f"expected a key for each value, got {len(keys)} keys, {len(values)} values")
     if isinstance(values, list) or isinstance(keys, list):
         return _pieces(topic, values, keys, partition_keys, encoder, key_encoder)
     return _batches(topic, values, keys)
@@ -248,7 +256,7 @@ def _pieces(
         column = _column(values, at, end, encoder)
         of_keys = None if keys is None else _column(keys, at, end, key_encoder)
         if count > 1 and (isinstance(column, pa.ChunkedArray) or isinstance(of_keys, pa.ChunkedArray)):
-            count //= 2  # more than a column of Arrow holds, which are 2 GiB
+            count //= 2  # more than the 2 GiB of an Arrow column
             continue
         of_piece = of_keys
         if isinstance(partition_keys, list):
@@ -263,21 +271,21 @@ def _check_topics(topics: Sequence[Any]) -> None:
     if set(map(type, topics)) != {str}:
         for topic in topics:
             if not isinstance(topic, str):
-                raise TypeError(f"a topic's name is text, not {topic!r:.100}")
+                raise TypeError(f"expected a topic name as text, got {topic!r:.100}")
 
 
 def _check_collection(name: str, given: Any) -> None:
-    """TypeError for what is one value, or would be taken apart into something that nobody wants to send."""
+    """Raise TypeError for a single value, or an object whose iteration would yield something unintended."""
     single = isinstance(given, (str, bytes, bytearray, memoryview, KeyedMessage, Mapping))
     if single or hasattr(given, "__dataframe__") or not isinstance(given, Iterable):
         raise TypeError(
-            f"{name} are a list, or a column or table of Arrow's, not {type(given).__name__} {given!r:.100}: "
-            "give [value] for one, pa.table(…) for a data frame"
+            f"{name}: expected a list, Arrow column or table, got {type(given).__name__} {given!r:.100}: "
+            "use [value] for one value, pa.table(…) for a data frame"
         )
 
 
 def _prepare(values: Any, encoder: Encoder[Any]) -> tuple[Any, Encoder[Any]]:
-    """Values that can be taken apart and made columns, and the encoder that is to do it, without a fault."""
+    """Return values that can be sliced and converted without errors, and the encoder for the conversion."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         kind = values.type
         if pa.types.is_binary(kind) or pa.types.is_string(kind):
@@ -286,8 +294,8 @@ def _prepare(values: Any, encoder: Encoder[Any]) -> tuple[Any, Encoder[Any]]:
             return values.cast(pa.string() if pa.types.is_large_string(kind) else pa.binary()), encoder
         except pa.ArrowNotImplementedError:
             raise TypeError(
-                f"a column of {kind} cannot be sent, only one of binary or string: cast it, as by "
-                ".cast('string'), or give .to_pylist() and a serializer.class that takes what is in it"
+                f"expected a column of binary or string, got {kind}: cast it, as by .cast('string'), or send "
+                ".to_pylist() with a serializer.class for its values"
             ) from None
     values = values if isinstance(values, list) else list(values)
     if _is_utf8(values, encoder):
@@ -298,7 +306,7 @@ def _prepare(values: Any, encoder: Encoder[Any]) -> tuple[Any, Encoder[Any]]:
 def _column(values: Any, at: int, end: int, encoder: Encoder[Any]) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, list):
         piece = values[at:end]
-        # What an encoder has to do with bytes was done before.
+        # An encoder for bytes has already run.
         return pa.array(piece, pa.binary()) if encoder is _PASS_THROUGH else encoded_column(piece, encoder)
     piece = values.slice(at, end - at)
     return piece.combine_chunks() if isinstance(piece, pa.ChunkedArray) else piece

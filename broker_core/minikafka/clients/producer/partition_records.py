@@ -1,4 +1,4 @@
-"""The messages of one partition on their way: message sets, one after the other."""
+"""The messages of one partition on their way to its leader: encoded batches, one after the other."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from minikafka.records.format.message_set import Codec
 Rows = NDArray[np.int64]
 
 MAX_BATCH_BYTES = 900_000
-"""Of the largest set: what a broker with default limits takes as one."""
+"""Of the largest batch: a broker with default limits accepts it."""
 
 
 class PartitionRecords:
-    """Rows of ``columns``, encoded piece by piece. A set is sent when the one before it was acknowledged, so
-    that what fails keeps its place.
+    """Rows of ``columns``, encoded batch by batch. A batch is sent when the one before it was acknowledged,
+    so that failures keep the order.
 
-    leader_id: the broker that they go to, and that takes ``magic``. timestamps: int64[all rows].
+    leader_id: the broker that they go to, which accepts ``magic``. timestamps: int64[all rows].
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class PartitionRecords:
         self._codec = codec
         self._max_bytes = MAX_BATCH_BYTES
         self.remaining = rows
-        """Those that are not acknowledged."""
+        """Rows that are not acknowledged."""
         self._batches = self._encode()
         self._next: EncodedRecords | None = None
         self.current = self._next_batch()
 
     def acknowledge(self) -> bool:
-        """The broker has the current set; False when that was the last."""
+        """Remove the current batch, which the broker has; return False if it was the last."""
         self.remaining = self.remaining[self.current.count :]
         if not len(self.remaining):
             return False
@@ -58,12 +58,12 @@ class PartitionRecords:
         return True
 
     def prepare(self) -> None:
-        """Encode the set behind the current one, if there is one."""
+        """Encode the batch after the current one, if there is one."""
         if self._next is None and len(self.remaining) > self.current.count:
             self._next = next(self._batches)
 
     def split(self) -> bool:
-        """Go on with sets of half the size; False when the current one is of one message."""
+        """Continue with batches of half the size; return False if the current one has only one message."""
         if self.current.count == 1:
             return False
         self._max_bytes = min(self._max_bytes, len(self.current.data)) // 2
@@ -71,7 +71,7 @@ class PartitionRecords:
         return True
 
     def skip(self) -> tuple[Rows, bool]:
-        """Give the current set up: its rows, and whether there are others."""
+        """Give up the current batch. Return its rows, and whether there are others."""
         given_up, self.remaining = self.remaining[: self.current.count], self.remaining[self.current.count :]
         if len(self.remaining):
             self._restart_encoding()
@@ -99,13 +99,13 @@ class PartitionRecords:
 
 
 def group_rows(ids: NDArray[np.int32]) -> Iterator[tuple[int, Rows]]:
-    """``(id, row numbers)`` for every id that occurs; rows keep their order."""
+    """Yield ``(id, row numbers)`` for every id; rows keep their order."""
     if not len(ids):
         return
     if (ids == ids[0]).all():
         yield int(ids[0]), np.arange(len(ids), dtype=np.int64)
         return
-    # numpy sorts 16 bits by counting, five times as fast.
+    # numpy sorts 16-bit integers by radix, five times as fast.
     narrow = ids.astype(np.int16) if ids.max() < 1 << 15 else ids
     order = np.argsort(narrow, kind="stable").astype(np.int64, copy=False)
     ordered = ids[order]

@@ -1,8 +1,8 @@
-"""``kafka.producer.Partitioner`` and the two that Kafka 0.10.1 has, with Java's hashes.
+"""``kafka.producer.Partitioner`` and the two of Kafka 0.10.1, with Java's hashes.
 
-A hash counts by its absolute value, and the one that has none (-2^31) as 0, as in the release: bits of a
-negative one that are masked would give another partition. All partitions are counted, with a leader or
-without: a key must not move when a broker goes away.
+A hash counts by its absolute value, and -2^31, which has none, as 0, as in the release: masking the sign bit
+would select another partition. All partitions count, with a leader or without: a key must not move when a
+broker fails.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _BYTES_LIKE = (bytes, bytearray, memoryview)
 
 
 class Partitioner(Protocol):
-    """Plugged in by ``partitioner.class``. Asked only for messages with a key."""
+    """Selects partitions. Plugged in by ``partitioner.class``. Called only for messages with a key."""
 
     def partition(self, key: Any, num_partitions: int) -> int:
-        """A number in ``range(num_partitions)``."""
+        """Return a number in ``range(num_partitions)``."""
 
 
 class DefaultPartitioner:
-    """``hash(key) % partitions`` with the hash that Java has of the key.
+    """``hash(key) % partitions`` with Java's hash of the key.
 
     ===========================  =====================================================================
     key                          its hash
     ===========================  =====================================================================
     str                          ``String.hashCode``
     bytes, bytearray             ``Arrays.hashCode``. (The release takes ``Object.hashCode`` of an array,
-                                 which is another one each time; its ByteArrayPartitioner has this one.)
+                                 which differs each time; its ByteArrayPartitioner has this one.)
     int, bool                    ``Integer.hashCode`` within 32 bits, else ``Long.hashCode``;
                                  ``Boolean.hashCode``
     anything else                TypeError: Python's own ``hash`` is not Java's
@@ -43,12 +43,12 @@ class DefaultPartitioner:
     """
 
     def partition(self, key: Any, num_partitions: int) -> int:
-        """The partition of a key that is not None."""
+        """Return the partition of a key that is not None."""
         return partition_of_hash(_java_hash(key), num_partitions)
 
     def partition_all(self, keys: Sequence[Any] | pa.Array, num_partitions: int) -> NDArray[np.int32]:
-        """The partition of each key, int32[n]; -1 where it is None. A column of Arrow's is one of binary or
-        of string.
+        """Return the partition of each key, int32[n]; -1 for None. An Arrow column is one of binary or
+        string.
         """
         if not isinstance(keys, pa.Array):
             kinds = {type(key) for key in keys} - {type(None)}
@@ -64,20 +64,20 @@ class ByteArrayPartitioner:
     """``Arrays.hashCode(key) % partitions``, for keys of bytes."""
 
     def partition(self, key: Any, num_partitions: int) -> int:
-        """The partition of a key that is not None. TypeError where it is not bytes."""
+        """Return the partition of a key that is not None. Raises TypeError if it is not bytes."""
         if not isinstance(key, _BYTES_LIKE):
-            raise TypeError(f"ByteArrayPartitioner takes keys of bytes, not {key!r:.100}")
+            raise TypeError(f"ByteArrayPartitioner: expected a key of bytes, got {key!r:.100}")
         return partition_of_hash(bytes_hash(key), num_partitions)
 
 
 def _column(keys: Sequence[Any], kinds: set[type]) -> pa.Array | None:
-    """The keys as one column where they are of one kind."""
+    """Return the keys as one column if they are of one type."""
     if kinds <= {bytes}:
         made = pa.array(keys, pa.binary())
     elif kinds == {str}:
         try:
             made = pa.array(keys, pa.string())
-        except UnicodeEncodeError:  # half of a pair; Java hashes it too
+        except UnicodeEncodeError:  # a lone surrogate, which Java hashes too
             return None
     else:
         return None
@@ -94,6 +94,6 @@ def _java_hash(key: Any) -> int:
     if isinstance(key, int):
         return long_hash(key)
     raise TypeError(
-        f"Java's hash of {key!r:.100} is not known: keys are str, bytes or int; others need a "
-        "partitioner.class of their own"
+        f"expected a key of str, bytes or int, got {key!r:.100}, whose hash in Java is unknown: set "
+        "partitioner.class for other types"
     )

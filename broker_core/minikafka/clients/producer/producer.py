@@ -22,15 +22,15 @@ _MESSAGES = {KeyedMessage}
 
 
 class Producer:
-    """Sends messages to topics (the texts' ``kafka.producer.Producer``; its ``send`` of one and of a list are
-    one method). Thread-safe. Close it, or use it as a context manager: what is queued is sent first. An
-    asynchronous one that nobody has closed is closed at the end of the program.
+    """Sends messages to topics (``kafka.producer.Producer`` of the texts, whose ``send`` of one message and
+    of a list are one method here). Thread-safe. Close it, or use it as a context manager: queued messages are
+    sent first. An asynchronous producer that is not closed is closed at the end of the program.
 
-    With ``producer.type=sync``, the default, ``send`` returns when the brokers have what
-    ``request.required.acks`` asks for, and one call goes on at a time. With ``async`` it queues.
+    With ``producer.type=sync``, the default, ``send`` returns when the brokers have acknowledged as
+    ``request.required.acks`` says, and calls run one at a time. With ``async`` it queues.
 
-    ``config`` may be a mapping of Kafka's names. ``cluster`` is for whoever has one already; it is not
-    closed, and its time-outs and buffers count. ``threads=False`` is for simulations.
+    ``config`` may be a mapping of Kafka's names. ``cluster`` is an existing client to use; it is not closed,
+    and its timeouts and buffers apply. ``threads=False`` is for simulations.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class Producer:
                 atexit.register(self._close_at_exit)
 
     def send(self, messages: KeyedMessage | Iterable[KeyedMessage]) -> None:
-        """Send one message or several, in their order. TypeError for what is none.
+        """Send one message or several, in their order. Raises TypeError for anything else.
 
-        Sync: raises FailedToSendMessage, which knows what was not sent, and what the encoders raise. Async:
-        raises QueueFull where the queue has no room in time; what fails later is logged, counted in ``stats``
-        and told to the callback handler. ProducerClosed after ``close``.
+        Sync: raises FailedToSendMessage, which holds the unsent messages, and any error of the encoders.
+        Async: raises QueueFull if the queue has no room in time; later failures are logged, counted in
+        ``stats`` and passed to the callback handler. Raises ProducerClosed after ``close``.
         """
         if isinstance(messages, KeyedMessage):
-            # The short way of nearly all: there is room, and nobody to be told.
+            # The fast path: the queue has room, and there is no callback handler.
             if self._offer(messages):
                 return
             if self._async is None:
@@ -93,7 +93,7 @@ class Producer:
                 self._async.send(messages)
             return
         several = messages if isinstance(messages, (list, tuple)) else _to_list(messages)
-        if not set(map(type, several)) <= _MESSAGES:  # a tenth of the time of asking each
+        if not set(map(type, several)) <= _MESSAGES:  # a tenth of the time of a check of each message
             for one in several:
                 if not isinstance(one, KeyedMessage):
                     raise TypeError(_type_error_text(one))
@@ -105,13 +105,13 @@ class Producer:
     def send_values(self, topic: str, values: Any, keys: Any = None) -> None:
         """Send many messages for one topic in one call, without an object for each.
 
-        values: a list of what ``serializer.class`` takes (bytes by default), a column of Arrow's (binary or
-        string in any layout), or a table or record batch with the column ``value`` and, if there is one,
-        ``key``. keys: a list or a column of the same length. Columns are sent as they are, strings as UTF-8.
-        Null is null.
+        values: a list of what ``serializer.class`` encodes (bytes by default), an Arrow column (binary or
+        string in any layout), or a table or record batch with the column ``value`` and, optionally, ``key``.
+        keys: a list or a column of the same length. Columns are sent as they are, strings as UTF-8. Null is
+        null.
 
-        Raises as ``send``; TypeError or ValueError for what cannot be sent. With ``event.handler`` or
-        ``callback.handler`` it is the same as sending one by one.
+        Raises as ``send``; TypeError or ValueError for values that cannot be sent. With ``event.handler`` or
+        ``callback.handler`` the messages are sent one by one.
         """
         columns = columns_of(topic, values, keys, self._encoder, self._key_encoder)
         if self._one_by_one:
@@ -122,20 +122,20 @@ class Producer:
             self._async.send_columns(columns)
 
     def step(self) -> bool:
-        """For producers without threads: send what may leave the queue now; whether there was anything."""
+        """Without threads: send what may leave the queue now. Return whether there was anything."""
         return self._async is not None and self._async.step()
 
     @property
     def queued(self) -> int:
-        """How many messages wait in the queue."""
+        """The number of messages in the queue."""
         return 0 if self._async is None else len(self._async.queue)
 
     def close(self) -> None:
-        """Send all that is queued, then end. A second call does nothing.
+        """Send all queued messages, then end. A second call does nothing.
 
-        An asynchronous producer is waited for as long as its retries take, and says so every five seconds;
-        once a batch has found no broker, all that is left gets ``request.timeout.ms`` together. What was not
-        sent is logged. Ctrl-C, or whatever else is raised meanwhile, gives up what is left.
+        Waits for an asynchronous producer as long as its retries take, and logs that every five seconds; once
+        a batch has found no broker, all remaining messages get ``request.timeout.ms`` together. Unsent
+        messages are logged. Ctrl-C, or any other exception meanwhile, abandons the remaining messages.
         """
         if self._async is None:
             self._end()
@@ -146,7 +146,7 @@ class Producer:
             if isinstance(self._handler, DefaultEventHandler):
                 self._handler.give_up()
             if self._own_cluster:
-                self._cluster.close()  # what waits for an answer is told so
+                self._cluster.close()  # fails the requests in flight
             if self._async.give_up():
                 self._end()
             atexit.unregister(self._close_at_exit)
@@ -155,7 +155,7 @@ class Producer:
             self._end()
 
     def _end(self) -> None:
-        """Nothing is sent any more."""
+        """Close the handlers and the cluster."""
         with self._lock:
             if self._closed:
                 return
@@ -169,7 +169,7 @@ class Producer:
                 last.callback(self._handler.close)
 
     def _close_at_exit(self) -> None:
-        with contextlib.suppress(KeyboardInterrupt):  # that it was given up stands in the log
+        with contextlib.suppress(KeyboardInterrupt):  # the log says that messages were abandoned
             self.close()
 
     def __enter__(self) -> Producer:
@@ -212,8 +212,8 @@ def _to_list(given: Any) -> list[KeyedMessage]:
 
 def _type_error_text(given: object) -> str:
     return (
-        f"a producer sends KeyedMessages, not {given!r:.100}: give KeyedMessage(topic, message), a list of "
-        "them, or send_values(topic, messages)"
+        f"expected a KeyedMessage or a list of them, got {given!r:.100}: send KeyedMessage(topic, message), "
+        "or call send_values(topic, messages)"
     )
 
 

@@ -25,7 +25,7 @@ _CLASS_SETTINGS = frozenset(
 )
 _ALIASES = {"queue.time": "queue.buffering.max.ms", "batch.size": "batch.num.messages"}
 _CODECS = {codec.name.lower(): codec for codec in Codec} | {str(number): Codec(number) for number in range(4)}
-"""The release takes the numbers, too."""
+"""The release accepts the numbers, too."""
 _CLASSES: dict[str, Any] = {
     f"kafka.serializer.{name}": getattr(serializer, name)
     for name in ("DefaultEncoder", "NullEncoder", "StringEncoder", "LongEncoder", "IntegerEncoder")
@@ -47,45 +47,47 @@ _CALLBACKS = (
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
-    """How a ``Producer`` sends. Names are Kafka's with ``_`` for ``.``, defaults those of 0.10.1, of which
-    three lose messages without a word, and are kept because programs of that time count on them:
+    """The settings of a ``Producer``. Names are Kafka's with ``_`` for ``.``. Defaults are those of 0.10.1;
+    three of them can lose messages silently, and are kept because programs of that time rely on them:
 
     ``request.required.acks`` 0
-        nobody learns that a broker did not take a message. 1: the leader has it; -1: all in-sync replicas.
+        the producer does not learn that a broker did not accept a message. 1: the leader has it; -1: all
+        in-sync replicas have it.
     ``message.send.max.retries`` 3 with ``retry.backoff.ms`` 100
-        an election that takes longer than 0.3 s fails the messages of its partitions; those that are sent
-        asynchronously are then told to the log and to ``callback.handler`` only.
+        an election that takes longer than 0.3 s fails the messages of its partitions; for asynchronous
+        messages only the log and ``callback.handler`` show it.
     ``queue.enqueue.timeout.ms`` 0 (not the default, which is -1: wait)
-        a full queue drops a message, and says so by QueueFull.
+        a full queue drops a message, and raises QueueFull.
 
-    Classes are given as a class, an object, or a dotted name (Python's, or that of the release's class).
-    ``event.handler`` and ``callback.handler`` are the texts'. ``null.key.partition`` is ours: ``keep`` has
-    messages without a key stay with one partition for ``topic.metadata.refresh.interval.ms``, as the release
-    does since 0.8, ``each`` has every message go to another one. ``queue.time`` and ``batch.size`` are the
-    texts' names of ``queue.buffering.max.ms`` and ``batch.num.messages``.
+    A class setting is a class, an object, or a dotted name (Python's, or that of the release's class).
+    ``event.handler`` and ``callback.handler`` are those of the texts. ``null.key.partition`` is this
+    project's: with ``keep`` messages without a key stay with one partition for
+    ``topic.metadata.refresh.interval.ms``, as in the release since 0.8; with ``each`` every message goes to a
+    random partition. ``queue.time`` and ``batch.size`` are the texts' names of ``queue.buffering.max.ms`` and
+    ``batch.num.messages``.
 
-    Raises one ConfigError that names every fault.
+    Raises one ConfigErrors that names every fault.
     """
 
     metadata_broker_list: str
     producer_type: str = "sync"
     serializer_class: Any = serializer.DefaultEncoder
     key_serializer_class: Any = None
-    """That of values, where it is not given."""
+    """Default: ``serializer_class``."""
     partitioner_class: Any = DefaultPartitioner
     compression_codec: Codec = Codec.NONE
     compressed_topics: tuple[str, ...] = ()
-    """Those that are compressed; all, where none is named."""
+    """The topics to compress; empty: all."""
     request_required_acks: int = 0
     request_timeout_ms: int = 10_000
     message_send_max_retries: int = 3
     retry_backoff_ms: int = 100
     topic_metadata_refresh_interval_ms: int = 600_000
-    """Negative: only when something fails. 0: each time that something is sent."""
+    """Negative: refresh only after failures. 0: refresh before each send."""
     queue_buffering_max_ms: int = 5_000
     queue_buffering_max_messages: int = 10_000
     queue_enqueue_timeout_ms: int = -1
-    """0: do not wait for room. Negative: as long as it takes."""
+    """0: do not wait for room. Negative: wait without limit."""
     batch_num_messages: int = 200
     send_buffer_bytes: int = 102_400
     client_id: str = ""
@@ -93,7 +95,7 @@ class ProducerConfig:
     callback_handler: Any = None
     null_key_partition: str = KEEP
     properties: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What classes are made with: all that was given, also what is not known here."""
+    """All given settings, also unknown ones: the argument of the classes that are created."""
 
     def __post_init__(self) -> None:
         given = {_KAFKA_NAMES[one.name]: getattr(self, one.name) for one in fields(self)}
@@ -105,18 +107,18 @@ class ProducerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> ProducerConfig:
-        """The settings that a mapping of Kafka's names holds, whose values may be text. Other names are
-        logged as a warning, as in the release, and given to the classes.
+        """Return the settings of a mapping of Kafka's names; values may be text. Unknown names are logged as
+        a warning, as in the release, and passed to the classes.
         """
         return cls(**_read(properties), properties=dict(properties))
 
     @property
     def is_sync(self) -> bool:
-        """Whether ``send`` returns when all is sent."""
+        """Whether ``send`` returns after the messages are sent."""
         return self.producer_type == "sync"
 
     def codec_of(self, topic: str) -> Codec:
-        """What messages for ``topic`` are compressed with."""
+        """Return the codec of messages for ``topic``."""
         chosen = not self.compressed_topics or topic in self.compressed_topics
         return self.compression_codec if chosen else Codec.NONE
 
@@ -125,7 +127,7 @@ _KAFKA_NAMES = {one.name: one.name.replace("_", ".") for one in fields(ProducerC
 
 
 def _read(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Field to value, of all fields. Raises ConfigErrors."""
+    """Return all fields with their values. Raises ConfigErrors."""
     given = {name: _as_text(value) for name, value in properties.items() if name not in _CLASS_SETTINGS}
     set_twice = [(name, other) for name, other in _ALIASES.items() if name in given and other in given]
     for name, other in _ALIASES.items():
@@ -135,8 +137,8 @@ def _read(properties: Mapping[str, Any]) -> dict[str, Any]:
     read = PropertyReader(given)
     for name, other in set_twice:
         if str(properties[name]) != str(properties[other]):
-            read.refuse(name, properties[name], f"as {other}, of which it is another name, or nothing")
-    # Not a setting of its own: that of an encoder.
+            read.refuse(name, properties[name], f"equal to {other}, of which it is an alias, or unset")
+    # Not read here: an encoder's setting.
     read.optional(serializer.ENCODING)
     values = _read_sending(read) | _read_queueing(read) | _read_classes(read, properties)
     read.finish()

@@ -1,4 +1,6 @@
-"""``kafka.producer.async.ProducerSendThread``: takes events out of the queue and has them handled."""
+"""``kafka.producer.async.ProducerSendThread``: takes events from the queue and passes them to the
+handlers.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,10 @@ logger = logging.getLogger("minikafka.clients.producer")
 
 
 class ProducerSendThread(threading.Thread):
-    """Runs until the queue is closed and empty. ``step`` does one round of it, for producers without threads.
+    """Runs until the queue is closed and empty. ``step`` runs one round of it, for producers without threads.
 
-    An event handler or a callback handler that is plugged in gets at most ``batch_messages`` at a time, as in
-    the release. The default handler alone gets more where more waits: behind a slow broker batches grow, and
+    A plugged-in event handler or callback handler gets at most ``batch_messages`` at a time, as in the
+    release. The default handler alone gets more if more are queued: behind a slow broker batches grow, and
     not the number of requests.
     """
 
@@ -47,7 +49,7 @@ class ProducerSendThread(threading.Thread):
         self._batch_messages = batch_messages
         self._in_flight = 0
         self.on_end: Callable[[], None] | None = None
-        """What is left to do behind all else, where the thread's own code has closed the producer."""
+        """Called at the end, if the thread's own code has closed the producer."""
 
     @property
     def pending_count(self) -> int:
@@ -60,21 +62,22 @@ class ProducerSendThread(threading.Thread):
                 self._handle(taken)
             self.send_last_batch()
         except BaseException:
-            # As the SystemExit of somebody's callback. Who waits for room would wait for ever.
+            # Such as SystemExit in a callback. Callers that wait for room would wait for ever.
             self._queue.close()
             lost = self.pending_count
             self._queue.clear()
             self._in_flight = 0
             self._stats.record_failed_batch(lost)
             logger.exception(
-                "minikafka: the send thread has ended, and the producer is closed; %d messages were not sent",
+                "minikafka: unexpected error in the send thread, the producer is closed: "
+                "%d messages were not sent",
                 lost,
             )
         if self.on_end is not None:
             self.on_end()
 
     def step(self) -> bool:
-        """Handle what may leave the queue now; whether there was anything."""
+        """Handle what may leave the queue now. Return whether there was anything."""
         taken = self._queue.take(self._max_batch_messages(), wait=False)
         if taken is None:
             return False
@@ -82,7 +85,7 @@ class ProducerSendThread(threading.Thread):
         return True
 
     def send_last_batch(self) -> None:
-        """What the callback handler has to send behind everything else."""
+        """Send the events that the callback handler returns last."""
         callback = self._callback
         if callback is not None:
             events = self._call_callback(lambda: _check_events(callback.last_batch_before_close() or ()), ())
@@ -90,7 +93,7 @@ class ProducerSendThread(threading.Thread):
                 self._send_events(events)
 
     def _max_batch_messages(self) -> int:
-        """How many messages are to be handled together."""
+        """Return how many messages to handle together."""
         so_far = self._stats.all_topics
         plugged = self._callback is not None or not isinstance(self._handler, DefaultEventHandler)
         if plugged or not so_far.messages:
@@ -151,14 +154,14 @@ class ProducerSendThread(threading.Thread):
             return error
         except Exception as error:
             self._stats.record_failed_batch(count)
-            logger.exception("minikafka: a batch of %d messages was not handled", count)
+            logger.exception("minikafka: the event handler failed: a batch of %d messages is lost", count)
             return error
         return None
 
     def _call_callback(
         self, call: Callable[[], Sequence[KeyedMessage] | None], lost: Sequence[object]
     ) -> Sequence[KeyedMessage]:
-        """What a callback gives; nothing where it fails, and the events that it had are lost."""
+        """Return the events of a callback; none if it fails, and the events ``lost`` with it are counted."""
         try:
             return call() or ()
         except Exception:
@@ -169,20 +172,20 @@ class ProducerSendThread(threading.Thread):
 
 
 def _check_events(given: object) -> Sequence[KeyedMessage]:
-    """What a callback has given, which must be a sequence of messages: one message is a tuple of others'
-    fields, and what is forgotten (None) would be lost without a word.
+    """Check what a callback has returned, which must be a sequence of messages: a single message is a tuple
+    of its fields, and a missing ``return`` (None) would lose events silently.
     """
     if isinstance(given, KeyedMessage) or not isinstance(given, Iterable):
-        raise TypeError(f"the callback gave {given!r:.100}, and not a sequence of KeyedMessages")
+        raise TypeError(f"the callback returned {given!r:.100}, expected a sequence of KeyedMessages")
     events = given if isinstance(given, Sequence) else list(given)
     for event in events:
         if not isinstance(event, KeyedMessage):
-            raise TypeError(f"the callback gave {event!r:.100} among its events, and not KeyedMessages alone")
+            raise TypeError(f"the callback returned {event!r:.100} among its events, expected KeyedMessages")
     return events
 
 
 def concatenate(pieces: Iterable[Piece]) -> list[Piece]:
-    """The same messages with neighbouring columns joined, as each piece is a request of its own."""
+    """Return the same messages with neighbouring columns joined, as each piece is a request of its own."""
     found: list[Piece] = []
     for piece in pieces:
         last = found[-1] if found else None

@@ -1,4 +1,4 @@
-"""``kafka.producer.ProducerStats`` and ``ProducerTopicStats``: what a producer counts."""
+"""``kafka.producer.ProducerStats`` and ``ProducerTopicStats``: the counters of a producer."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:
-    """Of one topic, or of all. As in the release (``messageRate``, ``byteRate``), messages and bytes of their
-    values are counted when the default event handler begins to send them, also those that no broker takes in
-    the end, which are ``failed``: brokers have the difference, if ``request.required.acks`` asks them.
+    """Counters of one topic, or of all topics. As in the release (``messageRate``, ``byteRate``), messages
+    and bytes of their values count when the default event handler starts to send them, also those that no
+    broker accepts in the end, which are ``failed``: brokers have the difference, if ``request.required.acks``
+    waits for them.
 
-    dropped: messages for which the queue had no room (``droppedMessageRate``).
-    failed: how many of ``messages`` were given up. (Not in the release.)
+    dropped: messages without room in the queue (``droppedMessageRate``). failed: the part of ``messages``
+    that was given up. (Not in the release.)
     """
 
     messages: int = 0
@@ -24,7 +25,7 @@ class TopicStats:
 
 
 class ProducerStats:
-    """Thread-safe."""
+    """The counters of one producer. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,16 +33,16 @@ class ProducerStats:
         self.serialization_errors = 0
         """Messages that an encoder could not encode."""
         self.resends = 0
-        """How often what was left of a batch was sent again."""
+        """Retries of batches."""
         self.failed_sends = 0
-        """Batches of which something was given up."""
+        """Batches with failed messages."""
         self.failed_messages = 0
-        """Messages that were given up: of all topics, also those that could not be encoded, and those that a
-        callback handler or a plugged-in event handler has lost.
+        """Failed messages of all topics, including those that could not be encoded, and those that a callback
+        handler or a plugged-in event handler has lost.
         """
 
     def topic(self, name: str) -> TopicStats:
-        """What is counted of one topic."""
+        """Return the counters of one topic."""
         with self._lock:
             return self._topics.get(name, TopicStats())
 
@@ -58,35 +59,35 @@ class ProducerStats:
         )
 
     def record_sent(self, topic: str, messages: int, size: int) -> None:
-        """Messages of ``size`` bytes in all go to the brokers."""
+        """Record messages of ``size`` bytes in all that are sent to the brokers."""
         with self._lock:
             one = self._topics[topic]
             self._topics[topic] = replace(one, messages=one.messages + messages, bytes=one.bytes + size)
 
     def record_dropped(self, topic: str, messages: int = 1) -> None:
-        """There was no room for them."""
+        """Record messages without room in the queue."""
         with self._lock:
             one = self._topics[topic]
             self._topics[topic] = replace(one, dropped=one.dropped + messages)
 
     def record_failed(self, topic: str, messages: int) -> None:
-        """Of those that were counted as sent, no broker has these."""
+        """Record sent messages that no broker has."""
         with self._lock:
             one = self._topics[topic]
             self._topics[topic] = replace(one, failed=one.failed + messages)
 
     def record_serialization_errors(self, messages: int) -> None:
-        """An encoder has failed on them."""
+        """Record messages that an encoder could not encode."""
         with self._lock:
             self.serialization_errors += messages
 
     def record_resend(self) -> None:
-        """One more attempt."""
+        """Record a retry."""
         with self._lock:
             self.resends += 1
 
     def record_failed_batch(self, messages: int) -> None:
-        """A batch of which these were given up."""
+        """Record a batch with so many failed messages."""
         with self._lock:
             self.failed_sends += 1
             self.failed_messages += messages

@@ -1,4 +1,4 @@
-"""``kafka.producer.SyncProducer``: requests to one broker at a time."""
+"""``kafka.producer.SyncProducer``: produce requests to one broker at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from minikafka.wire.apis.produce import (
 
 
 class PendingProduce:
-    """A request that is under way."""
+    """A produce request in flight."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class PendingProduce:
         self._reply = reply
 
     def result(self, timeout_ms: int) -> dict[TopicPartition, MinikafkaError | None]:
-        """Why each partition's set was not taken; None where it was, or where nobody asks (acks 0)."""
+        """Return the error of each partition; None if the broker accepted its records, or with acks 0."""
         if self._reply is None:
             return dict.fromkeys(self._partitions)
         try:
@@ -60,18 +60,18 @@ class PendingProduce:
         if code is ErrorCode.NONE:
             return None
         if code is None:
-            return NetworkError(f"broker {self._broker_id} left {tp} out of its answer")
+            return NetworkError(f"broker {self._broker_id} left {tp} out of its response")
         why = (
             not_enough_replicas_hint(self._cluster.known_in_sync(tp))
             if code in NOT_ENOUGH_REPLICAS_CODES
             else ""
         )
         right = authorization_hint(code, "Write", f"Topic:{tp.topic}")
-        return BrokerError(code, f"broker {self._broker_id} did not take what was sent to {tp}{why}{right}")
+        return BrokerError(code, f"broker {self._broker_id} refused records for {tp}{why}{right}")
 
 
 class SyncProducer:
-    """Sends message sets to brokers: one attempt, without a thought for who leads what. One thread at a time.
+    """Sends records to brokers in one attempt, without regard to leaders. One thread at a time.
 
     acks: 0, 1 or -1. timeout_ms: ``request.timeout.ms``.
     """
@@ -82,21 +82,21 @@ class SyncProducer:
         self._timeout_ms = timeout_ms
 
     def magic(self, broker_id: int, codec: Codec) -> int:
-        """The newest format that the broker takes; connects where nobody ever did. NetworkError when it is
-        not there, BrokerError where it does not know the codec.
+        """Return the newest format that the broker accepts, connecting if needed. Raises NetworkError if it
+        cannot be reached, BrokerError if it does not know the codec.
         """
         version = self._produce_version(broker_id, self._cluster.deadline(self._timeout_ms))
         if codec is Codec.ZSTD and version < ZSTD_SINCE:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                f"broker {broker_id} does not know compression.codec zstd, which came with Kafka 2.1",
+                f"broker {broker_id} does not support compression.codec zstd, which needs Kafka 2.1",
             )
         return magic_for_version(version)
 
     def send(self, broker_id: int, sets: Mapping[TopicPartition, Buffer], magic: int) -> PendingProduce:
-        """Send one set of the format ``magic`` for each partition, without waiting for the answer.
+        """Send records in the format ``magic`` for each partition, without waiting for the response.
 
-        Raises NetworkError when the broker cannot be reached.
+        Raises NetworkError if the broker cannot be reached.
         """
         topics: dict[str, list[ProducePartition]] = {}
         for tp, data in sets.items():
@@ -104,14 +104,14 @@ class SyncProducer:
         request = ProduceRequest(
             transactional_id=None,
             acks=self._acks,
-            # The broker gives up a little before we do, so that its answer still finds us.
+            # A little less than the client's timeout, so that the response still arrives.
             timeout_ms=self._timeout_ms - self._timeout_ms // 10,
             topics=tuple(ProduceTopic(name, tuple(partitions)) for name, partitions in topics.items()),
         )
 
         def of_version(version: int) -> ProduceRequest:
             if magic_for_version(version) != magic:
-                raise NetworkError(f"broker {broker_id} has come back with another version")
+                raise NetworkError(f"broker {broker_id} was restarted with another Produce version")
             return request
 
         link = self._cluster.connection(broker_id, ConnectionPool.PRODUCE)

@@ -63,7 +63,7 @@ def test_an_outage_is_waited_for_once_when_a_producer_is_closed(
     # That of the first batch, and one for all others.
     assert waited_ms <= (retries + 1) * (TIMEOUT_MS + 100) + TIMEOUT_MS + 100
     assert producer.stats.failed_messages == producer.stats.all_topics.failed == 60
-    assert "a producer is closed, and 60 messages were not sent" in caplog.text
+    assert "a producer was closed: 60 messages were not sent" in caplog.text
 
 
 def test_each_batch_that_is_lost_in_an_outage_is_given_to_the_callback_handler_with_its_cause(
@@ -76,7 +76,7 @@ def test_each_batch_that_is_lost_in_an_outage_is_given_to_the_callback_handler_w
     producer.close()
     first, second = (call[2] for call in told.calls if call[0] == "after_sending_data")
     assert "no broker could be reached: " in str(first)
-    assert "not tried, as the producer is being closed, and no broker could be reached: " in str(second)
+    assert "not sent, as the producer is being closed: no broker could be reached: " in str(second)
     assert isinstance(second, FailedToSendMessage)
     assert list(second.failed) == [message(number) for number in (3, 4, 5)]
 
@@ -157,7 +157,7 @@ def test_a_close_says_how_many_messages_it_waits_for(log: Any) -> None:
     assert stuck.begun.wait(60)
     heard = log(stuck.going.set).heard
     producer.close()
-    assert heard[0] == ("minikafka: a producer is being closed: 3 messages still wait for the event handler")
+    assert heard[0] == ("minikafka: closing a producer: 3 messages still wait for the event handler")
     assert stuck.messages == [b"0", b"1", b"2"]
 
 
@@ -173,7 +173,7 @@ def test_ctrl_c_gives_up_what_is_left_and_says_how_much(log: Any, caplog: pytest
     log(interrupt)
     with pytest.raises(KeyboardInterrupt):
         producer.close()
-    assert "a producer is closed, and 2 messages were not sent" in caplog.text
+    assert "a producer was closed: 2 messages were not sent" in caplog.text
     with pytest.raises(ProducerClosed):
         producer.send(message(2))
     stuck.going.set()
@@ -192,7 +192,7 @@ def test_what_a_callback_handler_ends_its_thread_with_loses_nothing_in_silence(
     with pytest.raises(ProducerClosed):
         producer.send(message(0) for _ in range(10))  # who waits for room is told, too
     producer.close()
-    assert "the send thread has ended, and the producer is closed" in caplog.text
+    assert "unexpected error in the send thread, the producer is closed: " in caplog.text
     assert 1 <= producer.stats.failed_messages <= 10
 
 
@@ -273,5 +273,5 @@ def test_ctrl_c_ends_a_program_that_waits_for_brokers_without_a_traceback(ending
     )
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
-    assert "a producer is closed, and 500 messages were not sent" in done.stderr
+    assert "a producer was closed: 500 messages were not sent" in done.stderr
     assert done.stdout == "closed\n"
