@@ -1,7 +1,8 @@
-"""One file for each API: ``handle(broker, context, request)``, or of the groups' ``handle(coordinator, …)``,
-answers through the context, now or later.
+"""The request handlers, one file for each API.
 
-What has a handler is served, and advertised, in all versions that ``minikafka.wire`` has of it.
+``handle(broker, context, request)``, or ``handle(coordinator, …)`` for the APIs of groups, replies through
+the context, at once or later. Every API with a handler is served, and advertised, in all versions that
+``minikafka.wire`` defines.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ Handler = Callable[[RequestContext, Any], None]
 
 _Handle = Callable[[Broker, RequestContext, Any], None]
 
-# Their waiting is work: ZooKeeper has to be written, by jobs that the worker has yet to do.
+# A waiting request counts as work: jobs of the worker must write to ZooKeeper for it.
 _BY_JOB: dict[ApiKey, _Handle] = {
     ApiKey.CREATE_TOPICS: create_topics.handle,
     ApiKey.DELETE_TOPICS: delete_topics.handle,
@@ -66,7 +67,7 @@ _BY_JOB: dict[ApiKey, _Handle] = {
     ApiKey.CREATE_PARTITIONS: create_partitions.handle,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
 }
-# All others that wait do so for other clients, for time to pass, or for the start: they keep nobody out.
+# Other waiting requests depend on other clients, on time, or on the start: they hold back nobody.
 _OF_BROKER: dict[ApiKey, _Handle] = {
     ApiKey.PRODUCE: produce.handle,
     ApiKey.FETCH: fetch.handle,
@@ -90,7 +91,7 @@ _OF_GROUPS: dict[ApiKey, Callable[[GroupCoordinator, RequestContext, Any], None]
     ApiKey.LIST_GROUPS: list_groups.handle,
     ApiKey.DELETE_GROUPS: delete_groups.handle,
 }
-# What the controller says: jobs too, whose order counts.
+# Requests of the controller: also jobs, in order.
 _OF_REPLICAS: dict[ApiKey, Callable[[ReplicaManager, RequestContext, Any], None]] = {
     ApiKey.LEADER_AND_ISR: leader_and_isr.handle,
     ApiKey.STOP_REPLICA: stop_replica.handle,
@@ -101,13 +102,13 @@ _OF_BROKER[ApiKey.API_VERSIONS] = api_versions.listing(
 )
 
 WORK = frozenset(_BY_JOB)
-"""What is work to be done for as long as it is not answered (``Exchange.park``)."""
+"""APIs whose requests count as work until they are answered (``Exchange.park``)."""
 
 
 def handlers(
     broker: Broker, coordinator: GroupCoordinator, replicas: ReplicaManager, control: ControllerEventManager
 ) -> Mapping[ApiKey, Handler]:
-    """What answers each API: all that is served."""
+    """Return the handler of each API that is served."""
     return {
         **{key: partial(handle, broker) for key, handle in (_BY_JOB | _OF_BROKER).items()},
         **{key: partial(handle, coordinator) for key, handle in _OF_GROUPS.items()},

@@ -1,10 +1,10 @@
-"""AlterConfigs: all settings of topics, or of this broker, anew.
+"""AlterConfigs: replace all configs of topics, or of this broker.
 
-Behaviour: every broker serves it. The settings are written to ZooKeeper with the news for all brokers, and
-are in effect on this one when it answers. Each resource succeeds or fails for itself: an unknown setting or a
-value that is not allowed gets INVALID_CONFIG with what is. Of a broker, which has to be the one that is
-asked, the two rates of replication can be changed and all else is INVALID_REQUEST, which 2.1 answers too.
-While ZooKeeper is away, the answer is REQUEST_TIMED_OUT, and the change may still come.
+Any broker serves it. The configs are written to ZooKeeper with a change notification for all brokers, and
+apply on this broker when it replies. Each resource succeeds or fails on its own; an unknown config or an
+invalid value gets INVALID_CONFIG with the allowed values. A broker resource must be the broker that is asked:
+its two replication rates can be changed, everything else is INVALID_REQUEST, as in 2.1. While ZooKeeper is
+unavailable the response is REQUEST_TIMED_OUT, and the change may still be made.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from minikafka.wire.apis.alter_configs import (
 )
 
 ROW_BYTES = 300
-"""What a row of an answer takes until it is encoded, without the text of an error."""
+"""Estimated memory of a row until it is encoded, without an error message."""
 
 
 def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> None:
-    """Serve one request."""
+    """Serve one AlterConfigs request."""
     wanted = [(one.resource_type, one.resource_name, replace_all(one.configs)) for one in request.resources]
     alter(broker, context, wanted, validate_only=request.validate_only)
 
@@ -41,7 +41,7 @@ def alter(
     *,
     validate_only: bool,
 ) -> None:
-    """Change resources, given as type, name and change, and answer."""
+    """Change the configs of resources, each given as type, name and change, and reply."""
     named = Counter((kind, name) for kind, name, _ in wanted)
 
     outcomes: list[AlterConfigsResourceResponse] = []
@@ -49,7 +49,9 @@ def alter(
     def outcome(kind: int, name: str, change: Change) -> AlterConfigsResourceResponse:
         try:
             if named[kind, name] > 1:
-                raise BrokerError(ErrorCode.INVALID_REQUEST, f"{name} is named {named[kind, name]} times")
+                raise BrokerError(
+                    ErrorCode.INVALID_REQUEST, f"resource {name} appears {named[kind, name]} times"
+                )
             change_resource(broker, kind, name, change, validate_only=validate_only)
         except BrokerError as error:
             return AlterConfigsResourceResponse(error.code, error_message_of(error), kind, name)

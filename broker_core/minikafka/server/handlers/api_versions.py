@@ -1,6 +1,6 @@
-"""ApiVersions: what this broker speaks; beside a broker of 0.10.1 no more than that one does.
+"""ApiVersions: the API versions that this broker serves; next to a 0.10.1 broker only the versions of 0.10.1.
 
-A version of the request that is not served is answered in ``minikafka.server.context``.
+An unsupported version of the request itself is answered in ``minikafka.server.context``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from minikafka.wire.apis.api_versions import ApiVersionsRequest, ApiVersionsResp
 
 
 def listing(served: Iterable[ApiKey]) -> Callable[[Broker, RequestContext, ApiVersionsRequest], None]:
-    """The handler that lists the APIs of ``served`` with their versions, by key."""
+    """Return the handler, which lists the APIs of ``served`` with their versions, by key."""
     keys = tuple(served)
 
     @cache

@@ -1,8 +1,9 @@
-"""ControlledShutdown: a broker that is to stop has its partitions led by others first.
+"""ControlledShutdown: move the leadership of a broker's partitions before it stops.
 
-Answered once ZooKeeper has the new leaders and all brokers that live know them, with the partitions that none
-but this broker can lead: who asks may go at once, and whoever looks for the new leaders finds them. For the
-controller only: NOT_CONTROLLER from others (0.10.1 has that as the error of the whole answer, too).
+The response is sent once ZooKeeper has the new leaders and all live brokers know them. It lists the
+partitions that no other broker can lead. So the caller may stop at once, and clients find the new leaders.
+Only the controller serves it; others reply NOT_CONTROLLER (also in 0.10.1 as the error of the whole
+response).
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ def handle(
     def answer(tries: int) -> None:
         left = broker.controller.partitions_still_led_by(broker_id)
         if left and tries > 0:
-            # A leader may have changed an ISR meanwhile; then the controller writes again, as a job.
+            # A leader may have changed an ISR meanwhile; the controller then writes again, in a job.
             broker.worker.submit(lambda: answer(tries - 1))
             return
         remaining = tuple(RemainingPartition(*key) for key in sorted(left))
         response = ControlledShutdownResponse(ErrorCode.NONE, remaining)
-        # Behind what is still to be sent, which jobs do.
+        # After the jobs that send the pending requests.
         broker.worker.submit(lambda: control.run_when_acknowledged(lambda: context.answer(lambda: response)))
 
     try:
@@ -49,10 +50,10 @@ def handle(
         return
 
     def shut_down() -> None:
-        # Leaders change ISRs and tell of it later: as it stands now, others may be in sync.
+        # Leaders change ISRs first and notify later: read the current ISRs.
         broker.registrar.refresh(broker.controller.partitions_still_led_by(broker_id))
         control.post(events.ShutdownRequested(broker_id))
-        # Behind the writes that this led to.
+        # After the writes that this event caused.
         broker.worker.submit(lambda: answer(_TRIES))
 
     broker.worker.submit(shut_down)

@@ -1,8 +1,8 @@
-"""CreateAcls: make access rules; one that there is already is made again, without an error.
+"""CreateAcls: create ACLs; creating an existing ACL is no error.
 
-Behaviour: every broker serves it. The rules are written to ZooKeeper, with the news for all brokers, and
-hold on this one when it answers. Each rule succeeds or fails for itself. SECURITY_DISABLED where the broker
-has no authorizer; while ZooKeeper is away REQUEST_TIMED_OUT, and the rules may still come.
+Any broker serves it. The ACLs are written to ZooKeeper with a change notification for all brokers, and are in
+force on this broker when it replies. Each ACL succeeds or fails on its own. SECURITY_DISABLED when the broker
+has no authorizer; REQUEST_TIMED_OUT while ZooKeeper is unavailable, and the ACLs may still be created.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from minikafka.wire.apis.create_acls import (
 
 
 def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) -> None:
-    """Serve one request."""
+    """Serve one CreateAcls request."""
     rules = [_checked(broker, creation) for creation in request.creations]
     wanted: dict[Resource, frozenset[Acl]] = {}
     for rule in rules:

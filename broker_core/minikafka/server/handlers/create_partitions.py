@@ -1,9 +1,8 @@
-"""CreatePartitions: ask the controller for more partitions of topics, and wait until they can be used.
+"""CreatePartitions: ask the controller to add partitions to topics, and wait until they can be used.
 
-Behaviour: only the controller serves it (NOT_CONTROLLER). Partitions that are there keep their replicas and
-their messages; which partition a key belongs to changes. Each topic succeeds or fails for itself. Time-outs,
-``validate_only`` and the most new partitions of several topics are as in CreateTopics; only the new ones are
-waited for.
+Only the controller serves it (NOT_CONTROLLER). Existing partitions keep their replicas and messages, but keys
+may map to other partitions. Each topic succeeds or fails on its own. Time-outs, ``validate_only`` and the
+limit of new partitions are as in CreateTopics; only the new partitions are waited for.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from minikafka.wire.apis.create_partitions import (
 
 
 def handle(broker: Broker, context: RequestContext, request: CreatePartitionsRequest) -> None:
-    """Serve one request, when its partitions can be used."""
+    """Serve one CreatePartitions request; reply when the partitions can be used."""
     begin_here(broker.pool, context.exchange, broker.clock, _serve(broker, context, request))
 
 
@@ -63,11 +62,11 @@ def _serve(broker: Broker, context: RequestContext, request: CreatePartitionsReq
         yield assignment_cost_bytes(topic.count)
         try:
             if named[topic.name] > 1:
-                raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice")
+                raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} appears twice")
             check_controller(broker)
-            wish = plan_new_partitions(broker, topic.name, topic.count, _given(topic), room)
-            wishes.append(wish)
-            added[topic.name] = len(wish.assignment)
+            creation = plan_new_partitions(broker, topic.name, topic.count, _given(topic), room)
+            wishes.append(creation)
+            added[topic.name] = len(creation.assignment)
             if request.validate_only:
                 ticket.succeed(topic.name)
         except BrokerError as error:

@@ -1,11 +1,11 @@
-"""CreateTopics: ask the controller for new topics, and wait until they can be used.
+"""CreateTopics: ask the controller to create topics, and wait until they can be used.
 
-Behaviour: only the controller serves it (NOT_CONTROLLER). Each topic succeeds or fails for itself. The answer
-waits until every partition has a leader, or ``timeout_ms``: then REQUEST_TIMED_OUT, and the topic may still
-come. A time-out of 0 or less does not wait. ``validate_only`` makes all checks and nothing else. -1 for
-partitions or replicas, without an assignment, takes the broker's default; in all versions, as Kafka does it,
-since KafkaJS asks so in version 3. Several topics of one request have at most ``MAX_NEW_PARTITIONS``
-together: POLICY_VIOLATION for those that are too many, as in Kafka's later releases.
+Only the controller serves it (NOT_CONTROLLER). Each topic succeeds or fails on its own. The response waits
+until every partition has a leader, or for ``timeout_ms``: then the topic gets REQUEST_TIMED_OUT, and may
+still be created. A time-out of 0 or less does not wait. ``validate_only`` runs all checks and nothing else.
+-1 partitions or replicas, without an assignment, stand for the broker's default, in all versions as in Kafka
+(KafkaJS uses it in version 3). All topics of a request together have at most ``MAX_NEW_PARTITIONS``
+partitions; topics beyond that get POLICY_VIOLATION, as in later releases of Kafka.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from minikafka.wire.apis.create_topics import (
 
 
 def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> None:
-    """Serve one request, when its topics can be used."""
+    """Serve one CreateTopics request; reply when the topics can be used."""
     begin_here(broker.pool, context.exchange, broker.clock, _serve(broker, context, request))
 
 
@@ -67,17 +67,17 @@ def _serve(broker: Broker, context: RequestContext, request: CreateTopicsRequest
         yield assignment_cost_bytes(_count(broker, topic))
         try:
             if named[topic.name] > 1:
-                raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} is named twice")
+                raise BrokerError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} appears twice")
             check_controller(broker)
             other = named_alike.get(unify_collision_chars(topic.name))
             if other is not None:
                 raise BrokerError(
                     ErrorCode.INVALID_TOPIC, f"topic {topic.name} collides with {other} of the same request"
                 )
-            wish = plan_creation(broker, *_wanted(topic), room=room)
-            named_alike[unify_collision_chars(wish.name)] = wish.name
-            partitions[topic.name] = len(wish.assignment)
-            creations.append(wish)
+            creation = plan_creation(broker, *_wanted(topic), room=room)
+            named_alike[unify_collision_chars(creation.name)] = creation.name
+            partitions[topic.name] = len(creation.assignment)
+            creations.append(creation)
             if request.validate_only:
                 ticket.succeed(topic.name)
         except BrokerError as error:
@@ -91,7 +91,7 @@ def _serve(broker: Broker, context: RequestContext, request: CreateTopicsRequest
 
 
 def _count(broker: Broker, topic: CreatableTopic) -> int:
-    """How many partitions a topic would have."""
+    """Return the number of partitions that the topic would have."""
     if topic.num_partitions == BROKER_DEFAULT and not topic.assignments:
         return broker.config.default_partitions
     return max(topic.num_partitions, len(topic.assignments))
@@ -105,7 +105,7 @@ def _wanted(
     if assignment is not None and numbers != (BROKER_DEFAULT, BROKER_DEFAULT):
         raise BrokerError(
             ErrorCode.INVALID_REQUEST,
-            "give partitions and replication factor, or an assignment, but not both",
+            "specify either partitions and replication factor, or an assignment, not both",
         )
     configs = {entry.name: entry.value for entry in topic.configs}
     return topic.name, topic.num_partitions, topic.replication_factor, assignment, configs

@@ -1,8 +1,8 @@
-"""DeleteAcls: remove the access rules that filters find.
+"""DeleteAcls: delete the ACLs that match filters.
 
-Behaviour: every broker serves it. Each filter is answered with what it found; a rule that several find is in
-each answer. What is removed is in effect no more on this broker when it answers. SECURITY_DISABLED and
-REQUEST_TIMED_OUT as in CreateAcls.
+Any broker serves it. The result of each filter lists its matches; an ACL that matches several filters is in
+each of them. Deleted ACLs are no longer in force on this broker when it replies. SECURITY_DISABLED and
+REQUEST_TIMED_OUT are as in CreateAcls.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Found = list[tuple[Resource, Acl]]
 
 
 def handle(broker: Broker, context: RequestContext, request: DeleteAclsRequest) -> None:
-    """Serve one request."""
+    """Serve one DeleteAcls request."""
     rules = [_found(broker, one) for one in request.filters]
     doomed: dict[Resource, set[Acl]] = {}
     for one in rules:

@@ -1,7 +1,6 @@
-"""DeleteGroups: remove groups that have no members, with their offsets.
+"""DeleteGroups: delete groups without members, and their offsets.
 
-Versions: 1 is the same. Behaviour: NON_EMPTY_GROUP for a group with members, GROUP_ID_NOT_FOUND for one that
-there is not.
+Version 1 is the same. NON_EMPTY_GROUP for a group with members, GROUP_ID_NOT_FOUND for an unknown group.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from minikafka.wire.apis.delete_groups import DeletableGroupResult, DeleteGroups
 
 
 def handle(coordinator: GroupCoordinator, context: RequestContext, request: DeleteGroupsRequest) -> None:
-    """Serve one request."""
+    """Serve one DeleteGroups request."""
     broker = coordinator.broker
     begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context, request))
 

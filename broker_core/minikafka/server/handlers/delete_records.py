@@ -1,10 +1,10 @@
-"""DeleteRecords: let partitions begin later; what lies before can be read no more.
+"""DeleteRecords: advance the log start offset of partitions; records before it can no longer be read.
 
-Both versions are the same. Behaviour (``ReplicaManager.deleteRecordsOnLocalLog`` of 2.1): offset -1 stands
-for the high watermark, and one beyond it is OFFSET_OUT_OF_RANGE; one below the start changes nothing. Only
-logs that are deleted from can be asked for it (POLICY_VIOLATION), internal topics never (INVALID_TOPIC). The
-new start is written down before the answer, and whole segments below it go at the next check of retention.
-This broker has the only replica, so that there is nobody to wait for.
+Both versions are the same. As ``ReplicaManager.deleteRecordsOnLocalLog`` of 2.1: offset -1 stands for the
+high watermark, an offset beyond it is OFFSET_OUT_OF_RANGE, and an offset below the log start changes nothing.
+The topic's cleanup.policy must include delete (POLICY_VIOLATION); internal topics get INVALID_TOPIC. The new
+start is checkpointed before the response; whole segments below it are deleted at the next check of retention.
+Followers are not waited for.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_WATERMARK = -1
 
 
 def handle(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> None:
-    """Serve one request: in the pool, as each partition costs a flush."""
+    """Serve one DeleteRecords request, in the pool: each partition costs a flush."""
     begin(broker.pool, context.exchange, _serve(broker, context, request))
 
 
@@ -53,24 +53,24 @@ def _result(broker: Broker, topic: str, part: DeleteRecordsPartition) -> DeleteR
     try:
         watermark = _delete_before(broker, topic_partition, part.offset)
     except BrokerError as error:
-        _log.info("records of %s are not deleted: %s", topic_partition, error)
+        _log.info("rejected the deletion of records of %s: %s", topic_partition, error)
         code = error.code
     except StorageError as error:
-        _log.error("the new start of %s cannot be written down: %s", topic_partition, error)
+        _log.error("failed to checkpoint the log start offset of %s: %s", topic_partition, error)
         code = ErrorCode.KAFKA_STORAGE_ERROR
     return DeleteRecordsPartitionResult(index=part.index, low_watermark=watermark, error_code=code)
 
 
 def _delete_before(broker: Broker, topic_partition: TopicPartition, offset: int) -> int:
-    """The log start offset afterwards."""
+    """Advance the log start offset and return it."""
     if topic_partition.topic in INTERNAL_TOPICS:
-        raise BrokerError(ErrorCode.INVALID_TOPIC, f"{topic_partition} belongs to the cluster itself")
+        raise BrokerError(ErrorCode.INVALID_TOPIC, f"{topic_partition} is an internal topic")
     partition = broker.partition(topic_partition)
     partition.check_leader()
     log = partition.log
     if not log.config.deletion_policies:
         raise BrokerError(
-            ErrorCode.POLICY_VIOLATION, f"{topic_partition}: its cleanup.policy has no delete in it"
+            ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic_partition} does not include delete"
         )
     # The high watermark only rises while this broker leads, and the log's start never passes it.
     high_watermark = partition.high_watermark
@@ -78,5 +78,5 @@ def _delete_before(broker: Broker, topic_partition: TopicPartition, offset: int)
     if not 0 <= wanted <= high_watermark:
         raise OffsetOutOfRange(offset, log.start_offset, high_watermark)
     broker.logs.advance_start(topic_partition, wanted)
-    broker.run(lambda: broker.touch(topic_partition))  # followers are told
+    broker.run(lambda: broker.touch(topic_partition))  # followers learn the new start
     return log.start_offset

@@ -1,8 +1,8 @@
-"""DeleteTopics: ask the controller to delete topics, and wait until nothing of them is left in ZooKeeper.
+"""DeleteTopics: ask the controller to delete topics, and wait until they are removed from ZooKeeper.
 
-Behaviour: only the controller serves it. With ``delete.topic.enable=false`` the request is refused (0.10.1
-lets it time out), before version 3 with INVALID_REQUEST. Topics without leaders are deleted too, also those
-whose znode is nonsense. A time-out leaves the deletion under way: REQUEST_TIMED_OUT.
+Only the controller serves it. With ``delete.topic.enable=false`` the request is rejected (0.10.1 lets it time
+out), before version 3 with INVALID_REQUEST. Topics without leaders, or with an unreadable znode, are deleted
+too. After a REQUEST_TIMED_OUT the deletion continues.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopics
 
 
 def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> None:
-    """Serve one request, when its topics are gone."""
+    """Serve one DeleteTopics request; reply when the topics are deleted."""
     begin_here(broker.pool, context.exchange, broker.clock, _serve(broker, context, request))
 
 
@@ -65,5 +65,5 @@ def _check(broker: Broker, name: str, version: int) -> None:
 
 
 def _is_known(broker: Broker, name: str) -> bool:
-    """Whether there is a topic, be it one without leaders, or one of which ZooKeeper holds nonsense."""
+    """Return whether the topic exists, possibly without leaders or with an unreadable znode."""
     return name in broker.image.unreadable or not broker.controller.is_unknown(name)

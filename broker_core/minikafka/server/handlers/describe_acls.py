@@ -1,6 +1,6 @@
-"""DescribeAcls: the access rules that a filter finds, as this broker follows them.
+"""DescribeAcls: the ACLs that match a filter, as this broker enforces them.
 
-SECURITY_DISABLED where it has no authorizer.
+SECURITY_DISABLED when the broker has no authorizer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minikafka.wire.apis.describe_acls import (
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeAclsRequest) -> None:
-    """Serve one request."""
+    """Serve one DescribeAcls request."""
     try:
         rules = find_matching_acls(check_authorizer(broker.access_control.authorizer), request)
     except BrokerError as error:

@@ -1,8 +1,8 @@
-"""DescribeConfigs: settings of topics and of this broker, with where they come from.
+"""DescribeConfigs: the configs of topics and of this broker, with their sources.
 
-Behaviour: those of topics are read from ZooKeeper; while that is away, the answer is REQUEST_TIMED_OUT. Those
-of another broker are refused, as Kafka does it: ask that one. The empty name stands for what is changed on
-all brokers while they run, which nothing is. What nobody knows under a name is left out.
+Configs of topics are read from ZooKeeper; while it is unavailable the response is REQUEST_TIMED_OUT. Configs
+of another broker are rejected, as in Kafka: that broker must be asked. The empty name stands for cluster-wide
+dynamic configs, of which there are none. Unknown config names are left out.
 """
 
 from __future__ import annotations
@@ -32,33 +32,35 @@ from minikafka.wire.apis.describe_configs import (
     ResourceType,
 )
 
-AT_ONCE = 20
-"""Topics whose settings are read together."""
+TOPICS_PER_JOB = 20
+"""Topics whose configs are read in resource job."""
 TOPIC_BYTES = 4_000
-"""What a topic's settings take in an answer, encoded."""
+"""Estimated encoded size of a topic's configs."""
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> None:
-    """Serve one request. What is named twice is answered once."""
-    resources = {(one.resource_type, one.resource_name): one for one in request.resources}.values()
+    """Serve resource DescribeConfigs request. A repeated resource is answered once."""
+    resources = {
+        (resource.resource_type, resource.resource_name): resource for resource in request.resources
+    }.values()
     topics = [
-        one.resource_name
-        for one in resources
-        if one.resource_type == ResourceType.TOPIC and one.resource_name in broker.image.topics
+        resource.resource_name
+        for resource in resources
+        if resource.resource_type == ResourceType.TOPIC and resource.resource_name in broker.image.topics
     ]
     described = _Described(broker, request.include_synonyms)
 
     def refusal(error: BrokerError) -> DescribeConfigsResponse:
-        return DescribeConfigsResponse(0, tuple(_failure(one, error) for one in resources))
+        return DescribeConfigsResponse(0, tuple(_failure(resource, error) for resource in resources))
 
     def response() -> DescribeConfigsResponse:
-        return DescribeConfigsResponse(0, tuple(described.result(one) for one in resources))
+        return DescribeConfigsResponse(0, tuple(described.result(resource) for resource in resources))
 
     if topics:
         answer_by_jobs(
             broker,
             context,
-            portions(topics, AT_ONCE),
+            portions(topics, TOPICS_PER_JOB),
             described.read,
             response,
             refusal,
@@ -69,21 +71,21 @@ def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequ
 
 
 class _Described:
-    """The settings of topics as they were read, and the rows of answers."""
+    """The configs of topics that were read, and their rows in the response."""
 
     def __init__(self, broker: Broker, synonyms: bool) -> None:
         self._broker = broker
         self._synonyms = synonyms
         self._settings: dict[str, Settings] = {}
         self._rows: dict[frozenset[tuple[str, str]], tuple[DescribeConfigsResourceResult, ...]] = {}
-        """What was described before: most topics have the same settings."""
+        """Cached rows: most topics have the same configs."""
 
     def read(self, topics: Sequence[str]) -> None:
-        """A job: see what ZooKeeper has."""
+        """A job: read the configs of topics from ZooKeeper."""
         self._settings |= refresh_topics(self._broker, topics)
 
     def result(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
-        """What is told of one resource."""
+        """Return the result for resource resource."""
         try:
             rows = self._rows_of(resource.resource_type, resource.resource_name)
         except BrokerError as error:
@@ -105,20 +107,22 @@ class _Described:
         if kind == ResourceType.TOPIC:
             check_topic(self._broker, name)
             own = self._settings.get(name)
-            if own is None:  # it was made while the request was served
+            if own is None:  # created while the request was served
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
             settings = frozenset(own.items())
             if settings not in self._rows:
-                self._rows[settings] = self._told(describe_topic(config.log, config.properties, own))
+                self._rows[settings] = self._with_synonyms(describe_topic(config.log, config.properties, own))
             return self._rows[settings]
         if kind != ResourceType.BROKER:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, f"resources of type {kind} have no settings here")
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, f"unsupported resource type {kind}: expected TOPIC or BROKER"
+            )
         if not name:
             return ()
         check_broker(self._broker, name)
-        return self._told(describe_broker(config.properties, self._broker.throttles.settings))
+        return self._with_synonyms(describe_broker(config.properties, self._broker.throttles.settings))
 
-    def _told(
+    def _with_synonyms(
         self, rows: Iterable[DescribeConfigsResourceResult]
     ) -> tuple[DescribeConfigsResourceResult, ...]:
         return tuple(row if self._synonyms else replace(row, synonyms=()) for row in rows)

@@ -1,7 +1,7 @@
-"""DescribeGroups: state and members of groups.
+"""DescribeGroups: the state and members of groups.
 
-Versions: 1 adds throttle_time_ms. Behaviour: metadata and assignments are told of stable groups only; a group
-that there is not is Dead, without an error. One that is named twice is answered once.
+Version 1 adds throttle_time_ms. Metadata and assignments are returned for stable groups only; an unknown
+group is Dead, without an error. A repeated name is answered once.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from minikafka.wire.apis.describe_groups import (
 )
 
 ROW_BYTES = 300
-"""What a group or a member takes in an answer, without metadata and assignment."""
+"""Estimated size of a group or member in the response, without metadata and assignment."""
 
 
 def handle(coordinator: GroupCoordinator, context: RequestContext, request: DescribeGroupsRequest) -> None:
-    """Serve one request."""
+    """Serve one DescribeGroups request."""
     broker = coordinator.broker
     begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context, request))
 

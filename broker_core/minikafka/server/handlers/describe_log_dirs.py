@@ -1,10 +1,10 @@
 """DescribeLogDirs: the data directories of this broker, with the size of each log.
 
-Both versions are the same. Behaviour (``ReplicaManager.describeLogDirs`` of 2.1): every directory is listed,
-also one without any of the wanted partitions; one that is offline is KAFKA_STORAGE_ERROR. One log that failed
-is enough for that; the others in the directory go on, where 2.1 gives all of them up, and so they are listed.
-The lag of a log is how far its end is below the high watermark. Logs do not move between directories, so none
-is a future one.
+Both versions are the same. As ``ReplicaManager.describeLogDirs`` of 2.1: every directory is listed, also one
+without any of the requested partitions; an offline directory is KAFKA_STORAGE_ERROR. One failed log makes its
+directory offline here, but the other logs in it stay available and are listed, while 2.1 takes all of them
+offline. A log's lag is the number of offsets that its end is below the high watermark. Logs do not move
+between directories, so none is a future log.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEP_PARTITIONS = 100
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeLogDirsRequest) -> None:
-    """Serve one request."""
+    """Serve one DescribeLogDirs request."""
     begin_here(broker.pool, context.exchange, broker.clock, _serve(broker, context, request))
 
 

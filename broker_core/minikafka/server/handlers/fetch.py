@@ -1,21 +1,24 @@
-"""Fetch: message sets of partitions that this broker leads, straight from the files.
+"""Fetch: message sets of partitions that this broker leads, sent directly from the log files.
 
 Versions: 1 adds throttle_time_ms, 2 allows magic 1, 3 adds max_bytes for the whole response and keeps the
-partitions' order, 4 allows magic 2 and adds the isolation level with what belongs to it, 5 the log start
-offset, 7 sessions, 9 leader epochs, 10 says that the client knows zstd. Newer messages are converted down:
-versions 0 and 1 get magic 0, 2 and 3 magic 1, and for batches in zstd UNSUPPORTED_COMPRESSION_TYPE; so do
-versions before 10 for all of a topic whose own ``compression.type`` is zstd. Sessions of consumers
-are declined: the session id in answers is 0, so that a client names all its partitions each time; those of
-followers are in ``server.replication.follower_fetch``. Behaviour
-    The response waits until ``min_bytes`` are there, at most ``max_wait_ms`` and as long as a connection may
-    be idle; an error of any partition is answered at once, and naming one twice is an error. Up to version 2
-    a partition's share is cut at ``partition_max_bytes`` even within a message; from version 3 on the first
-    partition that has anything gives at least one whole message. Messages at and above the high watermark are
-    not given. A consumer that was given a part of other partitions, and does not name them, waits less
-    (``partition.purgatory``). A follower, which names itself as ``replica_id``, is given all that there
-    is; the offsets that it asks for tell what it has, which moves the high watermark. What has to be
-    converted down is converted while it is sent (``server.core.converted_records``): the last message of a
-    partition's share may be cut off then, in version 3 too.
+order of partitions, 4 allows magic 2 and adds the isolation level with its fields, 5 the log start offset, 7
+sessions, 9 leader epochs, 10 says that the client supports zstd. Newer messages are converted down: versions
+0 and 1 get magic 0, 2 and 3 magic 1, and zstd batches UNSUPPORTED_COMPRESSION_TYPE, as do versions before 10
+for every topic whose own ``compression.type`` is zstd. Sessions of consumers are declined: the session id in
+responses is 0, so a client names all its partitions each time; sessions of followers are in
+``server.replication.follower_fetch``.
+
+Behaviour
+
+    The response waits until ``min_bytes`` are available, for at most ``max_wait_ms`` and no longer than a
+    connection may be idle. An error of any partition is returned at once; a repeated partition is an error.
+    Up to version 2 a partition's data is cut at ``partition_max_bytes`` even within a message; from version 3
+    on the first partition with data returns at least one whole message. Messages at and above the high
+    watermark are not returned. A consumer that received part of other partitions' data and does not name them
+    waits less (``partition.purgatory``). A follower, identified by ``replica_id``, reads up to the log end;
+    its fetch offsets advance the high watermark. Down-conversion happens while the response is sent
+    (``server.core.converted_records``): the last message of a partition may then be cut off, in version 3
+    too.
 """
 
 from __future__ import annotations
@@ -57,8 +60,8 @@ from minikafka.wire.apis.fetch import (
 _log = logging.getLogger(__name__)
 
 
-class _FetchTicket:
-    """A fetch that waits for more bytes."""
+class _DelayedFetch:
+    """A fetch that waits for ``min_bytes`` (Kafka's DelayedFetch)."""
 
     def __init__(self, broker: Broker, context: RequestContext, request: FetchRequest) -> None:
         self._broker = broker
@@ -67,7 +70,7 @@ class _FetchTicket:
         self._shares: Shares = {}
         self._size = 0
         self._asked: Mapping[Any, FetchPartition] = {}
-        """What is asked of each partition, once the request waits."""
+        """Partition -> its part of the request, once the request waits."""
 
     def satisfied(self, key: Hashable | None = None) -> bool:
         asked = self._asked.get(key) if self._context.version >= MAGIC_2_SINCE else None
@@ -76,7 +79,7 @@ class _FetchTicket:
             self._size = sum(share.size_bytes for share in self._shares.values())
             failed = any(share.error_code is not ErrorCode.NONE for share in self._shares.values())
             return failed or self._size >= self._request.min_bytes
-        # Of many partitions that are named something happens to one.
+        # An event concerns only one of the requested partitions.
         topic_partition = TopicPartition(*key)  # type: ignore[misc]
         others = self._size - self._shares[topic_partition].size_bytes
         left = max(0, self._request.max_bytes - others)
@@ -89,7 +92,7 @@ class _FetchTicket:
         return share.error_code is not ErrorCode.NONE or self._size >= self._request.min_bytes
 
     def outdated(self) -> bool:
-        """Whether there may be more than ``satisfied`` found, or less."""
+        """Return whether a partition has changed since ``satisfied`` read it."""
         partitions = self._broker.partitions
         return any(
             share.partition is None
@@ -111,49 +114,49 @@ class _FetchTicket:
         return list(self._shares)
 
     def patience_ms(self) -> int:
-        """How long it waits at most."""
-        most_ms = patience_ms(self._broker, self._request, self._shares.values())
+        """Return the maximum time to wait."""
+        max_ms = patience_ms(self._broker, self._request, self._shares.values())
         partial_reads = _partial_reads(self._context.exchange, self._request)
         if partial_reads is None:
-            return most_ms
-        return partial_reads.max_wait_ms(self._shares, most_ms, self._broker.clock.monotonic_ms())
+            return max_ms
+        return partial_reads.max_wait_ms(self._shares, max_ms, self._broker.clock.monotonic_ms())
 
 
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> None:
-    """Serve one fetch request, now or when there is enough."""
+    """Serve one fetch request, at once or when enough bytes are available."""
     if request.replica_id >= 0 and request.session_epoch != FINAL_EPOCH:
         serve_follower(broker, context, request)
         return
     if request.session_epoch not in {FINAL_EPOCH, NEW_SESSION_EPOCH}:
-        # Of a session, of which there is none here.
+        # Consumers have no sessions here.
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         context.reply(FetchResponse(throttle_time_ms=0, error_code=code, session_id=NO_SESSION, topics=()))
         return
     if request.replica_id >= 0:
         broker.run(lambda: note_follower(broker, request.replica_id, parts_of(request.topics)))
-    ticket = _FetchTicket(broker, context, request)
-    # Logs are read without the core's lock. Only who has to wait asks under it whether something was missed.
-    if ticket.satisfied() or request.max_wait_ms <= 0:
-        ticket.complete()
+    fetch = _DelayedFetch(broker, context, request)
+    # Logs are read without the core's lock. Only a request that must wait checks under it for missed changes.
+    if fetch.satisfied() or request.max_wait_ms <= 0:
+        fetch.complete()
         return
-    patience_ms = ticket.patience_ms()
+    patience_ms = fetch.patience_ms()
 
     def step() -> None:
-        if ticket.outdated() and ticket.satisfied():
-            broker.answer(ticket)
+        if fetch.outdated() and fetch.satisfied():
+            broker.answer(fetch)
         else:
-            broker.wait(ticket, ticket.keys(), broker.clock.monotonic_ms() + patience_ms)
+            broker.wait(fetch, fetch.keys(), broker.clock.monotonic_ms() + patience_ms)
 
     broker.run(step)
 
 
 def serve_at_once(broker: Broker, context: RequestContext, request: FetchRequest) -> Steps:
-    """Serve a consumer's request that does not wait, in steps."""
+    """Serve a consumer's request without waiting, in steps."""
     yield from _answer(broker, context, request, _collect(broker, context.version, request))
 
 
 def _partial_reads(exchange: Exchange, request: FetchRequest) -> PartialReads | None:
-    """What is known of the connection; None where a replica asks."""
+    """Return the connection's partial reads; None for a follower."""
     if request.replica_id >= 0:
         return None
     found: PartialReads | None = exchange.memory.get(__name__)
@@ -182,7 +185,7 @@ def _collect(broker: Broker, version: int, request: FetchRequest) -> Shares:
 
 
 def _answer(broker: Broker, context: RequestContext, request: FetchRequest, shares: Shares) -> Steps:
-    """Steps that send the answer. What has to be converted down for it may take many."""
+    """Send the response, in steps: down-conversion may take many."""
     version = context.version
     committed_only = request.isolation_level == READ_COMMITTED
     partial_reads = _partial_reads(context.exchange, request)

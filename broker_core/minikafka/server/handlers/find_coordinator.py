@@ -1,8 +1,8 @@
-"""FindCoordinator: which broker keeps a group. 0.10.1 calls it GroupCoordinator.
+"""FindCoordinator: the broker that coordinates a group (GroupCoordinator in 0.10.1).
 
-Versions: 1 adds the kind of key, throttle_time_ms and the error in words.
-Behaviour: the first request has the offsets topic made; it, and all until the partition has a leader, is told
-COORDINATOR_NOT_AVAILABLE and asks again. Transactions are not served: UNSUPPORTED_VERSION.
+Version 1 adds the key type, throttle_time_ms and the error message. The first request creates the offsets
+topic. Until the group's partition has a leader, the response is COORDINATOR_NOT_AVAILABLE, which clients
+retry. Transactions are not supported: UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minikafka.wire.apis.find_coordinator import (
 
 
 def handle(coordinator: GroupCoordinator, context: RequestContext, request: FindCoordinatorRequest) -> None:
-    """Serve one request."""
+    """Serve one FindCoordinator request."""
     error, message = ErrorCode.NONE, None
     node = BrokerAddress(-1, "", -1)
     try:
@@ -40,24 +40,24 @@ def handle(coordinator: GroupCoordinator, context: RequestContext, request: Find
 
 def _where(coordinator: GroupCoordinator, request: FindCoordinatorRequest) -> BrokerAddress:
     if request.key_type == CoordinatorType.TRANSACTION:
-        raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, "this version serves no transactions")
+        raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not supported")
     if request.key_type != CoordinatorType.GROUP:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, f"nobody knows keys of kind {request.key_type}")
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST, f"unknown key type {request.key_type}: expected 0 (group)"
+        )
     broker, topic_partition = coordinator.broker, coordinator.partition_of(request.key)
     image = broker.image
     leadership = image.leadership(topic_partition)
     if leadership is None:
-        missing = f"{topic_partition} is not there yet"
+        missing = f"{topic_partition} does not exist yet"
         try:
             if topic_partition.topic not in image.topics:
                 coordinator.create_topic()
         except BrokerError as error:
-            missing = f"{topic_partition.topic} cannot be made: {error}"
+            missing = f"cannot create {topic_partition.topic}: {error}"
         raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, missing)
     address = image.brokers.get(leadership.leader)
     not_open = leadership.leader == broker.broker_id and topic_partition not in broker.partitions
     if address is None or not_open:
-        raise BrokerError(
-            ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, f"{topic_partition} has no leader at the moment"
-        )
+        raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, f"{topic_partition} has no leader")
     return address

@@ -1,8 +1,7 @@
-"""Heartbeat: a member is alive, and learns of rebalances.
+"""Heartbeat: a member is alive; the response tells it of a rebalance.
 
-Versions: 1 adds throttle_time_ms. Behaviour: see ``groups.group``. While the group is loaded every heartbeat
-is
-right: nobody knows better yet.
+Version 1 adds throttle_time_ms. See ``groups.group``. While the group is being loaded every heartbeat
+succeeds, since its members are not known yet.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from minikafka.wire.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(coordinator: GroupCoordinator, context: RequestContext, request: HeartbeatRequest) -> None:
-    """Serve one request."""
+    """Serve one Heartbeat request."""
 
     def answer(answered: events.Answered) -> None:
         context.answer(lambda: HeartbeatResponse(throttle_time_ms=0, error_code=answered.error))

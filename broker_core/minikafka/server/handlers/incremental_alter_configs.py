@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: some settings of topics, the others stay. Behaviour as of AlterConfigs."""
+"""IncrementalAlterConfigs: change single configs of topics or of this broker. Otherwise as AlterConfigs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minikafka.wire.apis.incremental_alter_configs import IncrementalAlterConfig
 
 
 def handle(broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
-    """Serve one request."""
+    """Serve one IncrementalAlterConfigs request."""
     wanted = [
         (one.resource_type, one.resource_name, alter_some(broker, one.configs)) for one in request.resources
     ]

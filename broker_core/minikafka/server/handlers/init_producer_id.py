@@ -1,10 +1,10 @@
-"""InitProducerId: an id that no producer had before, with epoch 0.
+"""InitProducerId: a producer id that was never used, with epoch 0.
 
-Behaviour: any broker answers. One that has used up its block of ids takes the next one from ZooKeeper, and
-the requests that come meanwhile wait: a millisecond mostly, or until ZooKeeper is back; after ten seconds
-they get COORDINATOR_LOAD_IN_PROGRESS, which clients try again (as brokers of 3.x do while they have no ids);
-so they do at once while ZooKeeper holds another cluster.
-A transactional id is refused with UNSUPPORTED_VERSION: there are no transactions here.
+Any broker serves it. A broker that has used up its block of ids takes the next one from ZooKeeper; requests
+wait meanwhile, usually for a millisecond, at most ten seconds. Then, or at once while ZooKeeper belongs to
+another cluster, they get COORDINATOR_LOAD_IN_PROGRESS, which clients retry (as with 3.x brokers without ids).
+
+A transactional id gets UNSUPPORTED_VERSION: transactions are not supported.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from minikafka.wire.apis.init_producer_id import (
 
 _log = logging.getLogger(__name__)
 
-WAIT_MOST_MS = 10_000
-"""Clients give a request up after 30 s or more."""
-_NEWS = "producer ids"
-"""What waiting requests are filed under."""
+MAX_WAIT_MS = 10_000
+"""Clients time out after 30 s or more."""
+_WAIT_KEY = "producer ids"
+"""The key of the waiting requests."""
 
 
-class _Ticket:
-    """A request that gets an id, or has to wait for one."""
+class _DelayedInitProducerId:
+    """A request that waits for a producer id."""
 
     def __init__(self, broker: Broker, context: RequestContext) -> None:
         self._broker = broker
@@ -60,23 +60,23 @@ class _Ticket:
 
 
 def handle(broker: Broker, context: RequestContext, request: InitProducerIdRequest) -> None:
-    """Serve one request, when there is an id."""
+    """Serve one InitProducerId request; reply when there is an id."""
     if request.transactional_id is not None:
         _log.warning(
-            "producer %s wants transactions, which this broker does not have: without transactional.id it "
-            "can be idempotent",
+            "rejected transactional producer %s: transactions are not supported; remove transactional.id to "
+            "use an idempotent producer",
             request.transactional_id,
         )
         _answer(context, ErrorCode.UNSUPPORTED_VERSION)
         return
-    ticket = _Ticket(broker, context)
+    ticket = _DelayedInitProducerId(broker, context)
 
     def step() -> None:
         if ticket.satisfied():
             broker.answer(ticket)
         else:
-            broker.wait(ticket, [_NEWS], broker.clock.monotonic_ms() + WAIT_MOST_MS)
-            _want(broker)
+            broker.wait(ticket, [_WAIT_KEY], broker.clock.monotonic_ms() + MAX_WAIT_MS)
+            _request_block(broker)
 
     broker.run(step)
 
@@ -94,31 +94,31 @@ def _answer(
     )
 
 
-def _want(broker: Broker) -> None:
-    """From within a step: have the next block fetched, once."""
+def _request_block(broker: Broker) -> None:
+    """In a step: request the next block, once."""
     if not broker.producer_ids.being_fetched:
         broker.producer_ids.being_fetched = True
         broker.after(lambda: broker.worker.submit(partial(_fetch, broker)))
 
 
 def _fetch(broker: Broker) -> None:
-    """A job of the worker, which does it again after a lost connection."""
+    """A job of the worker, which repeats it after a lost connection."""
     try:
         doubtful = broker.producer_ids.doubtful
         block = broker.registrar.take_producer_ids(broker.highest_producer_id(), doubtful=doubtful)
     except (CoordinationLost, SessionExpired):
         raise
     except MinikafkaError as error:
-        if not isinstance(error, InconsistentClusterId):  # the log has that already
-            _log.error("there are no ids for producers: %s", error)
+        if not isinstance(error, InconsistentClusterId):  # logged already
+            _log.error("failed to allocate a block of producer ids: %s", error)
         block = range(0)
 
     def arrived() -> None:
         broker.producer_ids.add(block)
-        broker.touch(_NEWS)
-        left = broker.waiting.tickets_of(_NEWS)
+        broker.touch(_WAIT_KEY)
+        left = broker.waiting.tickets_of(_WAIT_KEY)
         if block and left:
-            _want(broker)  # more have come than a block has ids
+            _request_block(broker)  # more requests wait than the block has ids
             return
         for ticket in left:
             broker.waiting.remove(ticket)

@@ -1,7 +1,7 @@
-"""JoinGroup: become, or stay, a member of a group.
+"""JoinGroup: become or remain a member of a group.
 
-Versions: 0 has one time-out, for session and rebalance; 2 adds throttle_time_ms. Behaviour: see
-``groups.group``; the answer waits until all members have joined, or the rebalance time-out is over.
+Version 0 has one time-out for session and rebalance; 2 adds throttle_time_ms. See ``groups.group``; the
+response waits until all members have joined, or the rebalance time-out has passed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupResponse, 
 
 
 def handle(coordinator: GroupCoordinator, context: RequestContext, request: JoinGroupRequest) -> None:
-    """Serve one request."""
+    """Serve one JoinGroup request."""
 
     def answer(joined: events.Joined) -> None:
         context.answer(

@@ -1,8 +1,8 @@
-"""LeaderAndIsr: the controller says which partitions this broker leads, and which it follows.
+"""LeaderAndIsr: the controller assigns the partitions that this broker leads or follows.
 
-Version 1 says of each whether its replica is new. Answered once this broker has taken over, with an error for
-each partition whose log cannot be opened, or that no controller can mean; STALE_CONTROLLER_EPOCH, and nothing
-is done, for a controller that is one no longer.
+Version 1 marks new replicas. The response is sent once this broker has applied the states, with an error for
+each partition whose log cannot be opened or that is not valid. A request of a former controller gets
+STALE_CONTROLLER_EPOCH and changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minikafka.wire.apis.leader_and_isr import (
 
 
 def handle(replicas: ReplicaManager, context: RequestContext, request: LeaderAndIsrRequest) -> None:
-    """Serve one request, as a job."""
+    """Serve one LeaderAndIsr request, as a job."""
     leaderships, leaders, refused = messages.parse_leader_and_isr(request)
 
     def respond() -> LeaderAndIsrResponse:

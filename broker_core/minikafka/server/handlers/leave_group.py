@@ -1,6 +1,6 @@
-"""LeaveGroup: a member goes; the others need not wait for its session to be over.
+"""LeaveGroup: a member leaves its group, so that the others need not wait for its session time-out.
 
-Versions: 1 adds throttle_time_ms. Behaviour: see ``groups.group``.
+Version 1 adds throttle_time_ms. See ``groups.group``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from minikafka.wire.apis.leave_group import LeaveGroupRequest, LeaveGroupRespons
 
 
 def handle(coordinator: GroupCoordinator, context: RequestContext, request: LeaveGroupRequest) -> None:
-    """Serve one request."""
+    """Serve one LeaveGroup request."""
 
     def answer(answered: events.Answered) -> None:
         context.answer(lambda: LeaveGroupResponse(throttle_time_ms=0, error_code=answered.error))

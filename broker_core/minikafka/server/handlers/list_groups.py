@@ -1,7 +1,7 @@
 """ListGroups: the groups that this broker coordinates.
 
-Versions: 1 adds throttle_time_ms. Behaviour: while a partition is loaded, GROUP_LOAD_IN_PROGRESS with the
-groups of the others.
+Version 1 adds throttle_time_ms. While a partition is being loaded the error is GROUP_LOAD_IN_PROGRESS, with
+the groups of the other partitions.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from minikafka.server.workers.work_pool import Steps, begin
 from minikafka.wire.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 ROW_BYTES = 300
-"""What a group takes in an answer until it is encoded."""
+"""Estimated memory of a group until it is encoded."""
 
 
 def handle(coordinator: GroupCoordinator, context: RequestContext, request: ListGroupsRequest) -> None:
-    """Serve one request: in the pool, as there may be very many groups."""
+    """Serve one ListGroups request, in the pool: there may be many groups."""
     begin(coordinator.broker.pool, context.exchange, _serve(coordinator, context))
 
 

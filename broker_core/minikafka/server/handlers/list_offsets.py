@@ -1,13 +1,13 @@
-"""ListOffsets: where a partition starts, ends, or was at a time.
+"""ListOffsets: the start or end offset of a partition, or the offset for a timestamp.
 
-Versions: 0 gives up to max_num_offsets segment boundaries before a time, newest first (``getOffsetsBefore``
-of the texts); 1 gives the one offset of the first message with that time stamp or a later one; 2 adds the
-isolation level and throttle_time_ms; 4 leader epochs, of the offset that is found and of what the client
-knows. A partition that is named twice is refused (from version 1 on), as one answer cannot be told from the
-other. Behaviour: -1 asks for the latest offset, which for consumers is the high watermark, and for those that
-read only what was committed the last stable offset, for followers the log's end; -2 for the earliest one.
-While the high watermark of a new leader lags behind what consumers may have been told by the one before,
-versions from 1 on get LEADER_NOT_AVAILABLE for the latest offset, and for a time that has none yet (KIP-207).
+Version 0 returns up to max_num_offsets segment boundaries before a time, newest first (``getOffsetsBefore``
+of the texts); 1 returns the offset of the first message with the timestamp or a later one; 2 adds the
+isolation level and throttle_time_ms; 4 adds leader epochs, of the offset and of the client's metadata. From
+version 1 on a repeated partition is rejected, since its results cannot be told apart. Timestamp -1 asks for
+the latest offset: the high watermark for consumers, the last stable offset with READ_COMMITTED, the log end
+for followers; -2 asks for the earliest. While a new leader's high watermark may be below what its predecessor
+reported, versions from 1 on get LEADER_NOT_AVAILABLE for the latest offset, and for a timestamp without a
+match (KIP-207).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 NO_OFFSET = -1
 STEP_PARTITIONS = 100
-"""Of so many the end or the start is looked up at once."""
+"""Partitions whose start or end is looked up in one step."""
 
 
 def handle(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> None:
-    """Serve one request. Logs are only read, so the core's lock is not needed."""
+    """Serve one ListOffsets request. Logs are only read, so the core's lock is not needed."""
     steps = _serve(broker, context, request)
     if context.version and any(part.timestamp >= 0 for topic in request.topics for part in topic.partitions):
-        # To find a time, a compressed batch may have to be opened for each partition.
+        # A lookup by timestamp may decompress a batch for each partition.
         begin(broker.pool, context.exchange, chain((0,), steps))
     else:
         begin_here(broker.pool, context.exchange, broker.clock, steps)
@@ -70,7 +70,7 @@ def _serve(
             if context.version and part.timestamp >= 0:
                 yield LOOK_UP_BYTES
             elif not context.version or len(parts) % STEP_PARTITIONS == 0:
-                yield 0  # version 0 looks at all segments
+                yield 0  # version 0 reads all segments
             parts.append(
                 (
                     yield from _look_up(
@@ -88,11 +88,11 @@ def _serve(
 
 
 def _repeated(request: ListOffsetsRequest) -> frozenset[TopicPartition]:
-    """What is asked for more than once."""
+    """Return the partitions that the request repeats."""
     times = Counter(
         TopicPartition(topic.name, part.index) for topic in request.topics for part in topic.partitions
     )
-    return frozenset(one for one, count in times.items() if count > 1)
+    return frozenset(topic_partition for topic_partition, count in times.items() if count > 1)
 
 
 def _each_once(topic: ListOffsetsTopic, version: int) -> Collection[ListOffsetsPartition]:
@@ -134,7 +134,7 @@ def _look_up(
     except BrokerError as error:
         return ListOffsetsPartitionResponse(index=part.index, error_code=error.code)
     except StorageError as error:
-        _log.error("the offsets of %s-%d cannot be looked up: %s", topic, part.index, error)
+        _log.error("failed to look up offsets of %s-%d: %s", topic, part.index, error)
         return ListOffsetsPartitionResponse(index=part.index, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
 
 
@@ -164,10 +164,11 @@ def _offset_at(
 
 
 def _check_lag(partition: Partition) -> None:
-    """Raise LEADER_NOT_AVAILABLE where an earlier leader may have told a higher end: a consumer that began
-    there would read what is below it again (KIP-207).
+    """Raise LEADER_NOT_AVAILABLE when an earlier leader may have reported a higher end offset (KIP-207).
+
+    A consumer that used the lower offset would read messages again.
     """
     if partition.is_high_watermark_behind:
         raise BrokerError(
-            ErrorCode.LEADER_NOT_AVAILABLE, f"{partition.topic_partition}: the high watermark lags behind"
+            ErrorCode.LEADER_NOT_AVAILABLE, f"the high watermark of {partition.topic_partition} lags behind"
         )

@@ -1,12 +1,13 @@
 """Metadata: brokers, topics and leaders.
 
-Versions: 0 has no controller, rack or internal flag, and takes an empty list for all topics; 1 adds them, and
-null means all topics, an empty list none; 2 adds the cluster id, 3 throttle_time_ms; from 4 on the client
-can forbid that topics are made; 5 adds replicas that are offline, 7 leader epochs. Behaviour: asking for a
-topic that does not exist creates it where ``auto.create.topics.enable`` and the client allow it; the client
-is told LEADER_NOT_AVAILABLE and asks again.
-    An answer about many partitions is made beside the processor, in the broker's pool. One about all topics
-    is made once for as long as nothing changes: whoever asks gets the same bytes.
+Versions: 0 has no controller, rack or internal flag, and takes an empty list for all topics; 1 adds them,
+null means all topics and an empty list none; 2 adds the cluster id, 3 throttle_time_ms; from 4 on the client
+can forbid auto-creation; 5 adds offline replicas, 7 leader epochs. A request for an unknown topic creates it
+when ``auto.create.topics.enable`` and the client allow it; the response has LEADER_NOT_AVAILABLE, which
+clients retry.
+
+A response with many partitions is built in the broker's pool. The response about all topics is encoded once
+and reused until something changes.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from minikafka.wire.apis.metadata import (
 )
 from minikafka.wire.frame_parts import join
 
-START_PATIENCE_MS = 5_000
+START_TIMEOUT_MS = 5_000
 STEP_PARTITIONS = 200
-"""What is described in one step."""
+"""Partitions described in one step."""
 PARTITION_BYTES = 500
-"""What a partition takes until it is encoded."""
+"""Estimated memory of a partition until it is encoded."""
 
 
-class _StartTicket:
-    """A request that came before this broker knows its cluster."""
+class _DelayedMetadata:
+    """A request that waits until this broker has the cluster's metadata."""
 
     def __init__(self, broker: Broker, context: RequestContext, request: MetadataRequest) -> None:
         self._broker = broker
@@ -57,17 +58,17 @@ class _StartTicket:
 
 
 def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> None:
-    """Serve one request from the image; just after the start, wait until there is one."""
+    """Serve one Metadata request from the metadata cache; wait for the cache after a start."""
     if broker.image.brokers:
         _begin(broker, context, request)
         return
-    ticket = _StartTicket(broker, context, request)
+    ticket = _DelayedMetadata(broker, context, request)
 
     def step() -> None:
         if ticket.satisfied():
             broker.answer(ticket)
         else:
-            broker.wait(ticket, ["image"], broker.clock.monotonic_ms() + START_PATIENCE_MS)
+            broker.wait(ticket, ["image"], broker.clock.monotonic_ms() + START_TIMEOUT_MS)
 
     broker.run(step)
 
@@ -78,16 +79,16 @@ def _begin(broker: Broker, context: RequestContext, request: MetadataRequest) ->
 
 def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -> Steps:
     of_all = request.topics is None and context.replies_unchanged
-    if of_all and _reply_as_before(broker, context):
+    if of_all and _reply_from_cache(broker, context):
         return
     image = broker.image
-    # Each once: a short name, said a million times, would be answered a million times.
+    # Without duplicates: a short name repeated a million times would make a huge response.
     names = sorted(image.topics) if request.topics is None else dict.fromkeys(request.topics)
     total = sum(len(image.topics.get(name, ())) for name in names)
     if total > STEP_PARTITIONS:
         yield total * PARTITION_BYTES
-        # Somebody who asked for the same may have been served meanwhile.
-        if of_all and _reply_as_before(broker, context):
+        # The same request of another client may have been served meanwhile.
+        if of_all and _reply_from_cache(broker, context):
             return
     served = broker.served_version
     topics: list[MetadataTopic] = []
@@ -99,7 +100,7 @@ def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -
         partitions = image.topics.get(name)
         if partitions is None:
             done += 1
-            topics.append(_missing(broker, context, name, may_create=request.allow_auto_topic_creation))
+            topics.append(_missing_topic(broker, context, name, may_create=request.allow_auto_topic_creation))
         else:
             done += len(partitions)
             topics.append((yield from _described(broker, name, partitions, image)))
@@ -119,7 +120,7 @@ def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -
 
 
 def _brokers(broker: Broker, context: RequestContext, image: MetadataCache) -> tuple[MetadataBroker, ...]:
-    """Where clients of the request's listener reach each broker."""
+    """Return the brokers' addresses on the request's listener."""
     addresses = (broker.address_for(context.listener, known) for known in image.brokers.values())
     return tuple(
         MetadataBroker(node_id=address.broker_id, host=address.host, port=address.port, rack=address.rack)
@@ -127,17 +128,17 @@ def _brokers(broker: Broker, context: RequestContext, image: MetadataCache) -> t
     )
 
 
-def _reply_as_before(broker: Broker, context: RequestContext) -> bool:
-    """Send the answer about all topics, if it was made since something changed; whether it was."""
+def _reply_from_cache(broker: Broker, context: RequestContext) -> bool:
+    """Send the cached response about all topics if it is current. Return whether it was sent."""
     body = broker.encoded_metadata.get(broker.image, broker.served_version, context.version, context.listener)
     if body is not None:
         context.reply_encoded([body])
     return body is not None
 
 
-def _missing(broker: Broker, context: RequestContext, name: str, *, may_create: bool) -> MetadataTopic:
+def _missing_topic(broker: Broker, context: RequestContext, name: str, *, may_create: bool) -> MetadataTopic:
     return MetadataTopic(
-        error_code=_absent(broker, context, name, may_create=may_create),
+        error_code=_missing_topic_error(broker, context, name, may_create=may_create),
         name=name,
         is_internal=name in INTERNAL_TOPICS,
         partitions=(),
@@ -153,7 +154,7 @@ def _described(
             yield len(partitions) * PARTITION_BYTES
         offline = {replica for replica in leadership.replicas if replica not in image.brokers}
         if TopicPartition(name, index) not in broker.partitions:
-            offline.add(broker.broker_id)  # where it has a replica, its log could not be opened (yet)
+            offline.add(broker.broker_id)  # if it has a replica, its log is not open
         alive = leadership.leader != NO_LEADER and leadership.leader not in offline
         described.append(
             MetadataPartition(
@@ -171,13 +172,15 @@ def _described(
     )
 
 
-def _absent(broker: Broker, context: RequestContext, name: str, *, may_create: bool) -> ErrorCode:
+def _missing_topic_error(
+    broker: Broker, context: RequestContext, name: str, *, may_create: bool
+) -> ErrorCode:
     try:
         check_topic_name(name)
         if not broker.image.brokers:
-            return ErrorCode.LEADER_NOT_AVAILABLE  # nothing is known yet, not even which topics there are
+            return ErrorCode.LEADER_NOT_AVAILABLE  # the topics are not known yet
         if name in broker.image.unreadable:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # waiting does not help
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # a retry does not help
         if not (may_create and broker.config.auto_create_topics) or name in INTERNAL_TOPICS:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not context.may_create(name):

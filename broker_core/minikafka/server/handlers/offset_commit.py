@@ -1,12 +1,12 @@
-"""OffsetCommit: keep how far a group has read.
+"""OffsetCommit: store the offsets that a group has consumed.
 
-Versions: 0 stores in ZooKeeper, later ones in the offsets topic. 1 adds generation, member and a time stamp
-for each partition, 2 to 4 have a retention time for all in its place, 3 adds throttle_time_ms, 6 the leader
-epoch.
-Behaviour: partitions that the cluster does not have, and texts that are too long, fail for themselves; the
-others are one commit, answered when every in-sync replica has it, or after ``offsets.commit.timeout.ms``. A
-generation of -1 and no member is a consumer that divides nothing with others; the group must be empty then.
-While ZooKeeper is away, version 0 gets REQUEST_TIMED_OUT, and the commit may still come.
+Versions: 0 stores in ZooKeeper, later ones in the offsets topic. 1 adds generation, member and a timestamp
+for each partition, 2 to 4 replace it with one retention time, 3 adds throttle_time_ms, 6 the leader epoch.
+
+Unknown partitions and too long metadata fail on their own; the rest is one commit. The response is sent when
+every in-sync replica has it, or after ``offsets.commit.timeout.ms``. Generation -1 without a member is a
+consumer with manual assignment; the group must then be empty. While ZooKeeper is unavailable, version 0 gets
+REQUEST_TIMED_OUT, and the commit may still be made.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from minikafka.wire.apis.offset_commit import (
 )
 
 STEP_PARTITIONS = 500
-"""What is looked at in one step."""
+"""Partitions checked in one step."""
 PARTITION_BYTES = 500
-"""What a partition takes until it is written and answered."""
+"""Estimated memory of a partition until it is written and answered."""
 
 _Errors = dict[TopicPartition, ErrorCode]
 
 
 def handle(coordinator: GroupCoordinator, context: RequestContext, request: OffsetCommitRequest) -> None:
-    """Serve one request."""
+    """Serve one OffsetCommit request."""
     broker = coordinator.broker
     begin_here(broker.pool, context.exchange, broker.clock, _serve(coordinator, context, request))
 

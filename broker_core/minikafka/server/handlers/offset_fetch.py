@@ -1,10 +1,9 @@
-"""OffsetFetch: how far a group has read.
+"""OffsetFetch: the committed offsets of a group.
 
 Versions: 0 reads from ZooKeeper, later ones from the offsets topic. From 2 on null means all partitions of
-the group, and the group's error has a place of its own; 3 adds throttle_time_ms, 5 the leader epoch.
-Behaviour: a partition without a commit is -1, which version 0 calls an unknown partition; that version gets
-REQUEST_TIMED_OUT while ZooKeeper is away. Whoever is in the
-group, or whether anybody is, does not matter.
+the group, and the response has an error for the group; 3 adds throttle_time_ms, 5 the leader epoch. A
+partition without a commit has offset -1, and in version 0 also UNKNOWN_TOPIC_OR_PARTITION; version 0 gets
+REQUEST_TIMED_OUT while ZooKeeper is unavailable. The group's members do not matter.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ from minikafka.wire.apis.offset_fetch import (
 )
 
 ROW_BYTES = 300
-"""What a row of an answer takes until it is encoded."""
+"""Estimated memory of a row until it is encoded."""
 
 STEP_ROWS = 500
-"""Rows that are made in one step."""
+"""Rows built in one step."""
 
 _Row = Callable[[TopicPartition], OffsetFetchResponsePartition]
 
 
 def handle(coordinator: GroupCoordinator, context: RequestContext, request: OffsetFetchRequest) -> None:
-    """Serve one request."""
+    """Serve one OffsetFetch request."""
     broker = coordinator.broker
     if context.version == 0:
         _fetch_from_zookeeper(broker, context, request)
@@ -52,7 +51,7 @@ def _serve(coordinator: GroupCoordinator, context: RequestContext, request: Offs
         committed = coordinator.offsets(request.group_id, _named(request))
     except BrokerError as error:
         code = error.code
-        # Where the group's error has no place, each partition has it.
+        # Versions 0 and 1 have no error field for the group: report it in each partition.
         named = (request.topics or ()) if context.version < 2 else ()
         yield sum(len(topic.partition_indexes) for topic in named) * ROW_BYTES
         context.reply(_response(named, lambda key: _none(key, code), code))
@@ -84,7 +83,7 @@ def _serve(coordinator: GroupCoordinator, context: RequestContext, request: Offs
 
 
 def _named(request: OffsetFetchRequest) -> list[TopicPartition] | None:
-    """The partitions that are asked for; None: all."""
+    """Return the requested partitions; None: all."""
     if request.topics is None:
         return None
     return [

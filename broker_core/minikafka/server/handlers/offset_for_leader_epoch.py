@@ -1,9 +1,8 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended in the log of a partition that this broker leads.
+"""OffsetForLeaderEpoch: the end offset of a leader epoch in a partition that this broker leads.
 
-Versions: 1 adds the epoch to the answer; 2 the leader epoch that the client knows, and throttle_time_ms.
-Behaviour: the answer is of the largest known epoch that is not above the one asked for, and the offset that
-the next one begins at; the log end offset for the newest. -1 and -1 where none is known: what was written
-in formats without epochs has none.
+Versions: 1 adds the epoch to the response; 2 the client's leader epoch, and throttle_time_ms. The response
+has the largest known epoch that is not above the requested one, and the start offset of the next epoch (the
+log end offset for the newest). Both are -1 when no epoch is known, as for data in formats without epochs.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ STEP_PARTITIONS = 100
 
 
 def handle(broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest) -> None:
-    """Serve one request. Nothing is changed, so the core's lock is not needed."""
+    """Serve one OffsetForLeaderEpoch request. It changes nothing, so it needs no lock."""
     begin_here(broker.pool, context.exchange, broker.clock, _serve(broker, context, request))
 
 

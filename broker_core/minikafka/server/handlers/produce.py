@@ -2,18 +2,21 @@
 
 Versions: 1 adds throttle_time_ms, 2 the log-append time (and means magic 1), 3 a transactional id (and means
 magic 2), 5 the log start offset; from 7 on batches may be compressed with zstd.
+
 Behaviour
-    Up to version 2 a partition gets a set of messages of magic 0 and 1, from version 3 on exactly one batch
-    of magic 2 (``ProduceRequest.validateRecords`` of 2.1). Transactions are refused with UNSUPPORTED_VERSION,
-    the cluster's own topics with INVALID_TOPIC.
-    Validation (CRC, sizes, decompression, another format or codec where the topic asks for it) runs before
-    the core's lock is taken, the append under it, a flush after it. A request that takes more than a few
-    milliseconds (its size, many partitions, large compressed content) goes on beside the processor, in the
-    broker's pool, where sets that are written anew are appended before many are there. A partition's error
-    is its own: the others are appended. Nothing of a refused message set is written. acks=0 has no response;
-    an error then closes the connection, which is the only way to tell (as Kafka does). acks=1 and acks=-1 are
-    answered once the messages are as safe as ``flush.messages`` asks; acks=-1 once every in-sync replica has
-    them, too, or after ``timeout_ms`` with REQUEST_TIMED_OUT.
+
+    Up to version 2 a partition gets messages of magic 0 and 1, from version 3 on exactly one batch of magic 2
+    (``ProduceRequest.validateRecords`` of 2.1). Transactions are rejected with UNSUPPORTED_VERSION, internal
+    topics with INVALID_TOPIC.
+
+    Validation (CRC, sizes, decompression, recompression or conversion for the topic) runs before the core's
+    lock is taken, the append under it, a flush after it. A request that takes more than a few milliseconds
+    (because of its size, many partitions, or large compressed content) continues in the broker's pool, where
+    rewritten records are appended before too many are held. Errors are per partition: the others are
+    appended. Nothing of rejected records is written. acks=0 has no response; an error closes the connection,
+    the only way to report it (as in Kafka). acks=1 and acks=-1 are answered once the messages are as durable
+    as ``flush.messages`` requires; acks=-1 also waits for every in-sync replica, or for ``timeout_ms`` with
+    REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -59,42 +62,42 @@ _log = logging.getLogger(__name__)
 
 NO_OFFSET = -1
 BATCHES_SINCE = 3
-"""The version from which on producers send magic 2."""
+"""The first version with magic 2."""
 STORAGE_ERROR_SINCE = 4
-"""The version whose producers know KAFKA_STORAGE_ERROR. Older ones would give up; NOT_LEADER_FOR_PARTITION
-has them ask who leads, and send again, as 2.1 has it."""
+"""The first version with KAFKA_STORAGE_ERROR. Older clients would give up; NOT_LEADER_FOR_PARTITION makes
+them refresh metadata and retry, as in 2.1."""
 ZSTD_SINCE = 7
-"""The version whose producers may use zstd."""
+"""The first version with zstd."""
 _BATCH = struct.Struct(">8xi4xb4xh")
 """Size, magic and attributes."""
 _TRANSACTIONAL = 16
 ADMIN_CLIENT_ID = "__admin_client"
-"""Whose client id this is may write to internal topics: so the release's tools repair them."""
-_TELLS_START = {ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
-"""Errors after which a producer looks whether what it wrote was deleted. Where the answer does not tell the
-log's start, Java clients send the batch again and again, until they give it up."""
+"""The client id that may write to internal topics, as Kafka's tools do to repair them."""
+_ERRORS_WITH_LOG_START = {ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
+"""Errors after which a producer checks whether its records were deleted. Without the log start offset in the
+response, Java clients retry the batch until it expires."""
 ALL_IN_SYNC = -1
 """``acks`` that waits for every in-sync replica."""
 LIGHT_BYTES = 4 << 20
 LIGHT_PARTITIONS = 500
 LIGHT_CONTENT_BYTES = 1 << 20
-"""What a request may bring, to how many partitions, and what compressed sets may hold together, to be served
-where it was received: that takes a few milliseconds. A hand-off to another thread costs up to 0.1 ms."""
+"""Limits of a request that is served on the receiving thread: size, partitions, and decompressed content.
+That takes a few milliseconds; a hand-off to another thread costs up to 0.1 ms."""
 HELD_BYTES = 256 << 10
-"""What sets that were written anew may hold together before they are appended: while a request waits for its
-next step, the pool does not count it."""
-QUEUE_PATIENCE_MS = 30_000
-"""After so long in the pool's queue nobody waits for the answer any more, as clients' time-outs are."""
-LOGGED_REFUSALS = 50
-"""Of how many partitions of one request the log says that they were refused."""
-PREPARE_TRIES = 10
-"""How often wrappers of magic 0 are compressed again because others appended meanwhile."""
+"""The limit of rewritten records before they are appended: the pool does not count the memory of a request
+that waits for its next step."""
+QUEUE_TIMEOUT_MS = 30_000
+"""After this time in the pool's queue clients have timed out."""
+MAX_LOGGED_ERRORS = 50
+"""How many rejected partitions of one request are logged."""
+MAX_PREPARE_ATTEMPTS = 10
+"""How often wrappers of magic 0 are recompressed when other requests append meanwhile."""
 
 _Answers = dict[TopicPartition, ProducePartitionResponse]
 
 
-class _AckTicket:
-    """A request that waits for the in-sync replicas. It keeps nothing of the request's memory."""
+class _DelayedProduce:
+    """A request that waits for the in-sync replicas (Kafka's DelayedProduce). Keeps no records in memory."""
 
     def __init__(
         self,
@@ -109,7 +112,7 @@ class _AckTicket:
         self._request = request
         self._answers = answers
         self._waiting = written
-        """The last offset that was written, and the leader epoch."""
+        """Partition -> the last offset written, and the leader epoch."""
 
     def satisfied(self, key: Hashable | None = None) -> bool:
         for partition, (last_offset, leader_epoch) in list(self._waiting.items()):
@@ -117,25 +120,25 @@ class _AckTicket:
                 if not partition.is_committed(last_offset, leader_epoch):
                     continue
             except BrokerError as error:
-                self._refuse(partition, error)
+                self._reject(partition, error)
             del self._waiting[partition]
         return not self._waiting
 
-    def _refuse(self, partition: Partition, error: BrokerError) -> None:
+    def _reject(self, partition: Partition, error: BrokerError) -> None:
         topic_partition = partition.topic_partition
-        _refuse(self._broker, self._answers, topic_partition, error)
+        _reject(self._broker, self._answers, topic_partition, error)
 
     def complete(self) -> None:
         for partition in self._waiting:
-            text = "the in-sync replicas do not have the messages yet"
-            self._refuse(partition, BrokerError(ErrorCode.REQUEST_TIMED_OUT, text))
+            text = "the in-sync replicas did not acknowledge the messages within the time-out"
+            self._reject(partition, BrokerError(ErrorCode.REQUEST_TIMED_OUT, text))
         _answer(self._context, self._request, self._answers)
 
     def abandon(self, reason: str) -> None:
         self._context.exchange.close(reason)
 
     def wait(self) -> None:
-        """Answer now or later."""
+        """Reply at once or later."""
         if self.satisfied():
             self.complete()
             return
@@ -153,7 +156,7 @@ class _AckTicket:
 
 
 def _without_records(request: ProduceRequest) -> ProduceRequest:
-    """What is left of a request to answer: the memory of its records is let go."""
+    """Return the request without its records, so that their memory is released."""
     topics = (
         ProduceTopic(topic.name, tuple(ProducePartition(part.index, b"") for part in topic.partitions))
         for topic in request.topics
@@ -167,7 +170,7 @@ def handle(broker: Broker, context: RequestContext, request: ProduceRequest) -> 
 
 
 def serve(broker: Broker, context: RequestContext, request: ProduceRequest) -> Steps:
-    """Serve one produce request: without a step where it is small, else in steps for the pool."""
+    """Serve one produce request: a small one at once, others in steps for the pool."""
     answers: _Answers = {}
     asked = yield from _asked(broker, context.header, request, answers)
     validation = _Validation(broker, context.version, asked, answers)
@@ -182,11 +185,11 @@ def serve(broker: Broker, context: RequestContext, request: ProduceRequest) -> S
         answers[written_to.partition.topic_partition] = _accepted(broker, written_to)
     if request.acks == ALL_IN_SYNC and append.appended:
         written = {
-            one.partition: (one.last_offset, one.leader_epoch)
-            for one in append.appended
-            if answers[one.partition.topic_partition].error_code == ErrorCode.NONE
+            append_result.partition: (append_result.last_offset, append_result.leader_epoch)
+            for append_result in append.appended
+            if answers[append_result.partition.topic_partition].error_code == ErrorCode.NONE
         }
-        _AckTicket(broker, context, request, answers, written).wait()
+        _DelayedProduce(broker, context, request, answers, written).wait()
     else:
         _answer(context, request, answers)
 
@@ -197,16 +200,19 @@ _Asked = dict[TopicPartition, tuple[Log, memoryview]]
 def _asked(
     broker: Broker, header: RequestHeader, request: ProduceRequest, answers: _Answers
 ) -> Generator[int, None, _Asked]:
-    """The logs that the request may write to, and what to each; the others get their answers here. In steps
-    of ``LIGHT_PARTITIONS``.
+    """Return the log and the records of each valid partition; reject the others.
+
+    In steps of ``LIGHT_PARTITIONS``.
     """
     asked: _Asked = {}
     seen = 0
-    refused: BrokerError | None = None
+    rejected: BrokerError | None = None
     if request.acks not in {-1, 0, 1}:
-        refused = BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
+        rejected = BrokerError(
+            ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}"
+        )
     elif request.transactional_id is not None:
-        refused = _no_transactions()
+        rejected = _no_transactions()
     for topic in request.topics:
         internal = topic.name in INTERNAL_TOPICS and header.client_id != ADMIN_CLIENT_ID
         for part in topic.partitions:
@@ -217,21 +223,22 @@ def _asked(
             try:
                 if topic_partition in asked or topic_partition in answers:
                     asked.pop(topic_partition, None)
-                    raise BrokerError(ErrorCode.INVALID_REQUEST, f"{topic_partition} is named twice")
-                if refused is not None:
-                    raise refused
+                    raise BrokerError(ErrorCode.INVALID_REQUEST, f"{topic_partition} appears twice")
+                if rejected is not None:
+                    raise rejected
                 if internal:
                     raise BrokerError(
-                        ErrorCode.INVALID_TOPIC, f"{topic.name} is written by brokers, not by clients"
+                        ErrorCode.INVALID_TOPIC,
+                        f"clients cannot write to internal topic {topic.name}",
                     )
                 asked[topic_partition] = broker.partition(topic_partition).log, buffer_of(part.records)
             except BrokerError as error:
-                _refuse(broker, answers, topic_partition, error)
+                _reject(broker, answers, topic_partition, error)
     return asked
 
 
 class _Validation:
-    """Checks what a request brings. Refusals go to its answers, the others to ``valid``."""
+    """Validates a request's records: errors go to ``answers``, valid records to ``valid``."""
 
     def __init__(self, broker: Broker, version: int, asked: _Asked, answers: _Answers) -> None:
         self._broker = broker
@@ -243,7 +250,7 @@ class _Validation:
         self.valid: dict[TopicPartition, ValidatedRecords] = {}
 
     def at_once(self) -> bool:
-        """Check all, unless that takes long; False when ``steps`` has to go on."""
+        """Validate all records unless that takes long. Return False when ``steps`` must continue."""
         asked = self._asked
         if len(asked) > LIGHT_PARTITIONS or sum(len(records) for _, records in asked.values()) > LIGHT_BYTES:
             return False
@@ -260,28 +267,28 @@ class _Validation:
                         valid = prepare(valid, log.end_offset, budget)
                     self.valid[topic_partition] = valid
                 except BrokerError as error:
-                    self._refuse(topic_partition, error)
+                    self._reject(topic_partition, error)
         except BudgetExceeded:
             return False
         return True
 
     def steps(self, waited_ms: int, append: _Append) -> Steps:
-        """Check all that is not checked yet, after the request waited so long, and append it.
+        """Validate the remaining records, after the request waited ``waited_ms``, and append all.
 
-        What is written anew is appended before more of it than ``HELD_BYTES`` is there: a request of a few
-        kilobytes may become gigabytes.
+        Rewritten records are appended before more than ``HELD_BYTES`` are held: a request of a few kilobytes
+        may expand to gigabytes.
         """
-        late = waited_ms > QUEUE_PATIENCE_MS
+        late = waited_ms > QUEUE_TIMEOUT_MS
         held_bytes = sum(_held_bytes(valid, self._asked[one][1]) for one, valid in self.valid.items())
-        # What is appended is in neither of the two any more, while nothing is to be checked twice.
+        # Computed first: appended partitions leave both, and none may be validated twice.
         unchecked = [one for one in self._asked if one not in self.valid and one not in self._answers]
         for topic_partition in unchecked:
             log, records = self._asked[topic_partition]
             try:
                 if late:
-                    text = f"waited {QUEUE_PATIENCE_MS} ms for others that take long: send it again"
+                    text = f"waited more than {QUEUE_TIMEOUT_MS} ms behind slow requests: retry"
                     raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, text)
-                # What was validated is not so again: it may have its append times by now.
+                # Validated records are not validated again: they may have their append time already.
                 valid = self._unprepared.get(topic_partition) or (
                     yield from validate_steps(records, self._limits(log, records, None), self.now_ms)
                 )
@@ -291,7 +298,7 @@ class _Validation:
                 held_bytes += _held_bytes(valid, records)
                 del valid
             except BrokerError as error:
-                self._refuse(topic_partition, error)
+                self._reject(topic_partition, error)
             if held_bytes > HELD_BYTES:
                 yield from append.steps(self.valid, self._answers)
                 held_bytes = 0
@@ -305,32 +312,32 @@ class _Validation:
             _check_one_batch(records, self._version)
         return limits
 
-    def _refuse(self, topic_partition: TopicPartition, error: BrokerError) -> None:
-        _refuse(self._broker, self._answers, topic_partition, error)
+    def _reject(self, topic_partition: TopicPartition, error: BrokerError) -> None:
+        _reject(self._broker, self._answers, topic_partition, error)
 
 
 def _held_bytes(valid: ValidatedRecords, records: memoryview) -> int:
-    """What a set takes beside the request that it came with."""
+    """Return the memory of rewritten records, beside that of the request."""
     written_anew = 0 if valid.data.obj is records.obj else len(valid.data)
     return written_anew + (0 if valid.prepared is None else len(valid.prepared[1]))
 
 
 @fast_value
 class _Written:
-    """What was written to one partition. It keeps nothing of the records."""
+    """The outcome of an append to one partition, without the records."""
 
     partition: Partition
     first_offset: int
-    """-1 where the set was empty."""
+    """-1 when there were no records."""
     last_offset: int
     append_time_ms: int
-    """-1 where the topic does not ask for it."""
+    """-1 unless the topic uses LogAppendTime."""
     must_flush: bool
     leader_epoch: int
 
 
 class _Append:
-    """Appends what was found valid: in portions, so that the core's lock is not held for long."""
+    """Appends valid records, in portions, so that the core's lock is held only briefly."""
 
     def __init__(self, broker: Broker, *, all_in_sync: bool, now_ms: int) -> None:
         self._broker = broker
@@ -339,11 +346,11 @@ class _Append:
         self.appended: list[_Written] = []
 
     def at_once(self, valid: dict[TopicPartition, ValidatedRecords], answers: _Answers) -> None:
-        """Append what a small request brings: its wrappers are too small to raise OffsetMoved."""
+        """Append a small request's records, whose wrappers are too small to raise OffsetMoved."""
         self._broker.run(lambda: self._append(valid, answers, {}))
 
     def steps(self, valid: dict[TopicPartition, ValidatedRecords], answers: _Answers) -> Steps:
-        """Append all. Refusals go to ``answers``. ``valid`` is empty then."""
+        """Append all of ``valid``, which is empty afterwards. Errors go to ``answers``."""
         tries = 0
         while valid:
             moved: dict[TopicPartition, ValidatedRecords] = {}
@@ -353,16 +360,16 @@ class _Append:
                 if valid:
                     yield 0
             tries += 1
-            for topic_partition, message_set in moved.items():
+            for topic_partition, records in moved.items():
                 try:
-                    if tries == PREPARE_TRIES:
-                        text = f"others appended to {topic_partition} all the time, send it again"
+                    if tries == MAX_PREPARE_ATTEMPTS:
+                        text = f"too many concurrent appends to {topic_partition}: retry"
                         raise BrokerError(ErrorCode.REQUEST_TIMED_OUT, text)
-                    yield memory_to_prepare(message_set)
+                    yield memory_to_prepare(records)
                     log = self._broker.partition(topic_partition).log
-                    valid[topic_partition] = prepare(message_set, log.end_offset)
+                    valid[topic_partition] = prepare(records, log.end_offset)
                 except BrokerError as error:
-                    _refuse(self._broker, answers, topic_partition, error)
+                    _reject(self._broker, answers, topic_partition, error)
 
     def _append(
         self,
@@ -371,20 +378,20 @@ class _Append:
         moved: dict[TopicPartition, ValidatedRecords],
     ) -> None:
         broker = self._broker
-        for topic_partition, message_set in portion.items():
+        for topic_partition, records in portion.items():
             try:
                 partition = broker.partition(topic_partition)
-                done = partition.append(message_set, all_in_sync=self._all_in_sync, now_ms=self._now_ms)
-                self.appended.append(_written(partition, done, stamped=message_set.stamped))
+                done = partition.append(records, all_in_sync=self._all_in_sync, now_ms=self._now_ms)
+                self.appended.append(_written(partition, done, stamped=records.stamped))
                 broker.touch(topic_partition)
             except OffsetMoved:
-                moved[topic_partition] = message_set
+                moved[topic_partition] = records
             except (BrokerError, StorageError) as error:
-                _refuse(broker, answers, topic_partition, error)
+                _reject(broker, answers, topic_partition, error)
 
 
 def _portion_of(valid: dict[TopicPartition, ValidatedRecords]) -> dict[TopicPartition, ValidatedRecords]:
-    """Take what is appended under the lock in one go: as much as a small request has."""
+    """Take the records to append under one lock: as much as a small request has."""
     portion: dict[TopicPartition, ValidatedRecords] = {}
     size_bytes = 0
     while valid and len(portion) < LIGHT_PARTITIONS and size_bytes < LIGHT_BYTES:
@@ -395,28 +402,29 @@ def _portion_of(valid: dict[TopicPartition, ValidatedRecords]) -> dict[TopicPart
 
 
 def _check_one_batch(records: memoryview, version: int) -> None:
-    """What is asked of a partition's records before anything is looked at in them."""
+    """Check the batch header of a partition's records before they are read."""
     size, magic, attributes = (0, -1, 0)
     if len(records) >= BATCH_HEADER_BYTES:
         size, magic, attributes = _BATCH.unpack_from(records)
     if magic != 2 or size + ENTRY_HEADER_BYTES != len(records):
         raise BrokerError(
             ErrorCode.CORRUPT_MESSAGE,
-            f"Produce {version} takes exactly one batch of magic 2 for each partition, not these "
-            f"{len(records)} bytes",
+            f"Produce {version} requires exactly one batch of magic 2 for each partition, got "
+            f"{len(records)} bytes "
+            f"of another form",
         )
     if attributes & _TRANSACTIONAL:
         raise _no_transactions()
     if attributes & CODEC_MASK == Codec.ZSTD and version < ZSTD_SINCE:
         raise BrokerError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Produce {version} has no zstd: that needs version {ZSTD_SINCE}",
+            f"Produce {version} does not support zstd: use version {ZSTD_SINCE} or later",
         )
 
 
 def _no_transactions() -> BrokerError:
     return BrokerError(
-        ErrorCode.UNSUPPORTED_VERSION, "this broker has no transactions: set no transactional.id"
+        ErrorCode.UNSUPPORTED_VERSION, "transactions are not supported: remove transactional.id"
     )
 
 
@@ -439,7 +447,7 @@ def _accepted(broker: Broker, written: _Written) -> ProducePartitionResponse:
         try:
             end_offset = partition.log.flush()
         except StorageError as error:
-            return _refusal(broker, topic_partition, error)
+            return _error_response(broker, topic_partition, error)
 
         def flushed() -> None:
             if partition.complete_flush(end_offset):
@@ -455,21 +463,23 @@ def _accepted(broker: Broker, written: _Written) -> ProducePartitionResponse:
     )
 
 
-def _refuse(
+def _reject(
     broker: Broker, answers: _Answers, topic_partition: TopicPartition, error: BrokerError | StorageError
 ) -> None:
-    answers[topic_partition] = _refusal(broker, topic_partition, error, log=len(answers) < LOGGED_REFUSALS)
+    answers[topic_partition] = _error_response(
+        broker, topic_partition, error, log=len(answers) < MAX_LOGGED_ERRORS
+    )
 
 
-def _refusal(
+def _error_response(
     broker: Broker, topic_partition: TopicPartition, error: BrokerError | StorageError, *, log: bool = True
 ) -> ProducePartitionResponse:
     code = error.code if isinstance(error, BrokerError) else ErrorCode.KAFKA_STORAGE_ERROR
     if isinstance(error, StorageError):
-        broker.log_failed(topic_partition, f"produce to {topic_partition} refused: {error}")
+        broker.log_failed(topic_partition, f"produce to {topic_partition} failed: {error}")
     elif log:
-        _log.info("produce to %s refused: %s", topic_partition, error)
-    partition = broker.partitions.get(topic_partition) if code in _TELLS_START else None
+        _log.info("rejected produce to %s: %s", topic_partition, error)
+    partition = broker.partitions.get(topic_partition) if code in _ERRORS_WITH_LOG_START else None
     return ProducePartitionResponse(
         index=topic_partition.partition,
         error_code=code,
@@ -479,7 +489,7 @@ def _refusal(
     )
 
 
-def _as_known_before(answer: ProducePartitionResponse) -> ProducePartitionResponse:
+def _for_older_client(answer: ProducePartitionResponse) -> ProducePartitionResponse:
     if answer.error_code != ErrorCode.KAFKA_STORAGE_ERROR:
         return answer
     return replace(answer, error_code=ErrorCode.NOT_LEADER_FOR_PARTITION)
@@ -487,14 +497,14 @@ def _as_known_before(answer: ProducePartitionResponse) -> ProducePartitionRespon
 
 def _answer(context: RequestContext, request: ProduceRequest, answers: _Answers) -> None:
     if request.acks == 0:
-        refused = [answer.error_code for answer in answers.values() if answer.error_code != ErrorCode.NONE]
-        if refused:
-            context.exchange.close(f"a produce request with acks=0 failed: {ErrorCode.of(refused[0]).name}")
+        rejected = [answer.error_code for answer in answers.values() if answer.error_code != ErrorCode.NONE]
+        if rejected:
+            context.exchange.close(f"a produce request with acks=0 failed: {ErrorCode.of(rejected[0]).name}")
         else:
             context.no_reply()
         return
     if context.version < STORAGE_ERROR_SINCE:
-        answers = {key: _as_known_before(answer) for key, answer in answers.items()}
+        answers = {key: _for_older_client(answer) for key, answer in answers.items()}
     context.reply(
         ProduceResponse(
             topics=tuple(

@@ -1,8 +1,7 @@
-"""StopReplica: the controller says which replicas this broker copies no longer, and whether they are deleted.
+"""StopReplica: the controller stops replicas on this broker, and deletes them if it says so.
 
-Answered once that is done, with an error for each log that cannot be deleted (yet), and
-each partition that no controller can mean;
-STALE_CONTROLLER_EPOCH, and nothing is done, for a controller that is one no longer.
+The response is sent once that is done, with an error for each log that cannot be deleted (yet) and each
+partition that is not valid. A request of a former controller gets STALE_CONTROLLER_EPOCH and changes nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from minikafka.wire.apis.stop_replica import (
 
 
 def handle(replicas: ReplicaManager, context: RequestContext, request: StopReplicaRequest) -> None:
-    """Serve one request, as a job."""
+    """Serve one StopReplica request, as a job."""
     refused = messages.invalid_partitions(request.partitions)
     named = dict.fromkeys(TopicPartition(one.topic, one.index) for one in request.partitions)
     partitions = tuple(key for key in named if key not in refused)

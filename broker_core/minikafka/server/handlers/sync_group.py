@@ -1,8 +1,8 @@
-"""SyncGroup: a member's share of the work; the leader brings everybody's.
+"""SyncGroup: a member gets its assignment; the leader sends the assignments of all members.
 
-Versions: 1 adds throttle_time_ms. Behaviour: see ``groups.group``; the answer waits until the leader's
-assignment is stored. While the group is loaded, REBALANCE_IN_PROGRESS: its members have to join again anyway,
-and older clients do not expect another answer here.
+Version 1 adds throttle_time_ms. See ``groups.group``; the response waits until the leader's assignment is
+stored. While the group is being loaded the error is REBALANCE_IN_PROGRESS: its members must join again
+anyway, and older clients expect no other error here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def handle(coordinator: GroupCoordinator, context: RequestContext, request: SyncGroupRequest) -> None:
-    """Serve one request."""
+    """Serve one SyncGroup request."""
 
     def answer(synced: events.Synced) -> None:
         context.answer(

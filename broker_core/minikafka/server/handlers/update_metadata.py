@@ -1,7 +1,7 @@
-"""UpdateMetadata: the controller says what clients are to be told.
+"""UpdateMetadata: the controller updates this broker's metadata cache.
 
-Versions: 0 names one address of each broker, 1 its endpoints, 2 racks, 3 names of listeners, 4 offline
-replicas. STALE_CONTROLLER_EPOCH, and nothing is done, for a controller that is one no longer.
+Versions: 0 has one address of each broker, 1 its endpoints, 2 racks, 3 listener names, 4 offline replicas. A
+request of a former controller gets STALE_CONTROLLER_EPOCH and changes nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minikafka.wire.apis.update_metadata import UpdateMetadataRequest, UpdateMet
 
 
 def handle(replicas: ReplicaManager, context: RequestContext, request: UpdateMetadataRequest) -> None:
-    """Serve one request, as a job: in the order in which the controller said it."""
+    """Serve one UpdateMetadata request, as a job, in the order of the controller's requests."""
     brokers, leaderships = messages.parse_update_metadata(request)
 
     def respond() -> UpdateMetadataResponse:

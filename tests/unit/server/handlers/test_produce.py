@@ -172,7 +172,7 @@ def test_wrappers_with_absolute_offsets_are_prepared_again_when_others_append_fi
 def test_a_request_that_waited_too_long_for_the_pool_is_refused() -> None:
     world = World()
     client = world.pending(batch(Codec.GZIP, 2_000_000), version=3)
-    world.clock.advance(produce.QUEUE_PATIENCE_MS + 1)
+    world.clock.advance(produce.QUEUE_TIMEOUT_MS + 1)
     world.pool.run()
     assert codes(client) == [ErrorCode.REQUEST_TIMED_OUT]
     assert world.records("t") == []
