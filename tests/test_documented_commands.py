@@ -1,4 +1,6 @@
-"""The commands of the documents run as shown, and print what the page shows.
+"""The commands and Python programs of the documents run as shown, and print what the page shows.
+
+The Spark programs are run by ``tests/spark/test_documented_programs.py``.
 
     MINIKAFKA_REWRITE=1 python -m pytest tests/test_documented_commands.py
 
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,12 +25,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```\n(\$ .*?)^```$", re.DOTALL | re.MULTILINE)
+PROGRAM = re.compile(
+    r"^```python\n((?:import|from) .*?)^```\n(?:^```\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE
+)
 NOT_RUN = re.compile(r"minikafka (?:up|ps|stop)\b|kafka-configs\.sh|tail |group describe")
 """Commands of the test itself, of other programs, or whose output needs a second terminal."""
 VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r"\b1[78]\d{11}\b"), "MILLISECONDS"),
+    (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),
     (re.compile(r"\s+"), " "),
 )
 FLIGHTS = (
@@ -37,6 +44,7 @@ FLIGHTS = (
         "minikafka produce flights --key-separator :"
     ),
 )
+NEXT_FLIGHT = "echo 'WN:{\"delay\":7}' | minikafka produce flights --key-separator :"
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,8 @@ PAGES = (
         before=FLIGHTS[:1],
     ),
     Page("docs/guides/consumer-groups.md", ("Read with a group", "Reset offsets"), before=FLIGHTS),
+    Page("docs/guides/python-clients.md", before=(*FLIGHTS, NEXT_FLIGHT)),
+    Page("docs/guides/test-with-pytest.md"),
     Page("docs/guides/inspect-logs.md", before=FLIGHTS),
     Page(
         "docs/guides/access-control.md",
@@ -119,6 +129,23 @@ def comparable(output: str) -> list[str]:
     return sorted(lines)
 
 
+def run_programs(text: str, run: Callable[[str], str]) -> list[str]:
+    """Run the Python programs of ``text`` that end; return those that printed something else, or failed."""
+    different = []
+    for program, shown in PROGRAM.findall(text):
+        address = 'os.environ["MINIKAFKA_BOOTSTRAP"]'
+        here = "import os\n" + program.replace('"127.0.0.1:9092"', address).replace(
+            '"127.0.0.1", 9092', f'"127.0.0.1", int({address}.rpartition(":")[2])'
+        )
+        if "127.0.0.1:" in here:  # it reads until somebody stops it
+            continue
+        output = run(f"{shlex.quote(sys.executable)} -c {shlex.quote(here)}; echo status $?")
+        printed, _, status = output.rpartition("status ")
+        if status != "0\n" or (shown and comparable(printed) != comparable(shown)):
+            different.append(f"{program}{output}")
+    return different
+
+
 def run_blocks(text: str, run: Callable[[str], str]) -> tuple[str, list[str]]:
     """Run the commands of ``text``; return it with their output, and those that printed something else."""
     different = []
@@ -150,6 +177,7 @@ def test_commands_print_what_the_page_shows(page: Page, tmp_path: Path) -> None:
         parts, done = [], 0
         for begin, end in sections_of(text, page.sections):
             new, others = run_blocks(text[begin:end], run)
+            others += run_programs(text[begin:end], run)
             parts += [text[done:begin], new]
             different += others
             done = end
@@ -166,3 +194,10 @@ def test_other_output_is_found() -> None:
     assert different == ["$ minikafka topic list\nTOPIC\npayments\n"]
     assert new == text.replace("orders", "payments")
     assert run_blocks(new, outputs.__getitem__) == (new, [])
+
+
+def test_failed_program_is_found() -> None:
+    text = "```python\nimport this\n```\n```\na\n```\n"
+    assert run_programs(text, lambda command: "a\nstatus 0\n") == []
+    assert len(run_programs(text, lambda command: "b\nstatus 0\n")) == 1
+    assert len(run_programs(text, lambda command: "a\nstatus 1\n")) == 1
