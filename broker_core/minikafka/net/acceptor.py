@@ -1,4 +1,4 @@
-"""The one thread of a listener, which accepts its connections and deals them out."""
+"""The acceptor thread of a listener, which accepts connections and assigns them to processors."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from minikafka.net.processor import ServerOptions
 logger = logging.getLogger("minikafka.net")
 
 PAUSE_SECONDS = 0.2
-"""How long to leave the port alone when the system has no descriptor or memory for another connection."""
+"""The pause when the system has no descriptor or memory for another connection."""
 
 _PEER_GONE = {errno.ECONNABORTED, errno.EPROTO, errno.EINTR, errno.EAGAIN, errno.EWOULDBLOCK, errno.EPERM}
 """Errors of ``accept`` that concern one connection only."""
 
 
 def listen(host: str, port: int, backlog: int, options: ServerOptions) -> socket.socket:
-    """A non-blocking listening socket; an empty host: all addresses. NetworkError when it cannot be had.
+    """Return a non-blocking listening socket. An empty host means all addresses. Raises NetworkError.
 
-    port 0: a free one outside the range of ephemeral ports, so that the server finds it free when it starts
-    again; any other free one where there is none.
+    Port 0 chooses a free port outside the ephemeral range, so that it is still free after a restart; if there
+    is none, any free port.
     """
     try:
         # AI_PASSIVE: no host is the wildcard address. The first answer is the system's preference.
@@ -44,7 +44,7 @@ def listen(host: str, port: int, backlog: int, options: ServerOptions) -> socket
 
 
 def _listen(found: tuple[Any, ...], port: int, backlog: int, options: ServerOptions) -> socket.socket:
-    """The same at an address that ``getaddrinfo`` found, with any port. Raises OSError."""
+    """Return a listening socket at an address that ``getaddrinfo`` found. Raises OSError."""
     family, kind, protocol, _, (host, _, *more) = found
     sock = socket.socket(family, kind, protocol)
     try:
@@ -64,25 +64,27 @@ def _listen(found: tuple[Any, ...], port: int, backlog: int, options: ServerOpti
 
 
 class Acceptor:
-    """Owns the listening socket. ``start`` and ``stop`` may be called by any thread.
+    """Owns the listening socket. Any thread may call ``start`` and ``stop``.
 
-    ``deal`` takes over each connection with its address, on the acceptor's thread.
+    ``assign`` is called with each connection and its address, on the acceptor's thread.
     """
 
-    def __init__(self, sock: socket.socket, deal: Callable[[socket.socket, object], None], name: str) -> None:
+    def __init__(
+        self, sock: socket.socket, assign: Callable[[socket.socket, object], None], name: str
+    ) -> None:
         self._sock = sock
-        self._deal = deal
+        self._assign = assign
         self._wakeup = Wakeup()
         self._stopping = False
-        self._starved = False
+        self._out_of_resources = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin to accept."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Accept no more and close the port."""
+        """Stop accepting, and close the port."""
         self._stopping = True
         self._wakeup.wake()
         self._thread.join()
@@ -101,20 +103,18 @@ class Acceptor:
                     selector.register(self._sock, selectors.EVENT_READ)
 
     def _accept(self) -> bool:
-        """Take one connection; False when there is one and it cannot be taken at the moment."""
+        """Accept one connection. Return False when the system cannot accept it at the moment."""
         try:
             sock, address = self._sock.accept()
         except OSError as error:
             if error.errno in _PEER_GONE:
                 return True
-            if not self._starved:
-                logger.error(
-                    "cannot accept connections: %s; trying again until it works", error_reason(error)
-                )
-            self._starved = True
+            if not self._out_of_resources:
+                logger.error("cannot accept connections, retrying: %s", error_reason(error))
+            self._out_of_resources = True
             return False
-        if self._starved:
-            logger.info("connections are accepted again")
-        self._starved = False
-        self._deal(sock, address)
+        if self._out_of_resources:
+            logger.info("accepting connections again")
+        self._out_of_resources = False
+        self._assign(sock, address)
         return True

@@ -1,4 +1,4 @@
-"""Who may connect: limits on connections, and which processor serves a new one."""
+"""Connection quotas: limits on connections, and the choice of a processor for a new one."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ logger = logging.getLogger("minikafka.net")
 
 UNLIMITED = 0x7FFFFFFF
 RESERVED_DESCRIPTORS = 1_024
-"""Of the process's descriptors, how many connections leave to logs, ZooKeeper and other brokers, or a quarter
-of all where that is less: a log that can open no new segment takes no messages.
+"""File descriptors reserved for logs, ZooKeeper and other brokers, or a quarter of all if that is less: a log
+that cannot open a new segment accepts no messages.
 """
 MIN_CONNECTIONS = 64
-"""Connections that are served also where the logs themselves need most descriptors."""
+"""Connections that are accepted even when logs use most descriptors."""
 REFUSAL_LOG_INTERVAL_MS = 10_000
-"""How often refusals are logged: whoever is refused usually tries again at once."""
+"""The interval between logged refusals, as clients usually reconnect at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many connections there may be at a time, through all listeners together.
+    """Limits of concurrent connections, over all listeners.
 
     Kafka's names: ``max.connections`` (from 2.4 on; each of the N processors gets at most an N-th of it, the
     texts' "fixed number of connections each"), ``max.connections.per.ip`` and its ``.overrides``.
@@ -35,11 +35,11 @@ class ConnectionLimits:
     total: int = UNLIMITED
     per_ip: int = UNLIMITED
     per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-    """Address -> its limit, in place of ``per_ip``."""
+    """Address -> its limit instead of ``per_ip``."""
 
 
 def descriptors_for_connections() -> int:
-    """Below which descriptor connections are served."""
+    """Return the number of descriptors that connections may use."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:
         return UNLIMITED
@@ -52,7 +52,7 @@ class ConnectionQuotas:
     def __init__(
         self, limits: ConnectionLimits, processors: int, clock: Clock, descriptors: int = UNLIMITED
     ) -> None:
-        """``descriptors``: connections have only those below; the system gives the lowest that is free."""
+        """``descriptors``: new connections must be below; the system assigns the lowest free number."""
         self._limits = limits
         self._descriptors = descriptors
         self._clock = clock
@@ -60,19 +60,18 @@ class ConnectionQuotas:
         self._by_ip: Counter[str] = Counter()
         self._by_processor = [0] * processors
         self._last = 0
-        self._complain_at_ms = clock.monotonic_ms()
-        self._unmentioned = 0
+        self._next_log_ms = clock.monotonic_ms()
+        self._suppressed = 0
 
     def admit(self, ip: str, descriptor: int = 0) -> int | None:
-        """The processor with the fewest connections, which is to serve one more; None when there is no room.
+        """Count a new connection and return the processor with the fewest; None if a limit is reached.
 
-        Because each new one goes where the fewest are, no processor ever has more than its share of the
-        total, rounded up.
+        So no processor ever has more than its share of the total, rounded up.
         """
         with self._lock:
             refusal = self._refusal(ip, descriptor)
             if refusal is not None:
-                self._complain(ip, refusal)
+                self._log_refusal(ip, refusal)
                 return None
             count = len(self._by_processor)
             order = [(self._last + step) % count for step in range(1, count + 1)]
@@ -82,7 +81,7 @@ class ConnectionQuotas:
             return self._last
 
     def release(self, processor: int, ip: str) -> None:
-        """A connection that was admitted has ended."""
+        """Uncount a connection that has ended."""
         with self._lock:
             self._by_processor[processor] -= 1
             self._by_ip[ip] -= 1
@@ -92,22 +91,23 @@ class ConnectionQuotas:
     def _refusal(self, ip: str, descriptor: int) -> str | None:
         limits, count = self._limits, sum(self._by_processor)
         if count >= limits.total:
-            return f"there are {limits.total} connections (max.connections)"
+            return f"the limit of {limits.total} connections is reached (max.connections)"
         if descriptor >= self._descriptors and count >= MIN_CONNECTIONS:
             return (
-                f"{self._descriptors} files and connections are open, and what is left is kept for logs, "
-                f"ZooKeeper and other brokers: raise the limit (ulimit -n), or set max.connections"
+                f"{self._descriptors} file descriptors are open, and the rest is reserved for logs, "
+                "ZooKeeper and "
+                f"other brokers: raise the limit (ulimit -n), or set max.connections"
             )
         own = limits.per_ip_overrides.get(ip, limits.per_ip)
         if self._by_ip[ip] >= own:
-            return f"this address has {own} connections (max.connections.per.ip)"
+            return f"the limit of {own} connections of this address is reached (max.connections.per.ip)"
         return None
 
-    def _complain(self, ip: str, refusal: str) -> None:
+    def _log_refusal(self, ip: str, refusal: str) -> None:
         now_ms = self._clock.monotonic_ms()
-        if now_ms < self._complain_at_ms:
-            self._unmentioned += 1
+        if now_ms < self._next_log_ms:
+            self._suppressed += 1
             return
-        more = f"; {self._unmentioned} more were refused before" if self._unmentioned else ""
-        logger.warning("a connection from %s is refused: %s%s", ip, refusal, more)
-        self._complain_at_ms, self._unmentioned = now_ms + REFUSAL_LOG_INTERVAL_MS, 0
+        more = f"; {self._suppressed} more since the last message" if self._suppressed else ""
+        logger.warning("refused a connection from %s: %s%s", ip, refusal, more)
+        self._next_log_ms, self._suppressed = now_ms + REFUSAL_LOG_INTERVAL_MS, 0

@@ -1,23 +1,23 @@
-"""A processor thread: it reads, hands over and writes for its share of the connections.
+"""A processor thread: it reads, dispatches and writes for its share of the connections.
 
-Each connection goes round this circle; a selector tells when there is something to do:
+Each connection (``_Channel``) cycles through these states; a selector reports when there is something to do:
 
     reading     a frame is being received into its own memory
-    held        there is too much to do already (``net.request_limiter``): it is not read for a while
-    in flight   the handler has it; nothing more is read
-    writing     the answer is being sent; then reading again. What is only made while it is sent
-                (``wire.frame_parts.LazyPart``) is waited for without the selector
-    paused      after an answer that asked for it, it is not read for a while; it may be idle meanwhile
-    lingering   at the stop: our side is closed, what the peer still sends is thrown away until it closes too
+    held        the request limits are reached (``net.request_limiter``): it is not read for a while
+    in flight   the handler has the request; nothing more is read
+    writing     the response is being sent; then reading again. A part that is produced while it is sent
+                (``wire.frame_parts.LazyPart``) is waited for outside the selector
+    paused      after a response that asked for it, nothing is read for a while; the connection may be idle
+    lingering   during the stop: our side is closed; what the peer still sends is discarded until it closes
 
-The handler runs on this thread, and an answer given there is written there: a hand-off between threads
-costs 10 to 100 µs under the interpreter's lock. An answer from another thread is posted here and wakes the
+The handler runs on this thread, and a response given there is written there: a hand-off between threads
+costs 10 to 100 µs under the interpreter's lock. A response from another thread is posted here and wakes the
 selector.
 
-A muted connection is taken out of the selector only when its peer does send ahead, which spares two system
-calls per request in the usual case. Then it is asked whether it was reset, or its machine is silent
-(``SO_KEEPALIVE``): who is gone frees its place while its request still waits. Who has closed keeps it until
-the answer: it may have closed its side alone, and still read; that cannot be told before something is sent.
+A connection in flight is removed from the selector only when its peer sends ahead, which saves two system
+calls per request in the usual case. It is then checked for a reset, or a silent machine (``SO_KEEPALIVE``),
+so that such a connection is closed while its request still waits. A peer that closed its side stays connected
+until the response: it may still read, which cannot be known before something is sent.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ from minikafka.wire.framing import FrameReader, encode_frame
 logger = logging.getLogger("minikafka.net")
 
 WINDOW_BYTES = 4096
-"""How far a connection is read ahead: what small requests came together are received together."""
+"""The read-ahead of a connection: small requests that arrive together are received together."""
 STALL_MS = 1_000
-"""Where others wait for room, who holds some must move ``STALL_BYTES`` of request or response in so long."""
+"""While others wait for memory, a holder must transfer ``STALL_BYTES`` of request or response in this time.
+"""
 ROUNDS = 8
-"""Requests of one connection, received together, that are served before others are looked at."""
+"""Requests of one connection, received together, that are served before other connections."""
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -59,9 +60,9 @@ class ServerOptions:
     """Limits of a server.
 
     Kafka's names: ``socket.request.max.bytes``, ``connections.max.idle.ms``, ``socket.send.buffer.bytes``,
-    ``socket.receive.buffer.bytes`` (None: the system's choice, which adapts). Ours: ``write_timeout_ms``,
-    after which a peer that takes no byte of its response is cut off; ``linger_ms``, which a peer has at the
-    stop to close its side.
+    ``socket.receive.buffer.bytes`` (None: the system's adaptive default). Ours: ``write_timeout_ms``, after
+    which a peer that reads nothing of its response is disconnected; ``linger_ms``, the time that a peer has
+    during the stop to close its side.
     """
 
     max_request_bytes: int
@@ -73,7 +74,7 @@ class ServerOptions:
 
 
 class _Channel:
-    """One connection. Only its processor's thread touches it."""
+    """One connection. Only its processor's thread uses it."""
 
     __slots__ = (
         "closed",
@@ -82,7 +83,7 @@ class _Channel:
         "exchange",
         "held",
         "host",
-        "large",
+        "large_response",
         "last_active_ms",
         "lingering",
         "listener",
@@ -108,8 +109,8 @@ class _Channel:
         self.reader = FrameReader(max_request_bytes, window=WINDOW_BYTES)
         self.exchange: SocketExchange | None = None
         self.outgoing: NetworkSend | None = None
-        self.large: LargeResponse | None = None
-        # How long to pause after what is going out; until when it is paused, 0 when it is not.
+        self.large_response: LargeResponse | None = None
+        # The pause after the current response; the end of the current pause (0: none).
         self.pause_ms = 0
         self.paused_until_ms = 0
         self.lingering = False
@@ -117,7 +118,7 @@ class _Channel:
         self.events = 0
         self.last_active_ms = now_ms
         self.timer_ms = NEVER_MS
-        # What the backlog counts of it: its request, and its bytes; how many had come at the last look.
+        # What the limiter counts: the request, and its bytes; the bytes received at the last check.
         self.counted = False
         self.reserved = 0
         self.seen_bytes: int | None = None
@@ -125,55 +126,55 @@ class _Channel:
 
 
 class SocketExchange:
-    """See ``interfaces.Exchange``."""
+    """Implements ``interfaces.Exchange``."""
 
-    __slots__ = ("_answered", "_peer", "_processor", "kept", "parked")
+    __slots__ = ("_answered", "_channel", "_processor", "keeps_memory", "parked")
 
-    def __init__(self, processor: Processor, peer: _Channel) -> None:
+    def __init__(self, processor: Processor, channel: _Channel) -> None:
         self._processor = processor
-        self._peer = peer
+        self._channel = channel
         self._answered = False
         self.parked = False
-        self.kept = False
-        """Whether the bytes of the request are counted until the answer."""
+        self.keeps_memory = False
+        """Whether the request's bytes are counted until the response."""
 
     @property
     def client_host(self) -> str:
-        return self._peer.host
+        return self._channel.host
 
     @property
     def listener(self) -> str:
-        return self._peer.listener
+        return self._channel.listener
 
     @property
     def memory(self) -> dict[str, Any]:
-        return self._peer.memory
+        return self._channel.memory
 
     def park(self) -> None:
         self.parked = True
         if not self._answered:
-            self._processor.do(lambda: self._processor.release_parked(self._peer, self))
+            self._processor.execute(lambda: self._processor.release_parked(self._channel, self))
 
     def keep_counted(self, kept: bool = True) -> None:
-        self.kept = kept
+        self.keeps_memory = kept
 
     def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
         if self._answered:
-            raise RuntimeError(f"a request of {self._peer.name} was answered twice")
-        # Made here, so that whoever gave something that cannot be sent hears of it.
+            raise RuntimeError(f"a request of {self._channel.name} was answered twice")
+        # Encoded here, so that the caller gets the error for parts that cannot be sent.
         outgoing = NetworkSend(encode_frame(parts) if parts else [])
         self._answered = True
-        self._processor.do(lambda: self._processor.begin_response(self._peer, outgoing, pause_ms))
+        self._processor.execute(lambda: self._processor.begin_response(self._channel, outgoing, pause_ms))
 
     def close(self, reason: str) -> None:
         self._answered = True
-        self._processor.do(lambda: self._processor.close_channel(self._peer, reason))
+        self._processor.execute(lambda: self._processor.close_channel(self._channel, reason))
 
 
 class Processor:
-    """One thread and its connections. Any thread may call ``add``, ``do``, ``start``, ``drain``, ``join``.
+    """One thread and its connections. Any thread may call public methods unless they say otherwise.
 
-    ``left`` is told the address of each connection that was added and has ended.
+    ``on_close`` is called with the address of each connection that has ended.
     """
 
     def __init__(
@@ -182,418 +183,421 @@ class Processor:
         handler: RequestHandler,
         options: ServerOptions,
         *,
-        backlog: RequestLimiter,
-        unsent: ResponseMemory,
-        left: Callable[[str], None],
+        limiter: RequestLimiter,
+        response_memory: ResponseMemory,
+        on_close: Callable[[str], None],
         clock: Clock | None = None,
     ) -> None:
         self._handler = handler
         self._options = options
-        self._backlog = backlog
-        self._unsent = unsent
-        self._left = left
+        self._limiter = limiter
+        self._response_memory = response_memory
+        self._on_close = on_close
         self._clock = clock or SystemClock()
         self._selector = selectors.DefaultSelector()
         self._wakeup = Wakeup()
         self._posted: deque[Callable[[], None]] = deque()
-        self._peers: set[_Channel] = set()
+        self._channels: set[_Channel] = set()
         self._held: deque[_Channel] = deque()
         self._ready: dict[_Channel, None] = {}
-        """Of whom something came along with the request before, each once: no selector tells of that."""
-        self._alarms: Timers[_Channel] = Timers()
+        """Channels with a read-ahead request, which the selector does not report."""
+        self._timers: Timers[_Channel] = Timers()
         self._drain_until_ms: int | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start the thread."""
         self._selector.register(self._wakeup.reader, READ, None)
         self._thread.start()
 
     def add(self, sock: socket.socket, address: object, listener: str) -> None:
         """Take over a connection that was accepted by ``listener``."""
-        self.do(lambda: self._adopt(sock, address, listener))
+        self.execute(lambda: self._register(sock, address, listener))
 
-    def do(self, action: Callable[[], None]) -> None:
-        """Run ``action`` on the processor's thread: at once when called there, else soon."""
+    def execute(self, action: Callable[[], None]) -> None:
+        """Run ``action`` on the processor's thread: at once when called there, otherwise soon."""
         if threading.get_ident() == self._thread.ident:
             action()
             return
         self._posted.append(action)
         self._wakeup.wake()
 
-    def _again(self) -> None:
-        """The backlog has room: go on with who was held. Never from within what made the room."""
+    def _on_room(self) -> None:
+        """Read held channels, as the limiter has room. Posted, never run inside the call that made room."""
         self._post(self._read_held)
 
     def _post(self, action: Callable[[], None]) -> None:
-        """Run ``action`` on the processor's thread, later also when called there."""
+        """Run ``action`` on the processor's thread later, also when called there."""
         self._posted.append(action)
         if threading.get_ident() != self._thread.ident:
             self._wakeup.wake()
 
     def drain(self, drain_ms: int) -> None:
-        """Read no more; end when what is in flight has been answered, or after ``drain_ms``."""
+        """Stop reading; end when all requests in flight are answered, or after ``drain_ms``."""
         deadline_ms = self._clock.monotonic_ms() + drain_ms
-        self.do(lambda: self._begin_drain(deadline_ms))
+        self.execute(lambda: self._begin_drain(deadline_ms))
 
     def join(self, timeout_ms: int) -> None:
-        """Wait for the end, which ``drain`` has asked for; only a handler that blocks can make that late."""
+        """Wait for the end after ``drain``; only a blocking handler can delay it."""
         self._thread.join(timeout_ms / 1000)
         if self._thread.is_alive():
-            logger.error("%s is stuck in a request and is left behind", self._thread.name)
+            logger.error("%s did not stop: a request handler blocks it", self._thread.name)
 
-    def begin_response(self, peer: _Channel, outgoing: NetworkSend, pause_ms: int) -> None:
-        """Send what may be nothing as the answer to what is in flight. On this thread only."""
-        if peer.closed:
+    def begin_response(self, channel: _Channel, outgoing: NetworkSend, pause_ms: int) -> None:
+        """Send the response (perhaps empty) to the request in flight. On this thread only."""
+        if channel.closed:
             outgoing.close()
             return
-        peer.exchange = None
-        peer.outgoing = outgoing
-        peer.pause_ms = pause_ms
-        self._uncount(peer)
+        channel.exchange = None
+        channel.outgoing = outgoing
+        channel.pause_ms = pause_ms
+        self._release(channel)
         if outgoing.memory_bytes > FREE_BYTES:
-            peer.large = self._unsent.begin(outgoing.memory_bytes, outgoing.shared)
-            if peer.large is None:
-                self.close_channel(peer, f"no room for its response of {outgoing.memory_bytes} bytes")
+            channel.large_response = self._response_memory.begin(outgoing.memory_bytes, outgoing.shared)
+            if channel.large_response is None:
+                self.close_channel(channel, f"no memory for its response of {outgoing.memory_bytes} bytes")
                 return
-        peer.last_active_ms = self._clock.monotonic_ms()
-        self._guarded(peer, self._write)
+        channel.last_active_ms = self._clock.monotonic_ms()
+        self._run_step(channel, self._write)
 
-    def release_parked(self, peer: _Channel, exchange: SocketExchange) -> None:
-        """What is in flight waits for others, and keeps nobody out. On this thread only."""
-        if peer.exchange is exchange:
-            self._uncount(peer, keep_bytes=exchange.kept)
+    def release_parked(self, channel: _Channel, exchange: SocketExchange) -> None:
+        """Stop counting a request in flight that was parked. On this thread only."""
+        if channel.exchange is exchange:
+            self._release(channel, keep_bytes=exchange.keeps_memory)
 
-    def close_channel(self, peer: _Channel, reason: str, level: int = logging.WARNING) -> None:
+    def close_channel(self, channel: _Channel, reason: str, level: int = logging.WARNING) -> None:
         """Close a connection and log why. On the processor's thread."""
-        if peer.closed:
+        if channel.closed:
             return
-        peer.closed = True
-        self._watch(peer, 0)
-        self._peers.discard(peer)
-        self._alarms.clear(peer)
-        self._uncount(peer)
-        if peer.outgoing is not None:
-            peer.outgoing.close()
-        if peer.large is not None:
-            peer.large.end()
-        # An alarm that is out of date may keep the peer for minutes: not its memory.
-        peer.reader, peer.memory = FrameReader(0), {}
-        logger.log(level, "connection from %s closed: %s", peer.name, reason)
-        peer.sock.close()
-        self._left(peer.host)
+        channel.closed = True
+        self._watch(channel, 0)
+        self._channels.discard(channel)
+        self._timers.clear(channel)
+        self._release(channel)
+        if channel.outgoing is not None:
+            channel.outgoing.close()
+        if channel.large_response is not None:
+            channel.large_response.end()
+        # A stale timer may reference the channel for minutes: release its memory now.
+        channel.reader, channel.memory = FrameReader(0), {}
+        logger.log(level, "connection from %s closed: %s", channel.name, reason)
+        channel.sock.close()
+        self._on_close(channel.host)
 
     def _run(self) -> None:
         try:
             while not self._ended():
-                for key, events in self._selector.select(self._patience()):
+                for key, events in self._selector.select(self._select_timeout_seconds()):
                     if key.data is None:
                         self._wakeup.clear()
                     else:
-                        self._serve(key.data, events)
+                        self._handle_event(key.data, events)
                 for _ in range(ROUNDS):
                     ready, self._ready = self._ready, {}
-                    for peer in ready:
-                        if peer.reader.ahead:
-                            self._serve(peer, READ)
-                # What is posted meanwhile has its turn after the sockets'.
+                    for channel in ready:
+                        if channel.reader.ahead:
+                            self._handle_event(channel, READ)
+                # Actions posted meanwhile run after the next select.
                 for _ in range(len(self._posted)):
                     self._run_posted(self._posted.popleft())
-                self._ring_alarms()
+                self._handle_timeouts()
         finally:
-            # Also after a defect of the loop itself: better no connection than one that nobody serves.
-            for peer in list(self._peers):
-                unanswered = peer.exchange is not None or peer.outgoing is not None
+            # Also after an error in the loop: close connections that nobody serves.
+            for channel in list(self._channels):
+                unanswered = channel.exchange is not None or channel.outgoing is not None
                 reason = "its request was not answered before the stop" if unanswered else "the server stops"
-                self.close_channel(peer, reason, logging.WARNING if unanswered else logging.DEBUG)
+                self.close_channel(channel, reason, logging.WARNING if unanswered else logging.DEBUG)
             self._selector.close()
             self._wakeup.close()
 
-    def _patience(self) -> float | None:
-        """How long the selector may sleep, in seconds; None: until something happens."""
+    def _select_timeout_seconds(self) -> float | None:
+        """Return the time-out of ``select``; None: wait for an event."""
         if self._posted or self._ready:
             return 0
-        times = [at_ms for at_ms in (self._alarms.next_ms(), self._drain_until_ms) if at_ms is not None]
+        times = [at_ms for at_ms in (self._timers.next_ms(), self._drain_until_ms) if at_ms is not None]
         return max(0, min(times) - self._clock.monotonic_ms()) / 1000 if times else None
 
     def _run_posted(self, action: Callable[[], None]) -> None:
         try:
             action()
         except Exception:
-            logger.exception("a defect in the network thread %s", self._thread.name)
+            logger.exception("unexpected error in network thread %s", self._thread.name)
 
     def _ended(self) -> bool:
         return self._drain_until_ms is not None and (
-            not self._peers or self._clock.monotonic_ms() >= self._drain_until_ms
+            not self._channels or self._clock.monotonic_ms() >= self._drain_until_ms
         )
 
-    def _adopt(self, sock: socket.socket, address: object, listener: str) -> None:
+    def _register(self, sock: socket.socket, address: object, listener: str) -> None:
         now_ms = self._clock.monotonic_ms()
-        peer = _Channel(sock, address, listener, self._options.max_request_bytes, now_ms)
-        self._peers.add(peer)
+        channel = _Channel(sock, address, listener, self._options.max_request_bytes, now_ms)
+        self._channels.add(channel)
         if self._drain_until_ms is not None:
-            self.close_channel(peer, "the server stops", logging.DEBUG)
+            self.close_channel(channel, "the server is stopping", logging.DEBUG)
             return
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            self._watch(peer, READ)
+            self._watch(channel, READ)
         except OSError as error:
-            # The peer went away between connect and here.
-            self.close_channel(peer, error_reason(error), logging.INFO)
+            # The peer disconnected before the channel was registered.
+            self.close_channel(channel, error_reason(error), logging.INFO)
             return
-        self._alarms.set(peer, now_ms + self._options.idle_ms)
+        self._timers.set(channel, now_ms + self._options.idle_ms)
 
-    def _serve(self, peer: _Channel, events: int) -> None:
-        if peer.closed or peer.held:
+    def _handle_event(self, channel: _Channel, events: int) -> None:
+        if channel.closed or channel.held:
             return
         if events & WRITE:
-            self._guarded(peer, self._write)
-        elif peer.exchange is not None or peer.outgoing is not None or peer.paused_until_ms:
-            error = peer.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            self._run_step(channel, self._write)
+        elif channel.exchange is not None or channel.outgoing is not None or channel.paused_until_ms:
+            error = channel.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if error:
-                self.close_channel(peer, os.strerror(error), logging.INFO)
+                self.close_channel(channel, os.strerror(error), logging.INFO)
             else:
-                self._watch(peer, peer.events & ~READ)
-        elif peer.lingering:
-            self._guarded(peer, self._discard)
-        elif self._may_read(peer):
-            self._guarded(peer, self._read)
+                self._watch(channel, channel.events & ~READ)
+        elif channel.lingering:
+            self._run_step(channel, self._discard)
+        elif self._may_read(channel):
+            self._run_step(channel, self._read)
         else:
-            self._hold(peer)
+            self._hold(channel)
 
-    def _guarded(self, peer: _Channel, step: Callable[[_Channel], None]) -> None:
-        """Whatever goes wrong with one connection ends that connection only."""
+    def _run_step(self, channel: _Channel, step: Callable[[_Channel], None]) -> None:
+        """Run ``step``; an error closes only this connection."""
         try:
-            step(peer)
+            step(channel)
         except BlockingIOError:
             return
         except OSError as error:
-            self.close_channel(peer, error_reason(error), logging.INFO)
+            self.close_channel(channel, error_reason(error), logging.INFO)
         except (RemoteWireError, StorageError) as error:
-            self.close_channel(peer, error_reason(error))
+            self.close_channel(channel, error_reason(error))
         except Exception:
-            logger.exception("a defect in serving %s", peer.name)
-            self.close_channel(peer, "a defect here")
+            logger.exception("unexpected error while serving connection %s", channel.name)
+            self.close_channel(channel, "unexpected error in the broker")
 
-    def _may_read(self, peer: _Channel) -> bool:
-        """Whether the backlog has room for a request, and for this one's bytes once they are known."""
-        # Who has begun does not wait for other requests: they may wait for its bytes.
-        if not peer.reserved and not self._backlog.has_room(self._again):
+    def _may_read(self, channel: _Channel) -> bool:
+        """Return whether the limiter has room for a request and, once its size is known, for its bytes."""
+        # A request that has begun does not wait for others, which may wait for its bytes.
+        if not channel.reserved and not self._limiter.has_room(self._on_room):
             return False
-        size = peer.reader.frame_bytes or 0
-        if size > FREE_BYTES and peer.reader.received_bytes >= peer.reserved:
-            allowed = self._backlog.reserve(peer, size, self._again)
+        size = channel.reader.frame_bytes or 0
+        if size > FREE_BYTES and channel.reader.received_bytes >= channel.reserved:
+            allowed = self._limiter.reserve(channel, size, self._on_room)
             if not allowed:
                 return False
-            peer.reserved = allowed
-            # Who holds bytes and sends nothing is looked at sooner.
-            self._alarms.set(peer, self._clock.monotonic_ms() + self._stall_ms)
+            channel.reserved = allowed
+            # A channel that holds bytes is checked sooner.
+            self._timers.set(channel, self._clock.monotonic_ms() + self._stall_ms)
         return True
 
     @property
     def _stall_ms(self) -> int:
         return min(STALL_MS, self._options.write_timeout_ms)
 
-    def _hold(self, peer: _Channel) -> None:
-        self._watch(peer, peer.events & ~READ)
-        peer.held = True
-        self._held.append(peer)
+    def _hold(self, channel: _Channel) -> None:
+        self._watch(channel, channel.events & ~READ)
+        channel.held = True
+        self._held.append(channel)
 
     def _read_held(self) -> None:
-        """Go on with those that were held, the first one first, as far as there is room.
+        """Read held channels in order, while there is room.
 
-        Who waits for bytes is passed over: the others may be small.
+        A channel that waits for bytes is skipped: later requests may be small.
         """
         passed_over: list[_Channel] = []
-        while self._held and self._backlog.has_room(self._again):
-            peer = self._held.popleft()
-            if peer.closed or not peer.held:
+        while self._held and self._limiter.has_room(self._on_room):
+            channel = self._held.popleft()
+            if channel.closed or not channel.held:
                 continue
-            if not self._may_read(peer):
-                passed_over.append(peer)
+            if not self._may_read(channel):
+                passed_over.append(channel)
                 continue
-            peer.held = False
-            peer.last_active_ms = self._clock.monotonic_ms()
-            self._watch(peer, READ)
-            self._guarded(peer, self._read)
+            channel.held = False
+            channel.last_active_ms = self._clock.monotonic_ms()
+            self._watch(channel, READ)
+            self._run_step(channel, self._read)
         self._held.extendleft(reversed(passed_over))
 
-    def _uncount(self, peer: _Channel, *, keep_bytes: bool = False) -> None:
-        """The backlog no longer counts what it counts of this connection, or only the request's bytes."""
-        counted, holder = peer.counted, peer if peer.reserved and not keep_bytes else None
+    def _release(self, channel: _Channel, *, keep_bytes: bool = False) -> None:
+        """Stop counting this connection; with ``keep_bytes`` still count the request's bytes."""
+        counted, holder = channel.counted, channel if channel.reserved and not keep_bytes else None
         if counted or holder is not None:
-            peer.counted = False
+            channel.counted = False
             if holder is not None:
-                peer.reserved, peer.seen_bytes = 0, None
-            self._backlog.end(requests=int(counted), holder=holder)
+                channel.reserved, channel.seen_bytes = 0, None
+            self._limiter.end(requests=int(counted), holder=holder)
 
-    def _read(self, peer: _Channel) -> None:
-        reader = peer.reader
+    def _read(self, channel: _Channel) -> None:
+        reader = channel.reader
         frame = reader.next()
         received = 0
         while frame is None:
-            if (reader.frame_bytes or 0) > FREE_BYTES and not self._may_read(peer):
-                self._hold(peer)
+            if (reader.frame_bytes or 0) > FREE_BYTES and not self._may_read(channel):
+                self._hold(channel)
                 return
             if received >= TURN_BYTES:
                 return
             with reader.space() as space:
                 large = (reader.frame_bytes or 0) > FREE_BYTES
-                room = peer.reserved - reader.received_bytes if large else 0  # 0: all of the space
-                count = peer.sock.recv_into(space, min(room, len(space)))
+                room = channel.reserved - reader.received_bytes if large else 0  # 0: all of the space
+                count = channel.sock.recv_into(space, min(room, len(space)))
             if count == 0:
                 if reader.inside_frame:
-                    self.close_channel(peer, "the peer closed in the middle of a request", logging.INFO)
+                    self.close_channel(
+                        channel, "the peer disconnected in the middle of a request", logging.INFO
+                    )
                 else:
-                    self.close_channel(peer, "the peer closed", logging.DEBUG)
+                    self.close_channel(channel, "the peer disconnected", logging.DEBUG)
                 return
             if received == 0:
-                peer.last_active_ms = self._clock.monotonic_ms()
+                channel.last_active_ms = self._clock.monotonic_ms()
             received += count
             frame = reader.filled(count)
-        self._hand_over(peer, frame)
+        self._dispatch(channel, frame)
 
-    def _hand_over(self, peer: _Channel, frame: memoryview) -> None:
-        exchange = peer.exchange = SocketExchange(self, peer)
-        if peer.reserved:
-            self._backlog.complete(peer)
+    def _dispatch(self, channel: _Channel, frame: memoryview) -> None:
+        exchange = channel.exchange = SocketExchange(self, channel)
+        if channel.reserved:
+            self._limiter.complete(channel)
         try:
             self._handler.on_request(exchange, frame)
         except RemoteWireError as error:
-            self.close_channel(peer, error_reason(error))
+            self.close_channel(channel, error_reason(error))
         except Exception:
-            logger.exception("a request of %s failed", peer.name)
-            self.close_channel(peer, "its request failed")
-        # Most requests are answered by now, and are never counted. All answers come by this thread.
-        if peer.exchange is exchange and not exchange.parked and not peer.closed:
-            peer.counted = True
-            self._backlog.begin()
+            logger.exception("unexpected error in a request of %s", channel.name)
+            self.close_channel(channel, "unexpected error in its request")
+        # Most requests are answered by now and never counted. All responses pass this thread.
+        if channel.exchange is exchange and not exchange.parked and not channel.closed:
+            channel.counted = True
+            self._limiter.begin()
 
-    def _write(self, peer: _Channel) -> None:
-        outgoing = peer.outgoing
+    def _write(self, channel: _Channel) -> None:
+        outgoing = channel.outgoing
         if outgoing is None:
             return
-        taken = outgoing.write(peer.sock)
+        taken = outgoing.write(channel.sock)
         if taken:
-            peer.last_active_ms = self._clock.monotonic_ms()
-        if peer.large is not None:
-            peer.large.sent(taken)
+            channel.last_active_ms = self._clock.monotonic_ms()
+        if channel.large_response is not None:
+            channel.large_response.sent(taken)
         if outgoing.waits_for is not None:
-            self._watch(peer, peer.events & ~WRITE)
-            outgoing.waits_for.prepare(lambda: self._post(lambda: self._write_more(peer, outgoing)))
+            self._watch(channel, channel.events & ~WRITE)
+            outgoing.waits_for.prepare(lambda: self._post(lambda: self._write_more(channel, outgoing)))
             return
         if not outgoing.done:
-            self._watch(peer, WRITE)
-            timeout_ms = self._stall_ms if peer.large is not None else self._options.write_timeout_ms
-            self._alarms.set(peer, self._clock.monotonic_ms() + timeout_ms)
+            self._watch(channel, WRITE)
+            timeout_ms = (
+                self._stall_ms if channel.large_response is not None else self._options.write_timeout_ms
+            )
+            self._timers.set(channel, self._clock.monotonic_ms() + timeout_ms)
             return
         outgoing.close()
-        peer.outgoing = None
-        if peer.large is not None:
-            peer.large.end()
-            peer.large = None
-        self._watch(peer, READ)
+        channel.outgoing = None
+        if channel.large_response is not None:
+            channel.large_response.end()
+            channel.large_response = None
+        self._watch(channel, READ)
         if self._drain_until_ms is not None:
-            self._linger(peer)
-        elif peer.pause_ms:
-            peer.paused_until_ms = self._clock.monotonic_ms() + peer.pause_ms
-            self._alarms.set(peer, peer.paused_until_ms)
-        elif peer.reader.ahead:
-            self._ready[peer] = None
+            self._linger(channel)
+        elif channel.pause_ms:
+            channel.paused_until_ms = self._clock.monotonic_ms() + channel.pause_ms
+            self._timers.set(channel, channel.paused_until_ms)
+        elif channel.reader.ahead:
+            self._ready[channel] = None
 
-    def _write_more(self, peer: _Channel, outgoing: NetworkSend) -> None:
-        """More of an answer is ready to be sent."""
-        if not peer.closed and peer.outgoing is outgoing:
-            # It did not have the chance to take anything meanwhile.
-            peer.last_active_ms = self._clock.monotonic_ms()
-            self._guarded(peer, self._write)
+    def _write_more(self, channel: _Channel, outgoing: NetworkSend) -> None:
+        """Continue to write after the next lazy part is ready."""
+        if not channel.closed and channel.outgoing is outgoing:
+            # The peer could not read anything meanwhile.
+            channel.last_active_ms = self._clock.monotonic_ms()
+            self._run_step(channel, self._write)
 
-    def _discard(self, peer: _Channel) -> None:
-        if not peer.sock.recv(64 * 1024):
-            self.close_channel(peer, "the server stops", logging.DEBUG)
+    def _discard(self, channel: _Channel) -> None:
+        if not channel.sock.recv(64 * 1024):
+            self.close_channel(channel, "the server is stopping", logging.DEBUG)
 
     def _begin_drain(self, deadline_ms: int) -> None:
         self._drain_until_ms = deadline_ms
-        for peer in list(self._peers):
-            if peer.exchange is None and peer.outgoing is None:
-                self._guarded(peer, self._linger)
+        for channel in list(self._channels):
+            if channel.exchange is None and channel.outgoing is None:
+                self._run_step(channel, self._linger)
 
-    def _linger(self, peer: _Channel) -> None:
-        """Close our side only.
+    def _linger(self, channel: _Channel) -> None:
+        """Shut down our side only.
 
-        Closing both while a next request of the peer lies here unread would reset the connection, and the
-        last answer could be lost with it.
+        Closing the socket while a request is unread would reset the connection and lose the last response.
         """
-        peer.lingering = True
-        peer.held = False
-        peer.paused_until_ms = 0
-        self._uncount(peer)
-        peer.last_active_ms = self._clock.monotonic_ms()
-        self._alarms.set(peer, peer.last_active_ms + self._options.linger_ms)
-        peer.sock.shutdown(socket.SHUT_WR)
-        self._watch(peer, READ)
+        channel.lingering = True
+        channel.held = False
+        channel.paused_until_ms = 0
+        self._release(channel)
+        channel.last_active_ms = self._clock.monotonic_ms()
+        self._timers.set(channel, channel.last_active_ms + self._options.linger_ms)
+        channel.sock.shutdown(socket.SHUT_WR)
+        self._watch(channel, READ)
 
-    def _watch(self, peer: _Channel, events: int) -> None:
-        if peer.events == events:
+    def _watch(self, channel: _Channel, events: int) -> None:
+        if channel.events == events:
             return
         if not events:
-            self._selector.unregister(peer.sock)
-        elif peer.events:
-            self._selector.modify(peer.sock, events, peer)
+            self._selector.unregister(channel.sock)
+        elif channel.events:
+            self._selector.modify(channel.sock, events, channel)
         else:
-            self._selector.register(peer.sock, events, peer)
-        peer.events = events
+            self._selector.register(channel.sock, events, channel)
+        channel.events = events
 
-    def _ring_alarms(self) -> None:
-        """Close who stalls, idles or lingers too long; read again whose pause is over; look at the others
-        again when they may.
-        """
+    def _handle_timeouts(self) -> None:
+        """Close channels that stall, idle or linger too long, and resume those whose pause is over."""
         now_ms = self._clock.monotonic_ms()
-        for peer in self._alarms.due(now_ms):
-            limit_ms, complaint, level = self._limit(peer)
-            quiet_ms = now_ms - peer.last_active_ms
-            if complaint and quiet_ms >= limit_ms:
-                self.close_channel(peer, complaint.format(quiet_ms), level)
+        for channel in self._timers.due(now_ms):
+            limit_ms, reason, level = self._idle_limit(channel)
+            quiet_ms = now_ms - channel.last_active_ms
+            if reason and quiet_ms >= limit_ms:
+                self.close_channel(channel, reason.format(quiet_ms), level)
                 continue
-            stalled = self._stalled(peer)
+            stalled = self._stalled(channel)
             if stalled:
-                self.close_channel(peer, f"{stalled} in {self._stall_ms} ms, and others need the room")
+                self.close_channel(channel, f"{stalled} in {self._stall_ms} ms, while others need the memory")
                 continue
-            look_ms = (peer.last_active_ms if complaint else now_ms) + limit_ms
-            if peer.paused_until_ms > now_ms:
-                look_ms = min(look_ms, peer.paused_until_ms)
-            elif peer.paused_until_ms:
-                peer.paused_until_ms = 0
-                self._watch(peer, READ)
-                if peer.reader.ahead:
-                    self._ready[peer] = None
-            if peer.reserved or peer.large is not None:
-                look_ms = min(look_ms, now_ms + self._stall_ms)
-            self._alarms.set(peer, look_ms)
+            check_ms = (channel.last_active_ms if reason else now_ms) + limit_ms
+            if channel.paused_until_ms > now_ms:
+                check_ms = min(check_ms, channel.paused_until_ms)
+            elif channel.paused_until_ms:
+                channel.paused_until_ms = 0
+                self._watch(channel, READ)
+                if channel.reader.ahead:
+                    self._ready[channel] = None
+            if channel.reserved or channel.large_response is not None:
+                check_ms = min(check_ms, now_ms + self._stall_ms)
+            self._timers.set(channel, check_ms)
 
-    def _stalled(self, peer: _Channel) -> str:
-        """How it keeps memory from others, and has moved next to nothing since the last look; or ''."""
-        if peer.large is not None and peer.large.is_stalled():
-            return "it took too little of its response"
-        receiving = peer.reserved and peer.exchange is None and peer.outgoing is None and not peer.held
-        if not receiving or not self._backlog.is_scarce:
-            peer.seen_bytes = None
+    def _stalled(self, channel: _Channel) -> str:
+        """Return why a channel that holds scarce memory counts as stalled; '' if it does not."""
+        if channel.large_response is not None and channel.large_response.is_stalled():
+            return "it read too little of its response"
+        receiving = (
+            channel.reserved and channel.exchange is None and channel.outgoing is None and not channel.held
+        )
+        if not receiving or not self._limiter.is_scarce:
+            channel.seen_bytes = None
             return ""
-        seen, peer.seen_bytes = peer.seen_bytes, peer.reader.received_bytes
-        stalls = seen is not None and peer.seen_bytes - seen < STALL_BYTES
+        seen, channel.seen_bytes = channel.seen_bytes, channel.reader.received_bytes
+        stalls = seen is not None and channel.seen_bytes - seen < STALL_BYTES
         return f"it sent less than {STALL_BYTES} bytes of its request" if stalls else ""
 
-    def _limit(self, peer: _Channel) -> tuple[int, str, int]:
-        """How long a connection may be quiet in its present state, and what is logged then ('': it may)."""
+    def _idle_limit(self, channel: _Channel) -> tuple[int, str, int]:
+        """Return the limit of inactivity in the current state, the reason to log ('': none) and its level."""
         options = self._options
-        if peer.outgoing is not None and peer.outgoing.waits_for is not None:
+        if channel.outgoing is not None and channel.outgoing.waits_for is not None:
             return options.idle_ms, "", logging.DEBUG
-        if peer.outgoing is not None:
-            return options.write_timeout_ms, "it took nothing of its response for {} ms", logging.WARNING
-        if peer.lingering:
-            return options.linger_ms, "the server stops", logging.DEBUG
-        if peer.exchange is not None or peer.held:
+        if channel.outgoing is not None:
+            return options.write_timeout_ms, "it read nothing of its response for {} ms", logging.WARNING
+        if channel.lingering:
+            return options.linger_ms, "the server is stopping", logging.DEBUG
+        if channel.exchange is not None or channel.held:
             return options.idle_ms, "", logging.DEBUG
         return options.idle_ms, "idle for {} ms", logging.INFO

@@ -1,6 +1,6 @@
-"""A server of frames over real sockets: one acceptor a listener, N processors for all, a handler.
+"""The socket server: one acceptor per listener, N processors for all listeners, and a request handler.
 
-``Exchange`` and ``RequestHandler`` are the port between the network and the broker (``net.interfaces``).
+``Exchange`` and ``RequestHandler`` are the interface between the network and the broker (``net.interfaces``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 UNSENT_BYTES = 128 << 20
 _STUCK_MS = 5000
-"""How much longer than the drain a stop waits for a handler that blocks."""
+"""How long after the drain a stop waits for a blocking handler."""
 
 
 class SocketServer:
@@ -78,9 +78,9 @@ class SocketServer:
             receive_buffer_bytes=receive_buffer_bytes,
         )
         self._clock = clock or SystemClock()
-        self._backlog = RequestLimiter(queued_requests, queued_bytes)
-        self._unsent = ResponseMemory(unsent_bytes)
-        self._admission = ConnectionQuotas(
+        self._limiter = RequestLimiter(queued_requests, queued_bytes)
+        self._response_memory = ResponseMemory(unsent_bytes)
+        self._connection_quotas = ConnectionQuotas(
             limits or ConnectionLimits(), processors, self._clock, descriptors_for_connections()
         )
         self._ports: dict[str, int] = {}
@@ -98,7 +98,9 @@ class SocketServer:
         return next(iter(self._ports.values()))
 
     def start(self) -> None:
-        """Listen and serve. NetworkError when an address cannot be had; then on none."""
+        """Bind all listeners and serve. Raises NetworkError, with no listener bound, if an address is not
+        available.
+        """
         with contextlib.ExitStack() as undo:
             sockets: list[tuple[str, socket.socket]] = []
             for endpoint in self._endpoints:
@@ -109,7 +111,7 @@ class SocketServer:
         self._ports = {listener: int(sock.getsockname()[1]) for listener, sock in sockets}
         self._processors = [self._processor(number) for number in range(self._count)]
         self._acceptors = [
-            Acceptor(sock, self._deal_out(listener), f"net-acceptor-{self._ports[listener]}")
+            Acceptor(sock, self._assign_connections(listener), f"net-acceptor-{self._ports[listener]}")
             for listener, sock in sockets
         ]
         for processor in self._processors:
@@ -118,9 +120,9 @@ class SocketServer:
             acceptor.start()
 
     def stop(self, drain_ms: int = 5000) -> None:
-        """Accept and read no more, wait up to ``drain_ms`` for the answers in flight, close everything.
+        """Stop accepting and reading, wait up to ``drain_ms`` for responses in flight, and close everything.
 
-        The handler must still be able to answer meanwhile. A second call does nothing.
+        The handler must still be able to respond meanwhile. A second call does nothing.
         """
         acceptors, self._acceptors = self._acceptors, []
         for acceptor in acceptors:
@@ -136,18 +138,18 @@ class SocketServer:
             f"net-processor-{self.port}-{number}",
             self._handler,
             self._options,
-            backlog=self._backlog,
-            unsent=self._unsent,
-            left=lambda ip: self._admission.release(number, ip),
+            limiter=self._limiter,
+            response_memory=self._response_memory,
+            on_close=lambda ip: self._connection_quotas.release(number, ip),
             clock=self._clock,
         )
 
-    def _deal_out(self, listener: str) -> Callable[[socket.socket, object], None]:
-        def deal(sock: socket.socket, address: object) -> None:
-            number = self._admission.admit(peer_name(address)[0], sock.fileno())
+    def _assign_connections(self, listener: str) -> Callable[[socket.socket, object], None]:
+        def assign(sock: socket.socket, address: object) -> None:
+            number = self._connection_quotas.admit(peer_name(address)[0], sock.fileno())
             if number is None:
                 sock.close()
             else:
                 self._processors[number].add(sock, address, listener)
 
-        return deal
+        return assign

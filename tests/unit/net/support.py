@@ -58,7 +58,7 @@ def go_round(server: SocketServer) -> None:
     for _ in range(3):
         for processor in server._processors:
             been_here = threading.Event()
-            processor.do(been_here.set)
+            processor.execute(been_here.set)
             assert been_here.wait(PATIENCE_SECONDS) or not processor._thread.is_alive()
 
 

@@ -49,7 +49,7 @@ class Catching:
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
-def test_without_descriptors_the_acceptor_pauses_says_so_once_and_goes_on(
+def test_acceptor_without_descriptors_pauses_and_recovers(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: int
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -67,8 +67,8 @@ def test_without_descriptors_the_acceptor_pauses_says_so_once_and_goes_on(
     assert listener.attempts == 4
     messages = [record.getMessage() for record in caplog.records]
     assert messages == [
-        f"cannot accept connections: {errno.errorcode[code]}; trying again until it works",
-        "connections are accepted again",
+        f"cannot accept connections, retrying: {errno.errorcode[code]}",
+        "accepting connections again",
     ]
 
 

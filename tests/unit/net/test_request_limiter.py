@@ -30,7 +30,7 @@ def test_above_the_number_of_requests_nothing_more_is_read_until_one_is_answered
     server = serve(handler, queued_requests=2)
     with contextlib.ExitStack() as stack:
         socks = [stack.enter_context(plain(server)) for _ in range(5)]
-        eventually(lambda: sum(len(one._peers) for one in server._processors) == 5, "all are accepted")
+        eventually(lambda: sum(len(one._channels) for one in server._processors) == 5, "all are accepted")
         for number, sock in enumerate(socks):
             sock.sendall(framed(b"%d" % number))
             go_round(server)
@@ -50,17 +50,17 @@ def test_who_is_held_is_not_read_though_its_next_request_has_come_along(serve: S
         sock.sendall(framed(b"1", b"2", b"3"))
         eventually(lambda: handler.exchanges, "the first is read")
         (processor,) = server._processors
-        (peer,) = processor._peers
+        (peer,) = processor._channels
 
         def held_as_it_becomes_ready() -> None:
             handler.exchanges[0].respond([b"one"])
             assert list(processor._ready) == [peer]
             processor._hold(peer)
 
-        processor.do(held_as_it_becomes_ready)
+        processor.execute(held_as_it_becomes_ready)
         go_round(server)
         assert len(handler.exchanges) == 1
-        processor._again()
+        processor._on_room()
         go_round(server)
         assert [bytes(frame) for frame in handler.frames] == [b"1", b"2"]
 
@@ -359,8 +359,8 @@ def test_what_a_closed_connection_had_received_is_let_go_at_once(serve: Serve) -
     with plain(server) as sock:
         sock.sendall(framed(bytes(8 << 20))[:-1])
         (processor,) = server._processors
-        eventually(lambda: processor._peers, "it is accepted")
-        (peer,) = processor._peers
+        eventually(lambda: processor._channels, "it is accepted")
+        (peer,) = processor._channels
         eventually(lambda: peer.reader.received_bytes == (8 << 20) - 1, "nearly all is there")
         reader = weakref.ref(peer.reader)
     eventually(lambda: reader() is None, "its memory is free, though its alarm is still to come")

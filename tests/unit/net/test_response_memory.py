@@ -119,14 +119,14 @@ def test_a_response_for_which_there_is_no_room_ends_its_connection_only(
     ):
         for sock in (largest, holder):
             sock.sendall(framed(b"large"))
-        eventually(lambda: server._unsent._used_bytes > 2 * LARGE, "they are being sent")
+        eventually(lambda: server._response_memory._used_bytes > 2 * LARGE, "they are being sent")
         refused.sendall(framed(b"medium"))
         assert gone(refused)
-        assert "no room for its response" in caplog.text
+        assert "no memory for its response" in caplog.text
         other.sendall(framed(b"small"))
         assert read_frame(other) == b"small"
         assert len(read_frame(holder)) == len(read_frame(largest)) == LARGE
-        eventually(lambda: not server._unsent._used_bytes, "all is taken")
+        eventually(lambda: not server._response_memory._used_bytes, "all is taken")
         other.sendall(framed(b"medium"))
         assert len(read_frame(other)) == 2 * FREE_BYTES
 
@@ -138,7 +138,7 @@ def test_connections_that_are_sent_the_same_do_not_keep_one_another_out(serve: S
         socks = [stack.enter_context(plain(server, receive_buffer=BUFFER)) for _ in range(4)]
         for sock in socks:
             sock.sendall(framed(b"?"))
-        eventually(lambda: sum(server._unsent._holders.values()) == len(socks), "all are being sent")
+        eventually(lambda: sum(server._response_memory._holders.values()) == len(socks), "all are being sent")
         assert [len(read_frame(sock)) for sock in socks] == [LARGE] * len(socks)
 
 
@@ -149,5 +149,5 @@ def test_a_connection_that_breaks_gives_its_room_back(serve: Serve) -> None:
         sock.sendall(framed(b"?"))
         eventually(lambda: handler.exchanges, "it is read")
         handler.exchanges[0].respond([bytes(LARGE)])
-        eventually(lambda: server._unsent._used_bytes, "it is being sent")
-    eventually(lambda: not server._unsent._used_bytes, "it is let go")
+        eventually(lambda: server._response_memory._used_bytes, "it is being sent")
+    eventually(lambda: not server._response_memory._used_bytes, "it is let go")
