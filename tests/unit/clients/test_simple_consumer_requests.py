@@ -116,7 +116,7 @@ def test_partitions_may_be_pairs_of_topic_and_number(world: World) -> None:
 
 @pytest.mark.parametrize("offsets", [{T0: 5}, [T0], {T0: (5, "")}], ids=str)
 def test_offsets_that_are_no_committed_are_refused_with_what_to_give(offsets: Any) -> None:
-    with pytest.raises(TypeError, match=r"as {TopicPartition\('flights', 0\): Committed\(12\)}, not "):
+    with pytest.raises(TypeError, match=r"as {TopicPartition\('flights', 0\): Committed\(12\)}, got "):
         OffsetCommitRequest("g", offsets)
 
 

@@ -1,12 +1,17 @@
-"""The low-level consumer of the reference texts: one broker, no state, the offset named in every request.
+"""The low-level consumer of the reference texts: one broker, no state, and the offset in every request.
 
     with SimpleConsumer("localhost", 9092) as consumer:
         for message in consumer.fetch(FetchRequest("t", 0, offset=0, max_size=1 << 20)):
             print(message.offset, message.value)
 
-It asks the broker that it was given, and looks for no leader. With ``classic=True`` it speaks the texts' own
-protocol (``minikafka.wire.classic``) to a CLASSIC listener; otherwise today's, to any broker from Kafka 0.10
-on. A connection that breaks is made again once for each call.
+It asks only its own broker, and looks for no leader. With ``classic=True`` it uses the texts' own protocol
+(``minikafka.wire.classic``) with a CLASSIC listener; otherwise Kafka's, with any broker since Kafka 0.10. A
+broken connection is opened again once for each call.
+
+    simple_consumer   SimpleConsumer
+    channels          the connection to the broker, in either protocol
+    requests          requests, and responses without messages
+    fetch_response    fetched messages, and the iterator that reads on
 """
 
 from minikafka.clients.group.offsets import Committed

@@ -1,4 +1,6 @@
-"""How a broker is asked: in the texts' protocol, or in today's."""
+"""The connection of a simple consumer to its broker (the texts' ``BlockingChannel``): in the texts' protocol,
+or in Kafka's.
+"""
 
 from __future__ import annotations
 
@@ -25,29 +27,30 @@ ResponseT = TypeVar("ResponseT")
 
 _UNKNOWN = -1
 _SEGMENTS = 0
-"""The version of ListOffsets that tells several offsets, those of segments."""
+"""The version of ListOffsets that returns several offsets, those of segments."""
 
 
 class Channel(Protocol):
-    """One connection to one broker, made when it is first needed. Not thread-safe.
+    """One connection to one broker, opened when it is first needed. Not thread-safe.
 
-    Raises NetworkError and RemoteWireError; BrokerError UNSUPPORTED_VERSION for what cannot be asked.
+    Raises NetworkError and RemoteWireError; BrokerError UNSUPPORTED_VERSION for requests that the protocol
+    does not have.
     """
 
     def connect(self) -> None:
-        """Have a connection."""
+        """Connect, unless connected."""
 
     def close(self) -> None:
-        """Have none."""
+        """Close the connection."""
 
     def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
-        """What each of the fetches gives, in their order."""
+        """Return the messages of each fetch, in their order."""
 
     def offsets(self, tp: TopicPartition, time_ms: int, max_count: int) -> tuple[ErrorCode, list[int]]:
-        """Offsets of segments before a time, the latest first."""
+        """Return offsets of segments before a time, the latest first."""
 
     def earliest_or_latest(self, tp: TopicPartition, time_ms: int, replica_id: int) -> tuple[ErrorCode, int]:
-        """The first offset, or the last, as ``replica_id`` sees the log."""
+        """Return the first offset, or the last, as ``replica_id`` sees the log."""
 
     def request(
         self,
@@ -55,11 +58,11 @@ class Channel(Protocol):
         request: Callable[[int], RequestT],
         version: int | None = None,
     ) -> ResponseT:
-        """The answer of today's protocol; in just that ``version``, where one is given."""
+        """Return the response of a request of Kafka's protocol; only in ``version``, if set."""
 
 
 class ClassicChannel:
-    """The texts' compact protocol: fetches and offsets, and nothing else."""
+    """The texts' compact protocol: fetches and offsets only."""
 
     def __init__(
         self, host: str, port: int, connector: Connector, stats: FetchRequestAndResponseStats
@@ -81,7 +84,7 @@ class ClassicChannel:
 
     def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
         if request.may_wait or request.version is not None:
-            raise _not_classic("a fetch that waits, or names a version")
+            raise _not_classic("fetch that waits or has a version")
         begun_ms = self._clock.monotonic_ms()
         if len(request.fetches) == 1:
             answers = [classic.decode_message_set_send(self._send(request.fetches[0]))]
@@ -89,7 +92,7 @@ class ClassicChannel:
             frame = self._send(classic.MultiFetch(request.fetches))
             _, answers = classic.decode_multi_message_set_send(frame)
             if len(answers) != len(request.fetches):
-                raise RemoteWireError(f"{len(answers)} sets came for {len(request.fetches)} requests")
+                raise RemoteWireError(f"expected {len(request.fetches)} message sets, got {len(answers)}")
         found = [
             FetchedMessages(asked, classic.error_of(answer.error_code), buffer_of(answer.messages))
             for asked, answer in zip(request.fetches, answers, strict=True)
@@ -130,7 +133,7 @@ class ClassicChannel:
 
 
 class KafkaChannel:
-    """Kafka's protocol as brokers speak it since 0.10."""
+    """Kafka's protocol, for brokers since 0.10."""
 
     def __init__(
         self,
@@ -155,8 +158,8 @@ class KafkaChannel:
         self._link.disconnect()
 
     def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
-        # Each for itself, but where the broker counts what there is of all: in one answer the first message
-        # may be larger than was asked for, and leave the others nothing.
+        # One request each, unless the broker waits for data of all: in one response the first message may be
+        # larger than requested, and leave nothing for the others.
         groups = [request.fetches] if request.may_wait else [(one,) for one in request.fetches]
         begun_ms = self._clock.monotonic_ms()
         under_way = [(group, self._fetch(request, group)) for group in groups]
@@ -195,7 +198,7 @@ class KafkaChannel:
             if version is not None and newest != version:
                 raise BrokerError(
                     ErrorCode.UNSUPPORTED_VERSION,
-                    f"{self._link.name} and this client speak {api.name} {newest}, not {version}",
+                    f"{self._link.name} and this client support {api.name} {newest}, not {version}",
                 )
             return request(newest)
 
@@ -235,7 +238,7 @@ class KafkaChannel:
         for one in fetches:
             part = parts.get((one.topic, one.partition))
             if part is None:  # newer brokers, for a client above its quota
-                raise NetworkError(f"{self._link.name} left {one.topic}-{one.partition} out")
+                raise NetworkError(f"{self._link.name} left {one.topic}-{one.partition} out of its response")
             yield FetchedMessages(
                 one, ErrorCode.of(part.error_code), buffer_of(part.records), part.high_watermark
             )
@@ -252,5 +255,5 @@ def _list_offsets(
 def _not_classic(what: str) -> BrokerError:
     return BrokerError(
         ErrorCode.UNSUPPORTED_VERSION,
-        f"the texts' protocol has fetches and offsets, not {what}: use a Kafka listener, not classic=True",
+        f"the classic protocol has no {what}: use a Kafka listener, without classic=True",
     )

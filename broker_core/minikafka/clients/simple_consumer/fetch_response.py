@@ -1,5 +1,5 @@
-"""The messages that fetches return: of one fetch, of several, and an iterator that reads on to the end of the
-log.
+"""The messages that fetches return: those of one fetch, of several, and an iterator that reads on to the end
+of the log.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from minikafka.records.scan.stream import MessageSet
 
 _NO_INDEX = 1 << 30
 _LARGEST_ENTRY = (1 << 31) + 11
-"""All that a size can say: brokers that convert down say 2^31 - 1 of a message that does not fit."""
+"""The largest possible size: brokers that down-convert report 2^31 - 1 for a message that does not fit."""
 UNKNOWN_HIGH_WATERMARK = -1
-"""The high watermark where the broker tells none."""
+"""The high watermark if the broker returns none."""
 
 
 class FetchedMessages:
-    """What came of one fetch: its messages by iterating, any number of times (``ByteBufferMessageSet``).
+    """The messages of one fetch, by iteration, any number of times (``ByteBufferMessageSet``).
 
-    ``error`` is the broker's; iterating raises it as BrokerError, as it does CORRUPT_MESSAGE for damage. A
-    message that is cut off at the end, as the size of the fetch may do, is left out. ``high_watermark``: -1
-    with an error, and from a CLASSIC listener. With OFFSET_OUT_OF_RANGE no broker says where the log begins
-    and ends: the error asks ``find_log_range`` for it, a function that gives None where it cannot tell.
+    ``error`` is the broker's; iteration raises it as BrokerError, and CORRUPT_MESSAGE for damage. An
+    incomplete message at the end, which the size of the fetch may cut off, is left out. ``high_watermark``:
+    -1 with an error, and from a CLASSIC listener. With OFFSET_OUT_OF_RANGE no broker returns the range of the
+    log: the error calls ``find_log_range``, which returns start and end, or None if unknown.
     """
 
     def __init__(
@@ -47,23 +47,25 @@ class FetchedMessages:
 
     @property
     def size_bytes(self) -> int:
-        """All that came."""
+        """The size of the response's data."""
         return self._set.size_bytes
 
     @property
     def valid_bytes(self) -> int:
-        """Without the cut-off last message. None of some: ask again with a larger ``max_size``."""
+        """The size without an incomplete last message. If it is 0 and ``size_bytes`` is not, fetch again with
+        a larger ``max_size``.
+        """
         return self._set.valid_bytes
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the last whole message: where the next fetch goes on."""
+        """The offset after the last whole message: where the next fetch continues."""
         found = scan(self._data, base_offset=None, index_interval_bytes=_NO_INDEX, check_crc=False)
         return max(self.request.offset, found.next_offset)
 
     def __iter__(self) -> Iterator[StoredRecord]:
         self.check()
-        # A compressed set also has the messages before the one that was asked for.
+        # A compressed batch also has the messages before the requested offset.
         return (record for record in self._set if record.offset >= self.request.offset and not record.control)
 
     def check(self) -> None:
@@ -72,18 +74,18 @@ class FetchedMessages:
             asked, found = self.request, None
             if self.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 found = self.find_log_range()
-            log = "" if found is None else f": its log begins at {found[0]} and ends at {found[1]}"
+            log = "" if found is None else f": the log starts at {found[0]} and ends at {found[1]}"
             raise BrokerError(
                 self.error, f"fetching {asked.topic}-{asked.partition} from {asked.offset}{log}"
             )
 
 
 class MultiFetchResponse(Sequence[FetchedMessages]):
-    """The messages of each fetch, in the order in which they were asked for (``MultiFetchResponse``; in text
-    004 and the release ``FetchResponse``, whose accessors by topic and partition it has).
+    """The messages of each fetch, in the order of the requests (``MultiFetchResponse``; in text 004 and the
+    release ``FetchResponse``, whose accessors by topic and partition it has).
 
-    An error is that of its partition alone. The accessors take the first fetch of a partition, and raise
-    KeyError for one that was not asked for.
+    An error concerns only its partition. The accessors return the first fetch of a partition, and raise
+    KeyError for a partition that was not requested.
     """
 
     def __init__(self, fetched: Iterable[FetchedMessages]) -> None:
@@ -105,36 +107,36 @@ class MultiFetchResponse(Sequence[FetchedMessages]):
 
     @property
     def has_error(self) -> bool:
-        """Whether a broker has refused any of them."""
+        """Whether any fetch has failed."""
         return any(one.error is not ErrorCode.NONE for one in self._fetched)
 
     def message_set(self, topic: str, partition: int) -> FetchedMessages:
-        """What came of a partition."""
+        """Return the messages of a partition."""
         for one in self._fetched:
             if (one.request.topic, one.request.partition) == (topic, partition):
                 return one
-        raise KeyError(f"{topic}-{partition} was not asked for")
+        raise KeyError(f"{topic}-{partition} was not requested")
 
     def error_code(self, topic: str, partition: int) -> ErrorCode:
-        """What the broker says of a partition."""
+        """Return the error of a partition."""
         return self.message_set(topic, partition).error
 
     def high_watermark(self, topic: str, partition: int) -> int:
-        """Up to where consumers see a partition; -1 where that was not told."""
+        """Return the high watermark of a partition; -1 if the broker returned none."""
         return self.message_set(topic, partition).high_watermark
 
 
 class MessageIterator:
-    """The messages of one partition from ``request.offset`` to the end of its log (the iterator of a read,
-    in the texts' "Reads").
+    """The messages of one partition from ``request.offset`` to the end of its log (the iterator of a read, in
+    the texts' "Reads").
 
-    A read asks for ``max_size`` bytes. A response in which not even the first message is whole is requested
+    A read requests ``max_size`` bytes. A response in which not even the first message is whole is requested
     again with twice the size, up to ``max_buffer_size``; the next read has the usual size again. Only the
     classic protocol and Fetch 0 to 2 cut the first message off: from Fetch 3 on brokers send it whole.
 
-    Iterating again goes on at ``next_offset``, behind the message that was given out last. Raises
-    BrokerError: the broker's, CORRUPT_MESSAGE for damage, and MESSAGE_TOO_LARGE for a message that does not
-    fit ``max_buffer_size`` bytes.
+    A second iteration continues at ``next_offset``, after the last message returned. Raises BrokerError: the
+    broker's error, CORRUPT_MESSAGE for damage, and MESSAGE_TOO_LARGE for a message that does not fit
+    ``max_buffer_size`` bytes.
     """
 
     def __init__(
@@ -144,10 +146,12 @@ class MessageIterator:
         max_buffer_size: int,
     ) -> None:
         if not 0 < request.max_size <= max_buffer_size:
-            raise ValueError(f"a read of {request.max_size} bytes is not from 1 to {max_buffer_size}")
+            raise ValueError(
+                f"expected max_size from 1 to max_buffer_size={max_buffer_size}, got {request.max_size}"
+            )
         self.next_offset = request.offset
         self.buffer_size = request.max_size
-        """What the last read has asked for."""
+        """The size of the last read."""
         self._fetch = fetch
         self._request = request
         self._max_buffer_size = max_buffer_size
@@ -157,11 +161,11 @@ class MessageIterator:
             for message in found:
                 self.next_offset = message.offset + 1
                 yield message
-            # Marks of transactions, and what compaction has removed, have offsets and no message.
+            # Transaction markers and compacted records have offsets and no message.
             self.next_offset = found.next_offset
 
     def _read(self) -> FetchedMessages:
-        """What comes next: whole messages, or nothing at all."""
+        """Return the next messages: whole ones, or none at all."""
         self.buffer_size = self._request.max_size
         while True:
             request = replace(self._request, offset=self.next_offset, max_size=self.buffer_size)
@@ -173,6 +177,6 @@ class MessageIterator:
                 raise BrokerError(
                     ErrorCode.MESSAGE_TOO_LARGE,
                     f"the message of {request.topic}-{request.partition} at {request.offset} does not fit "
-                    f"{self._max_buffer_size} bytes: give a larger max_buffer_size",
+                    f"{self._max_buffer_size} bytes: set a larger max_buffer_size",
                 )
             self.buffer_size = min(2 * self.buffer_size, self._max_buffer_size)

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 CONSUMER = -1
-"""``replica_id`` of everybody who is not a broker."""
+"""``replica_id`` of clients that are not brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,10 @@ class MultiFetchRequest:
     """Several fetches, answered in their order (``FetchRequest`` of text 004 and the release, which holds
     many partitions; a list of them in the earlier texts).
 
-    max_wait_ms, min_bytes: the broker waits for so many bytes of all partitions together, but no longer.
-        Where it does they go out as one request, in which a partition stands once; otherwise each for itself,
-        one behind the other.
-    replica_id: -1 for a consumer, the id of a follower's broker, -2 for who may see what is not committed.
-    version: the version of Fetch to send; None: the newest that both sides know.
+    max_wait_ms, min_bytes: the broker waits for so many bytes of all partitions together, but no longer. Then
+        the fetches are one request, in which a partition may appear once; otherwise each is its own request.
+    replica_id: -1 for a consumer, the broker id of a follower, -2 for a reader of uncommitted records.
+    version: the version of Fetch to send; None: the newest that both sides support.
     """
 
     fetches: tuple[FetchRequest, ...]
@@ -60,23 +59,23 @@ class MultiFetchRequest:
     def __post_init__(self) -> None:
         if self.max_wait_ms < 0 or self.min_bytes < 0:
             raise ValueError(
-                f"max_wait_ms {self.max_wait_ms} and min_bytes {self.min_bytes} must be 0 or more"
+                f"expected 0 or more, got max_wait_ms={self.max_wait_ms}, min_bytes={self.min_bytes}"
             )
-        places = [TopicPartition(one.topic, one.partition) for one in self.fetches]
-        twice = next((one for number, one in enumerate(places) if one in places[:number]), None)
-        if self.may_wait and twice is not None:
-            raise ValueError(f"{twice} stands twice in a request that waits: ask for it once")
+        partitions = [TopicPartition(fetch.topic, fetch.partition) for fetch in self.fetches]
+        repeated = next((tp for number, tp in enumerate(partitions) if tp in partitions[:number]), None)
+        if self.may_wait and repeated is not None:
+            raise ValueError(f"{repeated} is repeated in a request that waits: fetch it once")
 
     @property
     def may_wait(self) -> bool:
-        """Whether the broker may keep it until there is something."""
+        """Whether the broker may hold the request until there is data."""
         return self.max_wait_ms > 0 and self.min_bytes > 0
 
 
 class FetchRequestBuilder:
-    """Makes a MultiFetchRequest step by step (``FetchRequestBuilder`` of the release).
+    """Builds a MultiFetchRequest (``FetchRequestBuilder`` of the release).
 
-    The client's id and the correlation id are the consumer's own.
+    The client id and the correlation id are those of the consumer.
     """
 
     def __init__(self) -> None:
@@ -87,7 +86,7 @@ class FetchRequestBuilder:
         self._version: int | None = None
 
     def add_fetch(self, topic: str, partition: int, offset: int, fetch_size: int) -> FetchRequestBuilder:
-        """From ``offset`` on, at most ``fetch_size`` bytes."""
+        """Fetch from ``offset``, at most ``fetch_size`` bytes."""
         self._fetches.append(FetchRequest(topic, partition, offset, fetch_size))
         return self
 
@@ -97,38 +96,38 @@ class FetchRequestBuilder:
         return self
 
     def min_bytes(self, count: int) -> FetchRequestBuilder:
-        """Answer when there are so many bytes, or ``max_wait`` is over."""
+        """Respond when there are so many bytes, or after ``max_wait``."""
         self._min_bytes = count
         return self
 
     def replica_id(self, replica_id: int) -> FetchRequestBuilder:
-        """As another than a consumer."""
+        """Fetch as this replica instead of a consumer."""
         self._replica_id = replica_id
         return self
 
     def request_version(self, version: int) -> FetchRequestBuilder:
-        """In that version of Fetch."""
+        """Send this version of Fetch."""
         self._version = version
         return self
 
     def build(self) -> MultiFetchRequest:
-        """The request so far. ValueError for what cannot be."""
+        """Return the request. Raises ValueError for an invalid one."""
         return MultiFetchRequest(
             tuple(self._fetches), self._max_wait_ms, self._min_bytes, self._replica_id, self._version
         )
 
 
 COORDINATOR_VERSION = 1
-"""The version that the release sends by default."""
+"""The version that the release sends by default; offsets are kept by the coordinator."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitRequest:
-    """Offsets of the next messages to read, by partition (``OffsetCommitRequest``).
+    """Commits offsets of the next messages to read, by partition (``OffsetCommitRequest``).
 
-    ``generation_id`` and ``consumer_id`` (the member's) are left out where partitions are not divided through
-    the group; version 0 has neither. Partitions may be pairs of topic and number; TypeError for what is
-    neither, and for offsets that are no Committed.
+    ``generation_id`` and ``consumer_id`` (the member's) are omitted if the group does not assign partitions;
+    version 0 has neither. Partitions may be pairs of topic and number; raises TypeError for anything else,
+    and for offsets that are not Committed.
     """
 
     group_id: str
@@ -142,8 +141,8 @@ class OffsetCommitRequest:
         given = offsets.values() if isinstance(offsets, Mapping) else [None]
         if not all(isinstance(one, Committed) for one in given):
             raise TypeError(
-                "offsets is a mapping of partitions to Committed (of clients.simple_consumer), as "
-                f"{{TopicPartition('flights', 0): Committed(12)}}, not {offsets!r:.100}"
+                "offsets: expected a mapping of partitions to Committed (of clients.simple_consumer), as "
+                f"{{TopicPartition('flights', 0): Committed(12)}}, got {offsets!r:.100}"
             )
         named = dict(zip(to_topic_partitions(offsets), offsets.values(), strict=True))
         object.__setattr__(self, "offsets", named)
@@ -151,20 +150,20 @@ class OffsetCommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitResponse:
-    """What became of each offset (``OffsetCommitResponse``)."""
+    """The result for each offset (``OffsetCommitResponse``)."""
 
     errors: Mapping[TopicPartition, ErrorCode]
 
     @property
     def has_error(self) -> bool:
-        """Whether any was refused."""
+        """Whether any offset was refused."""
         return any(error is not ErrorCode.NONE for error in self.errors.values())
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchRequest:
-    """Asks for what a group has committed (``OffsetFetchRequest``). Partitions may be pairs of topic and
-    number; TypeError for what is neither.
+    """Fetches the committed offsets of a group (``OffsetFetchRequest``). Partitions may be pairs of topic and
+    number; raises TypeError for anything else.
     """
 
     group_id: str
@@ -177,9 +176,9 @@ class OffsetFetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class OffsetMetadataAndError:
-    """An offset with the committer's text (``OffsetMetadataAndError``).
+    """An offset with the committer's metadata (``OffsetMetadataAndError``).
 
-    Where nothing was committed the offset is -1; version 0 then says UNKNOWN_TOPIC_OR_PARTITION, too.
+    If nothing is committed, the offset is -1; version 0 then also has UNKNOWN_TOPIC_OR_PARTITION.
     """
 
     offset: int
@@ -189,9 +188,9 @@ class OffsetMetadataAndError:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchResponse:
-    """What the group has committed for each partition (``OffsetFetchResponse``).
+    """The committed offset of each partition (``OffsetFetchResponse``).
 
-    ``error``, from version 2 on, is the group's.
+    ``error``, from version 2 on, is that of the group.
     """
 
     offsets: Mapping[TopicPartition, OffsetMetadataAndError]
@@ -200,10 +199,11 @@ class OffsetFetchResponse:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadataRequest:
-    """Asks who leads the partitions of ``topics``; of all, where none is named (``TopicMetadataRequest``).
+    """Requests the leaders of the partitions of ``topics``, or of all topics if empty
+    (``TopicMetadataRequest``).
 
-    With ``creates_topics`` a broker that has ``auto.create.topics.enable`` makes those that are not there;
-    one before 0.11 does so in any case.
+    With ``creates_topics`` a broker with ``auto.create.topics.enable`` creates missing topics; one before
+    0.11 does so in any case.
     """
 
     topics: tuple[str, ...] = ()
@@ -212,9 +212,7 @@ class TopicMetadataRequest:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadataResponse:
-    """The brokers that live, by id, and the topics by name, each with its error
-    (``TopicMetadataResponse``).
-    """
+    """The live brokers by id, and the topics by name, each with its error (``TopicMetadataResponse``)."""
 
     brokers: Mapping[int, BrokerAddress]
     topics: Mapping[str, TopicMetadata]
@@ -222,8 +220,8 @@ class TopicMetadataResponse:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMetadataRequest:
-    """Asks who coordinates ``group`` and keeps its offsets (``ConsumerMetadataRequest``; since 0.9
-    ``GroupCoordinatorRequest``). The first of a cluster has the topic of offsets made.
+    """Requests the coordinator of ``group``, which keeps its offsets (``ConsumerMetadataRequest``; since 0.9
+    ``GroupCoordinatorRequest``). The first request of a cluster creates the topic of offsets.
     """
 
     group: str
@@ -231,7 +229,7 @@ class ConsumerMetadataRequest:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMetadataResponse:
-    """The coordinator, None with an error: GROUP_COORDINATOR_NOT_AVAILABLE where it may be there soon
+    """The coordinator, or None with an error: GROUP_COORDINATOR_NOT_AVAILABLE if it may be available soon
     (``ConsumerMetadataResponse``).
     """
 

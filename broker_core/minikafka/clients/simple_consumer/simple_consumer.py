@@ -1,4 +1,4 @@
-"""The consumer itself: calls in turn over one connection, made again once where it breaks."""
+"""``SimpleConsumer``: calls in turn over one connection, which is opened again once if it breaks."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ Result = TypeVar("Result")
 class SimpleConsumer:
     """A connection to one broker (``SimpleConsumer``, with its ``BlockingChannel``).
 
-    It is made when it is first needed. Threads may share the consumer, and take turns.
-    All calls raise NetworkError when the broker cannot be reached or does not answer in time, RemoteWireError
-    for senseless bytes, and BrokerError UNSUPPORTED_VERSION for what it cannot be asked: with ``classic`` all
-    but fetches and offsets.
+    It is opened by the first call. Threads may share the consumer, and take turns. All calls raise
+    NetworkError if the broker cannot be reached or does not answer in time, RemoteWireError for an invalid
+    response, and BrokerError UNSUPPORTED_VERSION for a request that the protocol does not have: with
+    ``classic`` all except fetches and offsets.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class SimpleConsumer:
         acquire_stats(client_id)
         weakref.finalize(self, release_stats, client_id).atexit = False
         self.stats = FetchRequestAndResponseStatsRegistry.get(client_id)
-        """What the fetches of this client id cost, over all of its consumers."""
+        """The fetch metrics of this client id, over all its consumers."""
         self._channel: Channel
         if classic:
             self._channel = ClassicChannel(host, port, connector, self.stats)
@@ -93,12 +93,12 @@ class SimpleConsumer:
     # --- the connection
 
     def connect(self) -> None:
-        """Connect now (``connect``). Every call does so where there is no connection."""
+        """Connect now (``connect``). Every call connects if needed."""
         with self._lock:
             self._channel.connect()
 
     def disconnect(self) -> None:
-        """Close the connection (``disconnect``). A later call makes a new one."""
+        """Close the connection (``disconnect``). A later call opens a new one."""
         with self._lock:
             self._channel.close()
 
@@ -123,9 +123,9 @@ class SimpleConsumer:
     def fetch(self, request: MultiFetchRequest) -> MultiFetchResponse: ...
 
     def fetch(self, request: FetchRequest | MultiFetchRequest) -> FetchedMessages | MultiFetchResponse:
-        """Messages of one partition, or of several as a FetchRequestBuilder makes it (``fetch``).
+        """Fetch messages of one partition, or of several with a MultiFetchRequest (``fetch``).
 
-        Those that are there: only a MultiFetchRequest can wait for more.
+        Return the present messages: only a MultiFetchRequest can wait for more.
         """
         if isinstance(request, MultiFetchRequest):
             return self.multifetch(request)
@@ -133,7 +133,9 @@ class SimpleConsumer:
         return found
 
     def multifetch(self, requests: Sequence[FetchRequest] | MultiFetchRequest) -> MultiFetchResponse:
-        """What each request gives, in their order (``multifetch``). An error is its partition's alone."""
+        """Return the messages of each request, in their order (``multifetch``). An error concerns only its
+        partition.
+        """
         asked = requests if isinstance(requests, MultiFetchRequest) else MultiFetchRequest(tuple(requests))
         found = self._with_reconnect(lambda: self._channel.fetch(asked))
         for one in found:
@@ -145,20 +147,22 @@ class SimpleConsumer:
     def iterator(
         self, request: FetchRequest, *, max_buffer_size: int = DEFAULT_MAX_BUFFER_SIZE
     ) -> MessageIterator:
-        """All messages from ``request.offset`` to the end of the log, in reads of ``request.max_size`` bytes.
+        """Return all messages from ``request.offset`` to the end of the log, in reads of ``request.max_size``
+        bytes.
 
-        For a message that is larger the read is tried again with twice the size, up to ``max_buffer_size``
-        bytes ("Reads" in the texts).
+        For a larger message the read is retried with twice the size, up to ``max_buffer_size`` bytes ("Reads"
+        in the texts).
         """
         return MessageIterator(self.fetch, request, max_buffer_size)
 
     # --- offsets of the log
 
     def get_offsets_before(self, topic: str, partition: int, time_ms: int, max_num_offsets: int) -> list[int]:
-        """Up to so many offsets of segments last written before ``time_ms``, the latest first
-        (``getOffsetsBefore``). LATEST_TIME also gives the log's end, EARLIEST_TIME its start alone.
+        """Return up to so many offsets of segments last written before ``time_ms``, the latest first
+        (``getOffsetsBefore``). LATEST_TIME also returns the log's end, EARLIEST_TIME only its start.
 
-        BrokerError with the broker's code; UNSUPPORTED_VERSION for Kafka 4, which no longer tells them.
+        Raises BrokerError with the broker's code; UNSUPPORTED_VERSION for Kafka 4, which no longer returns
+        them.
         """
         tp = TopicPartition(topic, partition)
         error, offsets = self._with_reconnect(lambda: self._channel.offsets(tp, time_ms, max_num_offsets))
@@ -171,16 +175,17 @@ class SimpleConsumer:
         earliest_or_latest: int,
         consumer_id: int = CONSUMER,
     ) -> int:
-        """Where a log begins or ends (``earliestOrLatestOffset``): EARLIEST_TIME or LATEST_TIME.
+        """Return the start or the end of a log (``earliestOrLatestOffset``): EARLIEST_TIME or LATEST_TIME.
 
-        ``consumer_id``: -1 for a consumer, who sees what is committed; the id of a follower's broker, which
-        sees all. (A CLASSIC listener takes everybody for a consumer.) BrokerError with the broker's code;
-        TypeError for what is no partition, and no pair of topic and number.
+        ``consumer_id``: -1 for a consumer, which sees committed records; the broker id of a follower, which
+        sees all. (For a CLASSIC listener every client is a consumer.) Raises BrokerError with the broker's
+        code; TypeError unless the partition is a TopicPartition or a pair.
         """
         (tp,) = to_topic_partitions([topic_partition])
         if earliest_or_latest not in (EARLIEST_TIME, LATEST_TIME):
             raise ValueError(
-                f"{EARLIEST_TIME} (EARLIEST_TIME) or {LATEST_TIME} (LATEST_TIME), not {earliest_or_latest}"
+                f"expected {EARLIEST_TIME} (EARLIEST_TIME) or {LATEST_TIME} (LATEST_TIME), got "
+                f"{earliest_or_latest}"
             )
         error, offset = self._with_reconnect(
             lambda: self._channel.earliest_or_latest(tp, earliest_or_latest, consumer_id)
@@ -199,7 +204,7 @@ class SimpleConsumer:
     def send(
         self, request: TopicMetadataRequest | ConsumerMetadataRequest
     ) -> TopicMetadataResponse | ConsumerMetadataResponse:
-        """Ask who leads the partitions of topics, or who coordinates a group (``send``)."""
+        """Request the leaders of topics' partitions, or the coordinator of a group (``send``)."""
         if isinstance(request, ConsumerMetadataRequest):
             return self._coordinator(request)
         asked = MetadataRequest(request.topics or None, request.creates_topics)
@@ -219,9 +224,8 @@ class SimpleConsumer:
     # --- offsets of groups
 
     def commit_offsets(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
-        """Commit offsets of a group (``commitOffsets``): to ZooKeeper in version 0, which every broker takes;
-        from 1 on to the offset manager, the group's coordinator. Another broker answers
-        NOT_COORDINATOR_FOR_GROUP.
+        """Commit offsets of a group (``commitOffsets``): to ZooKeeper in version 0, with any broker; from 1
+        on to the offset manager, the group's coordinator. Another broker answers NOT_COORDINATOR_FOR_GROUP.
         """
         author = Committer(request.generation_id, request.consumer_id)
         asked = commit_request(request.group_id, author, request.offsets)
@@ -237,8 +241,8 @@ class SimpleConsumer:
         )
 
     def fetch_offsets(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        """What a group has committed (``fetchOffsets``): to ZooKeeper in version 0, to the offset manager
-        from 1 on.
+        """Fetch the committed offsets of a group (``fetchOffsets``): from ZooKeeper in version 0, from the
+        offset manager from 1 on.
         """
         topics: dict[str, list[int]] = {}
         for tp in request.partitions:
@@ -262,7 +266,7 @@ class SimpleConsumer:
     # --- inside
 
     def _log_range(self, tp: TopicPartition) -> tuple[int, int] | None:
-        """Where a log begins and ends; None where the broker does not say so (any more)."""
+        """Return the start and the end of a log; None if the broker does not return them (any more)."""
         try:
             return (
                 self.earliest_or_latest_offset(tp, EARLIEST_TIME),
@@ -285,7 +289,7 @@ class SimpleConsumer:
         try:
             return ask()
         except NetworkError as error:
-            # So ends who says what a listener cannot read.
+            # A listener closes connections whose bytes it cannot parse.
             if self._has_answered or "closed the connection" not in str(error):
                 raise
             raise NetworkError(f"{error}; is this port {self._other_protocol}?") from None
