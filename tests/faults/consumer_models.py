@@ -19,7 +19,7 @@ from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.registry.memory import MemoryStore
 
 
-class World(Protocol):
+class ModelBackend(Protocol):
     """What they know of the world."""
 
     logs: dict[TopicPartition, int]
@@ -87,7 +87,7 @@ class WatchedStream:
 class ModelFetcher:
     """Fills the queues, whenever it is asked to: with messages that have their offsets as values."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ModelBackend) -> None:
         self._world = world
         self._infos: list[PartitionTopicInfo] = []
 
@@ -114,7 +114,7 @@ class ModelFetcher:
 class ModelChannel:
     """The group's coordinator: it may not answer for a while."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ModelBackend) -> None:
         self._world = world
 
     def connect(self) -> None:

@@ -81,7 +81,7 @@ def test_range_gives_every_partition_to_one_thread_that_reads_its_topic(
 
 
 @given(consumers=CONSUMERS, partitions=PARTITIONS)
-def test_range_is_even_in_each_topic_gives_neighbours_and_the_first_threads_more(
+def test_range_is_even_contiguous_and_favours_the_first_threads(
     consumers: Consumers, partitions: Partitions
 ) -> None:
     for me, mine in consumers.items():
@@ -98,7 +98,7 @@ def test_range_is_even_in_each_topic_gives_neighbours_and_the_first_threads_more
 
 
 @given(consumers=CONSUMERS, partitions=PARTITIONS, chance=st.randoms())
-def test_range_has_one_answer_for_all_consumers_in_whatever_order_it_hears_of_them(
+def test_range_does_not_depend_on_the_order_of_consumers(
     consumers: Consumers, partitions: Partitions, chance: Random
 ) -> None:
     everything: dict[TopicPartition, ConsumerThreadId] = {}
@@ -110,7 +110,7 @@ def test_range_has_one_answer_for_all_consumers_in_whatever_order_it_hears_of_th
 
 
 @given(group=ALIKE, partitions=PARTITIONS)
-def test_roundrobin_gives_every_partition_to_one_thread_and_is_even_over_all_topics(
+def test_roundrobin_assigns_every_partition_once_and_evenly(
     group: tuple[dict[str, int], set[str]], partitions: Partitions
 ) -> None:
     consumers = alike(*group)
@@ -127,7 +127,7 @@ def test_roundrobin_gives_every_partition_to_one_thread_and_is_even_over_all_top
 
 
 @given(group=ALIKE, partitions=PARTITIONS, chance=st.randoms())
-def test_roundrobin_has_one_answer_for_all_consumers_in_whatever_order_it_hears_of_them(
+def test_roundrobin_does_not_depend_on_the_order_of_consumers(
     group: tuple[dict[str, int], set[str]], partitions: Partitions, chance: Random
 ) -> None:
     consumers = alike(*group)

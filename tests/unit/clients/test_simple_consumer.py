@@ -27,7 +27,7 @@ from minikafka.net.memory import Fault, MemoryNetwork
 from minikafka.wire import classic
 from minikafka.wire.frame_parts import Part
 from tests.scenarios.simulation import Simulation
-from tests.unit.clients.consumer.connectors import World as Connectors
+from tests.unit.clients.consumer.connectors import GroupHarness as Connectors
 
 PORTS = {False: 9092, True: 9094}
 LISTENERS = {"listeners": "PLAINTEXT://machine-0:9092,CLASSIC://machine-0:9094"}
@@ -84,9 +84,7 @@ def test_a_multifetch_gives_each_its_own_messages_or_error_in_order(world: World
 
 
 @pytest.mark.parametrize("offset", [7, 3])
-def test_an_offset_that_the_log_does_not_have_is_told_with_those_that_it_has(
-    world: World, offset: int
-) -> None:
+def test_out_of_range_error_names_the_logs_range(world: World, offset: int) -> None:
     world.simulation.produce("t", b"a", b"b")
     asked = FetchRequest("t", 0, offset, 1000)
     text = f"OFFSET_OUT_OF_RANGE: fetching t-0 from {offset}: the log starts at 0 and ends at 2"
@@ -148,10 +146,10 @@ def test_what_fetches_cost_is_counted_by_client_and_broker(world: World) -> None
     assert FetchRequestAndResponseStatsRegistry.get(client_id) is consumer.stats
 
 
-def test_the_stats_of_a_client_outlive_the_last_connector_as_long_as_a_simple_consumer_lives() -> None:
+def test_stats_outlive_connectors_while_a_simple_consumer_lives() -> None:
     client_id = "stats-of-a-simple-consumer"
     consumer = SimpleConsumer("nowhere", 1, client_id=client_id)
-    connector = Connectors(t=1).one("a", client_id=client_id).connector
+    connector = Connectors(t=1).consumer("a", client_id=client_id).connector
     connector.shutdown()
     assert FetchRequestAndResponseStatsRegistry.get(client_id) is consumer.stats
     del consumer
@@ -159,7 +157,7 @@ def test_the_stats_of_a_client_outlive_the_last_connector_as_long_as_a_simple_co
     assert client_id not in FetchRequestAndResponseStatsRegistry._stats
 
 
-def test_an_iterator_reads_to_the_end_in_several_reads_and_later_goes_on(world: World) -> None:
+def test_iterator_reads_to_the_end_and_continues_later(world: World) -> None:
     values = [b"%03d" % number for number in range(20)]
     for value in values:
         world.simulation.produce("t", value)
@@ -217,7 +215,7 @@ def test_a_broker_that_is_not_there_is_an_error_with_its_address(world: World) -
         world.fetch(0, 0)
 
 
-def test_where_a_classic_answer_holds_a_piece_only_a_larger_size_gets_the_message() -> None:
+def test_classic_fetch_of_a_partial_message_needs_a_larger_size() -> None:
     world = World(True)
     world.simulation.produce("t", b"x" * 100)
     found = world.consumer.fetch(FetchRequest("t", 0, 0, 50))
@@ -284,11 +282,11 @@ def test_a_request_that_waits_names_a_partition_once() -> None:
     assert builder.build().replica_id == -2
     with pytest.raises(ValueError, match="t-0 is repeated in a request that waits"):
         builder.max_wait(10).min_bytes(1).build()
-    with pytest.raises(ValueError, match="expected 0 or more, got .*min_bytes=-1"):
+    with pytest.raises(ValueError, match=r"expected 0 or more, got .*min_bytes=-1"):
         builder.min_bytes(-1).build()
 
 
-def test_a_version_that_the_broker_does_not_speak_is_refused_before_it_is_sent() -> None:
+def test_unsupported_version_is_refused_before_it_is_sent() -> None:
     world = World(False)
     request = FetchRequestBuilder().add_fetch("t", 0, 0, 100).request_version(99).build()
     with pytest.raises(BrokerError, match=r"UNSUPPORTED_VERSION: .*machine-0.*support Fetch 10, not 99"):

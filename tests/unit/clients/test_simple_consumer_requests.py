@@ -146,7 +146,7 @@ def test_who_names_a_generation_that_is_not_there_is_refused(world: World) -> No
     ],
     ids=["topics", "coordinator", "commit", "offsets", "waiting"],
 )
-def test_the_texts_protocol_has_nothing_but_fetches_and_offsets_of_logs(
+def test_classic_protocol_has_only_fetches_and_offsets(
     world: World, ask: Callable[[SimpleConsumer], object]
 ) -> None:
     with world.on(9094) as classic, pytest.raises(BrokerError, match="use a Kafka listener") as raised:

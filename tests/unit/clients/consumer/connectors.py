@@ -80,10 +80,10 @@ class ClockWaiter:
         return
 
 
-class One:
+class ConsumerHarness:
     """One consumer."""
 
-    def __init__(self, world: World, settings: Mapping[str, Any]) -> None:
+    def __init__(self, harness: GroupHarness, settings: Mapping[str, Any]) -> None:
         config = {
             "group_id": GROUP,
             "zookeeper_connect": "memory:1",
@@ -93,20 +93,20 @@ class One:
             "zookeeper_session_timeout_ms": 3_000,
             **settings,
         }
-        self.store: MemoryStore = world.zookeeper.connect()
+        self.store: MemoryStore = harness.zookeeper.connect()
         self.fetched = Fetched()
         self.connector = ZookeeperConsumerConnector(
             ConsumerConfig(**config),
             store=self.store,
             fetcher=self.fetched,
-            channel=world.coordinator,
-            clock=world.clock,
-            waiter=ClockWaiter(world.clock),
+            channel=harness.coordinator,
+            clock=harness.clock,
+            waiter=ClockWaiter(harness.clock),
             threads=False,
         )
         self.streams: list[KafkaStream[Any, Any]] = []
 
-    def reads(self, **topics: int) -> One:
+    def reads(self, **topics: int) -> ConsumerHarness:
         """Begin with so many streams for each topic."""
         for streams in self.connector.create_message_streams(topics).values():
             self.streams += streams
@@ -121,7 +121,7 @@ class One:
         return found
 
 
-class World:
+class GroupHarness:
     """ZooKeeper with a broker and topics, a coordinator, time, and the consumers of a group."""
 
     def __init__(self, **topics: int) -> None:
@@ -129,7 +129,7 @@ class World:
         self.zookeeper = MemoryZooKeeper(self.clock)
         self.admin = self.zookeeper.connect()
         self.coordinator = Coordinator()
-        self.ones: list[One] = []
+        self.consumers: list[ConsumerHarness] = []
         self.admin.create(f"{paths.BROKER_IDS}/0", b"{}", make_parents=True)
         for topic, partitions in topics.items():
             self.topic(topic, partitions)
@@ -141,19 +141,19 @@ class World:
         else:
             self.admin.write(paths.topic_path(name), data)
 
-    def one(self, name: str | None = None, **settings: Any) -> One:
-        self.ones.append(One(self, {"consumer_id": name, **settings}))
-        return self.ones[-1]
+    def consumer(self, name: str | None = None, **settings: Any) -> ConsumerHarness:
+        self.consumers.append(ConsumerHarness(self, {"consumer_id": name, **settings}))
+        return self.consumers[-1]
 
     def go(self, rounds: int = 60, *, asks: bool = True) -> None:
         """Let consumers and time go on: 10 ms a round. With ``asks`` applications ask for more meanwhile."""
         for _ in range(rounds):
             self.zookeeper.deliver()
-            for one in self.ones:
-                one.connector.step()
-                if asks and one.connector.is_rebalancing:
-                    for number in range(len(one.streams)):
-                        one.take(1, number)
+            for consumer in self.consumers:
+                consumer.connector.step()
+                if asks and consumer.connector.is_rebalancing:
+                    for number in range(len(consumer.streams)):
+                        consumer.take(1, number)
             self.clock.advance(10)
 
     def owners(self, topic: str = "t", group: str = GROUP) -> list[str]:
@@ -168,8 +168,8 @@ class World:
         return None if self.admin.exists(path) is None else self.admin.read(path)[0]
 
 
-def cut_off(world: World, one: One) -> None:
-    """Nothing is heard of ``one`` for as long as its session lasts."""
-    world.zookeeper.suspend(one.store)
-    world.clock.advance(3_000)
-    world.zookeeper.expire(one.store)
+def cut_off(harness: GroupHarness, consumer: ConsumerHarness) -> None:
+    """Nothing is heard of ``consumer`` for as long as its session lasts."""
+    harness.zookeeper.suspend(consumer.store)
+    harness.clock.advance(3_000)
+    harness.zookeeper.expire(consumer.store)

@@ -15,93 +15,99 @@ from minikafka.clients.consumer.connector import Consumer, ConsumerConnector
 from minikafka.clients.consumer.topic_filter import TopicFilter, Whitelist
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.clients.serializer import StringDecoder
-from tests.unit.clients.consumer.connectors import World
+from tests.unit.clients.consumer.connectors import GroupHarness
 
 Call = Callable[[Any], object]
 
 WRONG: dict[str, tuple[Call, str]] = {
     "a list of topics": (
-        lambda one: one.create_message_streams(["flights"]),
+        lambda consumer: consumer.create_message_streams(["flights"]),
         r"^topic_count_map: expected a mapping of topics .+, as {'flights': 1}, got \['flights'\]$",
     ),
-    "one topic": (lambda one: one.create_message_streams("flights"), "as {'flights': 1}, got 'flights'"),
-    "a topic of bytes": (lambda one: one.create_message_streams({b"t": 1}), "got {b't': 1}"),
+    "one topic": (
+        lambda consumer: consumer.create_message_streams("flights"),
+        "as {'flights': 1}, got 'flights'",
+    ),
+    "a topic of bytes": (lambda consumer: consumer.create_message_streams({b"t": 1}), "got {b't': 1}"),
     "a decoder's class": (
-        lambda one: one.create_message_streams({"t": 1}, StringDecoder),
+        lambda consumer: consumer.create_message_streams({"t": 1}, StringDecoder),
         r"^key_decoder: expected an object with from_bytes\(data\), as StringDecoder\(\), got <class",
     ),
     "a function as decoder": (
-        lambda one: one.create_message_streams_by_filter(Whitelist("t"), 1, StringDecoder(), bytes.decode),
+        lambda consumer: consumer.create_message_streams_by_filter(
+            Whitelist("t"), 1, StringDecoder(), bytes.decode
+        ),
         r"^value_decoder: expected an object with from_bytes\(data\)",
     ),
     "a pattern as filter": (
-        lambda one: one.create_message_streams_by_filter("fli.*", 1),
+        lambda consumer: consumer.create_message_streams_by_filter("fli.*", 1),
         r"^topic_filter: .+ Whitelist\('fli\.\*'\) or Blacklist\('fli\.\*'\), got 'fli\.\*'$",
     ),
     "a filter of no kind": (
-        lambda one: one.create_message_streams_by_filter(TopicFilter("t")),
+        lambda consumer: consumer.create_message_streams_by_filter(TopicFilter("t")),
         r"as Whitelist\('fli",
     ),
     "a number as listener": (
-        lambda one: one.set_consumer_rebalance_listener(5),
+        lambda consumer: consumer.set_consumer_rebalance_listener(5),
         "^listener: expected .+ before_releasing_partitions and before_starting_fetchers, got 5$",
     ),
     "a number as offsets": (
-        lambda one: one.commit_offsets(5),
+        lambda consumer: consumer.commit_offsets(5),
         r"^offsets: expected a mapping .+ as {TopicPartition\('flights', 0\): 12}, got 5$",
     ),
-    "an offset as text": (lambda one: one.commit_offsets({("t", 0): "5"}), r"got {\('t', 0\): '5'}$"),
-    "a topic for a partition": (lambda one: one.commit_offsets({"t": 5}), "got {'t': 5}$"),
+    "an offset as text": (
+        lambda consumer: consumer.commit_offsets({("t", 0): "5"}),
+        r"got {\('t', 0\): '5'}$",
+    ),
+    "a topic for a partition": (lambda consumer: consumer.commit_offsets({"t": 5}), "got {'t': 5}$"),
     "a topic to look up": (
-        lambda one: one.fetch_offsets(["t"]),
+        lambda consumer: consumer.fetch_offsets(["t"]),
         "^partition: expected a TopicPartition, as .*, got 't'$",
     ),
-    "None as a partition": (lambda one: one.fetch_offset_from_zookeeper(None), "got None$"),
+    "None as a partition": (lambda consumer: consumer.fetch_offset_from_zookeeper(None), "got None$"),
     "a partition as text": (
-        lambda one: one.commit_offset_to_zookeeper(("t", "0"), 5),
+        lambda consumer: consumer.commit_offset_to_zookeeper(("t", "0"), 5),
         r"got {\('t', '0'\): 5}$",
     ),
 }
 
 
 @pytest.mark.parametrize("name", ["a b", "", "..", "t" * 250])
-def test_a_name_that_no_topic_can_have_is_refused_and_the_connector_can_still_be_used(name: str) -> None:
-    connector = World(t=1).one("a").connector
+def test_invalid_topic_name_is_refused_and_the_connector_stays_usable(name: str) -> None:
+    connector = GroupHarness(t=1).consumer("a").connector
     with pytest.raises(ConfigError, match=r"^topic=.*: .*topic name"):
         connector.create_message_streams({"t": 1, name: 1})
     assert set(connector.create_message_streams({"t": 1})) == {"t"}
 
 
 @pytest.mark.parametrize(("call", "said"), WRONG.values(), ids=WRONG)
-def test_what_is_of_another_kind_is_refused_and_the_connector_can_still_be_used(
-    call: Call, said: str
-) -> None:
-    world = World(t=1)
-    one = world.one("a")
+def test_wrong_types_are_refused_and_the_connector_stays_usable(call: Call, said: str) -> None:
+    harness = GroupHarness(t=1)
+    consumer = harness.consumer("a")
     with pytest.raises(TypeError, match=said):
-        call(one.connector)
-    one.reads(t=1)
-    world.go()
-    assert world.owners() == ["g_a-0"]
+        call(consumer.connector)
+    consumer.reads(t=1)
+    harness.go()
+    assert harness.owners() == ["g_a-0"]
 
 
 def test_an_offset_below_zero_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^expected offsets of 0 or more, got .*: -1}$"):
-        World(t=1).one("a").connector.commit_offsets({TopicPartition("t", 0): -1})
+        GroupHarness(t=1).consumer("a").connector.commit_offsets({TopicPartition("t", 0): -1})
 
 
 def test_a_partition_below_zero_is_refused() -> None:
     with pytest.raises(ValueError, match=r"number of 0 or more, got -1 \(topic 't'\)$"):
-        World(t=1).one("a").connector.commit_offsets({TopicPartition("t", -1): 1})
+        GroupHarness(t=1).consumer("a").connector.commit_offsets({TopicPartition("t", -1): 1})
 
 
-def test_an_offset_of_what_is_no_topic_is_refused_before_anything_is_written() -> None:
-    world = World(t=1)
-    one = world.one("a").reads(t=1)
-    world.go()
+def test_commit_of_an_invalid_topic_writes_nothing() -> None:
+    harness = GroupHarness(t=1)
+    consumer = harness.consumer("a").reads(t=1)
+    harness.go()
     with pytest.raises(ConfigError, match=r"^topic='a/b': .*topic name"):
-        one.connector.commit_offsets({TopicPartition("t", 0): 5, TopicPartition("a/b", 0): 1})
-    assert world.offset() is None
+        consumer.connector.commit_offsets({TopicPartition("t", 0): 5, TopicPartition("a/b", 0): 1})
+    assert harness.offset() is None
 
 
 def test_a_connector_wants_a_consumer_config() -> None:

@@ -156,7 +156,7 @@ def test_another_word_than_smallest_and_largest_is_left_to_the_iterator(word: st
         ("x", ""),
     ],
 )
-def test_a_word_that_is_no_rule_is_warned_of_once_with_those_that_are(
+def test_unknown_reset_value_is_warned_of_with_suggestions(
     word: str, hint: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -169,13 +169,13 @@ def test_a_word_that_is_no_rule_is_warned_of_once_with_those_that_are(
 
 
 @pytest.mark.parametrize("word", ["smallest", "largest", "none"])
-def test_no_rule_that_is_wanted_is_warned_of(word: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_known_reset_values_are_not_warned_of(word: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         config(auto_offset_reset=word)
     assert caplog.messages == []
 
 
-def test_a_name_that_is_nearly_zookeepers_is_named_where_that_is_missing() -> None:
+def test_near_miss_of_zookeeper_connect_is_suggested() -> None:
     found = faults({"group.id": "g", "zookeper.connect": "h:2181"})
     assert found["zookeeper.connect"].endswith("(zookeper.connect is given: did you mean zookeeper.connect?)")
 

@@ -77,7 +77,7 @@ def test_messages_of_all_sizes_come_as_they_are(magic: int, codec: Codec) -> Non
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_of_a_compressed_set_what_lies_before_the_fetch_offset_is_left_out(magic: int) -> None:
+def test_compressed_messages_before_the_fetch_offset_are_skipped(magic: int) -> None:
     with one_stream() as one:
         info = one.partition(offset=3)
         assert info.enqueue(message_set(0, 5, magic=magic, codec=Codec.GZIP), 5)
@@ -193,7 +193,7 @@ def test_all_that_was_handed_out_counts_when_the_caller_says_so() -> None:
 # --- waiting, and the end
 
 
-def test_a_message_that_a_decoder_failed_on_counts_only_when_the_next_one_is_asked_for() -> None:
+def test_undecodable_message_counts_once_the_next_is_requested() -> None:
     with one_stream() as one:
         info = one.partition()
         fill(info, 2)
@@ -280,7 +280,7 @@ def test_who_is_waiting_while_it_is_cleared_gets_what_comes_then() -> None:
         assert found == [7]
 
 
-def test_while_it_is_cleared_again_and_again_only_what_is_new_is_handed_out() -> None:
+def test_repeated_clears_deliver_only_new_messages() -> None:
     rounds, count = 200, 40
     with one_stream(timeout_ms=-1) as one:
         begin, wrong, taken = [0], [], [0]
@@ -309,7 +309,7 @@ def test_while_it_is_cleared_again_and_again_only_what_is_new_is_handed_out() ->
         assert 0 < taken[0] <= rounds * count
 
 
-def test_the_last_message_stays_in_the_applications_hands_until_it_asks_for_more() -> None:
+def test_last_message_is_in_process_until_the_next_request() -> None:
     with one_stream() as one:
         info = one.partition()
         fill(info, 1)
@@ -322,7 +322,7 @@ def test_the_last_message_stays_in_the_applications_hands_until_it_asks_for_more
         assert info.consumed_offset == 1
 
 
-def test_a_message_in_work_does_not_count_where_its_partition_is_given_up() -> None:
+def test_message_in_process_does_not_count_if_its_partition_goes() -> None:
     with one_stream() as one:
         info = one.partition()
         fill(info, 2)
@@ -345,12 +345,12 @@ def test_a_message_in_work_counts_later_where_its_partition_is_kept() -> None:
         assert (info.consumed_offset, one.stream.iterator().next_fetch_offset(info)) == (1, 1)
 
 
-class ALease:
+class FakeLease:
     is_valid = True
 
 
 def test_nothing_is_handed_out_while_the_lease_is_not_valid() -> None:
-    lease = ALease()
+    lease = FakeLease()
     with one_stream(lease=lease) as one:
         info = one.partition()
         fill(info, 3)
@@ -365,7 +365,7 @@ def test_nothing_is_handed_out_while_the_lease_is_not_valid() -> None:
 
 
 def test_who_waits_for_the_lease_goes_on_with_it() -> None:
-    lease = ALease()
+    lease = FakeLease()
     lease.is_valid = False
     with one_stream(timeout_ms=-1, lease=lease) as one:
         fill(one.partition(), 1)
@@ -378,7 +378,7 @@ def test_who_waits_for_the_lease_goes_on_with_it() -> None:
 
 
 def test_the_shutdown_ends_the_wait_for_the_lease() -> None:
-    lease = ALease()
+    lease = FakeLease()
     lease.is_valid = False
     with one_stream(timeout_ms=-1, lease=lease) as one:
         one.queue.close()
@@ -409,7 +409,7 @@ def test_a_gap_that_compaction_left_is_no_loss(caplog: pytest.LogCaptureFixture)
         assert caplog.messages == []
 
 
-def test_a_partition_that_is_read_on_elsewhere_gives_first_what_was_fetched(
+def test_reset_partition_delivers_fetched_messages_first(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with one_stream() as one, caplog.at_level(logging.ERROR, "minikafka.clients"):
@@ -423,7 +423,7 @@ def test_a_partition_that_is_read_on_elsewhere_gives_first_what_was_fetched(
         assert caplog.messages == []
 
 
-def test_a_partition_of_which_nothing_waits_is_read_on_elsewhere_at_once() -> None:
+def test_reset_without_queued_messages_takes_effect_at_once() -> None:
     with one_stream() as one:
         info = one.partition(offset=-1)
         assert info.reset(7)
@@ -487,7 +487,7 @@ def test_there_is_nothing_to_skip_where_nothing_is_damaged() -> None:
         one.stream.iterator().skip_corrupt()
 
 
-def test_what_a_rebalance_clears_before_it_is_skipped_is_left_to_whoever_reads_it_next() -> None:
+def test_damaged_message_cleared_by_a_rebalance_is_not_skipped() -> None:
     with one_stream() as one:
         info = one.partition()
         assert info.enqueue(memoryview(b""), 1, CorruptMessage("t", 0, 0, 1, "damaged"))

@@ -11,7 +11,7 @@ def test_a_thread_is_called_by_its_consumer_and_its_number() -> None:
     assert str(ConsumerThreadId("g_host-1-abc", 2)) == "g_host-1-abc-2"
 
 
-def test_threads_stand_in_the_order_of_their_names_so_that_ten_comes_before_two() -> None:
+def test_threads_sort_by_name_so_ten_precedes_two() -> None:
     threads = [ConsumerThreadId("c1", number) for number in range(12)] + [ConsumerThreadId("c10", 0)]
     ordered = sorted(threads)
     assert ordered == sorted(threads, key=str)

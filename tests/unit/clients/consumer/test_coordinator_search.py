@@ -7,16 +7,16 @@ import logging
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
-from tests.unit.clients.consumer.connectors import World
+from tests.unit.clients.consumer.connectors import GroupHarness
 
 
 @pytest.fixture
-def world() -> World:
-    return World(t=4)
+def harness() -> GroupHarness:
+    return GroupHarness(t=4)
 
 
-def test_while_the_coordinator_is_looked_for_it_is_said_what_is_wrong(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_coordinator_search_logs_the_failure(
+    harness: GroupHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures = iter(range(4))
 
@@ -24,9 +24,9 @@ def test_while_the_coordinator_is_looked_for_it_is_said_what_is_wrong(
         for _ in failures:
             raise NetworkError("nobody is there")
 
-    monkeypatch.setattr(world.coordinator, "connect", connect)
+    monkeypatch.setattr(harness.coordinator, "connect", connect)
     with caplog.at_level(logging.WARNING, "minikafka.clients"):
-        world.one("a", offsets_storage="kafka", offsets_channel_backoff_ms=1_000)
+        harness.consumer("a", offsets_storage="kafka", offsets_channel_backoff_ms=1_000)
     assert caplog.messages == [
         "g_a: looking for the group's coordinator: nobody is there",
         "g_a: recovered after 4.0 s",
@@ -35,17 +35,17 @@ def test_while_the_coordinator_is_looked_for_it_is_said_what_is_wrong(
 
 @pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_GROUP_ID])
 def test_a_refusal_ends_the_search_for_the_coordinator_at_once(
-    code: ErrorCode, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    code: ErrorCode, harness: GroupHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = []
 
     def connect() -> None:
-        asked.append(world.clock.monotonic_ms())
+        asked.append(harness.clock.monotonic_ms())
         raise BrokerError(code, "looking for the coordinator of group 'g'")
 
-    monkeypatch.setattr(world.coordinator, "connect", connect)
+    monkeypatch.setattr(harness.coordinator, "connect", connect)
     with caplog.at_level(logging.WARNING, "minikafka.clients"), pytest.raises(BrokerError, match=code.name):
-        world.one("a", offsets_storage="kafka")
+        harness.consumer("a", offsets_storage="kafka")
     assert len(asked) == 1
     assert caplog.messages == []
-    assert world.coordinator.closed
+    assert harness.coordinator.closed

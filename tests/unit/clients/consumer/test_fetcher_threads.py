@@ -53,7 +53,7 @@ def test_a_stream_gets_all_messages_however_small_the_fetches_are() -> None:
             assert offsets([m for m in found if m.partition == number]) == list(range(50))
 
 
-def test_a_stop_cuts_off_a_fetch_that_is_under_way_and_its_answer_goes_nowhere() -> None:
+def test_stop_cancels_the_fetch_in_flight_and_drops_its_response() -> None:
     brokers, late, asked = BrokersInMemory(1, {"t": 1}), Later(), threading.Event()
     brokers.fill(T0, b"0")
 
@@ -111,7 +111,7 @@ def test_a_stop_does_not_wait_for_a_zookeeper_that_does_not_answer(
         monkeypatch.undo()
 
 
-def test_a_thread_that_a_stop_does_not_wait_for_can_put_nothing_into_a_queue() -> None:
+def test_thread_that_outlives_a_stop_cannot_reach_a_queue() -> None:
     gate, begun, go_on, ended = Gate(), threading.Event(), threading.Event(), []
 
     def late() -> None:

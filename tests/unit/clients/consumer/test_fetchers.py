@@ -115,7 +115,7 @@ def test_nothing_is_asked_for_a_stream_without_room() -> None:
     assert len(brokers.asked(ApiKey.FETCH)) == 3
 
 
-def test_what_came_along_waits_until_there_is_room_and_nothing_more_is_asked_meanwhile() -> None:
+def test_records_without_room_wait_and_no_more_are_fetched() -> None:
     brokers = BrokersInMemory(1, {"t": 3})
     for tp in (T0, T1, T2):
         brokers.fill(tp, b"0")
@@ -175,7 +175,7 @@ def test_a_full_stream_does_not_hold_up_another() -> None:
     assert [list(one) for one in fetching.positions[1:]] == [[T1]] * 5
 
 
-def test_a_broker_waits_no_longer_than_a_stream_that_is_left_out_was_full_already() -> None:
+def test_fetch_wait_is_limited_by_the_time_a_stream_was_full() -> None:
     brokers = BrokersInMemory(1, {"t": 2})
     brokers.fill(T0, *values(0, 1, 2, 3))
     fetching = Fetching(brokers, fetch_message_max_bytes=50, queued_max_message_chunks=1)
@@ -281,7 +281,7 @@ def test_a_broker_is_asked_once_where_all_its_partitions_begin(version: int) -> 
     assert len(brokers.asked(ApiKey.LIST_OFFSETS)) == 1
 
 
-def test_of_partitions_that_the_log_has_cut_off_the_broker_is_asked_once() -> None:
+def test_one_request_resets_all_out_of_range_partitions() -> None:
     brokers = BrokersInMemory(1, {"t": 3})
     fetching = Fetching(brokers)
     infos = [fetching.info(fetching.stream(), number, offset=7) for number in range(3)]
@@ -291,7 +291,7 @@ def test_of_partitions_that_the_log_has_cut_off_the_broker_is_asked_once() -> No
     assert len(brokers.asked(ApiKey.LIST_OFFSETS)) == 1
 
 
-def test_a_partition_whose_beginning_the_broker_does_not_tell_keeps_no_other_waiting() -> None:
+def test_partition_without_a_known_start_does_not_delay_others() -> None:
     brokers = BrokersInMemory(2, {"t": 2})
     fetching = Fetching(brokers)
     infos = [fetching.info(fetching.stream(), number, offset=-1) for number in range(2)]
@@ -319,7 +319,7 @@ def test_an_offset_that_the_log_does_not_have_is_replaced_by_the_rule(
     assert caplog.messages == [f"t-0: offset {offset} is out of range, resetting to the {rule} offset {at}"]
 
 
-def test_what_was_fetched_before_the_log_was_cut_comes_before_what_follows() -> None:
+def test_messages_fetched_before_a_truncation_come_first() -> None:
     brokers, fetching, stream = one_partition(queued_max_message_chunks=5)
     info = fetching.info(stream)
     fetching.manager.start_connections([info])
@@ -392,7 +392,7 @@ def test_a_message_as_large_as_a_fetch_comes(version: int) -> None:
     assert offsets(stream.drain()) == [0, 1]
 
 
-def test_a_message_larger_than_a_fetch_is_raised_in_the_stream_where_a_broker_cuts_it_off() -> None:
+def test_stream_raises_for_a_message_that_old_brokers_cut_off() -> None:
     brokers, fetching, stream = a_large_message(2)
     fetching.step(4)
     assert offsets(stream.take(1)) == [0]
@@ -405,16 +405,14 @@ def test_a_message_larger_than_a_fetch_is_raised_in_the_stream_where_a_broker_cu
 
 
 @pytest.mark.parametrize("version", [3, 10])
-def test_a_message_larger_than_a_fetch_is_taken_where_a_broker_sends_it_whole(version: int) -> None:
+def test_message_larger_than_a_fetch_is_read_if_sent_whole(version: int) -> None:
     _, fetching, stream = a_large_message(version)
     fetching.step(4)
     assert offsets(stream.drain()) == [0, 1]
 
 
 @pytest.mark.parametrize("version", [3, 10])
-def test_a_large_message_that_an_answer_had_no_room_for_is_asked_for_first(
-    version: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_message_without_room_is_requested_first(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = BrokersInMemory(1, {"t": 2})
     brokers.newest[ApiKey.FETCH] = version
     brokers.fill(T0, *values(0, 1, 2))
@@ -515,7 +513,7 @@ def test_connections_are_not_started_twice() -> None:
         fetching.manager.start_connections([])
 
 
-def test_after_the_stop_nothing_is_fetched_and_no_partition_is_looked_for() -> None:
+def test_stop_ends_fetches_and_leader_lookups() -> None:
     brokers, fetching, stream = one_partition()
     fetching.manager.start_connections([fetching.info(stream)])
     fetching.manager.stop_connections()

@@ -55,7 +55,7 @@ def test_a_partition_without_a_leader_is_looked_for_until_it_has_one() -> None:
     assert offsets(stream.drain()) == [0, 1, 2, 3, 4]
 
 
-def test_a_broker_whose_znode_cannot_be_read_keeps_no_leader_from_being_found() -> None:
+def test_unreadable_broker_znode_does_not_hide_leaders() -> None:
     _, fetching, stream = one_partition()
     fetching.store.create("/brokers/ids/7", b"nonsense")
     fetching.manager.start_connections([fetching.info(stream)])
@@ -63,7 +63,7 @@ def test_a_broker_whose_znode_cannot_be_read_keeps_no_leader_from_being_found() 
     assert offsets(stream.drain()) == [0, 1, 2, 3, 4]
 
 
-def test_partitions_of_a_dead_broker_are_looked_for_and_those_of_others_go_on() -> None:
+def test_partitions_of_other_brokers_continue_when_one_dies() -> None:
     brokers = BrokersInMemory(2, {"t": 2})
     fetching = Fetching(brokers)
     stream = fetching.stream()
@@ -79,7 +79,7 @@ def test_partitions_of_a_dead_broker_are_looked_for_and_those_of_others_go_on() 
     assert [(m.partition, m.offset) for m in stream.drain()] == [(0, 0)]
 
 
-def test_a_broker_that_is_dead_for_long_is_told_of_now_and_then_and_when_it_is_back(
+def test_dead_broker_is_logged_at_intervals_and_at_its_recovery(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers = BrokersInMemory(2, {"t": 1})
@@ -177,7 +177,7 @@ def test_without_any_broker_it_goes_on_looking() -> None:
     assert offsets(stream.drain()) == [0, 1, 2, 3, 4]
 
 
-def test_while_zookeeper_is_away_the_brokers_that_are_known_are_asked() -> None:
+def test_known_brokers_are_used_while_zookeeper_is_away() -> None:
     brokers, fetching, stream = one_partition()
     fetching.manager.start_connections([fetching.info(stream)])
     fetching.step()

@@ -24,7 +24,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TIMEOUT_MS = 10_000
 
 
-class World:
+class ChannelHarness:
     """Two brokers, and a channel for the group ``g``, which broker 1 coordinates."""
 
     def __init__(self) -> None:
@@ -45,8 +45,8 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def harness() -> ChannelHarness:
+    return ChannelHarness()
 
 
 def commit_code(code: ErrorCode) -> Any:
@@ -75,71 +75,71 @@ def fetch_code(code: ErrorCode) -> Any:
     return lambda _, request: OffsetFetchResponse(0, (), int(code))
 
 
-def test_what_was_committed_is_fetched(world: World) -> None:
-    world.channel.connect()
-    world.channel.commit({T0: 5})
-    assert world.stored() == {T0: 5}
-    assert world.channel.fetch([T0, T1]) == {T0: 5}
-    assert len(world.asked_of(ApiKey.FIND_COORDINATOR)) == 1
+def test_what_was_committed_is_fetched(harness: ChannelHarness) -> None:
+    harness.channel.connect()
+    harness.channel.commit({T0: 5})
+    assert harness.stored() == {T0: 5}
+    assert harness.channel.fetch([T0, T1]) == {T0: 5}
+    assert len(harness.asked_of(ApiKey.FIND_COORDINATOR)) == 1
 
 
-def test_a_commit_to_who_coordinates_no_more_fails_and_the_next_one_goes_to_the_new_one(world: World) -> None:
-    world.channel.commit({T0: 5})
-    world.brokers.groups.coordinator = 2
+def test_commit_to_former_coordinator_fails_and_the_next_finds_the_new_one(harness: ChannelHarness) -> None:
+    harness.channel.commit({T0: 5})
+    harness.brokers.groups.coordinator = 2
     with pytest.raises(BrokerError) as refused:
-        world.channel.commit({T0: 6})
+        harness.channel.commit({T0: 6})
     assert refused.value.code is ErrorCode.NOT_COORDINATOR_FOR_GROUP
-    world.channel.commit({T0: 6})
-    assert world.asked_of(ApiKey.OFFSET_COMMIT) == [1, 1, 2]
-    assert world.stored() == {T0: 6}
+    harness.channel.commit({T0: 6})
+    assert harness.asked_of(ApiKey.OFFSET_COMMIT) == [1, 1, 2]
+    assert harness.stored() == {T0: 6}
 
 
-def test_a_fetch_follows_the_coordinator(world: World) -> None:
-    world.channel.commit({T0: 5})
-    world.brokers.groups.coordinator = 2
-    assert world.channel.fetch([T0]) == {T0: 5}
-    assert world.asked_of(ApiKey.OFFSET_FETCH) == [1, 2]
+def test_a_fetch_follows_the_coordinator(harness: ChannelHarness) -> None:
+    harness.channel.commit({T0: 5})
+    harness.brokers.groups.coordinator = 2
+    assert harness.channel.fetch([T0]) == {T0: 5}
+    assert harness.asked_of(ApiKey.OFFSET_FETCH) == [1, 2]
 
 
-def test_a_fetch_waits_while_the_coordinator_loads(world: World) -> None:
-    world.channel.commit({T0: 5})
+def test_a_fetch_waits_while_the_coordinator_loads(harness: ChannelHarness) -> None:
+    harness.channel.commit({T0: 5})
     loading = fetch_code(ErrorCode.GROUP_LOAD_IN_PROGRESS)
-    world.brokers.script(ApiKey.OFFSET_FETCH, loading, loading)
-    assert world.channel.fetch([T0]) == {T0: 5}
-    assert world.asked_of(ApiKey.OFFSET_FETCH) == [1, 1, 1]
+    harness.brokers.script(ApiKey.OFFSET_FETCH, loading, loading)
+    assert harness.channel.fetch([T0]) == {T0: 5}
+    assert harness.asked_of(ApiKey.OFFSET_FETCH) == [1, 1, 1]
 
 
-def test_a_coordinator_that_loads_for_too_long_is_told_of(world: World) -> None:
-    world.brokers.script(ApiKey.OFFSET_FETCH, *[fetch_code(ErrorCode.GROUP_LOAD_IN_PROGRESS)] * 1_000)
-    begun_ms = world.brokers.clock.monotonic_ms()
+def test_a_coordinator_that_loads_for_too_long_is_told_of(harness: ChannelHarness) -> None:
+    harness.brokers.script(ApiKey.OFFSET_FETCH, *[fetch_code(ErrorCode.GROUP_LOAD_IN_PROGRESS)] * 1_000)
+    begun_ms = harness.brokers.clock.monotonic_ms()
     with pytest.raises((BrokerError, NetworkError), match="GROUP_LOAD_IN_PROGRESS"):
-        world.channel.fetch([T0])
-    assert world.brokers.clock.monotonic_ms() - begun_ms <= TIMEOUT_MS
+        harness.channel.fetch([T0])
+    assert harness.brokers.clock.monotonic_ms() - begun_ms <= TIMEOUT_MS
 
 
-def test_a_commit_while_the_coordinator_loads_is_one_attempt_and_it_stays_known(world: World) -> None:
-    world.brokers.script(ApiKey.OFFSET_COMMIT, commit_code(ErrorCode.GROUP_LOAD_IN_PROGRESS))
+def test_commit_to_loading_coordinator_is_one_attempt_and_keeps_it(harness: ChannelHarness) -> None:
+    harness.brokers.script(ApiKey.OFFSET_COMMIT, commit_code(ErrorCode.GROUP_LOAD_IN_PROGRESS))
     with pytest.raises(BrokerError) as refused:
-        world.channel.commit({T0: 5})
+        harness.channel.commit({T0: 5})
     assert refused.value.code is ErrorCode.GROUP_LOAD_IN_PROGRESS
-    world.channel.commit({T0: 5})
-    assert world.stored() == {T0: 5}
-    assert len(world.asked_of(ApiKey.FIND_COORDINATOR)) == 1
+    harness.channel.commit({T0: 5})
+    assert harness.stored() == {T0: 5}
+    assert len(harness.asked_of(ApiKey.FIND_COORDINATOR)) == 1
 
 
-def test_a_cluster_that_nobody_of_has_answered_is_made_anew(world: World) -> None:
-    world.brokers.stop(1)
-    world.brokers.stop(2)
+def test_a_cluster_that_nobody_of_has_answered_is_made_anew(harness: ChannelHarness) -> None:
+    harness.brokers.stop(1)
+    harness.brokers.stop(2)
     with pytest.raises(NetworkError):
-        world.channel.connect()
-    world.brokers.start(1)
-    world.channel.commit({T0: 5})
-    assert len(world.made) == 2
-    assert world.stored() == {T0: 5}
+        harness.channel.connect()
+    harness.brokers.start(1)
+    harness.channel.commit({T0: 5})
+    assert len(harness.made) == 2
+    assert harness.stored() == {T0: 5}
 
 
-def test_a_closed_channel_is_refused(world: World) -> None:
-    world.channel.commit({T0: 5})
-    world.channel.close()
+def test_a_closed_channel_is_refused(harness: ChannelHarness) -> None:
+    harness.channel.commit({T0: 5})
+    harness.channel.close()
     with pytest.raises(NetworkError, match="'g' is closed"):
-        world.channel.commit({T0: 6})
+        harness.channel.commit({T0: 6})

@@ -54,7 +54,7 @@ def by_thread(owners: Owners) -> dict[str, list[str]]:
 ONE_AND_TWO_THREADS = {"c1": {"t": 1}, "c2": {"t": 2}}
 
 
-def test_range_gives_the_remainder_of_ten_partitions_to_the_first_of_three_threads() -> None:
+def test_range_gives_one_more_of_ten_partitions_to_the_first_thread() -> None:
     assert by_thread(RangeAssignor().assign(context(ONE_AND_TWO_THREADS, {"t": 10}))) == {
         "c1-0": ["t-0", "t-1", "t-2", "t-3"],
         "c2-0": ["t-4", "t-5", "t-6"],
@@ -112,7 +112,7 @@ def test_a_topic_that_is_not_there_is_named_as_such(
     assert caplog.messages == ["there is no topic 'gone' yet"]
 
 
-def test_every_consumer_has_an_entry_and_a_topic_that_is_not_there_has_no_owner() -> None:
+def test_every_consumer_has_an_entry_and_missing_topics_no_owner() -> None:
     consumers = {"a": {"gone": 1}, "b": {"other": 1}}
     assert RangeAssignor().assign(context(consumers, {"other": 1})) == {"a": {}, "b": {}}
 
@@ -148,7 +148,7 @@ def test_roundrobin_has_one_order_for_partitions_whose_hashes_are_equal() -> Non
     ],
     ids=["another topic", "another number of streams", "nothing in common"],
 )
-def test_roundrobin_refuses_unless_the_same_threads_read_every_topic_and_lists_both(
+def test_roundrobin_refuses_topics_read_by_different_threads(
     consumers: dict[str, dict[str, int]],
 ) -> None:
     with pytest.raises(ConfigError) as refusal:
@@ -227,7 +227,7 @@ def test_random_groups_get_the_owners_that_the_release_gives_them() -> None:
     assert refused
 
 
-def test_a_context_has_the_consumers_their_threads_and_the_partitions_of_my_topics() -> None:
+def test_context_has_consumers_threads_and_partitions_of_own_topics() -> None:
     store = group(
         {
             "w": WildcardTopicCount("w", Whitelist("t.*"), 1, True, list),

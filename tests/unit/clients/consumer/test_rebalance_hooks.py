@@ -15,7 +15,7 @@ from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.runtime import Scheduler
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.registry import paths
-from tests.unit.clients.consumer.connectors import Fetched, World
+from tests.unit.clients.consumer.connectors import Fetched, GroupHarness
 from tests.unit.clients.consumer.streams import offsets
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -39,40 +39,42 @@ class Hook:
             self._start()
 
 
-def test_what_a_rebalance_listener_commits_is_committed_before_the_partitions_are_released() -> None:
-    world = World(t=2)
-    a = world.one("a", auto_commit_enable=False)
+def test_rebalance_listeners_commit_precedes_the_release() -> None:
+    harness = GroupHarness(t=2)
+    a = harness.consumer("a", auto_commit_enable=False)
     a.connector.set_consumer_rebalance_listener(Hook(release=a.connector.commit_offsets))
     a.reads(t=1)
-    world.go()
+    harness.go()
     a.fetched.bring(3)
     assert offsets(a.take(6)) == [0, 1, 2, 0, 1, 2]
-    b = world.one("b").reads(t=1)
-    world.go()
-    assert world.owners() == ["g_a-0", "g_b-0"]
-    assert (world.offset(0), world.offset(1)) == (b"3", b"3")
+    b = harness.consumer("b").reads(t=1)
+    harness.go()
+    assert harness.owners() == ["g_a-0", "g_b-0"]
+    assert (harness.offset(0), harness.offset(1)) == (b"3", b"3")
     assert b.fetched.infos[T1].fetched_offset == 3
 
 
 @pytest.mark.parametrize("place", ["release", "start"])
 def test_a_rebalance_listener_may_shut_the_consumer_down(place: str) -> None:
-    world = World(t=2)
-    a = world.one("a")
+    harness = GroupHarness(t=2)
+    a = harness.consumer("a")
     a.connector.set_consumer_rebalance_listener(Hook(**{place: a.connector.shutdown}))
     a.reads(t=1)
-    world.go(80)
-    world.one("b").reads(t=1)
-    world.go(80)
+    harness.go(80)
+    harness.consumer("b").reads(t=1)
+    harness.go(80)
     assert a.connector.is_shutting_down
     assert a.fetched.ended
     assert a.fetched.infos == {}
-    assert world.owners() == ["g_b-0", "g_b-0"]
+    assert harness.owners() == ["g_b-0", "g_b-0"]
 
 
-def on_threads(world: World, fetched: Fetched | None = None, **settings: Any) -> ZookeeperConsumerConnector:
+def on_threads(
+    harness: GroupHarness, fetched: Fetched | None = None, **settings: Any
+) -> ZookeeperConsumerConnector:
     settings = {"rebalance_backoff_ms": 1, "auto_commit_enable": False, **settings}
     config = ConsumerConfig(group_id="g", zookeeper_connect="memory:1", consumer_id="a", **settings)
-    return ZookeeperConsumerConnector(config, store=world.zookeeper.connect(), fetcher=fetched or Fetched())
+    return ZookeeperConsumerConnector(config, store=harness.zookeeper.connect(), fetcher=fetched or Fetched())
 
 
 def ends(act: Callable[[], object]) -> bool:
@@ -83,9 +85,9 @@ def ends(act: Callable[[], object]) -> bool:
 
 
 @pytest.mark.parametrize("place", ["release", "start"])
-def test_with_threads_too_a_rebalance_listener_may_shut_the_consumer_down(place: str) -> None:
-    world, fetched, done = World(t=2), Fetched(), threading.Event()
-    connector = on_threads(world, fetched)
+def test_rebalance_listener_may_shut_down_a_threaded_consumer(place: str) -> None:
+    harness, fetched, done = GroupHarness(t=2), Fetched(), threading.Event()
+    connector = on_threads(harness, fetched)
     calls = []
 
     def shut_down() -> None:
@@ -96,17 +98,17 @@ def test_with_threads_too_a_rebalance_listener_may_shut_the_consumer_down(place:
 
     connector.set_consumer_rebalance_listener(Hook(**{place: shut_down}))
     connector.create_message_streams({"t": 1})
-    world.topic("t", 3)
-    world.zookeeper.deliver()
+    harness.topic("t", 3)
+    harness.zookeeper.deliver()
     assert done.wait(5)
     assert ends(connector.shutdown)
     assert fetched.ended
     assert fetched.infos == {}
 
 
-def test_a_rebalance_listener_may_shut_the_consumer_down_while_another_does() -> None:
-    world, begun, done = World(t=2), threading.Event(), threading.Event()
-    connector = on_threads(world)
+def test_rebalance_listener_may_shut_down_during_another_shutdown() -> None:
+    harness, begun, done = GroupHarness(t=2), threading.Event(), threading.Event()
+    connector = on_threads(harness)
 
     def shut_down() -> None:
         begun.set()
@@ -116,16 +118,16 @@ def test_a_rebalance_listener_may_shut_the_consumer_down_while_another_does() ->
 
     connector.set_consumer_rebalance_listener(Hook(release=shut_down))
     connector.create_message_streams({"t": 1})
-    world.topic("t", 3)
-    world.zookeeper.deliver()
+    harness.topic("t", 3)
+    harness.zookeeper.deliver()
     assert begun.wait(5)
     assert ends(connector.shutdown)
     assert done.is_set()
 
 
 def test_a_shutdown_that_comes_while_a_rebalance_begins_ends() -> None:
-    world = World(t=2)
-    connector = on_threads(world)
+    harness = GroupHarness(t=2)
+    connector = on_threads(harness)
     connector.create_message_streams({"t": 1})
     listener = connector.load_balancer_listener
     begun, go_on = threading.Event(), threading.Event()
@@ -151,26 +153,26 @@ def test_a_shutdown_that_comes_while_a_rebalance_begins_ends() -> None:
     assert ends(connector.shutdown)
 
 
-def test_a_shutdown_while_a_rebalance_waits_for_the_application_counts_what_was_handed_out() -> None:
-    world, fetched, waits = World(t=2), Fetched(), threading.Event()
-    connector = on_threads(world, fetched, rebalance_backoff_ms=60_000, auto_commit_enable=True)
+def test_shutdown_during_a_waiting_rebalance_counts_delivered_messages() -> None:
+    harness, fetched, waits = GroupHarness(t=2), Fetched(), threading.Event()
+    connector = on_threads(harness, fetched, rebalance_backoff_ms=60_000, auto_commit_enable=True)
     (stream,) = connector.create_message_streams({"t": 1})["t"]
     fetched.bring(2)
     assert next(stream.iterator()).offset == 0
     stream.clear = waits.set  # type: ignore[method-assign]  # the last before the wait
-    world.topic("t", 3)
-    world.zookeeper.deliver()
+    harness.topic("t", 3)
+    harness.zookeeper.deliver()
     assert waits.wait(5)
     assert ends(connector.shutdown)
-    assert sorted(filter(None, (world.offset(0), world.offset(1)))) == [b"0", b"1"]
+    assert sorted(filter(None, (harness.offset(0), harness.offset(1)))) == [b"0", b"1"]
 
 
 def test_a_consumer_that_waits_for_another_of_its_name_may_be_shut_down() -> None:
-    world, tried = World(t=2), threading.Event()
-    world.zookeeper.connect().create(
+    harness, tried = GroupHarness(t=2), threading.Event()
+    harness.zookeeper.connect().create(
         paths.consumer_id_path("g", "g_a"), b"", ephemeral=True, make_parents=True
     )
-    connector = on_threads(world)
+    connector = on_threads(harness)
 
     def create() -> None:
         with pytest.raises(CoordinationLost, match="g_a is shut down"):
@@ -182,7 +184,7 @@ def test_a_consumer_that_waits_for_another_of_its_name_may_be_shut_down() -> Non
     assert tried.wait(5)
 
 
-def test_what_a_task_raises_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_task_that_raises_runs_again(caplog: pytest.LogCaptureFixture) -> None:
     twice, calls = threading.Event(), []
 
     def fails() -> None:

@@ -48,7 +48,7 @@ def test_what_another_still_has_is_waited_for() -> None:
     assert (found.release, found.claim, dict(found.held_by_others)) == ((), (T1,), {T1: "b-0"})
 
 
-def test_what_moves_between_its_threads_is_released_and_owned_again() -> None:
+def test_partition_moving_between_own_threads_is_reowned() -> None:
     found = plan({"a": 2}, {T0: Owner("a-0", MINE), T1: Owner("a-0", MINE)}, partitions=2)
     assert (found.release, found.claim, dict(found.held_by_others)) == ((T1,), (T1,), {})
 

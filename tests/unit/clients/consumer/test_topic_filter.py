@@ -37,7 +37,7 @@ def test_a_blacklist_takes_all_others(raw: str, topic: str, allowed: bool) -> No
 
 
 @pytest.mark.parametrize("topic_filter", [Whitelist(".*"), Blacklist("black1")], ids=repr)
-def test_the_topic_of_the_committed_offsets_is_read_only_by_who_does_not_exclude_it(
+def test_offsets_topic_is_read_only_if_not_excluded(
     topic_filter: TopicFilter,
 ) -> None:
     assert not topic_filter.is_topic_allowed("__consumer_offsets", True)

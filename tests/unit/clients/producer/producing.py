@@ -12,7 +12,7 @@ from tests.unit.clients.support import BrokersInMemory
 ADDRESS = {"metadata.broker.list": "memory:9001"}
 
 
-def producer_of(brokers: BrokersInMemory, **given: Any) -> Producer:
+def make_producer(brokers: BrokersInMemory, **given: Any) -> Producer:
     """A producer without threads that waits for acknowledgements, unless it is told otherwise."""
     properties = {name.replace("_", "."): value for name, value in given.items()}
     acks = {"request.required.acks": 1}
@@ -36,7 +36,7 @@ def everything(brokers: BrokersInMemory, topic: str = "t") -> list[bytes | None]
     return [value for number in numbers for value in values(brokers, number, topic)]
 
 
-class Kept(EventHandler):
+class RecordingEventHandler(EventHandler):
     """An event handler that keeps what it is given."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Kept(EventHandler):
         return [event.message for batch in self.batches for event in batch]
 
 
-class Told(CallbackHandler):
+class RecordingCallbackHandler(CallbackHandler):
     """A callback handler that writes down what it is told."""
 
     def __init__(self) -> None:

@@ -15,10 +15,10 @@ from minikafka.clients.producer import CallbackHandler, KeyedMessage, Producer
 from minikafka.wire.api import ApiKey
 from tests.unit.clients.producer.producing import (
     ADDRESS,
-    Kept,
-    Told,
+    RecordingCallbackHandler,
+    RecordingEventHandler,
     everything,
-    producer_of,
+    make_producer,
     values,
 )
 from tests.unit.clients.support import BrokersInMemory
@@ -32,7 +32,7 @@ def brokers() -> BrokersInMemory:
 def queueing(brokers: BrokersInMemory, **given: Any) -> Producer:
     """An asynchronous producer with small numbers, and without threads."""
     small = {"batch_num_messages": 3, "queue_buffering_max_messages": 6, "queue_buffering_max_ms": 100}
-    return producer_of(brokers, producer_type="async", **{**small, **given})
+    return make_producer(brokers, producer_type="async", **{**small, **given})
 
 
 def message(number: int, topic: str = "u") -> KeyedMessage:
@@ -101,10 +101,8 @@ def test_of_a_list_what_has_room_is_queued(brokers: BrokersInMemory) -> None:
     assert values(brokers, 0, "u") == [b"%d" % number for number in range(6)]
 
 
-@pytest.mark.parametrize("callback", [None, Told])
-def test_all_that_had_no_room_is_counted_also_what_was_not_looked_at(
-    brokers: BrokersInMemory, callback: Any
-) -> None:
+@pytest.mark.parametrize("callback", [None, RecordingCallbackHandler])
+def test_all_messages_without_room_count_as_dropped(brokers: BrokersInMemory, callback: Any) -> None:
     given = {} if callback is None else {"callback_handler": callback}
     producer = queueing(brokers, queue_enqueue_timeout_ms=0, **given)
     with pytest.raises(QueueFull) as full:
@@ -118,7 +116,7 @@ def test_all_that_had_no_room_is_counted_also_what_was_not_looked_at(
 
 
 def test_a_full_queue_is_waited_for_as_long_as_is_set() -> None:
-    class Stuck(Kept):
+    class Stuck(RecordingEventHandler):
         def handle(self, events: Any) -> None:
             going.wait(60)
             super().handle(events)
@@ -140,7 +138,7 @@ def test_a_full_queue_is_waited_for_as_long_as_is_set() -> None:
 
 
 def test_an_event_handler_gets_batches_of_the_size_that_is_set(brokers: BrokersInMemory) -> None:
-    kept = Kept()
+    kept = RecordingEventHandler()
     producer = queueing(brokers, event_handler=kept)
     producer.send([message(number) for number in range(5)])
     producer.step()
@@ -155,7 +153,7 @@ def test_an_event_handler_gets_batches_of_the_size_that_is_set(brokers: BrokersI
     assert kept.closed
 
 
-def test_what_fails_is_logged_with_counts_and_the_next_batch_is_sent(
+def test_failed_batch_is_logged_and_the_next_is_sent(
     brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     brokers.leaders[TopicPartition("u", 0)] = -1
@@ -175,7 +173,7 @@ def test_what_fails_is_logged_with_counts_and_the_next_batch_is_sent(
 def test_what_cannot_be_encoded_is_told_and_the_others_are_sent(
     brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = Told()
+    told = RecordingCallbackHandler()
     producer = queueing(brokers, callback_handler=told)
     producer.send([message(0), KeyedMessage("u", "text"), message(2)])
     producer.close()
@@ -188,8 +186,10 @@ def test_what_cannot_be_encoded_is_told_and_the_others_are_sent(
 
 
 def test_a_callback_handler_is_told_of_every_stage(brokers: BrokersInMemory) -> None:
-    told = Told()
-    producer = queueing(brokers, callback_handler=told, event_handler=Kept(), batch_num_messages=2)
+    told = RecordingCallbackHandler()
+    producer = queueing(
+        brokers, callback_handler=told, event_handler=RecordingEventHandler(), batch_num_messages=2
+    )
     producer.send(message(0))
     producer.send_values("u", [b"1"])
     producer.step()
@@ -239,7 +239,7 @@ def test_callbacks_change_what_is_sent(brokers: BrokersInMemory) -> None:
 
 
 def test_a_callback_handler_learns_of_dropped_messages(brokers: BrokersInMemory) -> None:
-    told = Told()
+    told = RecordingCallbackHandler()
     producer = queueing(
         brokers,
         callback_handler=told,
@@ -282,7 +282,7 @@ def test_a_callback_that_fails_ends_nothing_but_its_batch(
     assert "the callback handler failed" in caplog.text
 
 
-def test_what_is_no_message_is_refused_and_does_not_get_into_the_queue(brokers: BrokersInMemory) -> None:
+def test_non_messages_are_refused_and_not_queued(brokers: BrokersInMemory) -> None:
     class Forgets(CallbackHandler):
         def before_enqueue(self, event: KeyedMessage) -> Any:
             return None if event.message == b"0" else tuple(event)
@@ -301,10 +301,10 @@ def test_what_is_no_message_is_refused_and_does_not_get_into_the_queue(brokers: 
         assert producer.queued == 0
 
 
-def test_an_event_handler_that_fails_is_told_to_the_callback_handler_and_counted(
+def test_failed_event_handler_is_counted_and_passed_to_the_callback(
     brokers: BrokersInMemory,
 ) -> None:
-    told, kept = Told(), Kept()
+    told, kept = RecordingCallbackHandler(), RecordingEventHandler()
     kept.error = OSError("broken")
     producer = queueing(brokers, callback_handler=told, event_handler=kept)
     producer.send([message(0), message(1), message(2)])
@@ -327,8 +327,8 @@ def test_a_topic_that_is_no_text_fails_alone_and_is_shown(
     assert producer.stats.failed_messages == 1
 
 
-def test_who_sends_on_the_send_thread_does_not_wait_for_room_which_only_it_could_make() -> None:
-    class SendsAgain(Told):
+def test_send_on_the_send_thread_does_not_wait_for_room() -> None:
+    class SendsAgain(RecordingCallbackHandler):
         def after_sending_data(self, events: Any, error: Exception | None) -> None:
             try:
                 producer.send([message(7), message(8)])
@@ -337,7 +337,7 @@ def test_who_sends_on_the_send_thread_does_not_wait_for_room_which_only_it_could
 
     full = threading.Event()
     small = {"batch.num.messages": 1, "queue.buffering.max.messages": 1}
-    given = {"event.handler": Kept(), "callback.handler": SendsAgain}
+    given = {"event.handler": RecordingEventHandler(), "callback.handler": SendsAgain}
     producer = Producer({**ADDRESS, "producer.type": "async", **small, **given})
     producer.send(message(0))
     assert full.wait(20)
@@ -353,8 +353,8 @@ def test_messages_of_several_topics_in_one_batch_keep_their_order(brokers: Broke
     assert (producer.stats.topic("u").messages, producer.stats.topic("t").messages) == (3, 2)
 
 
-def test_many_threads_send_and_nothing_is_lost_when_it_is_closed_under_them() -> None:
-    kept = Kept()
+def test_close_during_sends_of_many_threads_loses_nothing() -> None:
+    kept = RecordingEventHandler()
     settings = {"batch.num.messages": 7, "queue.buffering.max.messages": 20, "queue.time": 1}
     producer = Producer({**ADDRESS, "producer.type": "async", "event.handler": kept, **settings})
     taken: list[list[int]] = [[] for _ in range(4)]
@@ -387,7 +387,7 @@ def test_many_threads_send_and_nothing_is_lost_when_it_is_closed_under_them() ->
 
 
 def test_a_producer_may_be_closed_by_its_own_handler() -> None:
-    class Closes(Kept):
+    class Closes(RecordingEventHandler):
         def handle(self, events: Any) -> None:
             super().handle(events)
             producer.close()
@@ -402,8 +402,8 @@ def test_a_producer_may_be_closed_by_its_own_handler() -> None:
     assert closes.messages == [b"0"]
 
 
-def test_what_is_queued_when_a_callback_closes_the_producer_is_sent_before_its_end() -> None:
-    class Closes(Told):
+def test_messages_queued_at_a_close_in_a_callback_are_sent() -> None:
+    class Closes(RecordingCallbackHandler):
         def before_sending_data(self, events: Any) -> Any:
             queued.wait(60)
             producer.close()
@@ -414,7 +414,7 @@ def test_what_is_queued_when_a_callback_closes_the_producer_is_sent_before_its_e
             done.set()
 
     queued, done = threading.Event(), threading.Event()
-    closes, kept = Closes(), Kept()
+    closes, kept = Closes(), RecordingEventHandler()
     settings = {"producer.type": "async", "event.handler": kept, "batch.num.messages": 1}
     producer = Producer({**ADDRESS, **settings, "callback.handler": closes})
     producer.send([message(number) for number in range(3)])

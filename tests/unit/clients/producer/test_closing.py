@@ -12,7 +12,13 @@ import pytest
 
 from minikafka.base.errors import FailedToSendMessage, ProducerClosed
 from minikafka.clients.producer import CallbackHandler, KeyedMessage, Producer, async_producer
-from tests.unit.clients.producer.producing import ADDRESS, Kept, Told, producer_of, values
+from tests.unit.clients.producer.producing import (
+    ADDRESS,
+    RecordingCallbackHandler,
+    RecordingEventHandler,
+    make_producer,
+    values,
+)
 from tests.unit.clients.support import BrokersInMemory
 
 ASYNC = {**ADDRESS, "producer.type": "async", "batch.num.messages": 1}
@@ -31,7 +37,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def queueing(brokers: BrokersInMemory, **given: Any) -> Producer:
-    return producer_of(
+    return make_producer(
         brokers, producer_type="async", batch_num_messages=3, request_timeout_ms=TIMEOUT_MS, **given
     )
 
@@ -42,7 +48,7 @@ def message(number: int) -> KeyedMessage:
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("retries", [0, 3])
-@pytest.mark.parametrize("callback", [None, Told])
+@pytest.mark.parametrize("callback", [None, RecordingCallbackHandler])
 def test_an_outage_is_waited_for_once_when_a_producer_is_closed(
     brokers: BrokersInMemory,
     caplog: pytest.LogCaptureFixture,
@@ -66,10 +72,10 @@ def test_an_outage_is_waited_for_once_when_a_producer_is_closed(
     assert "a producer was closed: 60 messages were not sent" in caplog.text
 
 
-def test_each_batch_that_is_lost_in_an_outage_is_given_to_the_callback_handler_with_its_cause(
+def test_callback_handler_gets_each_batch_lost_in_an_outage(
     brokers: BrokersInMemory,
 ) -> None:
-    told = Told()
+    told = RecordingCallbackHandler()
     producer = queueing(brokers, callback_handler=told)
     brokers.stop(1)
     producer.send([message(number) for number in range(6)])
@@ -81,7 +87,7 @@ def test_each_batch_that_is_lost_in_an_outage_is_given_to_the_callback_handler_w
     assert list(second.failed) == [message(number) for number in (3, 4, 5)]
 
 
-def test_brokers_that_come_back_while_a_producer_is_closed_get_what_is_left(brokers: BrokersInMemory) -> None:
+def test_brokers_back_during_close_get_the_remaining_messages(brokers: BrokersInMemory) -> None:
     class StartsAgain(CallbackHandler):
         def after_sending_data(self, events: Any, error: Exception | None) -> None:
             if error is not None:
@@ -108,7 +114,7 @@ def test_without_a_close_each_batch_has_all_its_attempts(brokers: BrokersInMemor
     assert values(brokers, 0, "u") == [b"1"] * 3
 
 
-class Stuck(Kept):
+class Stuck(RecordingEventHandler):
     """Waits with the first batch."""
 
     def __init__(self) -> None:
@@ -179,7 +185,7 @@ def test_ctrl_c_gives_up_what_is_left_and_says_how_much(log: Any, caplog: pytest
     stuck.going.set()
 
 
-def test_what_a_callback_handler_ends_its_thread_with_loses_nothing_in_silence(
+def test_messages_lost_by_an_exit_in_a_callback_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Exits(CallbackHandler):
@@ -187,7 +193,12 @@ def test_what_a_callback_handler_ends_its_thread_with_loses_nothing_in_silence(
             sys.exit(3)
 
     producer = Producer(
-        {**ASYNC, "event.handler": Kept(), "callback.handler": Exits, "queue.buffering.max.messages": 2}
+        {
+            **ASYNC,
+            "event.handler": RecordingEventHandler(),
+            "callback.handler": Exits,
+            "queue.buffering.max.messages": 2,
+        }
     )
     with pytest.raises(ProducerClosed):
         producer.send(message(0) for _ in range(10))  # who waits for room is told, too
@@ -196,8 +207,8 @@ def test_what_a_callback_handler_ends_its_thread_with_loses_nothing_in_silence(
     assert 1 <= producer.stats.failed_messages <= 10
 
 
-def test_a_producer_that_its_own_callback_handler_closes_sends_what_is_queued_first() -> None:
-    class Closes(Told):
+def test_close_in_a_callback_handler_sends_queued_messages_first() -> None:
+    class Closes(RecordingCallbackHandler):
         def after_sending_data(self, events: Any, error: Exception | None) -> None:
             super().after_sending_data(events, error)
             if stuck.messages == [b"0"]:
@@ -226,7 +237,7 @@ def test_a_producer_that_its_own_callback_handler_closes_sends_what_is_queued_fi
         ("before_sending_data", "text"),
     ],
 )
-def test_a_callback_that_gives_no_messages_is_told_and_its_batch_counted_as_failed(
+def test_callback_without_messages_is_logged_and_its_batch_fails(
     brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture, stage: str, given: Any
 ) -> None:
     handler = CallbackHandler()
@@ -267,7 +278,7 @@ CLOSES = "\ntry:\n    producer.close()\nexcept KeyboardInterrupt:\n    sys.exit(
 
 @pytest.mark.process
 @pytest.mark.parametrize(("ending", "status"), [("", 0), (CLOSES, 130)], ids=["exit", "close"])
-def test_ctrl_c_ends_a_program_that_waits_for_brokers_without_a_traceback(ending: str, status: int) -> None:
+def test_ctrl_c_ends_a_waiting_program_without_traceback(ending: str, status: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM + ending], capture_output=True, text=True, timeout=60
     )

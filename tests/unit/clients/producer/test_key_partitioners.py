@@ -30,7 +30,7 @@ def test_strings_go_where_the_release_puts_them() -> None:
 
 
 @pytest.mark.parametrize("partitioner", [DefaultPartitioner(), ByteArrayPartitioner()])
-def test_bytes_go_where_the_byte_array_partitioner_of_the_release_puts_them(partitioner: Any) -> None:
+def test_byte_keys_hash_as_in_the_releases_byte_array_partitioner(partitioner: Any) -> None:
     cases = RECORDED["scala_byte_array_partitioner"]
     keys = [base64.b64decode(case["key"]) for case in cases]
     for count in COUNTS:

@@ -154,7 +154,7 @@ def test_every_fault_is_named_at_once() -> None:
     assert "which is 100" in found["batch.num.messages"]
 
 
-def test_a_broker_list_that_makes_no_sense_is_a_fault_under_its_own_name() -> None:
+def test_invalid_broker_list_is_refused_under_its_name() -> None:
     assert "'h' has no port" in faults({"metadata.broker.list": "h"})["metadata.broker.list"]
 
 

@@ -24,7 +24,7 @@ COUNT = 3
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_all_ways_of_sending_reach_a_real_broker_and_the_partitions_of_their_keys(
+def test_all_send_methods_reach_the_partitions_of_their_keys(
     minikafka_cluster: Cluster, minikafka_topic: str, kind: str
 ) -> None:
     topic = minikafka_topic
@@ -78,7 +78,7 @@ for number in range(50):
 """
 
 
-def test_what_is_queued_is_sent_at_the_end_of_a_program_that_closes_nothing(
+def test_queued_messages_are_sent_at_exit_without_close(
     minikafka_cluster: Cluster, minikafka_topic: str
 ) -> None:
     bootstrap, topic = minikafka_cluster.bootstrap_servers, minikafka_topic

@@ -18,7 +18,7 @@ from minikafka.wire.apis.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from tests.unit.clients.producer.producing import everything, producer_of
+from tests.unit.clients.producer.producing import everything, make_producer
 from tests.unit.clients.support import BrokersInMemory, produce_error
 
 
@@ -51,11 +51,11 @@ def brokers() -> BrokersInMemory:
         (pa.chunked_array([pa.array([1.5])]), "got double: cast it"),
     ],
 )
-def test_one_value_and_what_is_no_column_of_bytes_are_refused_whole(
+def test_single_values_and_wrong_columns_are_refused(
     brokers: BrokersInMemory, kind: str, given: Any, told: str
 ) -> None:
     encoder = "kafka.serializer.StringEncoder"
-    with producer_of(brokers, serializer_class=encoder, producer_type=kind) as producer:
+    with make_producer(brokers, serializer_class=encoder, producer_type=kind) as producer:
         with pytest.raises(TypeError, match=told):
             producer.send_values("u", given)
         with pytest.raises(TypeError, match="keys: expected a list"):
@@ -65,9 +65,9 @@ def test_one_value_and_what_is_no_column_of_bytes_are_refused_whole(
 
 
 @pytest.mark.parametrize("given", ["hello", b"hello", 5, None])
-def test_what_is_no_message_is_shown_whole_with_what_to_give(brokers: BrokersInMemory, given: Any) -> None:
+def test_refused_message_is_shown_with_a_correct_call(brokers: BrokersInMemory, given: Any) -> None:
     told = rf"got {given!r}: send KeyedMessage\(topic, message\), or call send_values"
-    with producer_of(brokers) as producer, pytest.raises(TypeError, match=told):
+    with make_producer(brokers) as producer, pytest.raises(TypeError, match=told):
         producer.send(given)
 
 
@@ -86,9 +86,7 @@ def test_an_encoder_of_numbers_says_what_it_takes(encoder: Any, bits: int) -> No
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_message_that_is_too_large_is_told_with_its_size_and_the_limit(
-    brokers: BrokersInMemory, known: bool
-) -> None:
+def test_too_large_message_error_names_size_and_limit(brokers: BrokersInMemory, known: bool) -> None:
     def settings(_: int, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         row = DescribeConfigsResourceResult("max.message.bytes", "400", False, False, 1, False, ())
         return DescribeConfigsResponse(0, (DescribeConfigsResult(0, None, 2, "u", (row,)),))
@@ -98,7 +96,7 @@ def test_a_message_that_is_too_large_is_told_with_its_size_and_the_limit(
         brokers.script(ApiKey.DESCRIBE_CONFIGS, settings)
     else:
         brokers.unknown.add(ApiKey.DESCRIBE_CONFIGS)
-    with producer_of(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
+    with make_producer(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
         producer.send(KeyedMessage("u", b"L" * 500))
     (cause,) = failure.value.causes.values()
     limit = " (400)" if known else ""

@@ -90,7 +90,7 @@ def test_a_topic_that_comes_later_is_read_if_the_filter_takes_it(store: MemorySt
     assert sorted(found.get_consumer_thread_ids_per_topic()) == ["orders", "pay-back", "payments"]
 
 
-def test_a_blacklist_leaves_out_what_matches_and_the_offsets_unless_they_are_wanted() -> None:
+def test_blacklist_excludes_matches_and_internal_topics() -> None:
     def read(exclude: bool) -> list[str]:
         topics = ["__consumer_offsets", "orders", "payments"]
         found = WildcardTopicCount("c", Blacklist("pay.*"), 2, exclude, lambda: topics)
@@ -101,7 +101,7 @@ def test_a_blacklist_leaves_out_what_matches_and_the_offsets_unless_they_are_wan
     assert read(False) == ["__consumer_offsets", "orders"]
 
 
-def test_a_pattern_with_characters_that_json_escapes_comes_back_as_it_was() -> None:
+def test_pattern_with_json_escapes_round_trips() -> None:
     mine = WildcardTopicCount("c", Whitelist(r'a\.b|"\d"+x'), 1, True, list)
     again = parse_topic_count(make_registration(mine, 1).to_json(), "/consumers/g/ids/c", True, list)
     assert again == mine

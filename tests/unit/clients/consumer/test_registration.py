@@ -17,7 +17,7 @@ def test_it_is_not_valid_before_zookeeper_has_answered(clock: ManualClock) -> No
     assert not Lease(clock, 6_000).is_valid
 
 
-def test_it_counts_from_the_question_on_for_nine_tenths_of_the_sessions_time(clock: ManualClock) -> None:
+def test_lease_lasts_nine_tenths_of_the_timeout_from_the_request(clock: ManualClock) -> None:
     lease = Lease(clock, 6_000)
     clock.advance(1_000)
     lease.grant(7, asked_at_ms=400)
@@ -46,7 +46,7 @@ def test_an_answer_in_another_session_renews_nothing(clock: ManualClock) -> None
     assert not lease.is_valid
 
 
-def test_news_of_an_earlier_sessions_end_holds_up_until_the_next_answer_only(clock: ManualClock) -> None:
+def test_expiry_of_an_earlier_session_pauses_until_the_next_answer(clock: ManualClock) -> None:
     lease = Lease(clock, 6_000)
     lease.grant(8, asked_at_ms=0)
     lease.revoke()

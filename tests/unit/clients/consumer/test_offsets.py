@@ -1,0 +1,259 @@
+"""Offsets of a group in ZooKeeper, at its coordinator, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import pytest
+
+from minikafka.base.errors import (
+    BrokerError,
+    CoordinationError,
+    CoordinationLost,
+    ErrorCode,
+    NetworkError,
+    SessionExpired,
+)
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer.offsets import ConsumerOffsets, merge_offsets
+from minikafka.clients.consumer.runtime import Wait
+from minikafka.registry.consumers import ZookeeperOffsets
+from minikafka.registry.memory import MemoryZooKeeper
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+def yes(partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
+    return partitions
+
+
+def no(_: Collection[TopicPartition]) -> Collection[TopicPartition]:
+    return ()
+
+
+class OffsetsHarness:
+    """A ZooKeeper, with the sessions of two consumers, and a coordinator that may fail."""
+
+    def __init__(self) -> None:
+        self.zookeeper = MemoryZooKeeper()
+        self.store = self.zookeeper.connect()
+        self.mine = ZookeeperOffsets(self.store, "g")
+        self.others = ZookeeperOffsets(self.zookeeper.connect(), "g")
+        self.kafka: dict[TopicPartition, int] = {}
+        self.failures: list[Exception] = []
+        self.attempts = 0
+
+    def connect(self) -> None:
+        return
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self.attempts += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        self.kafka |= offsets
+
+    def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: self.kafka[tp] for tp in partitions if tp in self.kafka}
+
+    def close(self) -> None:
+        return
+
+    def offsets(
+        self, *, in_zookeeper: bool = True, in_kafka: bool = True, named: str = "kafka"
+    ) -> ConsumerOffsets:
+        return ConsumerOffsets(
+            self.mine,
+            self if in_kafka else None,
+            in_zookeeper=in_zookeeper,
+            zookeeper_first=named == "zookeeper",
+            still_owned=yes,
+            max_retries=2,
+            backoff_ms=50,
+        )
+
+    def znode(self, tp: TopicPartition = T0) -> tuple[bytes, int]:
+        data, stat = self.store.read(f"/consumers/g/offsets/{tp.topic}/{tp.partition}")
+        return data, stat.version
+
+
+@pytest.fixture
+def harness() -> OffsetsHarness:
+    return OffsetsHarness()
+
+
+def run(
+    offsets: ConsumerOffsets,
+    wanted: dict[TopicPartition, int],
+    *,
+    with_retries: bool = True,
+    check: Callable[[], None] | None = lambda: None,
+) -> list[Wait | None]:
+    return list(offsets.commit(wanted, with_retries=with_retries, check=check))
+
+
+@pytest.mark.parametrize(
+    ("zookeeper", "kafka", "merged"),
+    [
+        ({}, {}, {}),
+        ({T0: 5}, {}, {T0: 5}),
+        ({}, {T0: 5}, {T0: 5}),
+        ({T0: 5, T1: 7}, {T0: 6, T1: 6}, {T0: 6, T1: 7}),
+        ({T0: 0}, {U0: 0}, {T0: 0, U0: 0}),
+    ],
+)
+def test_of_two_offsets_the_larger_is_taken(
+    zookeeper: dict[TopicPartition, int], kafka: dict[TopicPartition, int], merged: dict[TopicPartition, int]
+) -> None:
+    assert merge_offsets(zookeeper, kafka) == merged
+
+
+def test_ownership_lost_during_coordinator_lookup_commits_nothing(harness: OffsetsHarness) -> None:
+    lost: list[bool] = []
+    harness.connect = lambda: lost.append(True)  # type: ignore[method-assign]
+
+    def check() -> None:
+        if lost:
+            raise SessionExpired("gone")
+
+    with pytest.raises(SessionExpired):
+        run(harness.offsets(), {T0: 5}, check=check)
+    assert harness.kafka == {}
+    assert harness.mine.fetch([T0]) == {}
+
+
+def test_an_offset_that_stands_there_is_not_written_again(harness: OffsetsHarness) -> None:
+    harness.mine.commit({T0: 5, T1: 0}, yes)
+    harness.mine.commit({T0: 5, T1: 1}, yes)
+    assert (harness.znode(T0), harness.znode(T1)) == ((b"5", 0), (b"1", 1))
+    assert harness.mine.checkpointed == {T0: 5, T1: 1}
+
+
+def test_what_was_fetched_is_known_to_stand_there(harness: OffsetsHarness) -> None:
+    harness.others.commit({T0: 5}, yes)
+    assert harness.mine.fetch([T0, T1]) == {T0: 5}
+    harness.mine.commit({T0: 5}, yes)
+    assert harness.znode() == (b"5", 0)
+
+
+def test_a_late_write_of_who_owned_it_before_fails(harness: OffsetsHarness) -> None:
+    harness.mine.commit({T0: 5}, yes)
+    harness.others.fetch([T0])
+    harness.others.commit({T0: 9}, yes)
+    assert harness.mine.commit({T0: 7}, no) == {T0}
+    assert harness.znode() == (b"9", 1)
+
+
+def test_an_owner_that_comes_between_two_looks_is_not_written_over(harness: OffsetsHarness) -> None:
+    """The version is read before the owner is asked for: a later owner writes a later version."""
+    harness.mine.commit({T0: 5}, yes)
+    harness.mine.forget()
+
+    def owned_until_now(partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
+        harness.others.fetch(partitions)
+        harness.others.commit(dict.fromkeys(partitions, 9), yes)
+        return answers.pop(0)
+
+    answers: list[Collection[TopicPartition]] = [(T0,), ()]
+    assert harness.mine.commit({T0: 7}, owned_until_now) == {T0}
+    assert harness.znode()[0] == b"9"
+
+
+def test_what_is_not_owned_keeps_nothing_else_from_being_written(harness: OffsetsHarness) -> None:
+    assert harness.mine.commit({T0: 5, T1: 6, U0: 7}, lambda partitions: {T0, U0} & set(partitions)) == {T1}
+    assert harness.mine.fetch([T0, T1, U0]) == {T0: 5, U0: 7}
+
+
+def test_the_owner_writes_over_what_others_wrote(harness: OffsetsHarness) -> None:
+    harness.mine.commit({T0: 5}, yes)
+    harness.others.fetch([T0])
+    harness.others.commit({T0: 9}, yes)
+    harness.mine.commit({T0: 7}, yes)
+    assert harness.znode() == (b"7", 2)
+    harness.mine.commit({T0: 8}, no)
+    assert harness.znode() == (b"8", 3)
+
+
+def test_after_an_answer_that_was_lost_it_is_written_anew(harness: OffsetsHarness) -> None:
+    harness.mine.commit({T0: 5}, yes)
+    harness.zookeeper.lose_next_answer(harness.store)
+    with pytest.raises(CoordinationLost):
+        harness.mine.commit({T0: 6}, yes)
+    assert harness.mine.checkpointed == {}
+    harness.mine.commit({T0: 6}, yes)
+    assert harness.znode()[0] == b"6"
+
+
+def test_what_is_no_number_is_refused_with_its_path(harness: OffsetsHarness) -> None:
+    harness.store.create("/consumers/g/offsets/t/0", b"five", make_parents=True)
+    with pytest.raises(CoordinationError, match="/consumers/g/offsets/t/0: an offset is wanted"):
+        harness.mine.fetch([T0])
+
+
+def test_both_are_written_and_the_larger_is_read(harness: OffsetsHarness) -> None:
+    both = harness.offsets()
+    assert run(both, {T0: 5, T1: 3}) == []
+    assert (harness.znode()[0], harness.kafka) == (b"5", {T0: 5, T1: 3})
+    harness.kafka[T0] = 9
+    harness.kafka[T1] = 1
+    assert both.fetch([T0, T1, U0]) == {T0: 9, T1: 3}
+
+
+def test_only_the_named_storage_is_used_without_dual_commit(harness: OffsetsHarness) -> None:
+    run(harness.offsets(in_kafka=False), {T0: 5})
+    assert (harness.znode()[0], harness.kafka) == (b"5", {})
+    kafka = harness.offsets(in_zookeeper=False)
+    run(kafka, {T0: 7})
+    assert (harness.znode()[0], harness.kafka) == (b"5", {T0: 7})
+    assert kafka.fetch([T0]) == {T0: 7}
+
+
+def test_an_unknown_offset_is_not_committed(harness: OffsetsHarness) -> None:
+    run(harness.offsets(), {T0: -1})
+    assert (harness.kafka, harness.mine.checkpointed) == ({}, {})
+
+
+def test_a_commit_is_tried_again_as_often_as_allowed(harness: OffsetsHarness) -> None:
+    moved = BrokerError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
+    harness.failures = [moved, NetworkError("cut")]
+    assert run(harness.offsets(), {T0: 5}) == [Wait(50), Wait(50)]
+    assert (harness.attempts, harness.kafka) == (3, {T0: 5})
+    harness.failures = [moved] * 3
+    with pytest.raises(BrokerError, match="NOT_COORDINATOR"):
+        run(harness.offsets(), {T0: 6})
+    assert harness.attempts == 6
+
+
+def test_an_automatic_commit_is_tried_once(harness: OffsetsHarness) -> None:
+    harness.failures = [NetworkError("cut")]
+    with pytest.raises(NetworkError):
+        run(harness.offsets(), {T0: 5}, with_retries=False)
+    assert harness.attempts == 1
+
+
+def test_brokers_are_never_behind_zookeeper_if_configured(harness: OffsetsHarness) -> None:
+    harness.failures = [NetworkError("cut")]
+    with pytest.raises(NetworkError):
+        run(harness.offsets(), {T0: 5}, with_retries=False)
+    assert (harness.kafka, harness.store.exists("/consumers/g/offsets/t/0")) == ({}, None)
+
+
+def test_zookeeper_is_never_behind_the_brokers_where_it_is_named(harness: OffsetsHarness) -> None:
+    both = harness.offsets(named="zookeeper")
+    harness.zookeeper.suspend(harness.store)
+    with pytest.raises(CoordinationLost):
+        run(both, {T0: 5}, with_retries=False)
+    assert (harness.attempts, harness.kafka) == (0, {})
+    harness.zookeeper.resume(harness.store)
+    harness.failures = [NetworkError("cut")]
+    with pytest.raises(NetworkError):
+        run(both, {T0: 5}, with_retries=False)
+    assert (harness.znode()[0], harness.kafka) == (b"5", {})
+
+
+def test_nothing_is_written_where_others_may_own_it(harness: OffsetsHarness) -> None:
+    def gone() -> None:
+        raise SessionExpired("gone")
+
+    with pytest.raises(SessionExpired):
+        run(harness.offsets(), {T0: 5}, check=gone)
+    assert (harness.attempts, harness.mine.checkpointed) == (0, {})

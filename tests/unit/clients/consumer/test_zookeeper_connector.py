@@ -1,0 +1,583 @@
+"""A high-level consumer on a ZooKeeper in memory: what it registers, owns, hands out and commits."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from minikafka.base.errors import (
+    ConfigError,
+    ConsumerRebalanceFailed,
+    CoordinationLost,
+    MessageStreamsExist,
+    NodeExists,
+    SessionExpired,
+    UndecodableMessage,
+)
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.consumer.assignment import ConsumerThreadId
+from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRequestAndResponseStatsRegistry
+from minikafka.clients.consumer.topic_filter import Whitelist
+from minikafka.clients.serializer import LongDecoder, StringDecoder
+from minikafka.registry import paths
+from tests.unit.clients.consumer.connectors import GROUP, GroupHarness, cut_off
+from tests.unit.clients.consumer.streams import fill, offsets
+
+GOLDEN = Path(__file__).parents[3] / "data" / "zookeeper"
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def harness() -> GroupHarness:
+    return GroupHarness(t=4)
+
+
+def recorded(name: str) -> dict[str, tuple[str, bool, int]]:
+    """What old consumers of 0.10.1.1 had in ZooKeeper: data, ephemeral, version; times left out."""
+    nodes = json.loads((GOLDEN / name).read_text(encoding="utf-8"))
+    return {
+        path: (without_time(node["data"] or ""), node["ephemeral"], node["version"])
+        for path, node in nodes.items()
+        if path.startswith(paths.CONSUMERS)
+    }
+
+
+def present(harness: GroupHarness) -> dict[str, tuple[str, bool, int]]:
+    found = {}
+
+    def visit(path: str) -> None:
+        data, stat = harness.admin.read(path)
+        found[path] = without_time(data.decode()), bool(stat.ephemeral_owner), stat.version
+        for name in harness.admin.children(path):
+            visit(f"{path}/{name}")
+
+    visit(paths.CONSUMERS)
+    return found
+
+
+def without_time(data: str) -> str:
+    return re.sub(r'"timestamp":"\d{13}"', '"timestamp":"…"', data)
+
+
+def test_znodes_equal_those_of_the_release_during_and_after_a_run() -> None:
+    harness = GroupHarness(orders=2, payments=2)
+    old = {"group_id": "old-group", "auto_offset_reset": "smallest"}
+    first = harness.consumer("c1", **old).reads(orders=2)
+    harness.go(5)
+    second = harness.consumer("c2", **old).reads(orders=1)
+    white = harness.consumer("w1", group_id="white-group")
+    white.streams = white.connector.create_message_streams_by_filter(Whitelist("ord.*,pay.*"))
+    harness.go()
+    for consumer in harness.consumers:
+        consumer.fetched.bring(0)
+        for info in consumer.fetched.infos.values():
+            if info.partition == 0:
+                fill(info, 200)
+    for consumer in harness.consumers:
+        for number in range(len(consumer.streams)):
+            consumer.take(1_000, number)
+        consumer.connector.auto_commit()
+    assert present(harness) == recorded("03-old-consumers-running.json")
+    for consumer in (first, second, white):
+        consumer.connector.shutdown()
+    assert present(harness) == recorded("04-old-consumers-closed.json")
+
+
+def test_consumer_id_is_configured_or_generated(harness: GroupHarness) -> None:
+    assert harness.consumer("c").connector.consumer_id_string == "g_c"
+    own = harness.consumer().connector.consumer_id_string
+    assert re.fullmatch(r"g_.+-1700000000000-[0-9a-f]{8}", own)
+    assert own != harness.consumer().connector.consumer_id_string
+
+
+def test_streams_are_created_at_most_once(harness: GroupHarness) -> None:
+    consumer = harness.consumer("a")
+    with pytest.raises(ConfigError):
+        consumer.connector.create_message_streams({"t": 0})
+    consumer.reads(t=1)
+    with pytest.raises(MessageStreamsExist):
+        consumer.connector.create_message_streams({"t": 1})
+    with pytest.raises(MessageStreamsExist):
+        consumer.connector.create_message_streams_by_filter(Whitelist("t"))
+    with pytest.raises(MessageStreamsExist):
+        consumer.connector.set_consumer_rebalance_listener(Hook())
+
+
+def test_partitions_are_divided_and_taken_over(harness: GroupHarness) -> None:
+    a = harness.consumer("a").reads(t=1)
+    harness.go()
+    assert harness.owners() == ["g_a-0"] * 4
+    b = harness.consumer("b").reads(t=2)
+    harness.go()
+    assert harness.owners() == ["g_a-0", "g_a-0", "g_b-0", "g_b-1"]
+    a.connector.shutdown()
+    harness.go()
+    assert harness.owners() == ["g_b-0", "g_b-0", "g_b-1", "g_b-1"]
+    assert a.fetched.ended
+    assert len(b.fetched.infos) == 4
+
+
+def test_messages_are_decoded(harness: GroupHarness) -> None:
+    consumer = harness.consumer("a")
+    decoder = StringDecoder()
+    consumer.streams = consumer.connector.create_message_streams({"t": 1}, decoder, decoder)["t"]
+    harness.go()
+    consumer.fetched.bring(1)
+    (message,) = consumer.take(1)
+    assert (message.key, message.message) == ("k", "0")
+
+
+def test_a_message_counts_when_the_next_one_is_asked_for(harness: GroupHarness) -> None:
+    consumer = harness.consumer("a", auto_commit_interval_ms=100).reads(t=1)
+    harness.topic("t", 1)
+    harness.go()
+    consumer.fetched.bring(3)
+    assert offsets(consumer.take(2)) == [0, 1]
+    harness.go(20)
+    assert harness.offset() == b"1"
+
+
+def test_explicit_commit_and_shutdown_count_delivered_messages() -> None:
+    harness = GroupHarness(t=1)
+    consumer = harness.consumer("a", auto_commit_enable=False).reads(t=1)
+    harness.go()
+    consumer.fetched.bring(5)
+    consumer.take(2)
+    consumer.connector.commit_offsets()
+    assert harness.offset() == b"2"
+    consumer.take(1)
+    consumer.connector.shutdown()
+    assert harness.offset() == b"2"
+    other = harness.consumer("b").reads(t=1)
+    harness.go()
+    other.fetched.bring(2)
+    other.take(1)
+    other.connector.shutdown()
+    assert harness.offset() == b"3"
+
+
+def test_message_whose_block_raises_does_not_count() -> None:
+    harness = GroupHarness(t=1)
+    consumer = harness.consumer("a").reads(t=1)
+    harness.go()
+    consumer.fetched.bring(5)
+
+    def works() -> None:
+        with consumer.connector:
+            consumer.take(3)
+            raise OSError("no work")
+
+    with pytest.raises(OSError, match="no work"):
+        works()
+    assert harness.offset() == b"2"
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_undecodable_message_is_not_counted_by_commit_or_shutdown(
+    explicit: bool,
+) -> None:
+    harness = GroupHarness(t=1)
+    consumer = harness.consumer("a")
+    consumer.streams = consumer.connector.create_message_streams({"t": 1}, LongDecoder(), LongDecoder())["t"]
+    harness.go()
+    consumer.fetched.bring(5)
+    *_, last = consumer.take(3)
+    with pytest.raises(UndecodableMessage):
+        _ = last.message
+    if explicit:
+        consumer.connector.commit_offsets()
+        assert harness.offset() == b"2"
+    consumer.connector.shutdown()
+    assert harness.offset() == b"2"
+
+
+def test_rebalance_drops_the_chunk_and_waits_for_the_message_in_process() -> None:
+    harness = GroupHarness(t=2)
+    a = harness.consumer("a").reads(t=1)
+    harness.go()
+    a.fetched.bring(3)
+    assert [(m.partition, m.offset) for m in a.take(4)][-1] == (1, 0)
+    harness.consumer("b").reads(t=1)
+    harness.go(10, asks=False)
+    assert harness.owners() == ["g_a-0", "g_a-0"]
+    assert a.take(1) == []
+    harness.go(40)
+    assert harness.owners() == ["g_a-0", "g_b-0"]
+    assert harness.offset(1) == b"1"
+
+
+def test_message_in_process_is_not_redelivered_if_its_partition_stays() -> None:
+    harness = GroupHarness(t=2)
+    a = harness.consumer("a").reads(t=1)
+    harness.go()
+    a.fetched.bring(3)
+    assert offsets(a.take(1)) == [0]
+    harness.consumer("b").reads(t=1)
+    harness.go(80, asks=False)
+    assert harness.owners() == ["g_a-0", "g_b-0"]
+    assert [info.fetched_offset for info in a.fetched.infos.values()] == [1]
+    assert harness.offset() == b"0"
+    a.fetched.bring(2)
+    assert offsets(a.take(2)) == [1, 2]
+    a.connector.commit_offsets()
+    assert harness.offset() == b"3"
+
+
+def test_message_of_a_kept_partition_does_not_delay_the_release() -> None:
+    harness = GroupHarness(t=2)
+    a = harness.consumer("a").reads(t=1)
+    harness.go()
+    a.fetched.bring(3)
+    assert offsets(a.take(1)) == [0]
+    harness.consumer("b").reads(t=1)
+    harness.go(10, asks=False)
+    assert harness.owners() == ["g_a-0"]
+
+
+def test_new_owner_begins_with_the_message_still_in_process() -> None:
+    harness = GroupHarness(t=2)
+    a = harness.consumer("a").reads(t=1)
+    harness.go()
+    a.fetched.bring(3)
+    assert [(m.partition, m.offset) for m in a.take(4)][-1] == (1, 0)
+    b = harness.consumer("b").reads(t=1)
+    harness.go(80, asks=False)
+    assert {tp: info.fetched_offset for tp, info in b.fetched.infos.items()} == {T1: 0}
+    assert (harness.offset(0), harness.offset(1)) == (b"3", b"0")
+    a.take(1)  # it asks for more at last, and commits what it owns
+    a.connector.commit_offsets()
+    assert harness.offset(1) == b"0"
+
+
+def test_kept_partition_continues_in_place_without_auto_commit() -> None:
+    harness = GroupHarness(t=2)
+    a = harness.consumer("a", auto_commit_enable=False).reads(t=1)
+    harness.go()
+    a.fetched.bring(3)
+    a.take(2)
+    b = harness.consumer("b").reads(t=1)
+    harness.go()
+    # One more was asked for before the rebalance, and all three are done with.
+    assert {tp: info.fetched_offset for tp, info in a.fetched.infos.items()} == {T0: 3}
+    assert {tp: info.fetched_offset for tp, info in b.fetched.infos.items()} == {T1: -1}
+    assert harness.offset() is None
+
+
+def test_rebalance_without_changes_does_not_stop_a_consumer(harness: GroupHarness) -> None:
+    a = harness.consumer("a").reads(t=1)
+    harness.go()
+    harness.admin.create(f"{paths.BROKER_IDS}/1", b"{}")
+    harness.consumer("b").reads(u=1)
+    harness.go()
+    assert a.fetched.starts == 1
+
+
+def test_topics_and_partitions_that_come_later_are_read() -> None:
+    harness = GroupHarness(ta=1)
+    consumer = harness.consumer("a")
+    consumer.streams = consumer.connector.create_message_streams_by_filter(Whitelist("t."))
+    static = harness.consumer("b", group_id="h").reads(tb=1)
+    harness.go()
+    assert set(consumer.fetched.infos) == {TopicPartition("ta", 0)}
+    assert not static.fetched.infos
+    harness.topic("tb", 1)
+    harness.topic("ta", 2)
+    harness.topic("no", 1)
+    harness.go()
+    assert set(consumer.fetched.infos) == {("ta", 0), ("ta", 1), ("tb", 0)}
+    assert set(static.fetched.infos) == {("tb", 0)}
+
+
+def test_a_topic_that_is_deleted_is_given_up_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    harness = GroupHarness(ta=1, tb=1)
+    consumer = harness.consumer("a").reads(ta=1, tb=1)
+    harness.go()
+    harness.admin.delete(paths.topic_path("tb"))
+    with caplog.at_level(logging.WARNING, "minikafka.clients.consumer"):
+        harness.go()
+    assert "topic tb was deleted while this consumer reads it" in caplog.text
+    assert set(consumer.fetched.infos) == {("ta", 0)}
+    assert harness.owners("tb") == []
+
+
+@pytest.mark.parametrize(
+    ("connect", "place", "chroot"),
+    [("zk:2181/kafak", "/kafak/brokers/ids", "'/kafak' here"), ("zk:2181", "/brokers/ids", "none here")],
+)
+def test_without_brokers_it_waits_for_the_first(
+    harness: GroupHarness, connect: str, place: str, chroot: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness.admin.delete(f"{paths.BROKER_IDS}/0")
+    consumer = harness.consumer("a", zookeeper_connect=connect).reads(t=1)
+    with caplog.at_level(logging.WARNING, "minikafka.clients.consumer"):
+        harness.go()
+    assert consumer.fetched.starts == 0
+    said = (
+        f"g_a: no brokers to read from: {place} on ZooKeeper at zk:2181 names none. Check that a "
+        f"broker runs, and that zookeeper.connect='{connect}' is as in its own settings, with the chroot "
+        f"({chroot})"
+    )
+    assert set(caplog.messages) == {said}
+    harness.admin.create(f"{paths.BROKER_IDS}/3", b"{}")
+    harness.go()
+    assert len(consumer.fetched.infos) == 4
+
+
+def test_nothing_is_handed_out_while_others_may_own_it(harness: GroupHarness) -> None:
+    consumer = harness.consumer("a").reads(t=1)
+    harness.go()
+    consumer.fetched.bring(3)
+    harness.zookeeper.suspend(consumer.store)
+    harness.clock.advance(2_000)
+    assert len(consumer.take(1)) == 1
+    harness.clock.advance(701)
+    assert consumer.take(1) == []
+    with pytest.raises(CoordinationLost, match="nothing is committed"):
+        consumer.connector.commit_offsets()
+    harness.zookeeper.resume(consumer.store)
+    harness.go(1)
+    assert len(consumer.take(1)) == 1
+
+
+def test_after_its_session_has_expired_it_registers_and_owns_anew() -> None:
+    harness = GroupHarness(t=2)
+    a, b = harness.consumer("a").reads(t=1), harness.consumer("b").reads(t=1)
+    harness.go()
+    a.fetched.bring(3)
+    a.take(2)
+    harness.consumers = [b]
+    cut_off(harness, a)
+    harness.go()
+    assert harness.owners() == ["g_b-0", "g_b-0"]
+    assert a.take(1) == []
+    harness.zookeeper.resume(a.store)
+    assert a.take(1) == []
+    harness.consumers = [a, b]
+    harness.go()
+    assert harness.owners() == ["g_a-0", "g_b-0"]
+    assert harness.offset() is None
+    a.fetched.bring(1)
+    assert offsets(a.take(1)) == [0]
+
+
+def test_owner_created_between_check_and_delete_stays(
+    harness: GroupHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = harness.consumer("a").reads(t=1)
+    harness.go()
+    listener = consumer.connector.load_balancer_listener
+    owned, path = listener.still_owned, paths.consumer_owner_path(GROUP, *T0)
+
+    def look(partitions: list[TopicPartition]) -> frozenset[TopicPartition]:
+        found = owned(partitions)
+        harness.zookeeper.expire(consumer.store)
+        harness.admin.create(path, b"g_z-0", ephemeral=True)
+        return found
+
+    monkeypatch.setattr(listener, "still_owned", look)
+    with pytest.raises(SessionExpired, match="g_a is gone"):
+        listener.delete_partition_ownership_from_zk(T0)
+    assert harness.admin.read(path)[0] == b"g_z-0"
+
+
+def test_late_expiry_event_pauses_the_new_session_only_until_renewal() -> None:
+    harness = GroupHarness(t=1)
+    consumer = harness.consumer("a").reads(t=1)
+    harness.go()
+    cut_off(harness, consumer)
+    harness.zookeeper.resume(consumer.store)
+    consumer.connector.load_balancer_listener.rebalance_event_triggered()
+    for _ in range(60):  # before any news of the session are delivered
+        consumer.connector.step()
+    consumer.fetched.bring(5)
+    assert len(consumer.take(1)) == 1
+    harness.zookeeper.deliver()
+    assert consumer.take(1) == []
+    harness.go(101)
+    assert len(consumer.take(1)) == 1
+
+
+def test_a_registration_that_somebody_deletes_is_made_again(harness: GroupHarness) -> None:
+    consumer = harness.consumer("a").reads(t=1)
+    harness.go()
+    path = paths.consumer_id_path(GROUP, "g_a")
+    harness.admin.delete(path)
+    harness.go()
+    assert harness.admin.exists(path) is not None
+    assert len(consumer.fetched.infos) == 4
+
+
+def test_one_of_the_same_name_is_waited_for_and_then_refused(harness: GroupHarness) -> None:
+    first = harness.consumer("a").reads(t=1)
+    harness.go()
+    second = harness.consumer("a").reads(t=1)
+    harness.go()
+    assert second.fetched.starts == 0
+    first.connector.shutdown()
+    harness.go()
+    assert len(second.fetched.infos) == 4
+    third = harness.consumer("a", rebalance_max_retries=1).reads(t=1)
+    harness.go(700)
+    with pytest.raises(ConsumerRebalanceFailed, match=NodeExists.__name__):
+        third.take(1)
+
+
+def test_after_the_last_attempt_all_is_released_and_its_streams_raise(harness: GroupHarness) -> None:
+    owner = paths.consumer_owner_path(GROUP, "t", 2)
+    harness.admin.create(owner, b"g_gone-0", make_parents=True)
+    consumer = harness.consumer("a", rebalance_max_retries=3).reads(t=2)
+    harness.go(30)
+    assert harness.owners() == ["g_a-0", "g_a-0", "g_gone-0", "g_a-1"]
+    harness.go(60)
+    assert harness.owners() == ["g_gone-0"]
+    assert harness.admin.children(paths.consumer_ids_path(GROUP)) == []
+    for number in range(2):
+        with pytest.raises(ConsumerRebalanceFailed, match=r"3 attempts .* t-2 is owned by g_gone-0"):
+            consumer.take(1, number)
+    consumer.connector.shutdown()
+
+
+def test_a_partition_is_read_once_the_other_has_let_go(harness: GroupHarness) -> None:
+    owner = paths.consumer_owner_path(GROUP, "t", 2)
+    harness.admin.create(owner, b"g_gone-0", make_parents=True)
+    consumer = harness.consumer("a", rebalance_max_retries=3).reads(t=1)
+    harness.go(30)
+    assert consumer.fetched.starts == 0
+    harness.admin.delete(owner)
+    harness.go(30)
+    assert len(consumer.fetched.infos) == 4
+
+
+def test_lost_answers_leave_nothing_behind(harness: GroupHarness) -> None:
+    consumer = harness.consumer("a").reads(t=1)
+    for _ in range(60):
+        harness.zookeeper.lose_next_answer(consumer.store)
+        harness.go(10)
+    assert harness.owners() == ["g_a-0"] * 4
+    assert len(consumer.fetched.infos) == 4
+
+
+class Hook:
+    """A rebalance listener that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+        self.fails = 0
+
+    def before_releasing_partitions(self, ownership: Mapping[str, set[int]]) -> None:
+        self.told.append(dict(ownership))
+
+    def before_starting_fetchers(
+        self, consumer_id: str, assignment: Mapping[str, Mapping[int, ConsumerThreadId]]
+    ) -> None:
+        self.told.append((consumer_id, {t: {p: str(o) for p, o in a.items()} for t, a in assignment.items()}))
+        if self.fails:
+            self.fails -= 1
+            raise ValueError("not now")
+
+
+def test_rebalance_listener_is_called_before_release_and_fetch() -> None:
+    harness = GroupHarness(t=2)
+    a, hook = harness.consumer("a"), Hook()
+    a.connector.set_consumer_rebalance_listener(hook)
+    a.reads(t=1)
+    harness.go()
+    assert hook.told == [{}, ("g_a", {"t": {0: "g_a-0", 1: "g_a-0"}})]
+    hook.told.clear()
+    hook.fails = 1
+    harness.consumer("b").reads(t=1)
+    harness.go()
+    shared = ("g_a", {"t": {0: "g_a-0", 1: "g_b-0"}})
+    assert hook.told == [{"t": {0, 1}}, shared, {"t": {0}}, shared]
+    assert set(a.fetched.infos) == {T0}
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_rebalance_listeners_commit_excludes_the_message_in_process(late: bool) -> None:
+    class Committing(Hook):
+        def before_releasing_partitions(self, ownership: Mapping[str, set[int]]) -> None:
+            if not late:
+                a.connector.commit_offsets()
+
+        def before_starting_fetchers(self, *told: object) -> None:
+            if late:
+                a.connector.commit_offsets()
+
+    harness = GroupHarness(t=2)
+    a = harness.consumer("a", auto_commit_enable=False)
+    a.connector.set_consumer_rebalance_listener(Committing())
+    a.reads(t=1)
+    harness.go()
+    a.fetched.bring(3)
+    assert offsets(a.take(2)) == [0, 1]
+    harness.consumer("b").reads(t=1)
+    harness.go(80, asks=False)
+    assert harness.owners() == ["g_a-0", "g_b-0"]
+    assert harness.offset() == b"1"
+    a.connector.commit_offsets()
+    assert harness.offset() == b"2"
+
+
+def test_offsets_are_kept_at_the_coordinator_and_in_zookeeper(harness: GroupHarness) -> None:
+    harness.coordinator.offsets[T0] = 2
+    consumer = harness.consumer("a", offsets_storage="kafka", auto_commit_interval_ms=100).reads(t=1)
+    assert harness.coordinator.connected == 1
+    harness.go()
+    assert {tp.partition: info.fetched_offset for tp, info in consumer.fetched.infos.items()}[0] == 2
+    consumer.fetched.bring(3)
+    consumer.take(100)
+    consumer.connector.shutdown()
+    assert harness.coordinator.offsets[T0] == 5
+    assert harness.offset() == b"5"
+    assert harness.coordinator.closed
+
+
+def test_stats_are_removed_with_the_last_consumer_of_a_client(harness: GroupHarness) -> None:
+    client = "stats-of-two"
+    consumers = [harness.consumer(name, client_id=client).reads(t=1) for name in "ab"]
+    harness.go()
+    consumers[0].fetched.bring(5)
+    consumers[0].take(11)
+    before = ConsumerTopicStatsRegistry.get(client)
+    fetches = FetchRequestAndResponseStatsRegistry.get(client)
+    assert before.topic("t").messages.count == 10
+    consumers[0].connector.shutdown()
+    consumers[0].connector.shutdown()
+    assert ConsumerTopicStatsRegistry.get(client) is before
+    assert FetchRequestAndResponseStatsRegistry.get(client) is fetches
+    consumers[1].connector.shutdown()
+    assert client not in ConsumerTopicStatsRegistry._stats
+    assert client not in FetchRequestAndResponseStatsRegistry._stats
+
+
+def test_owned_partitions_are_counted_by_topic_until_they_are_released() -> None:
+    harness = GroupHarness(t=2, u=1)
+    a = harness.consumer("a").reads(t=1, u=1)
+    counted = a.connector.load_balancer_listener
+    assert counted.owned_partitions_count == {}
+    harness.go()
+    assert counted.owned_partitions_count == {"t": 2, "u": 1}
+    b = harness.consumer("b").reads(t=1)
+    harness.go()
+    assert counted.owned_partitions_count == {"t": 1, "u": 1}
+    cut_off(harness, a)
+    harness.zookeeper.resume(a.store)
+    harness.zookeeper.deliver()
+    a.connector.step()
+    assert counted.owned_partitions_count == {}
+    harness.go()
+    b.connector.shutdown()
+    assert b.connector.load_balancer_listener.owned_partitions_count == {}
+
+
+def test_a_second_shutdown_does_nothing_and_nothing_begins_after_it(harness: GroupHarness) -> None:
+    with harness.consumer("a").connector as connector:
+        connector.shutdown()
+    with pytest.raises(ValueError, match="g_a is shut down"):
+        connector.create_message_streams({"t": 1})
+    assert not connector.step()
