@@ -102,7 +102,7 @@ class Process:
 
 
 class Oracle:
-    """What must hold."""
+    """The invariants."""
 
     def __init__(self, world: Churn) -> None:
         self._world = world

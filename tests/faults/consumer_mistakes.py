@@ -1,6 +1,6 @@
-"""Mistakes that the simulated group of consumers must find: each takes one care away from the product.
+"""Mistakes that the simulated group of consumers must find: each removes one precaution from the product.
 
-``MISTAKES`` has them, in words.
+``MISTAKES`` has them by description.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minikafka.registry.consumers import ZookeeperOffsets
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """What stands where in place of the product's own: (owner, name, the wrong thing)."""
+    """Replacements of the product's own attributes: (owner, name, replacement)."""
 
     seeds: tuple[int, ...]
     """Those that found it last, which are tried first: where something else happens, some miss it."""

@@ -1,4 +1,4 @@
-"""What stands in for fetchers, messages, the coordinator and a process, where consumers are simulated."""
+"""Models of fetchers, messages, the coordinator and a process, for simulated consumers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from minikafka.registry.memory import MemoryStore
 
 
 class ModelBackend(Protocol):
-    """What they know of the world."""
+    """The state that the models read."""
 
     logs: dict[TopicPartition, int]
-    """How many messages each partition has."""
+    """The number of messages of each partition."""
     kafka_offsets: dict[TopicPartition, int]
-    """What the coordinator has."""
+    """The offsets of the coordinator."""
     unanswered: int
-    """How many of the next requests it does not answer."""
+    """The number of next requests without an answer."""
 
 
 class WatchedIterator:

@@ -1,4 +1,4 @@
-"""What the low-level consumer asks beside messages: metadata, coordinators and offsets of groups."""
+"""``clients/simple_consumer``: requests beside fetches: metadata, coordinators and offsets of groups."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ class AssignmentContext:
             ids = store.children(paths.consumer_ids_path(group))
         except NoNode:
             ids = []
-        registered = store.read_all(paths.consumer_id_path(group, one) for one in ids)
+        registered = store.read_all(paths.consumer_id_path(group, member) for member in ids)
         if mine not in registered:
             raise NoNode(f"{mine}: consumer {consumer_id!r} is not registered")
         topics = list_topics(store)
@@ -286,7 +286,10 @@ class AssignmentContext:
         partitions.
         """
         context = cls.__new__(cls)
-        threads = {one: make_consumer_thread_ids_per_topic(one, count) for one, count in consumers.items()}
+        threads = {
+            consumer: make_consumer_thread_ids_per_topic(consumer, count)
+            for consumer, count in consumers.items()
+        }
         context._fill(group, consumer_id, threads, partitions)
         return context
 
@@ -302,8 +305,8 @@ class AssignmentContext:
         self.consumers = tuple(sorted(threads, key=java_order_key))
         self.my_topic_thread_ids = threads[consumer_id]
         readers: dict[str, list[ConsumerThreadId]] = {}
-        for one in self.consumers:
-            for topic, ids in threads[one].items():
+        for consumer in self.consumers:
+            for topic, ids in threads[consumer].items():
                 readers.setdefault(topic, []).extend(ids)
         self.consumers_for_topic = {topic: tuple(sorted(readers[topic])) for topic in sorted(readers)}
         self.partitions_for_topic = {
@@ -461,7 +464,7 @@ class RebalancePlan:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether the consumer already owns exactly its assignment."""
+        """True if the consumer already owns exactly its assignment."""
         return not self.release and not self.claim
 
 

@@ -100,12 +100,12 @@ class ChunkQueue:
 
     @property
     def has_room(self) -> bool:
-        """Whether another chunk would be accepted now."""
+        """True if another chunk would be accepted now."""
         return not self._closed and len(self._chunks) + self._chunks_in_use < self.max_chunks
 
     @property
     def is_closed(self) -> bool:
-        """Whether the queue holds the shutdown command."""
+        """True if the queue holds the shutdown command."""
         return self._closed
 
     def __len__(self) -> int:

@@ -76,7 +76,7 @@ class ConsumerConfig:
     consumer_timeout_ms: int = -1
     """An iterator raises ConsumerTimeout after so long without a message; negative: never."""
     exclude_internal_topics: bool = True
-    """Whether a filter excludes the topic of committed offsets."""
+    """True to exclude the topic of committed offsets from filters."""
     partition_assignment_strategy: str = STRATEGIES[0]
     """``range`` or ``roundrobin``."""
     zookeeper_session_timeout_ms: int = 6_000
@@ -91,7 +91,7 @@ class ConsumerConfig:
     offsets_commit_max_retries: int = 5
     """Of explicit commits, and those at a rebalance or at shutdown; auto commits are not retried."""
     dual_commit_enabled: bool = _DERIVED
-    """Whether offsets are kept in both storages; default: true if ``offsets_storage`` is ``kafka``."""
+    """True to keep offsets in both storages; default: true if ``offsets_storage`` is ``kafka``."""
 
     def __post_init__(self) -> None:
         checked = _read({_KAFKA_NAMES[field.name]: getattr(self, field.name) for field in fields(self)})
@@ -124,7 +124,7 @@ class ConsumerConfig:
 
     @property
     def no_brokers_hint(self) -> str:
-        """Where brokers were looked for, and what to check, for a message after none was found."""
+        """The path where no broker was found, and what to check."""
         connect = self.zookeeper_connect
         hosts, chroot = _parsed_connect(connect)
         here = f"{chroot!r} here" if chroot else "none here"

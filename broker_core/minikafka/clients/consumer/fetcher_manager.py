@@ -22,7 +22,7 @@ from minikafka.records.format.hashes import string_hash
 from minikafka.registry.store import Store
 
 _STOP_TIMEOUT_MS = 500
-"""How long a stop waits for threads that can no longer deliver anything."""
+"""The time that a stop waits for threads that can no longer deliver anything."""
 _SHUTDOWN_TIMEOUT_MS = 15_000
 
 logger = logging.getLogger("minikafka.clients")
@@ -115,8 +115,8 @@ class ConsumerFetcherManager:
         stopping: list[ShutdownableThread] = [connections.finder, *connections.fetchers.values()]
         for info in connections.infos.values():
             info.queue.on_room(None)
-        for one in stopping:
-            one.initiate_shutdown()
+        for stopped in stopping:
+            stopped.initiate_shutdown()
         # A thread may be in a call that cannot be cancelled, as to ZooKeeper: it ends when that returns.
         self._stopping_threads = _join_all(self._stopping_threads + stopping, _STOP_TIMEOUT_MS)
 
@@ -125,7 +125,7 @@ class ConsumerFetcherManager:
         self.stop_connections()
         self._stopping_threads = _join_all(self._stopping_threads, _SHUTDOWN_TIMEOUT_MS)
         if self._stopping_threads:
-            names = ", ".join(one.name for one in self._stopping_threads)
+            names = ", ".join(thread.name for thread in self._stopping_threads)
             logger.warning("timed out waiting for threads to end: %s", names)
 
     @property
@@ -268,7 +268,7 @@ class _FetcherPoolOfStart:
 def _join_all(threads: Iterable[ShutdownableThread], milliseconds: int) -> list[ShutdownableThread]:
     """Return the threads that have not ended within that time in all."""
     deadline = Deadline(SystemClock(), milliseconds)  # threads live in real time
-    return [one for one in threads if not one.await_shutdown(deadline.remaining_ms())]
+    return [thread for thread in threads if not thread.await_shutdown(deadline.remaining_ms())]
 
 
 def _socket_connector(config: FetcherConfig) -> Connector:

@@ -149,7 +149,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         """
         self._full_since_ms: dict[ChunkQueue, int] = {}
         self._truncates_first_message = False
-        """Whether the broker, by its last response, never returns more than the requested bytes."""
+        """True if the broker, by its last response, never returns more than the requested bytes."""
 
     # --- who has it
 

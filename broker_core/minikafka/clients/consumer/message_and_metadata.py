@@ -65,7 +65,7 @@ class MessageAndMetadata(_Decoded, Generic[K, V]):
 
     @property
     def undecodable(self) -> bool:
-        """Whether a decoder has failed. The message then counts as consumed only when the next one is
+        """True if a decoder has failed. The message then counts as consumed only when the next one is
         requested.
         """
         return getattr(self, "_failed", False)

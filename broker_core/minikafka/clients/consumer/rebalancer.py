@@ -96,7 +96,7 @@ class Connector(Protocol):
 
     @property
     def is_shutting_down(self) -> bool:
-        """Whether the consumer is shutting down."""
+        """True if the consumer is shutting down."""
 
     @property
     def registered_session(self) -> int:
@@ -165,7 +165,7 @@ class ZkRebalancerListener:
 
     @property
     def is_triggered(self) -> bool:
-        """Whether a rebalance is due."""
+        """True if a rebalance is due."""
         return self._triggered.is_set()
 
     def wait_until_triggered(self) -> None:
@@ -183,7 +183,7 @@ class ZkRebalancerListener:
 
     @property
     def is_called_by_rebalance_listener(self) -> bool:
-        """Whether the caller is the rebalance listener, which cannot know of delivered messages that are
+        """True if the caller is the rebalance listener, which cannot know of delivered messages that are
         still in process.
         """
         return self._listener_thread == threading.get_ident()

@@ -38,7 +38,7 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """Whether no other consumer can own what this consumer owned at the last renewal."""
+        """True if no other consumer can own what this consumer owned at the last renewal."""
         return self._clock.monotonic_ms() < self._end_ms
 
     def grant(self, session_id: int, asked_at_ms: int, granted_ms: int | None = None) -> None:

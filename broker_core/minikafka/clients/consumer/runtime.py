@@ -62,12 +62,12 @@ class Stepper:
 
     @property
     def is_busy(self) -> bool:
-        """Whether steps are left."""
+        """True if steps are left."""
         return self._steps is not None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the next step has to wait at this moment."""
+        """True if the next step has to wait at this moment."""
         wait = self._wait
         if wait is None or self._clock.monotonic_ms() >= self._wait_end_ms:
             return False
@@ -179,7 +179,7 @@ class ShutdownableThread:
 
     @property
     def is_running(self) -> bool:
-        """Whether no shutdown was initiated."""
+        """True if no shutdown was initiated."""
         return not self._stopped.is_set()
 
     def do_work(self) -> None:
@@ -263,16 +263,16 @@ class RetryLog:
         kind = error.code if isinstance(error, BrokerError) else type(error)
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            one = self._failures.get(where)
-            if one is None or one.kind != kind or now_ms - one.last_ms > REPEAT_INTERVAL_MS:
+            failure = self._failures.get(where)
+            if failure is None or failure.kind != kind or now_ms - failure.last_ms > REPEAT_INTERVAL_MS:
                 self._failures[where] = _Failure(kind, now_ms, now_ms, now_ms)
                 lasts = ""
             else:
-                one.last_ms, one.times = now_ms, one.times + 1
-                if now_ms - one.logged_ms < REPEAT_INTERVAL_MS:
+                failure.last_ms, failure.times = now_ms, failure.times + 1
+                if now_ms - failure.logged_ms < REPEAT_INTERVAL_MS:
                     return
-                one.logged_ms = now_ms
-                lasts = f" ({one.times} times in {(now_ms - one.since_ms) // 1000} s; retrying)"
+                failure.logged_ms = now_ms
+                lasts = f" ({failure.times} times in {(now_ms - failure.since_ms) // 1000} s; retrying)"
         logger.warning("%s: %s%s%s", where, doing, error, lasts)
 
     def record_recovery(self, where: str) -> None:
@@ -282,8 +282,8 @@ class RetryLog:
         if where not in self._failures:
             return
         with self._lock:
-            one = self._failures.pop(where, None)
-        if one is not None:
-            level = logging.WARNING if one.times > 1 else logging.INFO
-            lasted_s = (self._clock.monotonic_ms() - one.since_ms) / 1000
+            failure = self._failures.pop(where, None)
+        if failure is not None:
+            level = logging.WARNING if failure.times > 1 else logging.INFO
+            lasted_s = (self._clock.monotonic_ms() - failure.since_ms) / 1000
             logger.log(level, "%s: recovered after %.1f s", where, lasted_s)

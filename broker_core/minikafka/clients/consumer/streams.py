@@ -36,11 +36,11 @@ logger = logging.getLogger("minikafka.clients.consumer")
 
 
 class LeaseState(Protocol):
-    """Whether the partitions certainly still belong to this consumer: a ``Lease``."""
+    """The validity of a consumer's ownership: a ``Lease``."""
 
     @property
     def is_valid(self) -> bool:
-        """While it is False, nothing is delivered."""
+        """True if the partitions certainly still belong to this consumer; otherwise nothing is delivered."""
 
 
 class _AlwaysValid:

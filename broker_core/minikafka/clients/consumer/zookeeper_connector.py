@@ -76,7 +76,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 OFFSET_MANAGER_TIMEOUT_MS = 60_000
-"""How long a new connector looks for its group's coordinator. (The release looks for ever.)"""
+"""The time that a new connector looks for its group's coordinator. (The release looks for ever.)"""
 
 logger = logging.getLogger("minikafka.clients.consumer")
 
@@ -171,7 +171,7 @@ class ZookeeperConsumerConnector:
 
     @property
     def is_shutting_down(self) -> bool:
-        """Whether ``shutdown`` has begun."""
+        """True if ``shutdown`` has begun."""
         return self._stopping.is_set()
 
     @property
@@ -353,9 +353,9 @@ class ZookeeperConsumerConnector:
             if topic in self._topic_watches:
                 continue
             shared = topic not in self._queues
-            for one in ids:
-                queue = self._queues[None if shared else topic][one.thread_id]
-                self.topic_thread_id_and_queues[topic, one] = queue
+            for thread in ids:
+                queue = self._queues[None if shared else topic][thread.thread_id]
+                self.topic_thread_id_and_queues[topic, thread] = queue
             if shared:
                 streams[topic] = self.all_streams
             path = paths.topic_path(topic)
@@ -501,7 +501,9 @@ class ZookeeperConsumerConnector:
                 return
             self.registration.check_lease()
             own = {
-                tp: one for tp, one in wanted.items() if tp.partition in self.topic_registry.get(tp.topic, {})
+                tp: value
+                for tp, value in wanted.items()
+                if tp.partition in self.topic_registry.get(tp.topic, {})
             }
             lost = self.offsets.zookeeper.commit(own, self.load_balancer_listener.still_owned)
             self._check_all_committed(lost | (wanted.keys() - own.keys()))
@@ -541,7 +543,7 @@ class ZookeeperConsumerConnector:
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether a rebalance is due, or under way in ``step``."""
+        """True if a rebalance is due, or under way in ``step``."""
         if self.is_shutting_down:
             return False
         return self._stepper.is_busy or self.load_balancer_listener.is_triggered

@@ -24,7 +24,7 @@ logger = logging.getLogger("minikafka.clients.producer")
 PROGRESS_INTERVAL_S = 5.0
 """Interval at which ``close`` logs what it waits for."""
 GIVE_UP_TIMEOUT_S = 1.0
-"""How long an abandoned thread may take to end."""
+"""The time that an abandoned thread may take to end."""
 
 
 class AsyncProducer:

@@ -140,7 +140,7 @@ class DefaultEventHandler(EventHandler):
         self._closing = False
         self._given_up = False
         self._outage = False
-        """Whether the last batch failed because no broker was reachable."""
+        """True if the last batch failed because no broker was reachable."""
         self._end: Deadline | None = None
         """The deadline of an outage while the producer is being closed."""
 
@@ -210,8 +210,8 @@ class DefaultEventHandler(EventHandler):
         try:
             self._attempts(columns, failures)
         except Exception:
-            for one in columns:
-                self.stats.record_failed(one.topic, len(one))
+            for piece in columns:
+                self.stats.record_failed(piece.topic, len(piece))
             raise
         failed = failures.permanent[before:]
         for lost in failed:
@@ -223,10 +223,10 @@ class DefaultEventHandler(EventHandler):
     def _attempts(self, columns: Sequence[MessageColumns], failures: _Failures) -> None:
         now_ms = self._cluster.clock.now_ms()
         left = []
-        for one in columns:
-            self.stats.record_sent(one.topic, len(one), one.value_bytes)
-            stamps = np.full(len(one), now_ms, dtype=np.int64)
-            left.append(_TopicRows(one, stamps, np.arange(len(one), dtype=np.int64)))
+        for piece in columns:
+            self.stats.record_sent(piece.topic, len(piece), piece.value_bytes)
+            stamps = np.full(len(piece), now_ms, dtype=np.int64)
+            left.append(_TopicRows(piece, stamps, np.arange(len(piece), dtype=np.int64)))
         reason = self._reason_to_fail(left)
         if reason is not None:
             for part in left:
@@ -446,22 +446,22 @@ class DefaultEventHandler(EventHandler):
             )
         except MinikafkaError:
             return None
-        return next((one.value for one in settings if one.name == name), None)
+        return next((setting.value for setting in settings if setting.name == name), None)
 
     def _failure(
         self, failed: Sequence[_FailedRows], refused: Sequence[tuple[KeyedMessage, Exception]], total: int
     ) -> FailedToSendMessage:
-        causes: dict[str, Exception] = {one.place: one.error for one in failed}
-        texts = {one.place: one.error_text for one in failed}
+        causes: dict[str, Exception] = {failure.place: failure.error for failure in failed}
+        texts = {failure.place: failure.error_text for failure in failed}
         counts = Counter(dict.fromkeys(causes, 0))
-        for one in failed:
-            counts[one.place] += len(one.part.rows)
+        for failure in failed:
+            counts[failure.place] += len(failure.part.rows)
         for event, error in refused:
             place = f"{event.topic} (not serialized)"
             causes[place], texts[place] = error, _error_text(error)
             counts[place] += 1
         unsent = Unsent(
-            [(one.part.columns, one.part.rows) for one in failed], [event for event, _ in refused]
+            [(failure.part.columns, failure.part.rows) for failure in failed], [event for event, _ in refused]
         )
         named = list(causes)[:MAX_PLACES_IN_ERROR]
         places = [f"{place}: {counts[place]} ({texts[place]})" for place in named]
@@ -488,12 +488,12 @@ def _error_text(error: Exception) -> str:
 def _group_distinct_topics(columns: Iterable[MessageColumns]) -> Iterable[list[MessageColumns]]:
     """Yield the columns in groups with each topic once: later columns are sent later."""
     group: dict[str, MessageColumns] = {}
-    for one in columns:
-        if one.topic in group:
+    for piece in columns:
+        if piece.topic in group:
             yield list(group.values())
             group = {}
-        if len(one):
-            group[one.topic] = one
+        if len(piece):
+            group[piece.topic] = piece
     if group:
         yield list(group.values())
 

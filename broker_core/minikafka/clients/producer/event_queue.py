@@ -64,7 +64,7 @@ class EventQueue:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the queue accepts no more messages."""
+        """True if the queue accepts no more messages."""
         return self._closed
 
     @property

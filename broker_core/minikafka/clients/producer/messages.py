@@ -37,7 +37,7 @@ class KeyedMessage(NamedTuple):
 
     @property
     def has_key(self) -> bool:
-        """Whether a key is stored with the message."""
+        """True if a key is stored with the message."""
         return self.key is not None
 
 
@@ -179,14 +179,14 @@ def serialize(
         for row, topic in enumerate(topics):
             rows.setdefault(topic, []).append(row)
         of_topics = ([[field[row] for row in some] for field in fields] for some in rows.values())
-        return [one for some in of_topics for one in serialize(some, encoder, key_encoder)]
+        return [columns for some in of_topics for columns in serialize(some, encoder, key_encoder)]
     encoded = encoded_column(values, encoder)
     encoded_keys = None if _all_none(keys) else encoded_column(keys, key_encoder)
     if isinstance(encoded, pa.ChunkedArray) or isinstance(encoded_keys, pa.ChunkedArray):
         # More than the 2 GiB of an Arrow column.
         middle = len(topics) // 2
         halves = ([field[:middle] for field in fields], [field[middle:] for field in fields])
-        return [one for half in halves for one in serialize(half, encoder, key_encoder)]
+        return [columns for half in halves for columns in serialize(half, encoder, key_encoder)]
     partition_keys: list[Any] | None = keys
     if not _all_none(part_keys):
         partition_keys = [key if part is None else part for key, part in zip(keys, part_keys, strict=True)]

@@ -94,9 +94,9 @@ class Producer:
             return
         several = messages if isinstance(messages, (list, tuple)) else _to_list(messages)
         if not set(map(type, several)) <= _MESSAGES:  # a tenth of the time of a check of each message
-            for one in several:
-                if not isinstance(one, KeyedMessage):
-                    raise TypeError(_type_error_text(one))
+            for item in several:
+                if not isinstance(item, KeyedMessage):
+                    raise TypeError(_type_error_text(item))
         if self._async is None:
             self._send_sync(several)
         else:
@@ -196,7 +196,7 @@ class Producer:
                 for value, key in zip(values, keys or [None] * len(values), strict=True)
             ]
         else:
-            messages = [message for one in columns for message in one.messages(range(len(one)))]
+            messages = [message for piece in columns for message in piece.messages(range(len(piece)))]
         self.send(messages)
 
     def _check_open(self) -> None:

@@ -98,7 +98,7 @@ class ProducerConfig:
     """All given settings, also unknown ones: the argument of the classes that are created."""
 
     def __post_init__(self) -> None:
-        given = {_KAFKA_NAMES[one.name]: getattr(self, one.name) for one in fields(self)}
+        given = {_KAFKA_NAMES[setting.name]: getattr(self, setting.name) for setting in fields(self)}
         others = dict(given.pop("properties"))
         for name, value in _read(given).items():
             object.__setattr__(self, name, value)
@@ -114,7 +114,7 @@ class ProducerConfig:
 
     @property
     def is_sync(self) -> bool:
-        """Whether ``send`` returns after the messages are sent."""
+        """True if ``send`` returns after the messages are sent."""
         return self.producer_type == "sync"
 
     def codec_of(self, topic: str) -> Codec:
@@ -123,7 +123,7 @@ class ProducerConfig:
         return self.compression_codec if chosen else Codec.NONE
 
 
-_KAFKA_NAMES = {one.name: one.name.replace("_", ".") for one in fields(ProducerConfig)}
+_KAFKA_NAMES = {setting.name: setting.name.replace("_", ".") for setting in fields(ProducerConfig)}
 
 
 def _read(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def _read_sending(read: PropertyReader) -> dict[str, Any]:
     client_id = read.text("client.id", "")
     if _CLIENT_ID.fullmatch(client_id) is None:
         read.refuse("client.id", client_id, "made of letters and digits of ASCII, '.', '_' and '-'")
-    topics = (one.strip() for one in read.text("compressed.topics", "").split(","))
+    topics = (name.strip() for name in read.text("compressed.topics", "").split(","))
     return {
         "metadata_broker_list": brokers,
         "client_id": client_id,
@@ -205,7 +205,7 @@ def _codec(read: PropertyReader) -> Codec:
     text = read.text("compression.codec", "none").lower()
     if text in _CODECS:
         return _CODECS[text]
-    read.refuse("compression.codec", text, f"one of {', '.join(one.name.lower() for one in Codec)}")
+    read.refuse("compression.codec", text, f"one of {', '.join(codec.name.lower() for codec in Codec)}")
     return Codec.NONE
 
 

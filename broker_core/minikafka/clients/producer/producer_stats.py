@@ -52,29 +52,29 @@ class ProducerStats:
         with self._lock:
             every = list(self._topics.values())
         return TopicStats(
-            sum(one.messages for one in every),
-            sum(one.bytes for one in every),
-            sum(one.dropped for one in every),
-            sum(one.failed for one in every),
+            sum(stats.messages for stats in every),
+            sum(stats.bytes for stats in every),
+            sum(stats.dropped for stats in every),
+            sum(stats.failed for stats in every),
         )
 
     def record_sent(self, topic: str, messages: int, size: int) -> None:
         """Record messages of ``size`` bytes in all that are sent to the brokers."""
         with self._lock:
-            one = self._topics[topic]
-            self._topics[topic] = replace(one, messages=one.messages + messages, bytes=one.bytes + size)
+            stats = self._topics[topic]
+            self._topics[topic] = replace(stats, messages=stats.messages + messages, bytes=stats.bytes + size)
 
     def record_dropped(self, topic: str, messages: int = 1) -> None:
         """Record messages without room in the queue."""
         with self._lock:
-            one = self._topics[topic]
-            self._topics[topic] = replace(one, dropped=one.dropped + messages)
+            stats = self._topics[topic]
+            self._topics[topic] = replace(stats, dropped=stats.dropped + messages)
 
     def record_failed(self, topic: str, messages: int) -> None:
         """Record sent messages that no broker has."""
         with self._lock:
-            one = self._topics[topic]
-            self._topics[topic] = replace(one, failed=one.failed + messages)
+            stats = self._topics[topic]
+            self._topics[topic] = replace(stats, failed=stats.failed + messages)
 
     def record_serialization_errors(self, messages: int) -> None:
         """Record messages that an encoder could not encode."""

@@ -50,9 +50,9 @@ class PendingProduce:
         except MinikafkaError as error:
             return dict.fromkeys(self._partitions, error)
         codes = {
-            TopicPartition(topic.name, one.index): ErrorCode.of(one.error_code)
+            TopicPartition(topic.name, part.index): ErrorCode.of(part.error_code)
             for topic in response.topics
-            for one in topic.partitions
+            for part in topic.partitions
         }
         return {tp: self._error(tp, codes.get(tp)) for tp in self._partitions}
 

@@ -101,7 +101,7 @@ class ClassicChannel:
             self._host,
             self._port,
             request_ms=self._clock.monotonic_ms() - begun_ms,
-            response_bytes=sum(one.size_bytes for one in found),
+            response_bytes=sum(fetched.size_bytes for fetched in found),
             throttle_ms=0,
         )
         return found
@@ -160,7 +160,7 @@ class KafkaChannel:
     def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
         # One request each, unless the broker waits for data of all: in one response the first message may be
         # larger than requested, and leave nothing for the others.
-        groups = [request.fetches] if request.may_wait else [(one,) for one in request.fetches]
+        groups = [request.fetches] if request.may_wait else [(single,) for single in request.fetches]
         begun_ms = self._clock.monotonic_ms()
         under_way = [(group, self._fetch(request, group)) for group in groups]
         return [
@@ -208,14 +208,14 @@ class KafkaChannel:
         self, request: MultiFetchRequest, fetches: Sequence[FetchRequest]
     ) -> ResponseFuture[fetching.FetchResponse]:
         topics: dict[str, list[fetching.FetchPartition]] = {}
-        for one in fetches:
-            part = fetching.FetchPartition(one.partition, _UNKNOWN, one.offset, _UNKNOWN, one.max_size)
-            topics.setdefault(one.topic, []).append(part)
+        for fetch in fetches:
+            part = fetching.FetchPartition(fetch.partition, _UNKNOWN, fetch.offset, _UNKNOWN, fetch.max_size)
+            topics.setdefault(fetch.topic, []).append(part)
         asked = fetching.FetchRequest(
             replica_id=request.replica_id,
             max_wait_ms=request.max_wait_ms,
             min_bytes=request.min_bytes,
-            max_bytes=min(fetching.NO_LIMIT, sum(one.max_size for one in fetches)),
+            max_bytes=min(fetching.NO_LIMIT, sum(fetch.max_size for fetch in fetches)),
             isolation_level=fetching.READ_UNCOMMITTED,
             session_id=fetching.NO_SESSION,
             session_epoch=fetching.FINAL_EPOCH,
@@ -235,12 +235,14 @@ class KafkaChannel:
             response_bytes=sum(len(buffer_of(part.records)) for part in parts.values()),
             throttle_ms=answer.throttle_time_ms,
         )
-        for one in fetches:
-            part = parts.get((one.topic, one.partition))
+        for fetch in fetches:
+            part = parts.get((fetch.topic, fetch.partition))
             if part is None:  # newer brokers, for a client above its quota
-                raise NetworkError(f"{self._link.name} left {one.topic}-{one.partition} out of its response")
+                raise NetworkError(
+                    f"{self._link.name} left {fetch.topic}-{fetch.partition} out of its response"
+                )
             yield FetchedMessages(
-                one, ErrorCode.of(part.error_code), buffer_of(part.records), part.high_watermark
+                fetch, ErrorCode.of(part.error_code), buffer_of(part.records), part.high_watermark
             )
 
 

@@ -107,14 +107,14 @@ class MultiFetchResponse(Sequence[FetchedMessages]):
 
     @property
     def has_error(self) -> bool:
-        """Whether any fetch has failed."""
-        return any(one.error is not ErrorCode.NONE for one in self._fetched)
+        """True if any fetch has failed."""
+        return any(messages.error is not ErrorCode.NONE for messages in self._fetched)
 
     def message_set(self, topic: str, partition: int) -> FetchedMessages:
         """Return the messages of a partition."""
-        for one in self._fetched:
-            if (one.request.topic, one.request.partition) == (topic, partition):
-                return one
+        for messages in self._fetched:
+            if (messages.request.topic, messages.request.partition) == (topic, partition):
+                return messages
         raise KeyError(f"{topic}-{partition} was not requested")
 
     def error_code(self, topic: str, partition: int) -> ErrorCode:

@@ -68,7 +68,7 @@ class MultiFetchRequest:
 
     @property
     def may_wait(self) -> bool:
-        """Whether the broker may hold the request until there is data."""
+        """True if the broker may hold the request until there is data."""
         return self.max_wait_ms > 0 and self.min_bytes > 0
 
 
@@ -139,7 +139,7 @@ class OffsetCommitRequest:
     def __post_init__(self) -> None:
         offsets: Any = self.offsets
         given = offsets.values() if isinstance(offsets, Mapping) else [None]
-        if not all(isinstance(one, Committed) for one in given):
+        if not all(isinstance(offset, Committed) for offset in given):
             raise TypeError(
                 "offsets: expected a mapping of partitions to Committed (of clients.simple_consumer), as "
                 f"{{TopicPartition('flights', 0): Committed(12)}}, got {offsets!r:.100}"
@@ -156,7 +156,7 @@ class OffsetCommitResponse:
 
     @property
     def has_error(self) -> bool:
-        """Whether any offset was refused."""
+        """True if any offset was refused."""
         return any(error is not ErrorCode.NONE for error in self.errors.values())
 
 

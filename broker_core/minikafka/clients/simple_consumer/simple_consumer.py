@@ -138,9 +138,9 @@ class SimpleConsumer:
         """
         asked = requests if isinstance(requests, MultiFetchRequest) else MultiFetchRequest(tuple(requests))
         found = self._with_reconnect(lambda: self._channel.fetch(asked))
-        for one in found:
-            one.find_log_range = functools.partial(
-                self._log_range, TopicPartition(one.request.topic, one.request.partition)
+        for messages in found:
+            messages.find_log_range = functools.partial(
+                self._log_range, TopicPartition(messages.request.topic, messages.request.partition)
             )
         return MultiFetchResponse(found)
 

@@ -22,7 +22,7 @@ GROUP = "g"
 
 
 class Fetched:
-    """What a connector has asked to be fetched; a test fills the queues."""
+    """Records the partitions that a connector fetches; a test fills the queues."""
 
     def __init__(self) -> None:
         self.infos: dict[TopicPartition, PartitionTopicInfo] = {}
@@ -49,7 +49,7 @@ class Fetched:
 
 
 class Coordinator:
-    """Where offsets of ``offsets.storage=kafka`` are."""
+    """Keeps the offsets of ``offsets.storage=kafka``."""
 
     def __init__(self) -> None:
         self.offsets: dict[TopicPartition, int] = {}
@@ -122,7 +122,7 @@ class ConsumerHarness:
 
 
 class GroupHarness:
-    """ZooKeeper with a broker and topics, a coordinator, time, and the consumers of a group."""
+    """ZooKeeper with a broker and topics, a coordinator, a clock, and the consumers of a group."""
 
     def __init__(self, **topics: int) -> None:
         self.clock = ManualClock()
@@ -157,7 +157,7 @@ class GroupHarness:
             self.clock.advance(10)
 
     def owners(self, topic: str = "t", group: str = GROUP) -> list[str]:
-        """Who owns the partitions, in their order; only of those that have an owner."""
+        """Return the owners of the partitions, in their order; only of those that have an owner."""
         above = f"{paths.CONSUMERS}/{group}/owners/{topic}"
         if self.admin.exists(above) is None:
             return []

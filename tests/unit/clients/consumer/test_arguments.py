@@ -1,4 +1,4 @@
-"""What a connector is given that is of another kind than it wants, and what is said of it at once."""
+"""``clients/consumer/arguments``: arguments of the wrong type, and the errors for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets that are given to a consumer in ZooKeeper: what may be committed, and by whom."""
+"""``clients/consumer``: offsets in arguments, and who may commit them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``clients/consumer/assignment``: what consumers have registered, in the form that 0.10.1.1 wrote."""
+"""``clients/consumer/assignment``: registrations, in the form that 0.10.1.1 wrote."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 DATA = Path(__file__).parents[3] / "data"
 RECORDED = DATA / "zookeeper" / "03-old-consumers-running.json"
 FILTERS = json.loads((DATA / "consumer-filters.json").read_text(encoding="utf-8"))["registrations"]
-"""What 0.10.1.1's own classes register for filters, with two streams; null where they refuse them."""
+"""The registrations of 0.10.1.1's own classes for filters, with two streams; null if they refuse
+the filter.
+"""
 
 
 @pytest.fixture(scope="module")

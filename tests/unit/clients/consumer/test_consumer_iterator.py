@@ -1,4 +1,4 @@
-"""What a stream hands out, when it counts, and what ends or interrupts it."""
+"""``clients/consumer/streams``: delivery of messages, when they count, and the end of an iteration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a connector that keeps offsets at the brokers looks for its group's coordinator."""
+"""``clients/consumer``: the search of a connector for its group's coordinator."""
 
 from __future__ import annotations
 

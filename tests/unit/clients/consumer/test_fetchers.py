@@ -1,4 +1,4 @@
-"""What fetchers ask for, what they put into the streams, and what they do when something goes wrong."""
+"""``clients/consumer``: requests of the fetchers, chunks that they put into streams, and errors."""
 
 from __future__ import annotations
 

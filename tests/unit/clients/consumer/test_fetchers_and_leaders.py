@@ -1,4 +1,4 @@
-"""How fetchers find the leaders of partitions, and what they tell of those that they cannot reach."""
+"""``clients/consumer``: look-ups of leaders, and the log of brokers that cannot be reached."""
 
 from __future__ import annotations
 

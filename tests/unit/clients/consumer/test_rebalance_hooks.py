@@ -1,4 +1,4 @@
-"""What a rebalance listener, or another thread, may do while a consumer rebalances."""
+"""``clients/consumer``: rebalance listeners, and calls of other threads during a rebalance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``rebalance_plan``: what one consumer gives up and takes."""
+"""``rebalance_plan``: the partitions that one consumer releases and claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the producer share."""
+"""Helpers of the producer's tests."""
 
 from __future__ import annotations
 
