@@ -1,10 +1,10 @@
-"""A client's connection over a real socket: blocking for its callers, pipelined, for any number of threads.
+"""A client's connection over a real socket: blocking for its callers, pipelined, thread-safe.
 
-There is no thread behind it. Whoever waits for a response reads the socket, for itself and for the others,
-until its own response is there; then one of the others goes on. A writer that the peer keeps waiting reads
-as well, since a peer that answers before it reads on would otherwise wait for us as we wait for it.
+There is no background thread. A caller that waits for a response reads the socket for all callers until its
+own response is there; then another waiting caller continues. A writer that the peer blocks reads as well:
+otherwise both sides could wait for each other to read.
 
-The socket is non-blocking; waiting is ``poll``. The first error is kept and given to everybody, now and
+The socket is non-blocking; waiting uses ``poll``. The first error is kept and raised to all callers, now and
 later.
 """
 
@@ -51,7 +51,7 @@ class SocketConnector:
         )
 
     def connect(self, host: str, port: int) -> SocketConnection:
-        """A new connection. NetworkError with the address and the reason."""
+        """Return a new connection. Raises NetworkError with the address and the reason."""
         peer = host_port(host, port)
         try:
             sock = socket.create_connection((host, port), self._connect_timeout_ms / 1000)
@@ -75,8 +75,8 @@ class SocketConnector:
     def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
         """See ``interfaces.Connector``."""
         deadline_ms = _now_ms() + timeout_ms
-        connections = {one.connection for one in pending if isinstance(one, _Pending)}
-        while not any(one.done() for one in pending):
+        connections = {response.connection for response in pending if isinstance(response, _Pending)}
+        while not any(response.done() for response in pending):
             left_ms = deadline_ms - _now_ms()
             if left_ms <= 0:
                 return False
@@ -87,7 +87,7 @@ class SocketConnector:
 def connect(
     host: str, port: int, *, connect_timeout_ms: int = 10_000, request_timeout_ms: int = 30_000
 ) -> SocketConnection:
-    """One connection, made now. Each address of ``host`` is tried for ``connect_timeout_ms``."""
+    """Return a new connection. Each address of ``host`` is tried for ``connect_timeout_ms``."""
     connector = SocketConnector(connect_timeout_ms=connect_timeout_ms, request_timeout_ms=request_timeout_ms)
     return connector.connect(host, port)
 
@@ -105,7 +105,7 @@ class _Pending:
         self.error: NetworkError | None = None
 
     def settled(self) -> bool:
-        """Whether the response or an error is there already."""
+        """Return whether the response or an error is present."""
         return self.frame is not None or self.error is not None
 
     def done(self) -> bool:
@@ -117,14 +117,14 @@ class _Pending:
         if not self.settled():
             self.connection.wait_for(self, timeout_ms)
         if self.error is not None:
-            # A new one each time: several threads may raise it, and each adds its own traceback.
+            # A new instance each time: several threads may raise it, and each adds its own traceback.
             raise NetworkError(*self.error.args)
         assert self.frame is not None
         return self.frame
 
 
-TAKEN_AT_ONCE_BYTES = 64 << 20
-"""Memory for a response is taken at once up to this size, more as it comes."""
+INITIAL_RESPONSE_BYTES = 64 << 20
+"""Up to this size memory for a response is allocated at once, more as data arrives."""
 
 
 class SocketConnection:
@@ -137,14 +137,14 @@ class SocketConnection:
         self._sock = sock
         self._request_timeout_ms = request_timeout_ms
         self._max_response_bytes = max_response_bytes
-        self._reader = FrameReader(max_response_bytes, first_allocation=TAKEN_AT_ONCE_BYTES)
-        # Held while one frame is written and queued, so that the order is the same in both.
+        self._reader = FrameReader(max_response_bytes, first_allocation=INITIAL_RESPONSE_BYTES)
+        # Held while a frame is written and queued, so that both have the same order.
         self._writing = threading.Lock()
-        # Guards all below. Notified when a response has come, the reader's role is free, or all is over.
+        # Guards the fields below. Notified of a response, a free reader role, and the end.
         self._state = threading.Condition()
         self._pending: deque[_Pending] = deque()
-        self._somebody_reads = False
-        self._somebody_writes = False
+        self._has_reader = False
+        self._has_writer = False
         self._error: NetworkError | None = None
 
     @property
@@ -166,16 +166,16 @@ class SocketConnection:
         self._fail(NetworkError(f"{self.peer}: the connection was closed here"))
 
     def receive_arrived(self) -> None:
-        """Take in what the socket has, without waiting; nothing when another thread is reading."""
-        if self.take_reading():
+        """Read what has arrived, without waiting; nothing when another thread is reading."""
+        if self.acquire_reader():
             try:
                 while self._receive_frame():
                     pass
             finally:
-                self.leave_reading()
+                self.release_reader()
 
     def wait_for(self, pending: _Pending, timeout_ms: int | None) -> None:
-        """Return when ``pending`` has its response or error."""
+        """Wait until ``pending`` has its response or error."""
         timeout_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = pending.made_ms + timeout_ms
         while not pending.settled():
@@ -184,30 +184,30 @@ class SocketConnection:
                 self._fail(NetworkError(f"{self.peer}: no response within {timeout_ms} ms"))
                 return
             with self._state:
-                if self._somebody_reads and not pending.settled():
+                if self._has_reader and not pending.settled():
                     self._state.wait(left_ms / 1000)
                     continue
-            if self.take_reading():
+            if self.acquire_reader():
                 try:
                     while not pending.settled() and self._wait(_READABLE, deadline_ms):
                         self._receive_frame()
                 finally:
-                    self.leave_reading()
+                    self.release_reader()
 
     def _write(self, frame: list[Part], pending: _Pending | None) -> None:
         with self._writing:
             if not self._pending:
-                self.receive_arrived()  # notices that the peer has closed, before anything is sent in vain
+                self.receive_arrived()  # detects a closed connection before sending
             with self._state:
                 self._check()
-                self._somebody_writes = True
+                self._has_writer = True
                 if pending is not None:
                     self._pending.append(pending)
             try:
                 self._write_all(NetworkSend(frame))
             finally:
                 with self._state:
-                    self._somebody_writes = False
+                    self._has_writer = False
                     self._close_when_unused()
             if pending is None or not pending.settled():
                 self._check()
@@ -221,31 +221,31 @@ class SocketConnection:
                 if outgoing.done:
                     return
                 if _now_ms() >= deadline_ms:
-                    text = f"{self.peer}: took nothing of a request for {self._request_timeout_ms} ms"
+                    text = f"{self.peer}: read nothing of a request for {self._request_timeout_ms} ms"
                     self._fail(NetworkError(text))
                 self._wait_writable(deadline_ms)
         except (OSError, StorageError) as error:
             self._fail(connection_error(self.peer, "cannot send", error))
         except BaseException:
-            # Ctrl-C for instance: half a frame may be out, and nothing can follow it.
+            # For example Ctrl-C: half a frame may be sent, and nothing can follow it.
             self._fail(NetworkError(f"{self.peer}: sending was interrupted"))
             raise
         finally:
             outgoing.close()
 
     def _wait_writable(self, deadline_ms: int) -> None:
-        """Wait until the peer takes more, and read meanwhile unless another thread does."""
-        if not self.take_reading():
+        """Wait until the socket is writable, and read meanwhile unless another thread does."""
+        if not self.acquire_reader():
             self._wait(select.POLLOUT, deadline_ms)
             return
         try:
             if self._wait(select.POLLOUT | _READABLE, deadline_ms) & _READABLE:
                 self._receive_frame()
         finally:
-            self.leave_reading()
+            self.release_reader()
 
     def _wait(self, events: int, deadline_ms: int) -> int:
-        """What the socket is ready for: 0 after the deadline or when the connection has ended."""
+        """Return the ready events of the socket: 0 after the deadline or when the connection has ended."""
         if self._error is not None:
             return 0
         poller = select.poll()
@@ -254,7 +254,7 @@ class SocketConnection:
         return ready[0][1] if ready else 0
 
     def _receive_frame(self) -> bool:
-        """Read up to the end of a frame as far as it is there; whether it was. Only in the reader's role."""
+        """Read up to the end of a frame. Return whether a frame was complete. Only in the reader role."""
         try:
             while self._error is None:
                 with self._reader.space() as space:
@@ -281,32 +281,32 @@ class SocketConnection:
     def _settle(self, frame: memoryview) -> None:
         with self._state:
             if not self._pending:
-                self._fail(NetworkError(f"{self.peer}: it sent a response that nobody asked for"))
+                self._fail(NetworkError(f"{self.peer}: unexpected response without a request"))
                 return
             self._pending.popleft().frame = frame
             self._state.notify_all()
 
     def fileno(self) -> int:
-        """The descriptor, for ``poll``: good as long as the reader's role is held."""
+        """Return the descriptor for ``poll``, which is valid while the reader role is held."""
         return self._sock.fileno()
 
-    def take_reading(self) -> bool:
-        """Become the one who reads; False when another thread does, or all is over."""
+    def acquire_reader(self) -> bool:
+        """Take the reader role. Return False when another thread has it, or the connection has ended."""
         with self._state:
-            if self._somebody_reads or self._error is not None:
+            if self._has_reader or self._error is not None:
                 return False
-            self._somebody_reads = True
+            self._has_reader = True
             return True
 
-    def leave_reading(self) -> None:
-        """Give the reader's role back, and let whoever waits have it."""
+    def release_reader(self) -> None:
+        """Release the reader role and notify waiting threads."""
         with self._state:
-            self._somebody_reads = False
+            self._has_reader = False
             self._close_when_unused()
             self._state.notify_all()
 
     def _fail(self, error: NetworkError) -> None:
-        """End the connection: the first error wins and everybody who waits gets it."""
+        """End the connection: the first error wins, and all waiting callers get it."""
         with self._state:
             if self._error is None:
                 self._error = error
@@ -319,8 +319,8 @@ class SocketConnection:
                 self._state.notify_all()
 
     def _close_when_unused(self) -> None:
-        """Close the descriptor once no thread is inside a call on it: its number is free for others then."""
-        if self._error is not None and not self._somebody_reads and not self._somebody_writes:
+        """Close the descriptor once no thread is in a call on it, as its number may then be reused."""
+        if self._error is not None and not self._has_reader and not self._has_writer:
             self._sock.close()
 
     def _check(self) -> None:
@@ -330,20 +330,20 @@ class SocketConnection:
 
 
 _SHARED_POLL_MS = 10
-"""Longest look away from connections that other threads read: they may take in what we wait for."""
+"""The maximum wait while other threads read some connections: they may receive our response."""
 
 
 def _wait_readable(connections: Collection[SocketConnection], timeout_ms: int) -> None:
-    """Return when one of ``connections`` may have something for us."""
-    held = [one for one in connections if one.take_reading()]
+    """Wait until one of ``connections`` may have a response."""
+    held = [connection for connection in connections if connection.acquire_reader()]
     try:
         poller = select.poll()
-        for one in held:
-            poller.register(one, _READABLE)
+        for connection in held:
+            poller.register(connection, _READABLE)
         poller.poll(timeout_ms if len(held) == len(connections) else min(timeout_ms, _SHARED_POLL_MS))
     finally:
-        for one in held:
-            one.leave_reading()
+        for connection in held:
+            connection.release_reader()
 
 
 def _now_ms() -> int:

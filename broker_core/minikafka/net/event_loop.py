@@ -1,7 +1,7 @@
-"""When to look at a connection that is paused, or may stall, idle or linger too long.
+"""Parts of the event loops: timers of connections, and a way to wake a selector.
 
-Looking is put off, not done each time something happens: a connection that was busy meanwhile costs one look
-in each of its periods, and a thousand idle ones cost nothing between.
+Timers are lazy: activity does not move them. A busy connection costs one check in each of its periods, and a
+thousand idle ones cost nothing between.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ _SPARE = 64
 
 
 class Timed(Protocol):
-    """What can have an alarm."""
+    """An object that can have a timer."""
 
     timer_ms: int
-    """When the next one rings; kept by ``Timers``, ``NEVER_MS`` at first and once all is over."""
+    """When the timer is due; maintained by ``Timers``. ``NEVER_MS`` at first and without a timer."""
 
 
 Item = TypeVar("Item", bound=Timed)
 
 
 class Timers(Generic[Item]):
-    """One alarm for each item. Not thread-safe; times are monotonic milliseconds."""
+    """One timer for each item. Not thread-safe; times are monotonic milliseconds."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Item]] = []
         self._numbers = itertools.count()
         self._set = 0
-        """How many items have an alarm; other entries of the heap are out of date."""
+        """How many items have a timer; other entries of the heap are stale."""
 
     def set(self, item: Item, at_ms: int) -> None:
-        """Ring at ``at_ms``, or before when there is an earlier alarm already."""
+        """Set the timer to ``at_ms``, unless it is due earlier."""
         if at_ms >= item.timer_ms:
             return
         self._set += item.timer_ms == NEVER_MS
@@ -47,16 +47,16 @@ class Timers(Generic[Item]):
             heapq.heapify(self._heap)
 
     def clear(self, item: Item) -> None:
-        """Ring no more."""
+        """Remove the timer."""
         self._set -= item.timer_ms != NEVER_MS
         item.timer_ms = NEVER_MS
 
     def next_ms(self) -> int | None:
-        """When the first rings (or would have); None when there is none."""
+        """Return when the first timer is due (perhaps a stale one); None when there is none."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, now_ms: int) -> Iterator[Item]:
-        """The items whose alarms ring, which have none then."""
+        """Yield the items whose timers are due, and remove those timers."""
         while self._heap and self._heap[0][0] <= now_ms:
             at_ms, _, item = heapq.heappop(self._heap)
             if item.timer_ms == at_ms:
@@ -65,7 +65,10 @@ class Timers(Generic[Item]):
 
 
 class Wakeup:
-    """Thread-safe. ``wake`` any number of times makes ``reader`` readable until ``clear``."""
+    """Wakes a ``select`` of another thread through a socket pair. Thread-safe.
+
+    After any number of ``wake`` calls ``reader`` is readable until ``clear``.
+    """
 
     def __init__(self) -> None:
         self.reader, self._writer = socket.socketpair()
@@ -73,15 +76,15 @@ class Wakeup:
         self._writer.setblocking(False)
 
     def wake(self) -> None:
-        """Make the reader readable. After ``close`` nothing happens."""
+        """Make the reader readable. Does nothing after ``close``."""
         try:
             self._writer.send(b"\0")
         except OSError:
-            # Full: the other thread has wakes enough. Closed: there is nobody to wake.
+            # Full: a wake-up is pending. Closed: there is no thread to wake.
             return
 
     def clear(self) -> None:
-        """Take back all wakes so far. For the selecting thread, before it looks at what it was woken for."""
+        """Consume all wake-ups. For the selecting thread, before it checks its queues."""
         try:
             while len(self.reader.recv(4096)) == 4096:
                 pass

@@ -1,9 +1,8 @@
-"""What the network offers to the floors above it, and what it asks of them.
+"""Interfaces between the network and the packages above it.
 
-A server gives one frame of a connection to the handler, and the next one when that exchange is answered
-("muted"): this keeps responses in the order of their requests. It reads no further meanwhile than what small
-requests came along in the same few kilobytes, so a peer that sends faster than it is served fills its own
-buffers, not ours.
+A server passes one frame of a connection to the handler, and the next one only after that exchange is
+answered (the connection is muted meanwhile), so responses keep the order of the requests. It reads no further
+than the same few kilobytes, so a peer that sends faster than it is served fills its own buffers, not ours.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from minikafka.wire.frame_parts import Part
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a server listens, and what this listener is called."""
+    """The address of a listener, and its name."""
 
     listener: str
     host: str
     """Empty: all addresses."""
     port: int
-    """0: a free one."""
+    """0: choose a free port."""
 
 
 class Exchange(Protocol):
-    """One request in flight on one connection. May be used from any thread.
+    """One request in flight on one connection. Thread-safe.
 
-    A connection that has broken in the meantime takes what it is given and does nothing.
+    On a connection that has broken meanwhile, calls have no effect.
     """
 
     @property
@@ -38,48 +37,48 @@ class Exchange(Protocol):
 
     @property
     def listener(self) -> str:
-        """The name of the listener that the request came in by."""
+        """The name of the listener that accepted the connection."""
 
     @property
     def memory(self) -> dict[str, Any]:
-        """What the handler keeps of this connection, by names of its own; it goes with the connection.
+        """State that the handler keeps for this connection, by its own keys.
 
-        It belongs to the request in flight: after the answer it is not to be touched.
+        Only the request in flight may use it: do not touch it after the response.
         """
 
     def park(self) -> None:
-        """It waits for what others must bring, and is no longer work to be done: do not hold back other
-        requests for it. Any number of times, also when it was answered already.
+        """Declare that the request waits for others and is no longer work: do not hold back other requests.
+
+        May be called any number of times, also after the response.
         """
 
     def keep_counted(self, kept: bool = True) -> None:
-        """The request's memory stays in use until the answer: count its bytes until then, parked or not.
+        """Count the request's bytes until the response, parked or not, as its memory stays in use.
 
-        To be called by the handler, before it returns. Not ``kept``: no more, when it is parked next.
+        Called by the handler before it returns. With ``kept`` false, stop counting when it is parked next.
         """
 
     def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
-        """Send ``parts`` as one frame (the length is added) and, ``pause_ms`` after it was taken, take the
-        next request. Exactly once.
+        """Send ``parts`` as one frame (the length is added). Call exactly once.
 
-        Memory and files must stay as they are until they are sent. ``[]`` sends nothing: the request wanted
-        no response. Raises LocalWireError for more than 2 GiB, RuntimeError when this exchange was answered
-        before.
+        The next request is read ``pause_ms`` after the frame was sent. Memory and files must not change until
+        they are sent. ``[]`` sends nothing, for a request without a response. Raises LocalWireError for more
+        than 2 GiB, RuntimeError when this exchange was answered before.
         """
 
     def close(self, reason: str) -> None:
-        """Close the connection in place of an answer; ``reason`` is logged."""
+        """Close the connection instead of responding; ``reason`` is logged."""
 
 
 class RequestHandler(Protocol):
-    """What a server does with requests."""
+    """Handles the requests of a server."""
 
     def on_request(self, exchange: Exchange, frame: memoryview) -> None:
-        """Deal with one frame (without its length): answer ``exchange`` now or later, from any thread.
+        """Handle one frame (without its length): answer ``exchange`` at once or later, from any thread.
 
-        Runs on the thread that serves the connection and must not block, as others wait behind it.
-        ``frame`` is writable memory that belongs to this request. A RemoteWireError closes the connection
-        with its message as the reason; any other exception closes it too and is logged as a defect.
+        Runs on the thread that serves the connection, so it must not block. ``frame`` is writable memory that
+        belongs to this request. A RemoteWireError closes the connection with its message as the reason; any
+        other exception closes it too and is logged with its traceback.
         """
 
 
@@ -88,34 +87,35 @@ class Server(Protocol):
 
     @property
     def ports(self) -> Mapping[str, int]:
-        """The ports that are listened on, by the listener's name."""
+        """Listener name -> its port."""
 
     @property
     def port(self) -> int:
         """The port of the first listener."""
 
     def stop(self, drain_ms: int = 5000) -> None:
-        """Take no more requests, let those in flight be answered for up to ``drain_ms``, close everything."""
+        """Stop reading requests, wait up to ``drain_ms`` for those in flight, and close everything."""
 
 
 class PendingResponse(Protocol):
-    """The answer to one request of a client, which may be still under way."""
+    """The future response to a client's request."""
 
     def done(self) -> bool:
-        """Whether ``result`` would return or raise at once. Takes in what has arrived, and does not wait."""
+        """Return whether ``result`` would return or raise at once. Reads arrived bytes without waiting."""
 
     def result(self, timeout_ms: int | None = None) -> memoryview:
-        """The frame of the response (without its length), as writable memory that belongs to the caller.
+        """Return the frame of the response (without its length), as writable memory that belongs to the
+        caller.
 
         Responses are matched to requests by order; the caller compares the correlation ids. Waits until
-        ``timeout_ms`` after the request was made (the connection's request time-out by default). Raises
-        NetworkError with the peer and the reason when the connection broke, or the time was up; then the
-        connection is closed, as an answer that nobody waits for any more would be in the way of the next.
+        ``timeout_ms`` after the request was made (by default the connection's request time-out). Raises
+        NetworkError with the peer and the reason when the connection broke or the time is up. A time-out
+        closes the connection, as a late response would be taken for the next one.
         """
 
 
 class Connection(Protocol):
-    """A client's connection to one broker. Any number of threads may use it at the same time."""
+    """A client's connection to one broker. Thread-safe."""
 
     @property
     def peer(self) -> str:
@@ -123,30 +123,30 @@ class Connection(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can be sent any more. That the peer has closed an idle connection is noticed."""
+        """Whether the connection has ended. Notices that the peer closed an idle connection."""
 
     def request(self, parts: Sequence[Part], max_response_bytes: int | None = None) -> PendingResponse:
         """Send ``parts`` as one frame (the length is added). Does not wait for earlier responses.
 
-        A response of more than ``max_response_bytes`` breaks the connection as soon as it is announced.
-        Raises NetworkError when the connection is broken, or the peer takes nothing for the request time-out.
+        A response larger than ``max_response_bytes`` breaks the connection as soon as its length arrives.
+        Raises NetworkError when the connection is broken, or the peer reads nothing for the request time-out.
         """
 
     def send(self, parts: Sequence[Part]) -> None:
         """Send a frame that has no response (Produce with acks 0). NetworkError as with ``request``."""
 
     def close(self) -> None:
-        """Close; whoever waits for a response gets a NetworkError. A second call does nothing."""
+        """Close the connection. Waiting callers get a NetworkError. A second call does nothing."""
 
 
 class Connector(Protocol):
-    """How clients come by connections: over real sockets, or over the network in memory."""
+    """Makes connections, over real sockets or in memory."""
 
     def connect(self, host: str, port: int) -> Connection:
-        """A new connection. Raises NetworkError with the address and the reason."""
+        """Return a new connection. Raises NetworkError with the address and the reason."""
 
     def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
-        """Wait until one of these is ``done``, or ``timeout_ms`` have passed: False. Closes nothing.
+        """Wait until one of ``pending`` is done. Return False after ``timeout_ms``. Closes nothing.
 
-        They may belong to several connections, all of them made by this connector.
+        They may belong to several connections, all made by this connector.
         """

@@ -402,7 +402,7 @@ class MemoryConnection:
         elif self._pending:
             self._pending.popleft().frame = memoryview(bytearray(data))[LENGTH_BYTES:]
         elif not self.closed:
-            self.break_off("it sent a response that nobody asked for")
+            self.break_off("unexpected response without a request")
 
     def _fail(self, reason: str) -> None:
         if self._error is None:

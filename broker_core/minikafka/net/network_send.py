@@ -1,9 +1,9 @@
-"""Parts of a frame on their way into a non-blocking socket.
+"""Sending the parts of a frame to a non-blocking socket.
 
-Memory goes out with ``sendmsg``, many pieces in a call. A slice of a file goes out with ``os.sendfile``, so
-that the bytes pass from the page cache to the socket without a visit here. Where ``sendfile`` is not there
-or does not take this file or socket, the slice is read and sent in pieces. A lazy part goes out as it is
-made; what has to be made first ends a turn.
+Memory is sent with ``sendmsg``, many pieces in a call. A file slice is sent with ``os.sendfile``, from the
+page cache to the socket without a copy to user space. Where ``sendfile`` is missing, or does not support the
+file or socket, the slice is read and sent in pieces. A lazy part is sent as it is produced; when it is not
+ready, the call ends.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ TURN_BYTES = 1 << 20
 _PIECES = 64
 """Pieces of memory in one ``sendmsg``; systems take at least 16, Linux and macOS 1024."""
 _COPY_BYTES = 256 * 1024
-"""Bytes that are read from a file and sent in one go without ``sendfile``."""
+"""Bytes that are read from a file and sent in one call without ``sendfile``."""
 _MORE = getattr(socket, "MSG_MORE", 0)
-"""Linux: more follows at once, so no packet is to be sent for the few bytes before a slice."""
+"""Linux: more data follows, so that the few bytes before a slice get no packet of their own."""
 _NO_SENDFILE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTSOCK, errno.EOVERFLOW}
 
 
 class NetworkSend:
-    """The parts of one or more frames that a socket has not taken yet."""
+    """The parts of one or more frames that are not sent yet."""
 
     def __init__(self, parts: Iterable[Part]) -> None:
         self._parts: deque[memoryview | FileSlice | LazyPart] = deque()
         self.memory_bytes = 0
-        """What the parts had in memory at first."""
+        """The initial memory of all parts."""
         shared: dict[int, bytes] = {}
         for part in parts:
-            # Empty parts are left out, as a "more follows" must be followed.
+            # Empty parts are left out: data must follow after MSG_MORE.
             size = part_size(part)
             if size:
                 is_memory = not isinstance(part, (FileSlice, LazyPart))
@@ -52,18 +52,18 @@ class NetworkSend:
                     shared[id(part)] = part
                 self._parts.append(memoryview(part).cast("B") if is_memory else part)  # type: ignore[arg-type]
         self.shared = tuple(shared.values())
-        """Large parts, each once, that cannot change: other responses may have the same."""
+        """Large immutable parts, each once, which other responses may share."""
         self._sendfile = HAS_SENDFILE
         self.waits_for: LazyPart | None = None
-        """What has to make its next bytes before anything more can be sent."""
+        """The lazy part that must produce its next bytes before anything more can be sent."""
 
     @property
     def done(self) -> bool:
-        """Whether everything was taken."""
+        """Whether everything was sent."""
         return not self._parts
 
     def write(self, sock: socket.socket) -> int:
-        """Send what the socket takes now, up to ``TURN_BYTES``; the number of bytes.
+        """Send what the socket accepts now, up to ``TURN_BYTES``. Return the number of bytes.
 
         Raises OSError when the connection is broken, StorageError when a file has become shorter than its
         slice.
@@ -84,7 +84,7 @@ class NetworkSend:
         return total
 
     def close(self) -> None:
-        """Let go of everything. A second call does nothing."""
+        """Release all parts. A second call does nothing."""
         for part in self._parts:
             if isinstance(part, LazyPart):
                 part.close()
@@ -136,12 +136,12 @@ class NetworkSend:
         return sent
 
     def _send_file(self, sock: socket.socket, piece: FileSlice) -> int | None:
-        """``os.sendfile``, which Linux and macOS both have in this form; None when it cannot be used."""
+        """Call ``os.sendfile``, which Linux and macOS have in this form. Return None if unsupported."""
         descriptor = piece.file.descriptor()
         if descriptor is None:
             return None
         if descriptor < 0:
-            raise StorageError(f"{piece.file.path} was closed while a slice of it was being sent")
+            raise StorageError(f"{piece.file.path} was closed while a slice of it was sent")
         try:
             return os.sendfile(sock.fileno(), descriptor, piece.position, min(piece.length, TURN_BYTES))
         except OSError as error:
@@ -159,26 +159,26 @@ def _read(piece: FileSlice) -> bytes:
 
 def _shorter(piece: FileSlice) -> StorageError:
     return StorageError(
-        f"{piece.file.path} ends before {piece.position}, {piece.length} bytes from there were promised"
+        f"{piece.file.path} ends too early: expected {piece.length} bytes at position {piece.position}"
     )
 
 
 def peer_name(address: object) -> tuple[str, str]:
-    """Host and ``host:port`` of what ``accept`` or ``getpeername`` gives."""
+    """Return the host and ``host:port`` of an address from ``accept`` or ``getpeername``."""
     if isinstance(address, tuple) and len(address) >= 2:
-        # A socket for both kinds of addresses gives IPv4 ones this way.
+        # A dual-stack socket reports IPv4 addresses in this form.
         host, port = str(address[0]).removeprefix("::ffff:"), address[1]
         return host, host_port(host, port)
     return "local", "local"
 
 
 def error_reason(error: BaseException) -> str:
-    """What went wrong, in few words, for logs and messages."""
+    """Return a short text of ``error`` for logs and messages."""
     if isinstance(error, OSError):
         return error.strerror or str(error) or type(error).__name__
     return str(error) or type(error).__name__
 
 
 def connection_error(peer: str, doing: str, error: BaseException) -> NetworkError:
-    """The error for a connection that cannot go on."""
+    """Return the NetworkError for a broken connection."""
     return NetworkError(f"{peer}: {doing}: {error_reason(error)}")

@@ -1,13 +1,13 @@
-"""Responses that their peers have not taken yet: the memory of all of them is bounded.
+"""The limit on memory of responses that peers have not read yet.
 
-A connection has one response under way, and nothing more is read from it meanwhile; but a hundred of them can
-each ask for what takes megabytes, and never read. Only large responses are counted, by what they have in
-memory: slices of files and lazy parts take next to none, and what several responses share is counted once.
+A connection has one response in flight, and nothing more is read from it meanwhile; but a hundred connections
+can each request megabytes and never read. Only large responses are counted, by their bytes in memory: file
+slices and lazy parts take almost none, and data shared by several responses is counted once.
 
-Above half of the limit, who takes less than ``STALL_BYTES`` of a large response between two looks is cut off,
-and who would need more than ``MAX_CHECKS`` for all of it. What does not fit below the limit is not sent, and
-its connection is closed: waiting would not free it, as it is made already. The largest piece is left out
-there: one alone may be of any size, and keeps nobody else out.
+Above half of the limit a connection is closed when it reads less than ``STALL_BYTES`` of a large response
+between two checks, or would need more than ``MAX_CHECKS`` for all of it. A response that exceeds the limit is
+not sent, and its connection is closed: waiting would not free its memory, which is allocated already. The
+largest piece is not counted there: a single response may have any size, and delays nobody else.
 """
 
 from __future__ import annotations
@@ -19,33 +19,34 @@ from collections.abc import Sequence
 from minikafka.net.request_limiter import FREE_BYTES
 
 STALL_BYTES = 10_000
-"""Of its request or its response, between two looks: who moves less stalls."""
+"""A connection that transfers less of its request or response between two checks is stalled."""
 MAX_CHECKS = 60
-"""How many looks a response may last while memory is scarce."""
+"""The maximum duration of a response, in checks, while memory is scarce."""
 _MIN_CHECKS = 5
-"""After so many it can be told how fast somebody takes it: kernels take and give much at once."""
+"""Checks before the rate is judged: kernels buffer much at once."""
 
 
 class ResponseMemory:
-    """Counts for all processors of a server. Thread-safe."""
+    """Counts the memory of large responses for all processors of a server. Thread-safe."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
         self._used_bytes = 0
         self._sizes: Counter[int] = Counter()
-        """How many pieces there are of each size: what a response has for itself, and what is shared."""
+        """Size -> number of pieces, where a piece is a response's own memory, or shared memory."""
         self._holders: Counter[int] = Counter()
-        """How many responses have a piece that may be shared, by its ``id``."""
+        """``id`` of a shared piece -> number of responses that hold it."""
 
     @property
     def is_scarce(self) -> bool:
-        """Whether who stalls is to be cut off."""
+        """Whether stalled connections must be closed."""
         return self._used_bytes > self._limit_bytes // 2
 
     def begin(self, size: int, shared: Sequence[bytes] = ()) -> LargeResponse | None:
-        """A response of ``size`` bytes is to be sent; None where there is no room for it. ``shared``: pieces
-        of it, each once, that other responses may have too.
+        """Count a response of ``size`` bytes; return None when there is no room.
+
+        ``shared``: its pieces, each once, that other responses may share.
         """
         own_bytes = size - sum(map(len, shared))
         with self._lock:
@@ -63,19 +64,19 @@ class ResponseMemory:
         return LargeResponse(self, size, own_bytes, shared)
 
     def end(self, own_bytes: int, shared: Sequence[bytes]) -> None:
-        """A response is not held any more."""
+        """Uncount a response."""
         with self._lock:
             gone = [own_bytes]
             for piece in shared:
                 if self._holders[id(piece)] == 1:
                     gone.append(len(piece))
-                _take(self._holders, id(piece))
+                _decrement(self._holders, id(piece))
             for size in gone:
-                _take(self._sizes, size)
+                _decrement(self._sizes, size)
             self._used_bytes -= sum(gone)
 
 
-def _take(counts: Counter[int], key: int) -> None:
+def _decrement(counts: Counter[int], key: int) -> None:
     if counts[key] == 1:
         del counts[key]
     else:
@@ -83,52 +84,50 @@ def _take(counts: Counter[int], key: int) -> None:
 
 
 class LargeResponse:
-    """One that is counted, until ``end``. For one thread."""
+    """A counted response, until ``end``. Not thread-safe."""
 
     __slots__ = (
+        "_checks",
         "_first_bytes",
-        "_looks",
+        "_memory",
         "_own_bytes",
         "_seen_bytes",
+        "_sent_bytes",
         "_shared",
         "_size",
-        "_taken",
-        "_unsent",
     )
 
-    def __init__(self, unsent: ResponseMemory, size: int, own_bytes: int, shared: Sequence[bytes]) -> None:
-        self._unsent: ResponseMemory | None = unsent
+    def __init__(self, memory: ResponseMemory, size: int, own_bytes: int, shared: Sequence[bytes]) -> None:
+        self._memory: ResponseMemory | None = memory
         self._size = size
         self._own_bytes = own_bytes
-        self._shared = shared  # a piece that is let go would give its id to another
-        self._taken = 0
-        # Since memory is scarce: looks, and how much had been taken at the first and at the last of them.
-        self._looks = 0
+        self._shared = shared  # keeps the pieces alive, so that their ids stay unique
+        self._sent_bytes = 0
+        # Since memory is scarce: checks, and bytes sent at the first and at the last of them.
+        self._checks = 0
         self._first_bytes = self._seen_bytes = 0
 
     def sent(self, count: int) -> None:
-        """The peer took so many bytes more."""
-        self._taken += count
+        """Add ``count`` bytes that the peer has read."""
+        self._sent_bytes += count
 
     def is_stalled(self) -> bool:
-        """Whether memory is scarce, and the peer took next to nothing since the last look or takes too
-        long.
-        """
-        if self._unsent is None or not self._unsent.is_scarce:
-            self._looks = 0
+        """Return whether memory is scarce and the peer reads almost nothing, or too slowly."""
+        if self._memory is None or not self._memory.is_scarce:
+            self._checks = 0
             return False
-        if not self._looks:
-            self._first_bytes = self._seen_bytes = self._taken
-        more_bytes, self._seen_bytes = self._taken - self._seen_bytes, self._taken
-        looks, self._looks = self._looks, self._looks + 1
-        if not looks:
+        if not self._checks:
+            self._first_bytes = self._seen_bytes = self._sent_bytes
+        more_bytes, self._seen_bytes = self._sent_bytes - self._seen_bytes, self._sent_bytes
+        checks, self._checks = self._checks, self._checks + 1
+        if not checks:
             return False
-        slow = (self._taken - self._first_bytes) * MAX_CHECKS < self._size * looks
-        return more_bytes < STALL_BYTES or (looks >= _MIN_CHECKS and slow)
+        slow = (self._sent_bytes - self._first_bytes) * MAX_CHECKS < self._size * checks
+        return more_bytes < STALL_BYTES or (checks >= _MIN_CHECKS and slow)
 
     def end(self) -> None:
-        """It was sent, or never will be. A second call does nothing."""
-        unsent, self._unsent = self._unsent, None
-        if unsent is not None:
-            unsent.end(self._own_bytes, self._shared)
+        """Uncount the response, sent or not. A second call does nothing."""
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            memory.end(self._own_bytes, self._shared)
             self._shared = ()

@@ -75,7 +75,7 @@ def test_a_file_that_ends_too_early_is_an_error(
 ) -> None:
     monkeypatch.setattr(network_send, "HAS_SENDFILE", sendfile and network_send.HAS_SENDFILE)
     outgoing = NetworkSend([FileSlice(file, (1 << 20) - 10, 11)])
-    with pytest.raises(StorageError, match="1 bytes from there were promised"):
+    with pytest.raises(StorageError, match="ends too early: expected 1 bytes"):
         outgoing.write(pair[0])
 
 
