@@ -428,7 +428,7 @@ def _warn_missing_topics(ctx: AssignmentContext) -> None:
     """Log the topics that do not exist yet."""
     for topic, partitions in ctx.partitions_for_topic.items():
         if not partitions:
-            logger.warning("there is no topic %r yet", topic)
+            logger.warning("topic %r does not exist yet", topic)
 
 
 def _format_threads(threads: tuple[ConsumerThreadId, ...]) -> str:

@@ -174,7 +174,7 @@ def _read_names(read: PropertyReader) -> dict[str, Any]:
     if client is not None and _LEGAL.fullmatch(client) is None:
         read.refuse("client.id", client, f"made of {_LEGAL_TEXT}")
     if consumer is not None and _NO_ZNODE.search(consumer or "/"):
-        read.refuse("consumer.id", consumer, "a name without '/' and control characters: a part of a path")
+        read.refuse("consumer.id", consumer, "a name without '/' and control characters (part of a path)")
     if connect is not None:
         _check_connect(read, connect)
     return {
@@ -193,7 +193,7 @@ def _check_connect(read: PropertyReader, connect: str) -> None:
 
 
 def _parsed_connect(connect: str) -> tuple[str, str]:
-    from minikafka.registry.zookeeper import parse_connect  # brings the client library along
+    from minikafka.registry.zookeeper import parse_connect  # imports the client library
 
     return parse_connect(connect)
 

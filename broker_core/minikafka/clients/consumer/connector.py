@@ -30,7 +30,7 @@ class ConsumerConnector(Protocol):
         self, topic_count_map: Mapping[str, int], key_decoder: Decoder[K], value_decoder: Decoder[V]
     ) -> dict[str, list[KafkaStream[K, V]]]: ...
 
-    # Without a body of its own here, ``help`` would show that of ``overload``.
+    # Without this body, ``help`` would show that of ``overload``.
     def create_message_streams(
         self,
         topic_count_map: Mapping[str, int],

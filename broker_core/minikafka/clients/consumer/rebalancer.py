@@ -156,7 +156,7 @@ class ZkRebalancerListener:
 
     def handle_child_change(self, parent_path: str, names: list[str] | None) -> None:
         """Handle a change of the group's consumers, or of the brokers."""
-        logger.debug("%s: %s has %s now", self.consumer_id, parent_path, names)
+        logger.debug("%s: children of %s changed to %s", self.consumer_id, parent_path, names)
         self.rebalance_event_triggered()
 
     def rebalance_event_triggered(self) -> None:
@@ -393,7 +393,7 @@ class ZkRebalancerListener:
         """Release partitions, so that other consumers can own them."""
         for tp in partitions:
             self.delete_partition_ownership_from_zk(tp)
-            self._owned_counts -= Counter([tp.topic])  # which leaves out what has come down to 0
+            self._owned_counts -= Counter([tp.topic])  # drops counts of 0
             yield None
 
     def delete_partition_ownership_from_zk(self, tp: TopicPartition) -> None:

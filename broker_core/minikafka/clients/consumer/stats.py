@@ -180,7 +180,7 @@ class ConsumerTopicStats:
 class ConsumerTopicStatsRegistry:
     """The topic stats of all clients of this process, by client id (``ConsumerTopicStatsRegistry``)."""
 
-    _lock = threading.RLock()  # as that of ``stats_in_use``
+    _lock = threading.RLock()  # reentrant, as the module's lock of users
     _stats: dict[str, ConsumerTopicStats] = {}  # noqa: RUF012  # one for the process, as its name says
 
     @classmethod
@@ -265,7 +265,7 @@ class FetchRequestAndResponseStatsRegistry:
     (``FetchRequestAndResponseStatsRegistry``).
     """
 
-    _lock = threading.RLock()  # as that of ``stats_in_use``
+    _lock = threading.RLock()  # reentrant, as the module's lock of users
     _stats: dict[str, FetchRequestAndResponseStats] = {}  # noqa: RUF012  # one for the process
 
     @classmethod
@@ -284,7 +284,7 @@ class FetchRequestAndResponseStatsRegistry:
             cls._stats.pop(client_id, None)
 
 
-_lock = threading.RLock()  # a collection of garbage may end a simple consumer while it is held
+_lock = threading.RLock()  # garbage collection may release stats while it is held
 _users: Counter[str] = Counter()
 
 

@@ -78,7 +78,7 @@ def test_a_consumer_with_a_whitelist_is_read_as_it_was_recorded(store: MemorySto
         ),
     ],
 )
-def test_what_is_registered_equals_what_the_release_wrote(
+def test_registration_equals_the_one_of_the_release(
     path: str, mine: TopicCount, recorded: dict[str, Any]
 ) -> None:
     timestamp = int(json.loads(recorded[path])["timestamp"])
@@ -122,7 +122,7 @@ def test_a_filter_is_registered_as_the_release_does_and_read_back(recorded: dict
     assert parse_topic_count(theirs, "/consumers/g/ids/c", True, list) == mine
 
 
-def test_where_there_never_was_a_topic_a_filter_chooses_none() -> None:
+def test_filter_chooses_nothing_without_topics() -> None:
     store = MemoryZooKeeper().connect()
     data = make_registration(WildcardTopicCount("c", Whitelist(".*"), 1, True, list), 1).to_json()
     store.create("/consumers/g/ids/c", data, make_parents=True)

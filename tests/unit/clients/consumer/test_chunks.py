@@ -36,7 +36,7 @@ def test_a_chunk_has_its_place_until_the_next_one_is_asked_for() -> None:
     assert queue.has_room
 
 
-def test_who_puts_waits_for_room() -> None:
+def test_put_waits_for_room() -> None:
     queue = ChunkQueue(1)
     second = chunk(1)
     queue.offer(chunk(0))
@@ -47,7 +47,7 @@ def test_who_puts_waits_for_room() -> None:
     putting.join()
 
 
-def test_who_puts_waits_no_more_once_it_is_told_to_stop() -> None:
+def test_put_ends_when_it_is_stopped() -> None:
     queue, stop = ChunkQueue(1), threading.Event()
     assert queue.put(chunk(), stop)
     stop.set()

@@ -115,7 +115,7 @@ def test_every_fault_is_named_at_once() -> None:
         "group.id": "group.id: must be given: letters and digits of ASCII, '.', '_' and '-'",
         "zookeeper.connect": "zookeeper.connect: must be given: HOST:PORT, or HOST:PORT/CHROOT",
         "client.id": "client.id='a b': made of letters and digits of ASCII, '.', '_' and '-'",
-        "consumer.id": "consumer.id='x/y': a name without '/' and control characters: a part of a path",
+        "consumer.id": "consumer.id='x/y': a name without '/' and control characters (part of a path)",
         "auto.offset.reset": "auto.offset.reset='earliest': smallest or largest, or another word, such as "
         "none, to have an error raised",
         "offsets.storage": "offsets.storage='disk': zookeeper or kafka",

@@ -115,7 +115,7 @@ def test_decoders_work_when_the_message_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("what", ["key", "message"])
-def test_what_a_decoder_raises_is_raised_with_the_messages_place(what: str) -> None:
+def test_decoder_error_names_the_message(what: str) -> None:
     with one_stream() as one:
         fill(one.partition(3, 10), 1)
         iterator = ConsumerIterator(one.queue, 0, LongDecoder(), LongDecoder(), "c")
@@ -215,7 +215,7 @@ def test_without_a_message_in_time_it_raises_and_goes_on_later() -> None:
         assert offsets(one.take(1)) == [0]
 
 
-def test_it_waits_for_a_message_without_a_time_out() -> None:
+def test_iterator_without_timeout_waits() -> None:
     with one_stream(timeout_ms=-1) as one:
         found: list[int] = []
         reading = threading.Thread(target=lambda: found.extend(offsets(one.take(1))))
@@ -260,7 +260,7 @@ def test_after_the_chunk_was_cleared_nothing_of_it_is_handed_out() -> None:
         assert stats().topic("t").messages.count == 1
 
 
-def test_what_comes_after_the_clearing_is_handed_out() -> None:
+def test_messages_after_a_clear_are_delivered() -> None:
     with one_stream() as one:
         fill(one.partition(), 3)
         one.take(1)
@@ -269,7 +269,7 @@ def test_what_comes_after_the_clearing_is_handed_out() -> None:
         assert offsets(one.drain()) == [1, 2]
 
 
-def test_who_is_waiting_while_it_is_cleared_gets_what_comes_then() -> None:
+def test_waiting_iterator_gets_messages_after_a_clear() -> None:
     with one_stream(timeout_ms=-1) as one:
         found: list[int] = []
         reading = threading.Thread(target=lambda: found.extend(offsets(one.take(1))))
@@ -364,7 +364,7 @@ def test_nothing_is_handed_out_while_the_lease_is_not_valid() -> None:
         assert offsets(one.drain()) == [1, 2]
 
 
-def test_who_waits_for_the_lease_goes_on_with_it() -> None:
+def test_iterator_continues_when_the_lease_is_renewed() -> None:
     lease = FakeLease()
     lease.is_valid = False
     with one_stream(timeout_ms=-1, lease=lease) as one:
@@ -468,7 +468,7 @@ def test_a_damaged_message_is_raised_with_its_place_until_it_is_skipped(magic: i
         assert stats().topic("t").skipped.count == 1
 
 
-def test_of_a_damaged_compressed_set_nothing_is_given_out() -> None:
+def test_damaged_compressed_set_delivers_nothing() -> None:
     broken = bytearray(message_set(1, 3, codec=Codec.GZIP))
     broken[-3] ^= 1
     with one_stream() as one:

@@ -71,7 +71,7 @@ def test_messages_of_all_partitions_come_into_the_stream(magic: int, codec: Code
     assert offsets(stream.drain()) == [3, 3, 3]
 
 
-def test_it_begins_where_it_is_told_also_within_a_compressed_set() -> None:
+def test_fetch_begins_at_its_offset_even_inside_a_compressed_set() -> None:
     brokers = BrokersInMemory(1, {"t": 1})
     brokers.fill(T0, *values(0, 1, 2, 3, 4), codec=Codec.GZIP)
     fetching = Fetching(brokers)
@@ -452,7 +452,7 @@ def spoil(brokers: BrokersInMemory, index: int) -> None:
     brokers.logs[T0].entries[index] = first, last, entry[:8] + b"\0\0\0\1" + entry[12:]
 
 
-def test_what_makes_no_sense_twice_is_raised_and_can_be_skipped() -> None:
+def test_records_corrupt_twice_are_raised_and_can_be_skipped() -> None:
     brokers, fetching, stream = one_partition(queued_max_message_chunks=5)
     spoil(brokers, 2)
     fetching.manager.start_connections([fetching.info(stream)])
@@ -467,7 +467,7 @@ def test_what_makes_no_sense_twice_is_raised_and_can_be_skipped() -> None:
     assert offsets(stream.drain()) == [3, 4]
 
 
-def test_what_makes_no_sense_once_is_asked_for_again() -> None:
+def test_records_corrupt_once_are_fetched_again() -> None:
     brokers, fetching, stream = one_partition()
     good = list(brokers.logs[T0].entries)
     spoil(brokers, 0)
@@ -478,7 +478,7 @@ def test_what_makes_no_sense_once_is_asked_for_again() -> None:
     assert offsets(stream.drain()) == [0, 1, 2, 3, 4]
 
 
-def test_what_a_broker_refuses_for_good_is_raised_in_the_stream() -> None:
+def test_permanent_broker_error_is_raised_in_the_stream() -> None:
     brokers, fetching, stream = one_partition()
     brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     fetching.manager.start_connections([fetching.info(stream)])

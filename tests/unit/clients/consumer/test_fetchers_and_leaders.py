@@ -36,7 +36,7 @@ def test_a_partition_is_fetched_from_its_new_leader() -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN, ErrorCode.LEADER_NOT_AVAILABLE]
 )
-def test_what_may_pass_is_tried_again(code: ErrorCode) -> None:
+def test_retriable_errors_are_retried(code: ErrorCode) -> None:
     brokers, fetching, stream = one_partition()
     brokers.script(ApiKey.FETCH, fetch_error(code))
     fetching.manager.start_connections([fetching.info(stream)])
@@ -129,7 +129,7 @@ def test_a_leader_that_has_moved_is_told_of_by_one_warning(caplog: pytest.LogCap
     ]
 
 
-def test_what_had_no_room_when_the_broker_died_comes_once() -> None:
+def test_records_without_room_at_a_brokers_death_come_once() -> None:
     brokers = BrokersInMemory(2, {"t": 3})
     brokers.fill(T0, b"0")
     brokers.fill(T2, b"0")

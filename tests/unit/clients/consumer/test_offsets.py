@@ -101,7 +101,7 @@ def run(
         ({T0: 0}, {U0: 0}, {T0: 0, U0: 0}),
     ],
 )
-def test_of_two_offsets_the_larger_is_taken(
+def test_larger_of_two_offsets_is_taken(
     zookeeper: dict[TopicPartition, int], kafka: dict[TopicPartition, int], merged: dict[TopicPartition, int]
 ) -> None:
     assert merge_offsets(zookeeper, kafka) == merged
@@ -128,7 +128,7 @@ def test_an_offset_that_stands_there_is_not_written_again(harness: OffsetsHarnes
     assert harness.mine.checkpointed == {T0: 5, T1: 1}
 
 
-def test_what_was_fetched_is_known_to_stand_there(harness: OffsetsHarness) -> None:
+def test_fetched_offsets_are_checkpointed(harness: OffsetsHarness) -> None:
     harness.others.commit({T0: 5}, yes)
     assert harness.mine.fetch([T0, T1]) == {T0: 5}
     harness.mine.commit({T0: 5}, yes)
@@ -158,7 +158,7 @@ def test_an_owner_that_comes_between_two_looks_is_not_written_over(harness: Offs
     assert harness.znode()[0] == b"9"
 
 
-def test_what_is_not_owned_keeps_nothing_else_from_being_written(harness: OffsetsHarness) -> None:
+def test_foreign_partition_does_not_block_other_commits(harness: OffsetsHarness) -> None:
     assert harness.mine.commit({T0: 5, T1: 6, U0: 7}, lambda partitions: {T0, U0} & set(partitions)) == {T1}
     assert harness.mine.fetch([T0, T1, U0]) == {T0: 5, U0: 7}
 
@@ -183,7 +183,7 @@ def test_after_an_answer_that_was_lost_it_is_written_anew(harness: OffsetsHarnes
     assert harness.znode()[0] == b"6"
 
 
-def test_what_is_no_number_is_refused_with_its_path(harness: OffsetsHarness) -> None:
+def test_offset_that_is_no_number_is_refused_with_its_path(harness: OffsetsHarness) -> None:
     harness.store.create("/consumers/g/offsets/t/0", b"five", make_parents=True)
     with pytest.raises(CoordinationError, match="/consumers/g/offsets/t/0: an offset is wanted"):
         harness.mine.fetch([T0])

@@ -75,7 +75,7 @@ def fetch_code(code: ErrorCode) -> Any:
     return lambda _, request: OffsetFetchResponse(0, (), int(code))
 
 
-def test_what_was_committed_is_fetched(harness: ChannelHarness) -> None:
+def test_committed_offsets_are_fetched(harness: ChannelHarness) -> None:
     harness.channel.connect()
     harness.channel.commit({T0: 5})
     assert harness.stored() == {T0: 5}

@@ -109,7 +109,7 @@ def test_a_topic_that_is_not_there_is_named_as_such(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         assignor.assign(context({"a": {"gone": 2}}, {}, me="a"))
-    assert caplog.messages == ["there is no topic 'gone' yet"]
+    assert caplog.messages == ["topic 'gone' does not exist yet"]
 
 
 def test_every_consumer_has_an_entry_and_missing_topics_no_owner() -> None:
@@ -259,7 +259,7 @@ def test_a_topic_that_nobody_has_made_has_no_partitions() -> None:
     assert AssignmentContext("g", "s", True, store).partitions_for_topic == {"later": ()}
 
 
-def test_who_is_not_registered_has_no_context() -> None:
+def test_context_requires_a_registration() -> None:
     with pytest.raises(NoNode, match="'gone' is not registered"):
         AssignmentContext("g", "gone", True, group({"s": StaticTopicCount("s", {"t": 1})}, {}))
     with pytest.raises(NoNode):

@@ -33,17 +33,17 @@ def test_the_first_of_a_group_owns_all() -> None:
     assert not found.is_unchanged
 
 
-def test_who_owns_its_share_has_nothing_to_do() -> None:
+def test_owner_of_its_assignment_has_nothing_to_do() -> None:
     owners = {tp: Owner("a-0", MINE) for tp in (T0, T1)} | {tp: Owner("b-0", OTHERS) for tp in (T2, T3)}
     assert plan({"a": 1, "b": 1}, owners).is_unchanged
 
 
-def test_what_goes_to_another_is_released() -> None:
+def test_partition_of_another_consumer_is_released() -> None:
     found = plan({"a": 1, "b": 1}, {tp: Owner("a-0", MINE) for tp in (T0, T1, T2, T3)})
     assert (found.release, found.claim) == ((T2, T3), ())
 
 
-def test_what_another_still_has_is_waited_for() -> None:
+def test_partition_held_by_another_is_waited_for() -> None:
     found = plan({"a": 1}, {T0: Owner("a-0", MINE), T1: Owner("b-0", OTHERS)}, partitions=2)
     assert (found.release, found.claim, dict(found.held_by_others)) == ((), (T1,), {T1: "b-0"})
 
@@ -54,7 +54,7 @@ def test_partition_moving_between_own_threads_is_reowned() -> None:
 
 
 @pytest.mark.parametrize("partitions", [0, 2])
-def test_what_its_session_owns_by_an_answer_that_was_lost_is_seen(partitions: int) -> None:
+def test_ownership_from_a_lost_response_is_seen(partitions: int) -> None:
     found = plan({"a": 1}, {T3: Owner("a-0", MINE)}, partitions)
     assert T3 in found.release
     assert len(found.my_assignment) == partitions

@@ -13,7 +13,7 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-def test_it_is_not_valid_before_zookeeper_has_answered(clock: ManualClock) -> None:
+def test_lease_is_invalid_before_zookeeper_answers(clock: ManualClock) -> None:
     assert not Lease(clock, 6_000).is_valid
 
 
@@ -55,7 +55,7 @@ def test_expiry_of_an_earlier_session_pauses_until_the_next_answer(clock: Manual
     assert lease.is_valid
 
 
-def test_what_zookeeper_grants_counts_where_it_is_less(clock: ManualClock) -> None:
+def test_shorter_granted_timeout_limits_the_lease(clock: ManualClock) -> None:
     lease = Lease(clock, 6_000)
     lease.grant(7, asked_at_ms=0, granted_ms=2_000)
     clock.advance(1_799)

@@ -60,7 +60,7 @@ def test_a_comma_is_an_or_and_blanks_and_quotes_around_go(raw: str, regex: str) 
     assert Whitelist(raw).regex == regex
 
 
-def test_what_is_registered_is_read_as_the_same_filter_again() -> None:
+def test_registered_filter_round_trips() -> None:
     written = Whitelist(' "a.*, b\\d" ')
     assert Whitelist(written.regex) == written
     assert Whitelist("a") != Blacklist("a")
@@ -77,7 +77,7 @@ def test_what_is_registered_is_read_as_the_same_filter_again() -> None:
         ("a{x}", "{x}"),
     ],
 )
-def test_what_java_would_refuse_is_refused_by_name(raw: str, said: str) -> None:
+def test_pattern_that_java_refuses_is_refused(raw: str, said: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         Whitelist(raw)
     assert said in str(refusal.value)

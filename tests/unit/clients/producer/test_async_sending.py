@@ -93,7 +93,7 @@ def test_a_full_queue_drops_and_says_so_where_nobody_waits(brokers: BrokersInMem
     assert values(brokers, 0, "u") == [b"%d" % number for number in range(6)]
 
 
-def test_of_a_list_what_has_room_is_queued(brokers: BrokersInMemory) -> None:
+def test_messages_of_a_list_are_queued_while_there_is_room(brokers: BrokersInMemory) -> None:
     producer = queueing(brokers, queue_enqueue_timeout_ms=0)
     with pytest.raises(QueueFull, match=r"no room for 4 messages"):
         producer.send([message(number) for number in range(10)])
@@ -170,7 +170,7 @@ def test_failed_batch_is_logged_and_the_next_is_sent(
     assert (producer.stats.failed_sends, producer.stats.failed_messages) == (1, 2)
 
 
-def test_what_cannot_be_encoded_is_told_and_the_others_are_sent(
+def test_unencodable_message_is_logged_and_others_are_sent(
     brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     told = RecordingCallbackHandler()

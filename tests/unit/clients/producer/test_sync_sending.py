@@ -88,7 +88,7 @@ def test_encoders_make_bytes_of_keys_and_values(brokers: BrokersInMemory) -> Non
     ]
 
 
-def test_what_cannot_be_encoded_is_raised_and_nothing_is_sent(brokers: BrokersInMemory) -> None:
+def test_encoding_error_is_raised_and_nothing_is_sent(brokers: BrokersInMemory) -> None:
     with make_producer(brokers) as producer:
         with pytest.raises(TypeError, match=r"expected bytes, got 'text': set serializer\.class"):
             producer.send([KeyedMessage("u", b"good"), KeyedMessage("u", "text")])
@@ -198,7 +198,7 @@ def test_a_broken_connection_is_tried_again(brokers: BrokersInMemory, fault: Fau
     assert found[-2:] == [b"b", b"c"]
 
 
-def test_what_a_broker_refuses_for_good_fails_at_once(brokers: BrokersInMemory) -> None:
+def test_permanent_broker_error_fails_at_once(brokers: BrokersInMemory) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     with make_producer(brokers) as producer:
         with pytest.raises(FailedToSendMessage, match=r"u-0: 1 \(TOPIC_AUTHORIZATION_FAILED"):
@@ -294,7 +294,7 @@ def test_messages_count_as_sent_and_failed_ones_separately(brokers: BrokersInMem
     assert producer.stats.failed_messages == 1
 
 
-def test_what_was_not_sent_is_known_in_another_process_too(brokers: BrokersInMemory) -> None:
+def test_unsent_messages_survive_pickling(brokers: BrokersInMemory) -> None:
     brokers.leaders[TopicPartition("u", 0)] = -1
     with make_producer(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
         producer.send_values("u", [b"a"])
@@ -306,7 +306,7 @@ def test_what_was_not_sent_is_known_in_another_process_too(brokers: BrokersInMem
     assert (str(full), full.dropped) == ("no room", 3)
 
 
-def test_what_a_handler_raises_at_the_end_leaves_no_connection(brokers: BrokersInMemory) -> None:
+def test_handler_error_at_close_leaves_no_connection(brokers: BrokersInMemory) -> None:
     kept = RecordingEventHandler()
     closed = []
 
@@ -408,7 +408,7 @@ def test_partitioner_failure_names_class_and_error(
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_TOPIC, ErrorCode.MESSAGE_TOO_LARGE])
-def test_of_what_is_never_tried_again_no_retries_are_told(brokers: BrokersInMemory, code: ErrorCode) -> None:
+def test_permanent_error_does_not_mention_retries(brokers: BrokersInMemory, code: ErrorCode) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(code))
     with make_producer(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
         producer.send(KeyedMessage("u", b"a"))
@@ -499,7 +499,7 @@ def test_more_than_one_set_and_piece_arrive_in_their_order(brokers: BrokersInMem
     assert producer.stats.all_topics.bytes == 40_000 * 206
 
 
-def test_of_values_that_fail_the_error_knows_which(brokers: BrokersInMemory) -> None:
+def test_error_holds_the_failed_values(brokers: BrokersInMemory) -> None:
     brokers.leaders[TopicPartition("t", 3)] = -1
     with make_producer(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
         producer.send_values("t", pa.array(["a", "b", "c"]), pa.array([b"\x00", b"\x01", b"\x00"]))
