@@ -1,4 +1,4 @@
-"""A group of high-level consumers over seconds of coming and going, all decided by one seed.
+"""Simulate a group of high-level consumers that come and go for some seconds, as one seed decides.
 
 The consumers are the product's connectors without threads, on a ZooKeeper in memory and a clock that is
 turned by hand. Only what fetches, and the coordinator, are models: a log only grows, and its messages have
@@ -41,7 +41,7 @@ TOPICS_MAX = 4
 
 
 class Process:
-    """One consumer's process."""
+    """One consumer process."""
 
     def __init__(self, world: Churn, name: str, config: ConsumerConfig) -> None:
         self.world = world
@@ -60,14 +60,14 @@ class Process:
         )
         self.thread_prefix = f"{self.connector.consumer_id_string}-"
         self.away_until_ms = 0
-        """It has no connection, or does not run, until then; 0: it has, and does."""
+        """The end of a pause or disconnection; 0 while running and connected."""
         self.paused = False
         self.heard_ms = 0
-        """When ZooKeeper has heard of it last, while it is away."""
+        """The last contact with ZooKeeper, while disconnected."""
         self.reads_all = False
         world._begun.append(self)
         self.sleepy = False
-        """Whether the application takes longer than a rebalance waits."""
+        """True if the application processes longer than a rebalance waits."""
 
     def begin(self, topics: dict[str, int] | str, streams: int = 1) -> None:
         self.reads_all = isinstance(topics, str)
@@ -87,7 +87,7 @@ class Process:
             self.connector.step()
 
     def take(self, stream: int, most: int) -> None:
-        """The application asks for messages."""
+        """The application requests messages."""
         streams = self.connector.all_streams
         iterator = streams[stream % len(streams)].iterator()
         for _ in range(most):
@@ -124,7 +124,7 @@ class Oracle:
         self.done.setdefault(tp, set()).add(offset)
 
     def look(self) -> None:
-        """At what is committed."""
+        """Check the committed offsets."""
         world = self._world
         for tp in world.logs:
             node = world.zookeeper._znodes.get(paths.consumer_offset_path(GROUP, *tp))
@@ -140,7 +140,7 @@ class Oracle:
         self._committed[where, tp] = offset
 
     def finished(self) -> bool:
-        """Whether every partition has an owner and all of its messages are done with."""
+        """Return whether every partition has an owner and all its messages are processed."""
         world = self._world
         return all(
             paths.consumer_owner_path(GROUP, *tp) in world.zookeeper._znodes
@@ -162,7 +162,7 @@ class Oracle:
 
 
 class Churn:
-    """One seed's history."""
+    """The history of one seed."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class Churn:
                 process.connector._stepper.cancel()
 
     def news(self) -> None:
-        """ZooKeeper sends what it has to say, and ends sessions that it has not heard of."""
+        """ZooKeeper delivers its events, and expires silent sessions."""
         now_ms = self.clock.monotonic_ms()
         for ending in list(self._sessions_to_end):
             if ending[0] <= now_ms:
@@ -268,7 +268,7 @@ class Churn:
         self.clock.advance(self.random.randint(1, BACKOFF_MS // 2 if self.gentle else 500))
 
     def everybody_works(self) -> None:
-        """One step of each after the other, until all rebalances wait for time to pass."""
+        """Step the processes in turn, until all rebalances wait for time to pass."""
         for _ in range(60):
             stepped = False
             for process in self.random.sample(self.processes, len(self.processes)):
@@ -346,11 +346,11 @@ class Churn:
             self.happened["a consumer was killed"] += 1
 
     def paused(self) -> None:
-        """The whole process stands still."""
+        """Pause the whole process."""
         self._away(paused=True)
 
     def cut(self) -> None:
-        """No connection to ZooKeeper."""
+        """Cut the connection to ZooKeeper."""
         self._away(paused=False)
 
     def coordinator_away(self) -> None:
@@ -377,7 +377,7 @@ class Churn:
     # --- the end
 
     def quiet(self) -> None:
-        """Nothing more happens to anybody, and time goes on."""
+        """End all faults, and let time pass."""
         self.unanswered = 0
         if not any(process.reads_all for process in self.processes):
             self._names += 1
@@ -406,7 +406,7 @@ class Churn:
     # --- help
 
     def _any(self) -> Process | None:
-        """A process that runs."""
+        """Return a running process."""
         running = [process for process in self.processes if process.runs]
         return self.random.choice(running) if running else None
 

@@ -1,4 +1,6 @@
-"""``clients/consumer/assignment``: registrations, in the form that 0.10.1.1 wrote."""
+"""``clients/consumer/assignment``: thread ids, registrations in the form that 0.10.1.1 wrote, and rebalance
+plans.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,13 @@ from typing import Any
 import pytest
 
 from minikafka.base.errors import ConfigError, CoordinationError, NoNode
+from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.assignment import (
+    AssignmentContext,
     ConsumerThreadId,
+    Owner,
+    RangeAssignor,
+    RebalancePlan,
     StaticTopicCount,
     TopicCount,
     WildcardTopicCount,
@@ -18,6 +25,7 @@ from minikafka.clients.consumer.assignment import (
     make_registration,
     make_thread_id,
     parse_topic_count,
+    rebalance_plan,
 )
 from minikafka.clients.consumer.topic_filter import Blacklist, Whitelist
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
@@ -173,3 +181,106 @@ def test_a_topic_without_a_stream_is_refused(streams: Any) -> None:
 def test_a_thread_has_its_consumers_name_and_a_number() -> None:
     assert make_thread_id("g_c", 3) == "g_c-3"
     assert StaticTopicCount("c", {"a": 2}).get_consumer_thread_ids_per_topic() == {"a": threads("c", 2)}
+
+
+def test_a_thread_is_called_by_its_consumer_and_its_number() -> None:
+    assert str(ConsumerThreadId("g_host-1-abc", 2)) == "g_host-1-abc-2"
+
+
+def test_threads_sort_by_name_so_ten_precedes_two() -> None:
+    threads = [ConsumerThreadId("c1", number) for number in range(12)] + [ConsumerThreadId("c10", 0)]
+    ordered = sorted(threads)
+    assert ordered == sorted(threads, key=str)
+    assert [one.thread_id for one in ordered if one.consumer == "c1"] == [
+        0,
+        1,
+        10,
+        11,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+        8,
+        9,
+    ]
+    assert ConsumerThreadId("c1", 11) > ConsumerThreadId("c1", 10)
+
+
+def test_the_order_is_that_of_java_for_every_text() -> None:
+    above, below = ConsumerThreadId("\uffee", 0), ConsumerThreadId("\U0001f600", 0)
+    assert below < above
+
+
+@pytest.mark.parametrize(
+    ("text", "thread"),
+    [
+        ("old-group_c1-0", ConsumerThreadId("old-group_c1", 0)),
+        ("c-", None),
+        ("c", None),
+        ("-1", None),
+        ("c-²", None),
+    ],
+)
+def test_an_owners_text_names_a_thread_or_none(text: str, thread: ConsumerThreadId | None) -> None:
+    assert ConsumerThreadId.parse(text) == thread
+
+
+T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
+MINE, OTHERS = 1, 2
+
+
+def plan(
+    consumers: dict[str, int], owners: dict[TopicPartition, Owner], partitions: int = 4
+) -> RebalancePlan:
+    context = AssignmentContext.of(
+        "g", "a", {name: {"t": threads} for name, threads in consumers.items()}, {"t": range(partitions)}
+    )
+    return rebalance_plan(context, RangeAssignor(), owners, MINE)
+
+
+def test_the_first_of_a_group_owns_all() -> None:
+    found = plan({"a": 1}, {})
+    assert (found.release, found.claim, dict(found.held_by_others)) == ((), (T0, T1, T2, T3), {})
+    assert {str(thread) for thread in found.my_assignment.values()} == {"a-0"}
+    assert not found.is_unchanged
+
+
+def test_owner_of_its_assignment_has_nothing_to_do() -> None:
+    owners = {tp: Owner("a-0", MINE) for tp in (T0, T1)} | {tp: Owner("b-0", OTHERS) for tp in (T2, T3)}
+    assert plan({"a": 1, "b": 1}, owners).is_unchanged
+
+
+def test_partition_of_another_consumer_is_released() -> None:
+    found = plan({"a": 1, "b": 1}, {tp: Owner("a-0", MINE) for tp in (T0, T1, T2, T3)})
+    assert (found.release, found.claim) == ((T2, T3), ())
+
+
+def test_partition_held_by_another_is_waited_for() -> None:
+    found = plan({"a": 1}, {T0: Owner("a-0", MINE), T1: Owner("b-0", OTHERS)}, partitions=2)
+    assert (found.release, found.claim, dict(found.held_by_others)) == ((), (T1,), {T1: "b-0"})
+
+
+def test_partition_moving_between_own_threads_is_reowned() -> None:
+    found = plan({"a": 2}, {T0: Owner("a-0", MINE), T1: Owner("a-0", MINE)}, partitions=2)
+    assert (found.release, found.claim, dict(found.held_by_others)) == ((T1,), (T1,), {})
+
+
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_ownership_from_a_lost_response_is_seen(partitions: int) -> None:
+    found = plan({"a": 1}, {T3: Owner("a-0", MINE)}, partitions)
+    assert T3 in found.release
+    assert len(found.my_assignment) == partitions
+
+
+def test_its_own_text_from_an_earlier_session_is_another_owner() -> None:
+    found = plan({"a": 1}, {T0: Owner("a-0", OTHERS)}, partitions=1)
+    assert (found.release, dict(found.held_by_others)) == ((), {T0: "a-0"})
+
+
+def test_more_threads_than_partitions_leave_some_with_nothing() -> None:
+    context = AssignmentContext.of("g", "b", {"a": {"t": 2}, "b": {"t": 1}}, {"t": [0, 1]})
+    found = rebalance_plan(context, RangeAssignor(), {}, MINE)
+    assert dict(found.my_assignment) == {}
+    assert found.is_unchanged
