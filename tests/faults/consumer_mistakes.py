@@ -24,7 +24,7 @@ class Mistake:
     """Replacements of the product's own attributes: (owner, name, replacement)."""
 
     seeds: tuple[int, ...]
-    """Those that found it last, which are tried first: where something else happens, some miss it."""
+    """Seeds that found the mistake last, which are tried first; other changes may make some miss it."""
     patches: Sequence[tuple[object, str, object]]
 
 
@@ -35,13 +35,13 @@ own = ZkRebalancerListener._claim
 
 
 def clear_queues_only(listener: ZkRebalancerListener) -> None:
-    """The chunks that iterators are in the middle of stay."""
+    """Keep the chunks that iterators are reading."""
     for queue in set(listener._connector.topic_thread_id_and_queues.values()):
         queue.clear()
 
 
 def own_at_once(listener: ZkRebalancerListener, tp: TopicPartition, thread: Any) -> None:
-    """Whoever owns it."""
+    """Claim the partition whoever owns it."""
     own(listener, tp, thread)
 
 
@@ -60,7 +60,7 @@ def no_steps(**_more: object) -> Steps[None]:
 
 
 def release_then_close(listener: ZkRebalancerListener, plan: RebalancePlan) -> Steps[bool]:
-    """The owners' znodes go before anything has stopped."""
+    """Delete the owners' znodes before the fetchers stop."""
     yield from release(listener, plan.release)
     return (yield from close(listener, plan))
 
@@ -77,7 +77,7 @@ def one_attempt(listener: ZkRebalancerListener) -> Steps[None]:
 
 
 def wait_for_nobody(listener: ZkRebalancerListener, kept: object, timeout_ms: int) -> bool:
-    """The message in the application's hands is not waited for."""
+    """Do not wait for the message in process."""
     return True
 
 
@@ -94,7 +94,7 @@ def use_early_offsets(
 
 
 def forget_nothing(listener: ZkRebalancerListener) -> None:
-    """After the session has gone it goes on with what it has."""
+    """Keep the state of an expired session."""
 
 
 def write_unconditionally(
@@ -110,7 +110,7 @@ def write_unconditionally(
 
 
 def count_at_the_hand_out(iterator: ConsumerIterator[Any, Any]) -> Any:
-    """As 0.10.1 does."""
+    """Count a message at delivery, as 0.10.1 does."""
     message = next_message(iterator)
     iterator.mark_delivered_consumed()
     return message

@@ -31,7 +31,7 @@ class ModelBackend(Protocol):
 
 
 class WatchedIterator:
-    """The product's own. ``counted`` is told of each message that the application is done with."""
+    """Wraps the product's iterator. ``counted`` is called for each processed message."""
 
     def __init__(self, queue: ChunkQueue, lease: Lease) -> None:
         decoder = DefaultDecoder()
@@ -85,7 +85,7 @@ class WatchedStream:
 
 
 class ModelFetcher:
-    """Fills the queues, whenever it is asked to: with messages that have their offsets as values."""
+    """Fills the queues on request, with messages whose values are their offsets."""
 
     def __init__(self, world: ModelBackend) -> None:
         self._world = world
@@ -112,7 +112,7 @@ class ModelFetcher:
 
 
 class ModelChannel:
-    """The group's coordinator: it may not answer for a while."""
+    """The group's coordinator, which may not answer for a while."""
 
     def __init__(self, world: ModelBackend) -> None:
         self._world = world
@@ -139,7 +139,7 @@ class ModelChannel:
 
 
 class ProcessStore:
-    """A session whose news reach the process only when it looks for them."""
+    """A session whose events reach the process only when it polls."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
@@ -166,10 +166,10 @@ class ProcessStore:
 
 
 class WatchedConnector(ZookeeperConsumerConnector):
-    """The product's, with streams that are looked into."""
+    """The product's connector, with watched streams."""
 
     committing = 0
-    """How many commits are under way: who wants another would wait for them, on a thread of its own."""
+    """The number of commits under way; another one would wait for them on its thread."""
 
     def commit_steps(self, **given: Any) -> Steps[None]:
         self.committing += 1

@@ -38,7 +38,7 @@ HAPPENS = (
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """What the product tells of each fault is not to be read."""
+    """Silence the product's log of each fault."""
     caplog.set_level(logging.CRITICAL + 1, logger="minikafka")
 
 

@@ -188,7 +188,7 @@ class Churn:
         return one
 
     def trespasses(self) -> list[str]:
-        """What was handed out of a partition that another owned at that moment."""
+        """Return messages delivered from a partition that another consumer owned at that moment."""
         owned: dict[TopicPartition, list[tuple[int, str]]] = {}
         for one in self.all:
             for tp, since_ms in one.owned:

@@ -45,7 +45,7 @@ class Run:
         self.partitions = [TopicPartition("t", number) for number in range(PARTITIONS)]
         self.next = dict.fromkeys(self.partitions, 0)
         self.last: dict[int, TopicPartition] = {}
-        """What each stream's application has in its hands."""
+        """The message in process of each stream's application."""
         self.infos: dict[TopicPartition, PartitionTopicInfo] = {}
         self.down: set[int] = set()
         self.start()

@@ -1,4 +1,4 @@
-"""Connectors without threads, on a ZooKeeper in memory: tests step them, and say what is fetched."""
+"""Connectors without threads, on a ZooKeeper in memory: tests step them, and provide the messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Fetched:
         self.ended = True
 
     def bring(self, count: int) -> None:
-        """As many messages of each partition."""
+        """Put as many messages of each partition into the queues."""
         for info in self.infos.values():
             if info.fetched_offset < 0:
                 info.reset(0)
@@ -107,13 +107,13 @@ class ConsumerHarness:
         self.streams: list[KafkaStream[Any, Any]] = []
 
     def reads(self, **topics: int) -> ConsumerHarness:
-        """Begin with so many streams for each topic."""
+        """Create so many streams for each topic."""
         for streams in self.connector.create_message_streams(topics).values():
             self.streams += streams
         return self
 
     def take(self, count: int, stream: int = 0) -> list[Message]:
-        """Up to so many messages."""
+        """Take up to so many messages."""
         found: list[Message] = []
         with contextlib.suppress(ConsumerTimeout, StopIteration):
             for _ in range(count):
@@ -146,7 +146,7 @@ class GroupHarness:
         return self.consumers[-1]
 
     def go(self, rounds: int = 60, *, asks: bool = True) -> None:
-        """Let consumers and time go on: 10 ms a round. With ``asks`` applications ask for more meanwhile."""
+        """Step consumers and time, 10 ms a round. With ``asks`` applications request messages meanwhile."""
         for _ in range(rounds):
             self.zookeeper.deliver()
             for consumer in self.consumers:
@@ -169,7 +169,7 @@ class GroupHarness:
 
 
 def cut_off(harness: GroupHarness, consumer: ConsumerHarness) -> None:
-    """Nothing is heard of ``consumer`` for as long as its session lasts."""
+    """Cut ``consumer`` off until its session has expired."""
     harness.zookeeper.suspend(consumer.store)
     harness.clock.advance(3_000)
     harness.zookeeper.expire(consumer.store)

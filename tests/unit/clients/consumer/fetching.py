@@ -1,4 +1,4 @@
-"""A fetcher manager that moves step by step, on brokers and a ZooKeeper in memory."""
+"""A fetcher manager without threads, on brokers and a ZooKeeper in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLIENT = "fetchers-of-tests"
 
 
 class Fetching:
-    """``config`` are fields of ConsumerConfig. Streams wait for nothing."""
+    """A fetcher manager; ``config`` has fields of ConsumerConfig. Its streams do not wait."""
 
     def __init__(self, brokers: BrokersInMemory, **config: Any) -> None:
         self.brokers = brokers
@@ -46,7 +46,7 @@ class Fetching:
         ConsumerTopicStatsRegistry.remove(CLIENT)
 
     def register(self, broker_id: int, port: int | None = None) -> None:
-        """Name a broker in ZooKeeper."""
+        """Register a broker in ZooKeeper."""
         address = BrokerAddress(broker_id, HOST, FIRST_PORT + broker_id if port is None else port)
         path, data = paths.broker_path(broker_id), BrokerRegistration.of(address, 0).to_json()
         if self.store.exists(path) is None:
@@ -68,7 +68,7 @@ class Fetching:
 
     @property
     def positions(self) -> list[dict[TopicPartition, int]]:
-        """What each fetch asked for."""
+        """Return the positions of each fetch."""
         return [
             {
                 TopicPartition(topic.name, part.index): part.fetch_offset
@@ -80,12 +80,12 @@ class Fetching:
 
     @property
     def waits_ms(self) -> list[int]:
-        """How long each fetch let the broker wait."""
+        """Return the maximum wait of each fetch."""
         return [request.max_wait_ms for request in self.brokers.asked(ApiKey.FETCH)]
 
 
 def one_partition(**config: object) -> tuple[BrokersInMemory, Fetching, OneStream]:
-    """Five messages, which a stream reads from the first on, once it is started."""
+    """Return brokers with five messages, and a stream that reads them once it is started."""
     brokers = BrokersInMemory(1, {"t": 1})
     brokers.fill(TopicPartition("t", 0), *values(0, 1, 2, 3, 4))
     fetching = Fetching(brokers, **config)

@@ -1,4 +1,4 @@
-"""Streams without brokers, for tests: what a fetcher would have put into their queues."""
+"""Streams without brokers, for tests that fill the queues in place of a fetcher."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Message = MessageAndMetadata[bytes, bytes]
 
 @dataclass
 class OneStream:
-    """A stream, its queue, and partitions that are put into it."""
+    """A stream, its queue, and its partitions."""
 
     queue: ChunkQueue
     stream: KafkaStream[bytes, bytes]
@@ -34,7 +34,7 @@ class OneStream:
         return [next(self.stream.iterator()) for _ in range(count)]
 
     def drain(self) -> list[Message]:
-        """All that there is."""
+        """Take all available messages."""
         found: list[Message] = []
         with contextlib.suppress(ConsumerTimeout):
             found.extend(self.stream)
@@ -60,13 +60,13 @@ def stats() -> ConsumerTopicStats:
 def message_set(
     first: int, count: int, *, magic: int = 1, codec: Codec = Codec.NONE, key: bytes | None = b"k"
 ) -> memoryview:
-    """Values that are the offsets as text, ``count`` of them from offset ``first`` on."""
+    """Return ``count`` values, which are the offsets as text, from offset ``first``."""
     records = [Record(key, b"%d" % offset, 1_000 + offset) for offset in range(first, first + count)]
     return memoryview(build_message_set(records, magic=magic, codec=codec, base_offset=first))
 
 
 def fill(info: PartitionTopicInfo, count: int, *, magic: int = 1, codec: Codec = Codec.NONE) -> None:
-    """The next ``count`` messages of a partition arrive as one chunk."""
+    """Put the next ``count`` messages of a partition into the queue, as one chunk."""
     first = info.fetched_offset
     assert info.enqueue(message_set(first, count, magic=magic, codec=codec), first + count)
 

@@ -56,7 +56,7 @@ def take(streams: list[KafkaStream[str, str]], count: int) -> list[list[tuple[in
 
 
 def numbers(partition: int, first: int, count: int) -> list[tuple[int, int, str]]:
-    """What a partition has: its offsets from ``first`` on."""
+    """Return the offsets of a partition from ``first`` on."""
     return [(partition, at, str(at * PARTITIONS + partition)) for at in range(first, first + count)]
 
 

@@ -38,7 +38,7 @@ def harness() -> GroupHarness:
 
 
 def recorded(name: str) -> dict[str, tuple[str, bool, int]]:
-    """What old consumers of 0.10.1.1 had in ZooKeeper: data, ephemeral, version; times left out."""
+    """Return the znodes of old consumers of 0.10.1.1: data, ephemeral, version; without times."""
     nodes = json.loads((GOLDEN / name).read_text(encoding="utf-8"))
     return {
         path: (without_time(node["data"] or ""), node["ephemeral"], node["version"])

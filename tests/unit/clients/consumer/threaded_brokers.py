@@ -67,7 +67,7 @@ class _Connection:
 
 
 class ThreadedConnector:
-    """Every request is served at once, one after the other; one that gets no answer waits until the end."""
+    """Serves every request at once, in turn; a request without an answer waits until the end."""
 
     def __init__(self, brokers: BrokersInMemory) -> None:
         self.brokers = brokers

@@ -13,31 +13,31 @@ ADDRESS = {"metadata.broker.list": "memory:9001"}
 
 
 def make_producer(brokers: BrokersInMemory, **given: Any) -> Producer:
-    """A producer without threads that waits for acknowledgements, unless it is told otherwise."""
+    """Return a producer without threads that waits for acknowledgements by default."""
     properties = {name.replace("_", "."): value for name, value in given.items()}
     acks = {"request.required.acks": 1}
     return Producer({**ADDRESS, **acks, **properties}, cluster=brokers.client(), threads=False)
 
 
 def records(brokers: BrokersInMemory, partition: int, topic: str = "t") -> list[Record]:
-    """What a partition holds."""
+    """Return the records of a partition."""
     entries = brokers.logs[TopicPartition(topic, partition)].entries
     return [record for _, _, entry in entries for record in iterate(entry)]
 
 
 def values(brokers: BrokersInMemory, partition: int, topic: str = "t") -> list[bytes | None]:
-    """The values of a partition."""
+    """Return the values of a partition."""
     return [record.value for record in records(brokers, partition, topic)]
 
 
 def everything(brokers: BrokersInMemory, topic: str = "t") -> list[bytes | None]:
-    """The values of all partitions, partition by partition."""
+    """Return the values of all partitions, partition by partition."""
     numbers = sorted(tp.partition for tp in brokers.logs if tp.topic == topic)
     return [value for number in numbers for value in values(brokers, number, topic)]
 
 
 class RecordingEventHandler(EventHandler):
-    """An event handler that keeps what it is given."""
+    """An event handler that keeps its events."""
 
     def __init__(self) -> None:
         self.batches: list[list[KeyedMessage]] = []
@@ -58,7 +58,7 @@ class RecordingEventHandler(EventHandler):
 
 
 class RecordingCallbackHandler(CallbackHandler):
-    """A callback handler that writes down what it is told."""
+    """A callback handler that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []

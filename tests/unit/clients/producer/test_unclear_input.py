@@ -23,7 +23,7 @@ from tests.unit.clients.support import BrokersInMemory, produce_error
 
 
 class Frame:
-    """What pandas and polars have."""
+    """A data frame like those of pandas and polars."""
 
     def __dataframe__(self) -> None: ...
 
