@@ -99,7 +99,7 @@ def test_the_limit_of_elements_counts_those_of_all_arrays(one: tuple[Struct[Any]
     most = elements(message, version, value)
     assert schema.decode(message, version, data, most) == value
     if most:
-        with pytest.raises(RemoteWireError, match=f"makes more than {most - 1}, the limit"):
+        with pytest.raises(RemoteWireError, match=f"exceeds the limit of {most - 1} elements"):
             schema.decode(message, version, data, most - 1)
 
 

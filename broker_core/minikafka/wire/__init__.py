@@ -1,12 +1,12 @@
-"""Kafka's wire protocol as bytes and values: no socket, no thread, no clock.
+"""Kafka's wire protocol: conversion between bytes and values, without sockets, threads or clocks.
 
-``schema``   what a message looks like, as a table, compiled once per version
-``apis``     one module per API with all its versions side by side; whoever asks one imports that one
-``table``    all of them by their keys, for who answers or prints them
-``framing``  the length before every message and the headers behind it
-``classic``  the texts' compact protocol: requests of Kafka 0.7, answered by MessageSetSend
-``consumer_protocol``  what the members of a group of consumers tell each other
-``parts``    what a message is made of on its way out: memory, and slices of files that nobody has read
+``schema``       messages as tables of fields, compiled once per version (``codegen``)
+``apis``         one module per API with all its versions; import only the ones that are used
+``api``          the ApiKey numbers and the Api class; ``api_table``: all APIs by key, and their description
+``framing``      the length before every message, and the headers
+``classic``      the texts' compact protocol: requests of Kafka 0.7, answered by MessageSetSend
+``consumer_protocol``  subscriptions and assignments of consumer groups
+``frame_parts``  the parts of an encoded message: memory, unread file slices, and lazy parts
 
-``python -m minikafka.wire`` prints every API, version and field that is spoken here.
+``python -m minikafka.wire`` prints every API, version and field that is supported.
 """

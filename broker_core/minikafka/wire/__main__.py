@@ -1,4 +1,4 @@
-"""Print the table of what is spoken here."""
+"""Print all supported APIs, versions and fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One API of the protocol: its number, its versions, its request and its response."""
+"""APIs of the protocol: their keys, versions, requests and responses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Response = TypeVar("Response")
 
 
 class ApiKey(IntEnum):
-    """Which API a request is for."""
+    """The numbers of Kafka's APIs in request headers (int16): all of 2.1, and IncrementalAlterConfigs."""
 
     PRODUCE = 0
     FETCH = 1
@@ -71,7 +71,7 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Api(Generic[Request, Response]):
-    """What stands behind the headers of one API, in all versions from ``min_version`` to ``max_version``."""
+    """The request and response of one API, in all versions from ``min_version`` to ``max_version``."""
 
     key: ApiKey
     name: str
@@ -80,40 +80,41 @@ class Api(Generic[Request, Response]):
     request: Struct[Request]
     response: Struct[Response]
     max_elements: int = schema.MAX_ELEMENTS
-    """What all arrays of a request may have together."""
+    """The limit of elements in all arrays of a request together."""
     response_bytes: Callable[[int, Request], int] | None = None
-    """The most bytes that a response to a request of a version may have, where the request says so."""
+    """Takes the version and the request; returns the size limit of the response, if the request sets one."""
 
     def supports(self, version: int) -> bool:
-        """Whether ``version`` is spoken here."""
+        """Return whether ``version`` is supported."""
         return self.min_version <= version <= self.max_version
 
     def response_bytes_max(self, version: int, request: Request) -> int:
-        """The most bytes that the response may have: a peer that announces more is not believed."""
+        """Return the size limit of the response; a larger one is rejected."""
         if self.response_bytes is None:
             return RESPONSE_BYTES_MAX
         return self.response_bytes(version, request)
 
     def decode_request(self, version: int, body: Buffer) -> Request:
-        """The request in ``body``, which follows the header. RemoteWireError unless it fits exactly, and for
-        one that makes more objects than any client's has (``max_elements``).
+        """Decode ``body``, which follows the header.
+
+        Raises RemoteWireError unless it fits exactly, or for more than ``max_elements`` elements.
         """
         if not self.supports(version):
             raise RemoteWireError(self._unsupported(version))
         return schema.decode(self.request, version, body, self.max_elements)
 
     def decode_response(self, version: int, body: Buffer) -> Response:
-        """The response in ``body``, which follows the header. RemoteWireError unless it fits exactly."""
+        """Decode ``body``, which follows the header. Raises RemoteWireError unless it fits exactly."""
         self._check_own(version)
         return schema.decode(self.response, version, body, schema.MAX_RESPONSE_ELEMENTS)
 
     def encode_request(self, version: int, request: Request) -> list[Part]:
-        """The parts that follow the request header. LocalWireError when a value does not fit."""
+        """Return the parts after the request header. Raises LocalWireError when a value does not fit."""
         self._check_own(version)
         return schema.encode(self.request, version, request)
 
     def encode_response(self, version: int, response: Response) -> list[Part]:
-        """The parts that follow the correlation id. LocalWireError when a value does not fit."""
+        """Return the parts after the correlation id. Raises LocalWireError when a value does not fit."""
         self._check_own(version)
         return schema.encode(self.response, version, response)
 
@@ -122,4 +123,5 @@ class Api(Generic[Request, Response]):
             raise LocalWireError(self._unsupported(version))
 
     def _unsupported(self, version: int) -> str:
-        return f"{self.name} {version} is not spoken here, only {self.min_version} to {self.max_version}"
+        supported = f"{self.min_version} to {self.max_version}"
+        return f"{self.name} version {version} is not supported: expected {supported}"

@@ -1,4 +1,4 @@
-"""All APIs that are spoken here, by key."""
+"""All supported APIs, by key, and their description as text."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ NEWEST_IN_0_10_1: dict[ApiKey, int] = {
     ApiKey.CREATE_TOPICS: 0,
     ApiKey.DELETE_TOPICS: 0,
 }
-"""What a broker of 0.10.1 speaks: all that may be spoken in a cluster that has one, as a client that learned
-more from one broker would ask the next one for it.
+"""API -> newest version of a 0.10.1 broker. A cluster with such a broker must not advertise more, since a
+client uses the versions that it learned from one broker with the others.
 """
 
 
 def describe(apis: Iterable[Api[Any, Any]] | None = None) -> str:
-    """Every field of every version of ``apis`` (all of them by default), in the order of the wire."""
+    """Return every field of every version of ``apis`` (by default all) as text, in wire order."""
     chosen = APIS.values() if apis is None else apis
     return "\n\n".join("\n".join(_api_lines(api)) for api in chosen)
 

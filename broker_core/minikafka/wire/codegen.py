@@ -1,9 +1,9 @@
-"""The code that messages are read and written by: a function for each message and version, made as text from
-its table and compiled when it is first wanted, as ``dataclasses`` makes ``__init__``.
+"""Code generation for messages: a decoder and an encoder for each message and version.
 
-Small requests are most of what a broker reads, and walking their tables would cost several times what stands
-in them. The text is what one would write by hand. ``schema.decoder_code`` shows it: Produce 7 is read by
-this, without its two strings::
+A function is generated as text from the message's table and compiled on first use, as ``dataclasses`` does
+for ``__init__``. Most requests are small, and interpreting their tables would cost several times as much. The
+text is like hand-written code. ``schema.decoder_code`` returns it; this decodes Produce 7, without its two
+strings::
 
     def decode(buffer, most):
         size, position, left = len(buffer), 0, most
@@ -44,10 +44,10 @@ this, without its two strings::
         return message, position
 
 Neighbouring integers, and the length of what follows them, are one ``struct`` call ("a run"). ``n`` is the
-length or the count that was read last. ``left`` is how many elements arrays may still have.
+last length or count that was read. ``left`` is the number of elements that arrays may still have.
 
-A message is made empty (``new`` is ``object.__new__``) and gets its attributes one by one, as they are read:
-its class is a ``base.values.fast_value``.
+A message is created empty (``new`` is ``object.__new__``) and its attributes are set as they are read: its
+class is a ``base.values.fast_value``.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from minikafka.wire.frame_parts import part_size
 
 
 class FunctionBuilder:
-    """The text of one function, and the values of the names that it uses."""
+    """Builds the text of one function, and collects the values of the names that it uses."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -87,14 +87,14 @@ class FunctionBuilder:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """What is appended inside stands in the block that ``head`` opens."""
+        """Append ``head`` and indent the lines that are appended inside."""
         self.line(head)
         self._indent += 1
         yield
         self._indent -= 1
 
     def named(self, name: str, value: Any) -> str:
-        """A name for ``value``: the one that is wished, or that with a number where it means another."""
+        """Return a name for ``value``: ``name``, or with a number if ``name`` stands for another value."""
         wished, number = name, 1
         while name in self._names and self._names[name] is not value:
             number += 1
@@ -103,7 +103,7 @@ class FunctionBuilder:
         return name
 
     def fresh(self) -> int:
-        """A number that no other variable of the function has in its name."""
+        """Return a number that is unique within the function, for variable names."""
         self._fresh += 1
         return self._fresh
 
@@ -113,7 +113,7 @@ class FunctionBuilder:
         return "\n".join(self._lines) + "\n"
 
     def function(self, name: str, title: str) -> Callable[..., Any]:
-        """The function ``name`` that the text defines. Tracebacks show ``title`` for it."""
+        """Compile the text and return its function ``name``. Tracebacks show ``title``."""
         names = dict(self._names)
         exec(compile(self.text, f"<{title}>", "exec"), names)  # noqa: S102 - all of it comes from our own tables
         function: Callable[..., Any] = names[name]
@@ -121,8 +121,9 @@ class FunctionBuilder:
 
 
 class IntegerRun:
-    """Integers that stand next to each other: a name, a code of ``struct`` and a place for each. The place is
-    what they are read into, or the expression that is written.
+    """Consecutive integers, each with a name, a ``struct`` code and a place.
+
+    The place is the target of a read, or the expression to write.
     """
 
     def __init__(self, code: FunctionBuilder, *integers: tuple[str, str, str]) -> None:
@@ -134,7 +135,7 @@ class IntegerRun:
         self._integers.append((name, code, place))
 
     def read(self, owner: str) -> None:
-        """End the run with code that reads it, a part of ``owner``."""
+        """Append code that reads the run, a part of ``owner``, and clear it."""
         if not self._integers:
             return
         names, codes, places = (list(column) for column in zip(*self._integers, strict=True))
@@ -151,7 +152,7 @@ class IntegerRun:
         self._code.line(f"position += {size}")
 
     def write(self) -> None:
-        """End the run with code that writes it."""
+        """Append code that writes the run, and clear it."""
         if not self._integers:
             return
         _, codes, places = (list(column) for column in zip(*self._integers, strict=True))
@@ -162,7 +163,7 @@ class IntegerRun:
 
 @cache
 def _form(codes: str) -> tuple[int, Callable[..., Any], Callable[..., Any]]:
-    """Bytes of a run, and the functions that read and write it."""
+    """Return the size of a run, and the functions that read and write it."""
     form = struct.Struct(">" + codes)
     return form.size, form.unpack_from, form.pack
 
@@ -171,16 +172,16 @@ def _name(verb: str, codes: list[str]) -> str:
     return f"{verb}_{''.join(codes).replace('?', 'bool')}"
 
 
-# What the functions call when bytes do not fit.
+# Errors of the generated functions.
 
 
 def cut_off(what: str, wanted: int, position: int, size: int) -> RemoteWireError:
-    """``wanted`` bytes are not there."""
-    return RemoteWireError(f"{what} wants {wanted} bytes at position {position}, the message has {size}")
+    """Return the error for a message that is too short."""
+    return RemoteWireError(f"{what} needs {wanted} bytes at position {position}, but the message has {size}")
 
 
 def wrong_length(what: str, length: int, width: int, position: int, size: int) -> RemoteWireError:
-    """A length, of ``width`` bytes, is negative or more than is left behind it at ``position``."""
+    """Return the error for a length that is negative or exceeds the message."""
     if length == -1:
         return RemoteWireError(f"{what} at position {position - width} is null, which is not allowed here")
     return RemoteWireError(
@@ -189,7 +190,7 @@ def wrong_length(what: str, length: int, width: int, position: int, size: int) -
 
 
 def wrong_count(what: str, count: int, smallest: int, position: int, size: int, most: int) -> RemoteWireError:
-    """An array has a count that is negative, or that does not fit the message, or is one too many."""
+    """Return the error for an array count that is negative, too large for the message, or above the limit."""
     start = f"{what}: an array of {count} elements"
     if count < 0:
         return RemoteWireError(f"{start} at position {position - 4}")
@@ -199,10 +200,10 @@ def wrong_count(what: str, count: int, smallest: int, position: int, size: int, 
             f"does not fit a message of {size} bytes"
         )
     return RemoteWireError(
-        f"{start} at position {position - 4} makes more than {most}, the limit of all arrays of a message"
+        f"{start} at position {position - 4} exceeds the limit of {most} elements in all arrays of a message"
     )
 
 
 def not_utf8(what: str, position: int, error: UnicodeDecodeError) -> RemoteWireError:
-    """The bytes of a string are no text."""
+    """Return the error for a string that is not UTF-8."""
     return RemoteWireError(f"{what} at position {position} is not UTF-8: {error}")

@@ -1,9 +1,8 @@
-"""What consumers tell each other through the group coordinator, which itself does not look inside.
+"""The consumer protocol: subscriptions and assignments, which the group coordinator treats as opaque bytes.
 
 A subscription is a member's ``metadata`` in JoinGroup, an assignment its ``assignment`` in SyncGroup, both of
-protocol type ``consumer``: an int16 version, then the fields. Readers take a version that is newer than
-theirs for the newest that they know, and ignore what follows. Version 1 (KIP-429) adds the partitions that a
-member owns.
+protocol type ``consumer``: an int16 version, then the fields. Readers decode an unknown newer version as the
+newest that they know, and ignore the rest. Version 1 (KIP-429) adds the partitions that a member owns.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class ConsumerPartitions:
 
 @fast_value
 class Subscription:
-    """What a member wants to read. ``user_data`` is the assignor's own."""
+    """The topics that a member subscribes to. ``user_data`` belongs to the assignor."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
@@ -43,7 +42,7 @@ class Subscription:
 
 @fast_value
 class Assignment:
-    """What a member shall read. ``user_data`` is the assignor's own."""
+    """The partitions assigned to a member. ``user_data`` belongs to the assignor."""
 
     assigned_partitions: tuple[ConsumerPartitions, ...]
     user_data: bytes | None = None
@@ -65,35 +64,36 @@ ASSIGNMENT = Struct(
 
 
 def encode_subscription(subscription: Subscription, version: int = 0) -> bytes:
-    """The bytes for JoinGroup. LocalWireError when a value does not fit."""
+    """Encode a subscription for JoinGroup. Raises LocalWireError when a value does not fit."""
     return _encode(SUBSCRIPTION, version, subscription)
 
 
 def decode_subscription(data: Buffer) -> Subscription:
-    """The subscription of a member. RemoteWireError for bytes that are none."""
+    """Decode a member's subscription. Raises RemoteWireError for invalid bytes."""
     return _decode(SUBSCRIPTION, data)
 
 
 def encode_assignment(assignment: Assignment, version: int = 0) -> bytes:
-    """The bytes for SyncGroup. LocalWireError when a value does not fit."""
+    """Encode an assignment for SyncGroup. Raises LocalWireError when a value does not fit."""
     return _encode(ASSIGNMENT, version, assignment)
 
 
 def decode_assignment(data: Buffer) -> Assignment:
-    """The assignment of a member. No bytes at all, which a member has to which the leader gave nothing, are
-    no partitions. RemoteWireError for bytes that are none.
+    """Decode a member's assignment. Raises RemoteWireError for invalid bytes.
+
+    Empty bytes, of a member without an assignment from the leader, mean no partitions.
     """
     return _decode(ASSIGNMENT, data) if len(data) else Assignment(())
 
 
 def _encode(message: Struct[T], version: int, value: T) -> bytes:
     if not 0 <= version <= MAX_VERSION:
-        raise LocalWireError(f"{message.name} {version} is not spoken here, only 0 to {MAX_VERSION}")
+        raise LocalWireError(f"{message.name} {version} is not supported: expected 0 to {MAX_VERSION}")
     return binary.INT16.pack(version) + join(schema.encode(message, version, value))
 
 
 def _decode(message: Struct[T], data: Buffer) -> T:
     version, position = binary.read_integer(binary.INT16, data, 0)
     if version < 0:
-        raise RemoteWireError(f"{message.name} {version}: a version is 0 or more")
+        raise RemoteWireError(f"invalid version {version} of {message.name}")
     return schema.decode_prefix(message, min(version, MAX_VERSION), memoryview(data)[position:])[0]

@@ -1,8 +1,8 @@
-"""What an encoded message is made of: pieces of memory and slices of files, in the order of sending.
+"""The parts of an encoded message: memory and file slices, in the order of sending.
 
-Records are never copied into a message. They stand in it as the view or the file slice that they came as,
-so that the network can hand a slice to ``sendfile``; or as a ``LazyPart``, which has a length now and its
-bytes when they are sent.
+Records are never copied into a message. A message holds the view or the file slice that they came as, so that
+the network can pass a slice to ``sendfile``; or a ``LazyPart``, whose length is known now and whose bytes are
+produced when they are sent.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from minikafka.base.files import Buffer, FileSlice
 
 
 class LazyPart(ABC):
-    """A part of a known length whose bytes are made piece by piece while they are sent.
+    """A part of known length whose bytes are produced in pieces while they are sent.
 
-    One thread at a time uses it: whoever sends it.
+    Only the thread that sends it uses it, one at a time.
     """
 
     length: int
 
     @abstractmethod
     def ready(self) -> memoryview | None:
-        """The next bytes; None where they have to be made first (``prepare``). Raises StorageError."""
+        """Return the next bytes, or None if ``prepare`` must be called first. Raises StorageError."""
 
     @abstractmethod
     def prepare(self, done: Callable[[], None]) -> None:
-        """Make the next bytes, perhaps on another thread, and call ``done`` once, from there."""
+        """Produce the next bytes, perhaps on another thread, and call ``done`` once on that thread."""
 
     @abstractmethod
     def sent(self, count: int) -> None:
-        """So many of the bytes that were ready are not needed any more."""
+        """Release the first ``count`` of the ready bytes."""
 
     @abstractmethod
     def close(self) -> None:
-        """Nothing more of it is needed. A second call does nothing."""
+        """Release everything. A second call does nothing."""
 
     @abstractmethod
     def read(self) -> bytes:
-        """All bytes, made here and now."""
+        """Produce and return all bytes."""
 
     @abstractmethod
     def cut(self, length: int) -> None:
-        """Have it end after ``length`` bytes, if it has more. Before anything of it is sent."""
+        """Truncate to ``length`` bytes. Call before anything is sent."""
 
 
 Part = bytes | bytearray | memoryview | FileSlice | LazyPart
@@ -52,22 +52,22 @@ Part = bytes | bytearray | memoryview | FileSlice | LazyPart
 
 
 def part_size(part: Part) -> int:
-    """Bytes of one part."""
+    """Return the size of a part in bytes."""
     if isinstance(part, (FileSlice, LazyPart)):
         return part.length
     return part.nbytes if isinstance(part, memoryview) else len(part)
 
 
 def total_size(parts: Iterable[Part]) -> int:
-    """Bytes of all parts together."""
+    """Return the total size of ``parts`` in bytes."""
     return sum(map(part_size, parts))
 
 
 def buffer_of(part: Part | None) -> memoryview:
-    """The bytes of a part: a view where it is memory, read from the file where it is a slice, empty for None;
-    made where it is lazy.
+    """Return the bytes of a part: a view of memory, a slice read from its file, a lazy part produced; empty
+    for None.
 
-    Raises StorageError when the file has become shorter than the slice.
+    Raises StorageError when the file is shorter than the slice.
     """
     if part is None:
         return memoryview(b"")
@@ -85,5 +85,5 @@ def buffer_of(part: Part | None) -> memoryview:
 
 
 def join(parts: Iterable[Part]) -> bytes:
-    """All parts as one piece of memory, file slices read: for tests and for the network in memory."""
+    """Return all parts as one ``bytes``, with file slices read. For tests and the network in memory."""
     return b"".join(map(buffer_of, parts))

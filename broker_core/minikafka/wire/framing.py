@@ -1,14 +1,14 @@
-"""Frames and headers, without any IO.
+"""Frames and headers of the protocol, without IO.
 
 A frame is an int32 length and that many bytes. A request is a header (api_key int16, api_version int16,
 correlation_id int32, client_id nullable string, which ControlledShutdown 0 has not) and a body; a response is
-the correlation id and a body. Which request a response belongs to is a matter of order: a broker answers each
-connection's requests in the order in which they came.
+the correlation id and a body. Responses are matched to requests by order: a broker answers the requests of a
+connection in the order of their arrival.
 
-``FrameReader`` cuts the incoming bytes into frames. It offers the memory that the next bytes are to be
-received into, so that a frame is received where it stays. That memory grows with what has arrived, whatever
-length was announced: never more than ``FIRST_ALLOCATION`` or four times the bytes that came. (Above
-a megabyte all of it is mapped, and a page takes memory when something is received there.)
+``FrameReader`` splits incoming bytes into frames. It provides the memory to receive into, so a frame is not
+copied. Memory grows with the received bytes, whatever length was announced: at most ``FIRST_ALLOCATION`` or
+four times the received bytes. (Above a megabyte it is mapped, and a page uses memory only when data arrives
+in it.)
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from minikafka.wire.schema import INT16, INT32, NULLABLE_STRING, Struct, field
 
 LENGTH_BYTES = 4
 MAX_FRAME_BYTES = 0x7FFFFFFF
-"""What the length can say."""
+"""The maximum of the length field."""
 FIRST_ALLOCATION = 64 * 1024
-"""Bytes taken for a frame of which nothing has come yet: most requests fit, a thousand liars cost 64 MB."""
+"""Bytes allocated for an announced frame: most requests fit, and a thousand false lengths cost 64 MB."""
 
 _GROWTH = 4
 _LENGTH = struct.Struct(">i")
@@ -39,7 +39,7 @@ _LENGTH = struct.Struct(">i")
 
 @fast_value
 class RequestHeader:
-    """What stands before every request. ``api_key`` is a plain number, as it may be one that nobody knows."""
+    """The header of every request. ``api_key`` is a plain number, since it may be unknown."""
 
     api_key: int
     api_version: int
@@ -48,19 +48,19 @@ class RequestHeader:
 
     @staticmethod
     def decode(frame: Buffer) -> tuple[RequestHeader, memoryview]:
-        """The header and the body behind it. RemoteWireError when the frame is too short for a header."""
+        """Return the header and the body. Raises RemoteWireError when the frame is too short."""
         version = 0 if frame[:4] == _HEADED_BY_0 else 1
         header, position = schema.decode_prefix(_REQUEST_HEADER, version, frame)
         return header, memoryview(frame)[position:]
 
     def encode(self) -> bytes:
-        """The bytes of the header. LocalWireError when a value does not fit."""
+        """Return the bytes of the header. Raises LocalWireError when a value does not fit."""
         version = 0 if (self.api_key, self.api_version) == _OF_HEADER_0 else 1
         return join(schema.encode(_REQUEST_HEADER, version, self))
 
 
 _OF_HEADER_0 = (ApiKey.CONTROLLED_SHUTDOWN, 0)
-"""The one request that is older than client ids in headers; 2.1 still takes it."""
+"""The only request whose header has no client id; 2.1 still accepts it."""
 _HEADED_BY_0 = struct.pack(">hh", *_OF_HEADER_0)
 
 _REQUEST_HEADER = Struct(
@@ -73,7 +73,7 @@ _REQUEST_HEADER = Struct(
 
 
 def response_header(correlation_id: int) -> bytes:
-    """What stands before every response: the number of its request."""
+    """Return the header of a response: the correlation id of its request."""
     try:
         return _LENGTH.pack(correlation_id)
     except struct.error:
@@ -81,30 +81,29 @@ def response_header(correlation_id: int) -> bytes:
 
 
 def split_response(frame: Buffer) -> tuple[int, memoryview]:
-    """The correlation id and the body of a response. RemoteWireError when the frame is too short."""
+    """Return correlation id and body of a response. Raises RemoteWireError when the frame is too short."""
     correlation_id, position = binary.read_integer(binary.INT32, frame, 0)
     return correlation_id, memoryview(frame)[position:]
 
 
 def encode_frame(parts: Sequence[Part]) -> list[Part]:
-    """``parts`` with their length before them. LocalWireError above 2 GiB."""
+    """Return ``parts`` with their length in front. Raises LocalWireError above 2 GiB."""
     size = total_size(parts)
     if size > MAX_FRAME_BYTES:
-        raise LocalWireError(f"a frame of {size} bytes is more than its length of 4 bytes can say")
+        raise LocalWireError(f"a frame of {size} bytes exceeds the limit of {MAX_FRAME_BYTES}")
     return [_LENGTH.pack(size), *parts]
 
 
 class FrameReader:
-    """Cuts one direction of a connection into frames of at most ``max_bytes``.
+    """Splits one direction of a connection into frames of at most ``max_bytes``.
 
-    ``first_allocation``: how much is taken at once for a frame that was announced. A client, which asked
-    for what comes, takes all of it and saves the copies of growing. ``window``: how much is asked for while
-    the length of the next frame is not known. With 4 bytes that is the length alone; with more, a small
-    frame comes along with its length, and so do the ones behind it.
+    ``first_allocation``: the memory allocated at once for an announced frame. A client, which requested the
+    data, allocates all of it and avoids copies. ``window``: the bytes to receive while the length of the next
+    frame is unknown. 4 bytes are the length alone; with more, small frames arrive together with their length.
 
-    Receive into ``space()``, then report the count to ``filled()``, which gives a frame when one is
-    complete. Before receiving again, take what has come along from ``next()``, while ``ahead`` says that
-    there may be something. A frame is a writable view of memory that nobody else uses.
+    Receive into ``space()``, then pass the count to ``filled()``, which returns a frame when one is complete.
+    Before receiving again, take further frames from ``next()`` while ``ahead`` is true. A frame is a writable
+    view of memory that nobody else uses.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class FrameReader:
         """May be set before the next frame begins."""
         self._first_allocation = first_allocation
         self._window_bytes = window
-        # Bytes that belong to no frame yet; there is no window while nothing has come.
+        # Bytes that belong to no frame yet; None while nothing has arrived.
         self._window: bytearray | None = None
         self._begin = self._end = 0
         # The frame that is being received. Invariant: _filled < len(_target).
@@ -128,26 +127,26 @@ class FrameReader:
 
     @property
     def inside_frame(self) -> bool:
-        """Whether a frame has begun and not ended: here an end of the stream is a loss."""
+        """Whether a frame is incomplete, so that an end of the stream is an error."""
         return self._target is not None or self.ahead
 
     @property
     def ahead(self) -> bool:
-        """Whether something of the next frame has come already, perhaps all of it."""
+        """Whether bytes of the next frame have arrived, perhaps all of it."""
         return self._begin < self._end
 
     @property
     def frame_bytes(self) -> int | None:
-        """The length of the frame that is being received; None while that is not known."""
+        """The length of the current frame; None while unknown."""
         return self._frame_bytes
 
     @property
     def received_bytes(self) -> int:
-        """How much of the frame that is being received is there."""
+        """The received bytes of the current frame."""
         return self._filled
 
     def space(self) -> memoryview:
-        """Where the next bytes belong. Release it (or let it go) before ``filled``."""
+        """Return the memory for the next bytes. Release it before ``filled``."""
         if self._target is not None:
             return memoryview(self._target)[self._filled :]
         if self._window is None:
@@ -159,10 +158,10 @@ class FrameReader:
         return memoryview(self._window)[self._end :]
 
     def filled(self, count: int) -> memoryview | None:
-        """Take in ``count`` bytes that were put into ``space()``; a frame when they complete one.
+        """Account for ``count`` bytes received into ``space()``. Return a frame when one is complete.
 
-        Raises RemoteWireError for an announced length that is negative or above the limit. Nothing can be
-        read after that.
+        Raises RemoteWireError for a length that is negative or above the limit. Nothing can be read after
+        that.
         """
         target = self._target
         if target is None:
@@ -181,18 +180,18 @@ class FrameReader:
         return memoryview(target)
 
     def next(self) -> memoryview | None:
-        """The next frame, when it has come already. Raises as ``filled``."""
+        """Return the next frame if it has arrived. Raises as ``filled``."""
         window, start = self._window, self._begin + LENGTH_BYTES
         if window is None or start > self._end:
             return None
         size = _LENGTH.unpack_from(window, self._begin)[0]
         if not 0 <= size <= self.max_bytes:
-            raise RemoteWireError(f"a frame of {size} bytes was announced, allowed are 0 to {self.max_bytes}")
+            raise RemoteWireError(f"invalid frame length {size}: expected 0 to {self.max_bytes}")
         here = self._end - start
         if here > size:
             self._begin = start + size
             return memoryview(window[start : self._begin])
-        # Nothing lies behind it: it can have the window's memory, or does not need it any more.
+        # No bytes follow: the frame can use the window's memory, or the window is not needed.
         self._window, self._begin, self._end = None, 0, 0
         if here == size:
             return memoryview(window)[start : start + size]
@@ -202,7 +201,7 @@ class FrameReader:
         return None
 
     def feed(self, data: Buffer) -> list[memoryview]:
-        """Take in ``data``, of any length, and give the frames that it completes."""
+        """Add ``data`` of any length, and return the frames that it completes."""
         frames, view = [], memoryview(data)
         while view:
             with self.space() as space:

@@ -1,19 +1,17 @@
-"""Messages as tables of fields, from which the functions are made that read and write them.
+"""Messages as tables of fields, from which decoders and encoders are generated.
 
     Struct(ProducePartition, field("index", INT32), field("records", RECORDS))
 
-One table holds all versions of a message: a field says since when and until when it is on the wire.
-Decoding a version without a field gives the field's default; encoding such a version leaves the field out,
-whatever its value.
+One table has all versions of a message: each field has its first and last version. Decoding a version without
+a field yields the field's default; encoding such a version omits the field, whatever its value.
 
-For each version a table becomes a function that reads it and one that writes it (``compiled`` shows how they
-look). What reads is ``(buffer, most) -> (value, end)``. What writes is ``(out, cuts, value)``: it appends to
-``out``; records are not copied there but noted in ``cuts`` as ``(position in out, part)``, and ``encode``
-cuts ``out`` at these places into the parts of the message.
+For each version ``codegen`` compiles a decoder ``(buffer, most) -> (value, end)`` and an encoder
+``(out, cuts, value)``, which appends to ``out``. Records are not copied there but noted in ``cuts`` as
+``(position in out, part)``, and ``encode`` splits ``out`` at these positions into the parts of the message.
 
-Who is at fault: bytes that do not fit are a ``RemoteWireError``, values that do not fit a
-``LocalWireError`` with the path of the field. An array's length is compared with the bytes that are left and
-with ``MAX_ELEMENTS`` before anything is allocated.
+Bytes that do not fit raise ``RemoteWireError``; values that do not fit raise ``LocalWireError`` with the path
+of the field. An array's length is checked against the remaining bytes and ``MAX_ELEMENTS`` before anything is
+allocated.
 """
 
 from __future__ import annotations
@@ -36,30 +34,30 @@ Decoder = Callable[[memoryview, int], tuple[Any, int]]
 Cuts = list[tuple[int, Part]]
 Encoder = Callable[[bytearray, Cuts, Any], None]
 Fault = tuple[str, str]
-"""Where a value is that cannot be sent, and why."""
+"""The path of a value that cannot be sent, and the reason."""
 
 _NOT_ENCODABLE = (LocalWireError, struct.error, TypeError, AttributeError, UnicodeError, OverflowError)
-"""What is raised for a value of the wrong type or size while it is written."""
+"""Errors raised for a value of the wrong type or size while it is encoded."""
 
 MAX_ELEMENTS = 500_000
-"""What all arrays of a message may have together.
+"""The limit of elements in all arrays of a message together.
 
 An element of two bytes on the wire may be an object of 300, so that a request of 100 MB could take gigabytes.
-So it takes 150 MB at most, and its texts up to four times their bytes (as Python keeps them). A request that
-names each partition of the largest cluster that Kafka 2.1 was made for, 200,000, every one in a topic of its
-own, has 400,000.
+The limit keeps it at 150 MB, and strings at up to four times their bytes (as Python stores them). A request
+that names 200,000 partitions, the largest cluster that Kafka 2.1 was made for, each in its own topic, has
+400,000.
 """
 MAX_RESPONSE_ELEMENTS = 4_000_000
-"""The same for what a client asked for. Metadata of such a cluster with five replicas has 2,400,000."""
+"""The limit for responses. Metadata of such a cluster with five replicas has 2,400,000."""
 MAX_CONTROLLER_ELEMENTS = 2_400_000
-"""The same for what a controller tells a broker that starts: these metadata."""
+"""The limit for requests of a controller, which send that metadata to a starting broker."""
 
 
 class Type(ABC):
-    """How one value stands on the wire: an integer of a fixed width, and what that announces.
+    """The encoding of one value: a head, which is an integer of fixed width, and the bytes after it.
 
-    ``head`` is the code of this integer for ``struct``: the value itself, its length or its count. A Struct
-    has none.
+    ``head`` is the ``struct`` code of the integer: the value itself, its length or its count. A Struct has
+    none.
     """
 
     name: str
@@ -67,25 +65,25 @@ class Type(ABC):
 
     @abstractmethod
     def smallest(self, version: int) -> int:
-        """The fewest bytes that a value can take."""
+        """Return the minimum size of a value in bytes."""
 
     @abstractmethod
     def read(self, code: FunctionBuilder, version: int, target: str, what: str) -> None:
-        """Code that reads what follows the head, which is in ``n``, into ``target``. Errors say ``what``."""
+        """Append code that reads the bytes after the head ``n`` into ``target``. Errors name ``what``."""
 
     @abstractmethod
     def measured(self, code: FunctionBuilder, version: int, value: str) -> tuple[str, str]:
-        """Code that prepares the value of an expression for writing. Returns the expressions of its head and
-        of what follows that.
+        """Append code that prepares ``value`` for writing. Return the expressions of its head and of the
+        rest.
         """
 
     @abstractmethod
     def write(self, code: FunctionBuilder, version: int, head: str, rest: str) -> None:
-        """Code that writes ``rest`` behind the head, with what ``measured`` returned."""
+        """Append code that writes ``rest`` after the head, as returned by ``measured``."""
 
     @abstractmethod
     def fault(self, version: int, value: Any, path: str) -> Fault | None:
-        """The first value at or below ``path`` that cannot be written."""
+        """Return the first value at or below ``path`` that cannot be encoded."""
 
     def _wrong(self, value: Any, path: str) -> Fault:
         if value is None:
@@ -123,7 +121,7 @@ class Integer(Type):
 
 
 class _Sized(Type):
-    """A length in bytes, and that many."""
+    """A length in bytes, and the bytes."""
 
     _bytes = "{}"
     """The expression of the bytes of a value that is not null."""
@@ -186,11 +184,11 @@ class _Sized(Type):
 
     @abstractmethod
     def _take(self, code: FunctionBuilder, target: str, what: str) -> None:
-        """Code that sets ``target`` from the bytes between ``position`` and ``end``."""
+        """Append code that sets ``target`` from the bytes between ``position`` and ``end``."""
 
     @abstractmethod
     def _try(self, value: Any) -> None:
-        """Raise what writing raises."""
+        """Raise the error of encoding ``value``, if any."""
 
 
 class _String(_Sized):
@@ -210,7 +208,7 @@ class _String(_Sized):
     def _try(self, value: Any) -> None:
         size = len(value.encode())
         if size > 0x7FFF:
-            raise LocalWireError(f"a string has at most 32767 bytes, this has {size}: {value[:40]!r}…")
+            raise LocalWireError(f"a string of {size} bytes exceeds the limit of 32767: {value[:40]!r}…")
 
 
 class _Bytes(_Sized):
@@ -288,7 +286,7 @@ class ArrayOf(Type):
         return 4
 
     def read(self, code: FunctionBuilder, version: int, target: str, what: str) -> None:
-        # An element of no bytes would let a count of two thousand million through.
+        # At least 1: an element of no bytes would allow a count of two billion.
         smallest = max(1, self.element.smallest(version))
         wrong = f"raise wrong_count({what!r}, n, {smallest}, position, size, most)"
         with code.block("if n < 1:"):
@@ -349,18 +347,18 @@ class ArrayOf(Type):
         if value is None and (self.nullable or self.empty_is_null):
             return None
         if isinstance(value, str):
-            return path, f"the text {value!r} stands where an array is wanted"
+            return path, f"expected an array, got the string {value!r}"
         if not isinstance(value, Sequence):
             return self._wrong(value, path)
         if self.empty_is_null and not value:
-            return path, "an empty array would mean null in this version, and cannot be sent"
-        faults = (self.element.fault(version, one, f"{path}[{index}]") for index, one in enumerate(value))
+            return path, "an empty array means null in this version and cannot be encoded"
+        faults = (self.element.fault(version, item, f"{path}[{index}]") for index, item in enumerate(value))
         return next(filter(None, faults), None)
 
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One row of the table. ``until`` is the last version that has the field; None: it is still there."""
+    """One row of the table. ``until`` is the last version with the field; None: no end."""
 
     name: str
     type: Type
@@ -370,22 +368,22 @@ class Field:
     note: str
 
     def in_version(self, version: int) -> bool:
-        """Whether ``version`` carries the field."""
+        """Return whether ``version`` has the field."""
         return self.since <= version and (self.until is None or version <= self.until)
 
 
 def field(
     name: str, type_: Type, note: str = "", *, since: int = 0, until: int | None = None, default: Any = None
 ) -> Field:
-    """One row: the attribute's name, type and meaning, the versions that have it, its value in the others."""
+    """Return a row: the attribute's name, type and note, its versions, and its default in other versions."""
     return Field(name, type_, since, until, default, note)
 
 
 class Struct(Type, Generic[T]):
     """The fields of a message, or of an element of an array, and the dataclass that holds them.
 
-    The rows stand in the order of the wire, which is also the order of the dataclass. A name may have two
-    rows when its type changed, with versions that do not overlap.
+    The rows are in wire order, which is also the order of the dataclass. A name may have two rows when its
+    type changed, with versions that do not overlap.
     """
 
     head = ""
@@ -402,7 +400,7 @@ class Struct(Type, Generic[T]):
         self._names = names
 
     def rows(self, version: int) -> Iterator[tuple[str, Field | None]]:
-        """Every attribute of the class in order, with its row in ``version``, or None where that has none."""
+        """Yield every attribute of the class in order, with its row in ``version`` or None."""
         for name in self._names:
             found = [row for row in self.fields if row.name == name and row.in_version(version)]
             if len(found) > 1:
@@ -413,7 +411,7 @@ class Struct(Type, Generic[T]):
         return sum(row.type.smallest(version) for _, row in self.rows(version) if row)
 
     def read(self, code: FunctionBuilder, version: int, target: str, what: str) -> None:
-        """Code that reads all of it: there is no head."""
+        """Append code that reads the whole message, which has no head."""
         cls: type = self.cls
         code.line(f"{target} = new({code.named(self.name, cls)})")
         run = IntegerRun(code)
@@ -462,7 +460,7 @@ class Struct(Type, Generic[T]):
 
 
 def decoder_code(schema: Struct[Any], version: int) -> FunctionBuilder:
-    """How a message is read."""
+    """Return the generated code of a decoder."""
     code = FunctionBuilder()
     with code.block("def decode(buffer, most):"):
         code.line("size, position, left = len(buffer), 0, most")
@@ -472,7 +470,7 @@ def decoder_code(schema: Struct[Any], version: int) -> FunctionBuilder:
 
 
 def encoder_code(schema: Struct[Any], version: int) -> FunctionBuilder:
-    """How a message is written."""
+    """Return the generated code of an encoder."""
     code = FunctionBuilder()
     with code.block("def encode(out, cuts, message):"):
         schema.write(code, version, "", "message")
@@ -491,8 +489,9 @@ def _encoder(schema: Struct[Any], version: int) -> Encoder:
 
 
 def decode(schema: Struct[T], version: int, buffer: Buffer, max_elements: int = MAX_ELEMENTS) -> T:
-    """The message that fills ``buffer``; records are views of it. RemoteWireError unless it fits exactly, and
-    for arrays of more than ``max_elements`` together.
+    """Decode the message that fills ``buffer``; records are views of it.
+
+    Raises RemoteWireError unless it fits exactly, or for more than ``max_elements`` elements in all arrays.
     """
     value, end = decode_prefix(schema, version, buffer, max_elements)
     if end != len(buffer):
@@ -505,12 +504,12 @@ def decode(schema: Struct[T], version: int, buffer: Buffer, max_elements: int = 
 def decode_prefix(
     schema: Struct[T], version: int, buffer: Buffer, max_elements: int = MAX_ELEMENTS
 ) -> tuple[T, int]:
-    """The message that ``buffer`` begins with, and where it ends. RemoteWireError when it is cut off."""
+    """Decode the message at the start of ``buffer``. Return it and its end. Raises RemoteWireError."""
     return _decoder(schema, version)(memoryview(buffer), max_elements)
 
 
 def encode(schema: Struct[T], version: int, value: T) -> list[Part]:
-    """The parts of a message; records stand in it as they were given. LocalWireError for unfit values."""
+    """Encode a message into parts; records are not copied. Raises LocalWireError for invalid values."""
     out = bytearray()
     cuts: Cuts = []
     try:

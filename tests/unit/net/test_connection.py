@@ -213,7 +213,7 @@ def test_a_response_is_bounded_by_what_its_own_request_allows() -> None:
 
     with against(serve_two) as connection:
         assert len(connection.request([b"?"], max_response_bytes=20).result()) == 20
-        with pytest.raises(NetworkError, match="a frame of 20 bytes was announced, allowed are 0 to 19"):
+        with pytest.raises(NetworkError, match="invalid frame length 20: expected 0 to 19"):
             connection.request([b"?"], max_response_bytes=19).result()
 
 

@@ -176,7 +176,7 @@ def test_a_request_above_the_limit_ends_its_connection_only(
         connection.request([bytes(101)]).result()
     assert bytes(other.request([b"fine"]).result()) == b"fine"
     assert len(handler.seen) == 2
-    assert "a frame of 101 bytes was announced, allowed are 0 to 100" in caplog.text
+    assert "invalid frame length 101: expected 0 to 100" in caplog.text
 
 
 def test_what_a_handler_keeps_of_a_connection_is_there_at_its_next_request_and_at_no_other_connections(

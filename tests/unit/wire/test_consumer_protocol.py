@@ -67,5 +67,5 @@ def test_bytes_that_are_no_subscription_are_the_peers_fault(data: bytes) -> None
 
 
 def test_a_version_that_is_not_known_is_not_written() -> None:
-    with pytest.raises(LocalWireError, match="Subscription 2 is not spoken here"):
+    with pytest.raises(LocalWireError, match="Subscription 2 is not supported"):
         encode_subscription(Subscription(("t",)), 2)

@@ -69,7 +69,7 @@ def test_a_large_frame_arrives_exact_through_all_growth() -> None:
     ("size", "shown"), [(b"\x00\x00\x00\x0b", "11"), (b"\xff\xff\xff\xff", "-1"), (b"GET ", "1195725856")]
 )
 def test_a_length_beyond_the_limit_or_below_zero_is_refused_before_its_frame(size: bytes, shown: str) -> None:
-    with pytest.raises(RemoteWireError, match=f"a frame of {shown} bytes was announced, allowed are 0 to 10"):
+    with pytest.raises(RemoteWireError, match=f"invalid frame length {shown}: expected 0 to 10"):
         FrameReader(10).feed(size)
 
 

@@ -1,1 +1,1 @@
-"""One module for each API: what is asked, what is answered, and the tables of both."""
+"""One module for each API: its request, its response, and the tables of both."""

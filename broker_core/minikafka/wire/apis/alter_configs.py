@@ -1,4 +1,4 @@
-"""AlterConfigs: all settings of a topic anew. What is not named goes back to its default.
+"""AlterConfigs: replace all configs of a topic. Omitted configs revert to their defaults.
 
 Version 1 is the same. Sent to any broker.
 """
@@ -22,7 +22,7 @@ from minikafka.wire.schema import (
 
 @fast_value
 class AlterableConfig:
-    """One setting."""
+    """One config."""
 
     name: str
     value: str | None
@@ -30,7 +30,7 @@ class AlterableConfig:
 
 @fast_value
 class AlterConfigsResource:
-    """All settings that a topic or broker shall have; ``resource_type`` as in DescribeConfigs."""
+    """All new configs of a topic or broker; ``resource_type`` as in DescribeConfigs."""
 
     resource_type: int
     resource_name: str
@@ -47,7 +47,7 @@ class AlterConfigsRequest:
 
 @fast_value
 class AlterConfigsResourceResponse:
-    """What became of one resource."""
+    """The result for one resource."""
 
     error_code: int
     error_message: str | None

@@ -1,9 +1,9 @@
-"""ApiVersions: which APIs and versions a broker speaks. Clients since 0.10 open a connection with it.
+"""ApiVersions: the APIs and versions that a broker supports. Clients since 0.10 send it first.
 
-Version 1: throttle time; 2 is the same. Newer clients open with version 3 or 4. That request has a body and a
-header with tagged fields that are not known here; what counts of it, the correlation id, stands where it
-always stood. The answer is the one of ``refusal``, as a body of version 0 behind a plain header, upon which
-the client asks again with version 0.
+Version 1: throttle_time_ms; 2 is the same. Newer clients open with version 3 or 4. That request has a body
+and a header with tagged fields that are not known here; what counts of it, the correlation id, stands where
+it always stood. The answer is the one of ``refusal``, as a body of version 0 behind a plain header, upon
+which the client asks again with version 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ControlledShutdown: a broker that is about to stop asks the controller to move leaders off it.
+"""ControlledShutdown: a broker that will stop asks the controller to move its leaderships.
 
 Version 1 is the same behind another header: a request of version 0 has no client id (``framing``).
 """
@@ -12,7 +12,7 @@ from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, field
 
 @fast_value
 class ControlledShutdownRequest:
-    """Who is about to stop."""
+    """The broker that is about to stop."""
 
     broker_id: int
 

@@ -1,4 +1,4 @@
-"""CreateAcls: make rules. Version 1 adds the type of a resource's name.
+"""CreateAcls: create ACLs. Version 1 adds the resource pattern type.
 
 Types, operations and permissions are numbers (``base.acls``).
 """
@@ -13,7 +13,7 @@ from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, A
 
 @fast_value
 class AclCreation:
-    """One rule, and the resource that it is about."""
+    """One ACL, and its resource."""
 
     resource_type: int
     resource_name: str
@@ -33,7 +33,7 @@ class CreateAclsRequest:
 
 @fast_value
 class AclCreationResult:
-    """What became of one rule."""
+    """The result for one rule."""
 
     error_code: int
     error_message: str | None = None
@@ -41,7 +41,7 @@ class AclCreationResult:
 
 @fast_value
 class CreateAclsResponse:
-    """One result for each rule, in their order."""
+    """One result for each ACL, in order."""
 
     throttle_time_ms: int
     results: tuple[AclCreationResult, ...]

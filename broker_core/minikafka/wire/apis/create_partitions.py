@@ -1,4 +1,4 @@
-"""CreatePartitions: give topics more partitions. Those that are there stay as they are.
+"""CreatePartitions: add partitions to topics. Existing partitions do not change.
 
 Sent to the controller; any other broker answers NOT_CONTROLLER. Version 1 is the same.
 """
@@ -41,7 +41,7 @@ class CreatePartitionsRequest:
 
 @fast_value
 class CreatePartitionsTopicResult:
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str
     error_code: int

@@ -1,7 +1,7 @@
-"""CreateTopics: make topics, of so many partitions or with an assignment of them to brokers.
+"""CreateTopics: create topics, with a number of partitions or an assignment to brokers.
 
 Sent to the controller; any other broker answers NOT_CONTROLLER. Version 1: ``validate_only``, and errors in
-words; 2: throttle time; 3 and 4 are the same. From 4 on a client may rely on it that -1 partitions, or
+words; 2: throttle_time_ms; 3 and 4 are the same. From 4 on a client may rely on it that -1 partitions, or
 replicas, without an assignment are the broker's defaults (KIP-464).
 """
 
@@ -34,7 +34,7 @@ class CreatableReplicaAssignment:
 
 @fast_value
 class CreatableTopicConfig:
-    """One setting of the topic."""
+    """One config of the topic."""
 
     name: str
     value: str | None
@@ -64,7 +64,7 @@ class CreateTopicsRequest:
 
 @fast_value
 class CreatableTopicResult:
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str
     error_code: int

@@ -1,4 +1,4 @@
-"""DeleteAcls: remove the rules that filters find. Version 1 adds the type of a resource's name.
+"""DeleteAcls: delete the ACLs that match filters. Version 1 adds the resource pattern type.
 
 Types, operations and permissions are numbers (``base.acls``), with 1 for any in filters.
 """
@@ -13,7 +13,7 @@ from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, A
 
 @fast_value
 class DeleteAclsFilter:
-    """One filter; None finds all."""
+    """One filter; None matches all."""
 
     resource_type_filter: int
     resource_name_filter: str | None
@@ -48,7 +48,7 @@ class DeleteAclsMatchingAcl:
 
 @fast_value
 class DeleteAclsFilterResult:
-    """What one filter found."""
+    """The matches of one filter."""
 
     error_code: int
     error_message: str | None

@@ -1,4 +1,4 @@
-"""DeleteGroups: remove groups that have no members, with their offsets. Sent to the coordinator of each.
+"""DeleteGroups: delete groups without members, and their offsets. Sent to the coordinator of each.
 
 Version 1 is the same.
 """
@@ -19,7 +19,7 @@ class DeleteGroupsRequest:
 
 @fast_value
 class DeletableGroupResult:
-    """What became of one group."""
+    """The result for one group."""
 
     group_id: str
     error_code: int

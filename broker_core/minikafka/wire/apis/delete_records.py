@@ -1,4 +1,4 @@
-"""DeleteRecords: make partitions start later. Both versions are the same."""
+"""DeleteRecords: advance the log start offset of partitions. Both versions are the same."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""DeleteTopics: remove topics by name.
+"""DeleteTopics: delete topics by name.
 
-Sent to the controller; any other broker answers NOT_CONTROLLER. Version 1: throttle time; 2 is the same; 3
+Sent to the controller; any other broker answers NOT_CONTROLLER. Version 1: throttle_time_ms; 2 is the same; 3
 has an error of its own, TOPIC_DELETION_DISABLED, where deletion is switched off.
 """
 
@@ -21,7 +21,7 @@ class DeleteTopicsRequest:
 
 @fast_value
 class DeletableTopicResult:
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str
     error_code: int

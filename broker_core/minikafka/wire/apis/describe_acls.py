@@ -1,4 +1,4 @@
-"""DescribeAcls: the rules that a filter finds. Version 1 adds the type of a resource's name.
+"""DescribeAcls: the ACLs that match a filter. Version 1 adds the resource pattern type.
 
 Types, operations and permissions are numbers (``base.acls``), with 1 for any in filters.
 """
@@ -34,7 +34,7 @@ class DescribeAclsRequest:
 
 @fast_value
 class AclDescription:
-    """One rule."""
+    """One ACL."""
 
     principal: str
     host: str
@@ -54,7 +54,7 @@ class DescribeAclsResource:
 
 @fast_value
 class DescribeAclsResponse:
-    """What was found; nothing with an error."""
+    """The matching ACLs; empty with an error."""
 
     throttle_time_ms: int
     error_code: int

@@ -1,4 +1,4 @@
-"""DescribeConfigs: the settings of topics and brokers, and where each comes from.
+"""DescribeConfigs: the configs of topics and brokers, and their sources.
 
 Version 0 says whether a value is the default; 1 says its source and, where asked, all values that the setting
 could take and has not, because one with precedence is there (synonyms). 2 is the same as 1. Settings of a
@@ -25,14 +25,14 @@ from minikafka.wire.schema import (
 
 
 class ResourceType(IntEnum):
-    """What has settings."""
+    """The type of a resource with configs."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, the one with precedence first."""
+    """The source of a value, in order of precedence."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -53,7 +53,7 @@ class DescribeConfigsResource:
 
 @fast_value
 class DescribeConfigsRequest:
-    """What to describe."""
+    """A resource to describe."""
 
     resources: tuple[DescribeConfigsResource, ...]
     include_synonyms: bool = False

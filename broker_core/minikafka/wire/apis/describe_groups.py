@@ -1,6 +1,6 @@
 """DescribeGroups: state and members of groups. Sent to the coordinator of each.
 
-Version 1: throttle time; 2 is the same.
+Version 1: throttle_time_ms; 2 is the same.
 """
 
 from __future__ import annotations

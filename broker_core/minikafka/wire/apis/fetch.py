@@ -1,13 +1,13 @@
-"""Fetch: read message sets of partitions from given offsets; also how followers copy from their leader.
+"""Fetch: read message sets of partitions from given offsets. Followers replicate with it too.
 
-Versions 0 and 1 carry messages of magic 0 only, so that newer ones are converted down. Version 1: the
-response tells the throttle time. Version 2: magic 1. Version 3: a limit for the whole response; the order
-of the partitions counts, as the first of them that has data gets at least one message whatever its size.
-Version 4: magic 2, and the isolation level: a consumer that reads only what was committed gets nothing at or
-above the last stable offset, and is told which transactions were aborted. Version 5: where logs start.
-Version 7: sessions, in which only changes are sent; a session id of 0 in the response declines. Version 9:
-the leader epoch that the client knows. Version 10: zstd. Versions 6 and 8 differ from those before in nothing
-that stands in them. The last message of ``records`` may be cut off by the limit.
+Versions 0 and 1 carry messages of magic 0 only, so that newer ones are converted down. Version 1:
+throttle_time_ms in the response. Version 2: magic 1. Version 3: a limit for the whole response; the order of
+the partitions counts, as the first of them that has data gets at least one message whatever its size. Version
+4: magic 2, and the isolation level: a consumer that reads only what was committed gets nothing at or above
+the last stable offset, and is told which transactions were aborted. Version 5: where logs start. Version 7:
+sessions, in which only changes are sent; a session id of 0 in the response declines. Version 9: the leader
+epoch that the client knows. Version 10: zstd. Versions 6 and 8 are the same as their predecessors. The last
+message of ``records`` may be cut off by the limit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LARGEST_MESSAGE_BYTES = 128 << 20
 unless the fetch itself asks for as much.
 """
 _BESIDE_RECORDS_BYTES = 16 << 20
-"""Of a response: all that is no records."""
+"""The limit of a response without its records."""
 _WHOLE_MESSAGE_SINCE = 3
 """The version that sends a first message whole, whatever was asked for, and has ``max_bytes``."""
 
@@ -246,7 +246,7 @@ def consumer_request(
     max_wait_ms: int = 0,
     isolation_level: int = READ_UNCOMMITTED,
 ) -> FetchRequest:
-    """What a consumer outside of any session asks for: messages from its positions on, in their order.
+    """Return the request of a consumer without a session: messages from its positions on, in their order.
 
     It names no leader epoch.
     """

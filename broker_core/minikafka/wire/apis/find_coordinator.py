@@ -1,6 +1,6 @@
-"""FindCoordinator: which broker keeps a group, or a transactional id. 0.10.1 calls it GroupCoordinator.
+"""FindCoordinator: the coordinator of a group or a transactional id (GroupCoordinator in 0.10.1).
 
-Version 1: what kind of key it is, throttle time and the error in words; 2 is the same.
+Version 1: what kind of key it is, throttle_time_ms and the error in words; 2 is the same.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, S
 
 
 class CoordinatorType(IntEnum):
-    """What ``key`` names."""
+    """The type of ``key``."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -21,7 +21,7 @@ class CoordinatorType(IntEnum):
 
 @fast_value
 class FindCoordinatorRequest:
-    """``key_type`` is a CoordinatorType, or a number that nobody knows."""
+    """``key_type`` is a CoordinatorType, or an unknown number."""
 
     key: str
     key_type: int = CoordinatorType.GROUP

@@ -1,6 +1,6 @@
-"""Heartbeat: a member is alive; the answer tells it of a rebalance.
+"""Heartbeat: a member is alive; the response tells it of a rebalance.
 
-Version 1: throttle time; 2 is the same.
+Version 1: throttle_time_ms; 2 is the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: change some settings of a topic and leave the others.
+"""IncrementalAlterConfigs: change some configs of a topic and keep the others.
 
 Of Kafka 2.3. Sent to any broker.
 """
@@ -14,7 +14,7 @@ from minikafka.wire.schema import BOOLEAN, INT8, NULLABLE_STRING, STRING, ArrayO
 
 
 class AlterOperation(IntEnum):
-    """What to do with one setting; the last two are for lists."""
+    """An operation on one config; the last two are for lists."""
 
     SET = 0
     DELETE = 1

@@ -1,6 +1,6 @@
-"""JoinGroup: become, or stay, a member of a group. Answered when all members have joined.
+"""JoinGroup: become or remain a member of a group. The response waits for all members.
 
-Version 1: a time-out of its own for the rebalance; before, the session's counts. Version 2: throttle time;
+Version 1: a time-out of its own for the rebalance; before, the session's counts. Version 2: throttle_time_ms;
 3 is the same. (From version 4 on a new member is sent back with its id first.)
 """
 

@@ -1,4 +1,4 @@
-"""LeaderAndIsr: the controller tells a broker which replicas it has, and who leads them.
+"""LeaderAndIsr: the controller assigns replicas and their leaders to a broker.
 
 A broker becomes leader or follower of each partition that is named and goes on as before with all others.
 Version 1 says which replicas are new.
@@ -40,7 +40,7 @@ class LeaderAndIsrPartition:
 
 @fast_value
 class LiveLeader:
-    """Where a leader of one of the partitions listens for brokers."""
+    """The address of a partition leader for brokers."""
 
     broker_id: int
     host: str
@@ -59,7 +59,7 @@ class LeaderAndIsrRequest:
 
 @fast_value
 class LeaderAndIsrPartitionError:
-    """What became of one partition."""
+    """The result for one partition."""
 
     topic: str
     index: int

@@ -1,6 +1,6 @@
-"""LeaveGroup: a member goes, and the others need not wait for its session to end.
+"""LeaveGroup: a member leaves its group, so that the others need not wait for its session time-out.
 
-Version 1: throttle time; 2 is the same.
+Version 1: throttle_time_ms; 2 is the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from minikafka.wire.schema import INT16, INT32, STRING, Struct, field
 
 @fast_value
 class LeaveGroupRequest:
-    """Who goes."""
+    """The member that leaves."""
 
     group_id: str
     member_id: str
@@ -20,7 +20,7 @@ class LeaveGroupRequest:
 
 @fast_value
 class LeaveGroupResponse:
-    """Whether it was a member."""
+    """The error code; UNKNOWN_MEMBER_ID if it was no member."""
 
     throttle_time_ms: int
     error_code: int

@@ -1,6 +1,6 @@
-"""ListGroups: the groups that a broker is the coordinator of.
+"""ListGroups: the groups that a broker coordinates.
 
-Version 1: throttle time; 2 is the same.
+Version 1: throttle_time_ms; 2 is the same.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Version 0 gives offsets of segments that were last written before a time, newest first. Version 1 gives the
 first offset whose message has that time or a later one. In all, time -1 is the log's end and -2 its start.
-Version 2 adds the isolation level and the throttle time, version 4 leader epochs; version 3 is as 2.
+Version 2 adds the isolation level and the throttle_time_ms, version 4 leader epochs; version 3 is as 2.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EARLIEST = -2
 
 @fast_value
 class ListOffsetsPartition:
-    """Which time of one partition is asked for, in ms since the epoch."""
+    """The timestamp to look up in one partition, in ms since the epoch."""
 
     index: int
     current_leader_epoch: int

@@ -1,8 +1,8 @@
-"""Metadata: the brokers, and who leads which partition.
+"""Metadata: the brokers, and the topics with their leaders.
 
 Version 0 has no way to ask for no topic: an empty list asks for all. From version 1 on null asks for all,
 and the response names the controller, racks and internal topics. Version 2 adds the cluster's id, version 3
-the throttle time. Version 4: the client may forbid that asking makes a topic. Version 5: replicas that are
+the throttle_time_ms. Version 4: the client may forbid that asking makes a topic. Version 5: replicas that are
 not there; version 7: leader epochs; version 6 is as 5.
 """
 
@@ -32,7 +32,7 @@ class MetadataRequest:
 
 @fast_value
 class MetadataBroker:
-    """Where one broker listens."""
+    """The address of one broker."""
 
     node_id: int
     host: str

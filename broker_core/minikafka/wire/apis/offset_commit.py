@@ -1,8 +1,8 @@
-"""OffsetCommit: keep how far a group has read.
+"""OffsetCommit: store the offsets that a group has consumed.
 
 Version 0 stores in ZooKeeper, later ones in the offsets topic. Version 1: generation and member, and a time
-stamp for each partition; 2 to 4: a retention for all of them instead; 3: throttle time; 6: the leader epoch
-of the last record that was read.
+stamp for each partition; 2 to 4: a retention for all of them instead; 3: throttle_time_ms; 6: the leader
+epoch of the last record that was read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class OffsetCommitRequest:
 
 @fast_value
 class OffsetCommitResponsePartition:
-    """What became of one offset."""
+    """The result for one offset."""
 
     partition_index: int
     error_code: int

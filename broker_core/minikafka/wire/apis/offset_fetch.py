@@ -1,7 +1,7 @@
-"""OffsetFetch: how far a group has read.
+"""OffsetFetch: the committed offsets of a group.
 
 Version 0 reads from ZooKeeper, later ones from the offsets topic. Version 2: null asks for all partitions
-that the group has an offset of, and the response has an error for the group; 3: throttle time; 5: leader
+that the group has an offset of, and the response has an error for the group; 3: throttle_time_ms; 5: leader
 epochs.
 """
 
@@ -25,7 +25,7 @@ class OffsetFetchRequestTopic:
 
 @fast_value
 class OffsetFetchRequest:
-    """``topics`` None: all that there are; from version 2 on."""
+    """``topics`` None: all partitions; from version 2 on."""
 
     group_id: str
     topics: tuple[OffsetFetchRequestTopic, ...] | None

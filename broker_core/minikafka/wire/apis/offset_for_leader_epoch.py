@@ -1,8 +1,8 @@
-"""OffsetForLeaderEpoch: where a leader epoch ends in a partition's log.
+"""OffsetForLeaderEpoch: the end offset of a leader epoch in a partition.
 
 Followers cut their logs by it after a change of leaders, and consumers find out whether what they read was
 cut. Version 1: the response names the epoch that the offset is of. Version 2: the leader epoch that the
-client knows, and the throttle time.
+client knows, and the throttle_time_ms.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minikafka.wire.schema import INT16, INT32, INT64, STRING, ArrayOf, Struct, 
 
 @fast_value
 class EpochPartition:
-    """Which epoch of one partition is asked for."""
+    """The epoch to look up in one partition."""
 
     index: int
     current_leader_epoch: int

@@ -1,9 +1,9 @@
 """Produce: append message sets to partitions.
 
-Version 0: as in 0.8. Version 1: the response tells the throttle time. Version 2: messages of magic 1, and
+Version 0: as in 0.8. Version 1: throttle_time_ms in the response. Version 2: messages of magic 1, and
 the response tells the time of the append where the topic asks for it. Version 3: one batch of magic 2 for
 each partition, and a transactional id. Version 5: the response tells the log's start. Version 7: batches may
-be compressed with zstd. Versions 4 and 6 differ from those before in nothing that stands in them. With
+be compressed with zstd. Versions 4 and 6 are the same as their predecessors. With
 ``acks`` 0 there is no response at all.
 """
 
@@ -29,7 +29,7 @@ from minikafka.wire.schema import (
 
 @fast_value
 class ProducePartition:
-    """What one partition is to get. Decoded, ``records`` is a view of the request."""
+    """The records for one partition. Decoded, ``records`` is a view of the request."""
 
     index: int
     records: Part
@@ -45,7 +45,7 @@ class ProduceTopic:
 
 @fast_value
 class ProduceRequest:
-    """``acks``: 0 nobody answers, 1 the leader has it, -1 all in-sync replicas have it."""
+    """``acks``: 0 no response, 1 the leader has it, -1 all in-sync replicas have it."""
 
     transactional_id: str | None
     acks: int
@@ -55,7 +55,7 @@ class ProduceRequest:
 
 @fast_value
 class ProducePartitionResponse:
-    """What became of one partition's message set."""
+    """The result for one partition's message set."""
 
     index: int
     error_code: int

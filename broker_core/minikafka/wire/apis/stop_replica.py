@@ -1,4 +1,4 @@
-"""StopReplica: the controller tells a broker to serve some replicas no longer, and perhaps to delete them."""
+"""StopReplica: the controller stops replicas of a broker, and may delete them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StopReplicaRequest:
 
 @fast_value
 class StopReplicaPartitionError:
-    """What became of one replica."""
+    """The result for one replica."""
 
     topic: str
     index: int

@@ -1,6 +1,6 @@
-"""SyncGroup: hand out the leader's assignment. Answered when the leader has sent it.
+"""SyncGroup: distribute the leader's assignment. The response waits until the leader has sent it.
 
-Version 1: throttle time; 2 is the same.
+Version 1: throttle_time_ms; 2 is the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from minikafka.wire.schema import BYTES, INT16, INT32, STRING, ArrayOf, Struct, 
 
 @fast_value
 class SyncGroupRequestAssignment:
-    """What one member shall do."""
+    """The assignment of one member."""
 
     member_id: str
     assignment: bytes
@@ -30,7 +30,7 @@ class SyncGroupRequest:
 
 @fast_value
 class SyncGroupResponse:
-    """What this member shall do; empty with an error."""
+    """The assignment of this member; empty with an error."""
 
     throttle_time_ms: int
     error_code: int

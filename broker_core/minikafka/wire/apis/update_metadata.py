@@ -1,4 +1,4 @@
-"""UpdateMetadata: the controller tells every broker what to answer clients that ask for metadata.
+"""UpdateMetadata: the controller updates a broker's metadata cache.
 
 The brokers that live are named anew each time; of the partitions those that changed. Version 1: a broker has
 several endpoints, one to a security protocol, where version 0 has one address. Version 2 adds racks, version
