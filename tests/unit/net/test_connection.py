@@ -198,7 +198,7 @@ def test_a_senseless_length_of_a_response_is_an_error(size: int, limit: int) -> 
 
     with (
         against(serve_one, max_response_bytes=limit) as connection,
-        pytest.raises(NetworkError, match=f"cannot receive: a frame of {size} bytes was announced"),
+        pytest.raises(NetworkError, match=f"cannot receive: invalid frame length {size}"),
     ):
         connection.request([b"?"]).result()
 
