@@ -1,17 +1,16 @@
-"""The network without sockets, threads or time: one thread, a clock turned by hand, the same order each run.
+"""The network in memory: deterministic, with one thread, a manual clock, and no sockets.
 
-``listen`` takes the same handler as a ``SocketServer``, ``connect`` gives the same interface as a
-``SocketConnection``, and both keep the same rules: one request of a connection in flight, answers in order,
-a limit on frames, an exception of the handler ends its connection only.
+``listen`` takes the same handler as a ``SocketServer``, ``connect`` returns the same interface as a
+``SocketConnection``, and both follow the same rules: one request of a connection in flight, responses in
+order, a limit on frames, and an exception of the handler ends only its connection.
 
-Nothing moves by itself. Frames move in ``deliver``, one per call, connections in turn. Where real code
-would wait, in ``PendingResponse.result`` and ``MemoryServer.stop``, everything is delivered; when there is
-nothing left, the clock is advanced by ``step_ms`` and the callbacks of ``on_step`` run (the broker's own
-timers), until the answer is there or the time-out.
+Nothing moves by itself. ``deliver`` moves one frame, of each connection in turn. Where real code would wait,
+in ``PendingResponse.result`` and ``MemoryServer.stop``, everything is delivered; then the clock advances by
+``step_ms`` and the callbacks of ``on_step`` run (the broker's own timers), until the response arrives or the
+time is up.
 
-Faults of one address, each for the next ``count`` frames (or connects): see ``Fault``. They are what TCP
-can do to us: a stream has no holes, so a frame that is dropped takes with it all that follows in its
-direction.
+Faults of an address apply to the next ``count`` frames (or connects): see ``Fault``. They are what TCP can
+do: a stream has no gaps, so a dropped frame takes all later ones of its direction with it.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ _FIRST_FREE_PORT = 40_000
 
 
 class Fault(Enum):
-    """What can happen to the traffic with one address."""
+    """A fault of the traffic with one address."""
 
-    REFUSE = "nobody answers on the port"
+    REFUSE = "the connection is refused"
     DROP_REQUEST = "this request and all later ones of its connection vanish; the connection stays up"
     DROP_RESPONSE = "the request is served; its response and all later ones of its connection vanish"
     CUT_REQUEST = "the connection breaks before the request arrives"
@@ -73,7 +72,7 @@ class MemoryNetwork:
     def listen(
         self, host: str, port: int, handler: RequestHandler, *, max_request_bytes: int = 104857600
     ) -> MemoryServer:
-        """A server with one listener; see ``listen_all``."""
+        """Return a server with one listener; see ``listen_all``."""
         endpoints = [Endpoint("PLAINTEXT", host, port)]
         return self.listen_all(endpoints, handler, max_request_bytes=max_request_bytes)
 
@@ -84,7 +83,7 @@ class MemoryNetwork:
         *,
         max_request_bytes: int = 104857600,
     ) -> MemoryServer:
-        """A server that listens at once; port 0: the next free number. NetworkError for a taken address."""
+        """Return a listening server; port 0: the next free number. Raises NetworkError for a used address."""
         listeners: dict[_Address, str] = {}
         for endpoint in endpoints:
             port = endpoint.port
@@ -99,7 +98,7 @@ class MemoryNetwork:
         return server
 
     def connect(self, host: str, port: int) -> MemoryConnection:
-        """A new connection. NetworkError when nobody listens there."""
+        """Return a new connection. Raises NetworkError when no server listens there."""
         address = _Address(host, port)
         server = self._servers.get(address)
         if self.strikes(address, Fault.REFUSE) or server is None:
@@ -110,10 +109,12 @@ class MemoryNetwork:
 
     def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
         """See ``interfaces.Connector``."""
-        return self.wait(lambda: any(one.done() for one in pending), self.clock.monotonic_ms() + timeout_ms)
+        return self.wait(
+            lambda: any(response.done() for response in pending), self.clock.monotonic_ms() + timeout_ms
+        )
 
     def on_step(self, callback: Callable[[], None]) -> None:
-        """Run ``callback`` each time the clock has been advanced while somebody waits."""
+        """Run ``callback`` after each advance of the clock during a wait."""
         self._steps.append(callback)
 
     def inject(self, host: str, port: int, fault: Fault, count: int = 1) -> None:
@@ -122,7 +123,7 @@ class MemoryNetwork:
         self._faults[key] = self._faults.get(key, 0) + count
 
     def heal(self, host: str, port: int) -> None:
-        """Forget the faults of this address that have not happened yet."""
+        """Remove the pending faults of this address."""
         address = _Address(host, port)
         self._faults = {key: left for key, left in self._faults.items() if key[0] != address}
 
@@ -134,7 +135,7 @@ class MemoryNetwork:
                 connection.break_off("Connection reset by peer")
 
     def deliver(self) -> bool:
-        """Move one frame, connections in turn; False when there is nothing to move."""
+        """Move one frame, connections in turn. Return False when there is nothing to move."""
         for _ in range(len(self._connections)):
             connection = self._connections[0]
             self._connections.rotate(-1)
@@ -148,7 +149,7 @@ class MemoryNetwork:
             pass
 
     def wait(self, settled: Callable[[], bool], deadline_ms: int) -> bool:
-        """Deliver and let time pass until ``settled()`` or the monotonic deadline; whether it was settled."""
+        """Deliver and advance the clock until ``settled()`` or the deadline. Return whether it settled."""
         while not settled():
             if self.deliver():
                 continue
@@ -161,19 +162,19 @@ class MemoryNetwork:
         return True
 
     def strikes(self, address: _Address, fault: Fault) -> bool:
-        """Whether ``fault`` happens now, and one less of it to come."""
+        """Return whether ``fault`` happens now, and consume it."""
         left = self._faults.get((address, fault), 0)
         if left:
             self._faults[address, fault] = left - 1
         return left > 0
 
     def forget(self, connection: MemoryConnection) -> None:
-        """``connection`` has ended."""
+        """Remove a connection that has ended."""
         if connection in self._connections:
             self._connections.remove(connection)
 
     def close_ports(self, server: MemoryServer) -> list[MemoryConnection]:
-        """Take ``server`` from its addresses; its connections."""
+        """Remove ``server`` from its addresses, and return its connections."""
         self._servers = {address: other for address, other in self._servers.items() if other is not server}
         return [connection for connection in self._connections if connection.server is server]
 
@@ -203,7 +204,7 @@ class MemoryServer:
         return next(iter(self.ports.values()))
 
     def vanish(self) -> None:
-        """The machine is gone: its ports are closed, its connections break, nothing is answered."""
+        """Simulate the loss of the machine: close its ports and break its connections."""
         for connection in self._network.close_ports(self):
             connection.break_off("Connection reset by peer")
 
@@ -243,10 +244,10 @@ class _MemoryExchange:
         return self._connection.memory
 
     def park(self) -> None:
-        """Nothing to do: nothing is held back here."""
+        """Do nothing: this network holds back no requests."""
 
     def keep_counted(self, kept: bool = True) -> None:
-        """Nothing to do: nothing is counted here."""
+        """Do nothing: this network counts no bytes."""
 
     def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
         if self._answered:
@@ -317,7 +318,7 @@ class MemoryConnection:
 
     @property
     def busy(self) -> bool:
-        """Whether the server still owes something that it has begun with."""
+        """Whether a request is in flight or a response is not delivered."""
         return self._in_flight or bool(self._responses)
 
     def request(self, parts: Sequence[Part], max_response_bytes: int | None = None) -> _MemoryPending:
@@ -338,7 +339,7 @@ class MemoryConnection:
             self.network.forget(self)
 
     def deliver(self) -> bool:
-        """Move one frame in either direction; False when there is none that may move."""
+        """Move one frame in either direction. Return False when none may move."""
         if self._responses:
             self._deliver_response(self._responses.popleft())
             return True
@@ -349,7 +350,7 @@ class MemoryConnection:
         return False
 
     def answer(self, frame: Sequence[Part], pause_ms: int) -> None:
-        """The server's response to what is in flight, or nothing for a request without a response."""
+        """Send the server's response to the request in flight, or nothing for a request without one."""
         if not self._in_flight:
             return
         self._in_flight = False
@@ -363,12 +364,12 @@ class MemoryConnection:
             self.network.forget(self)
 
     def end_by_server(self, reason: str) -> None:
-        """The server closes the connection, and says why in its log."""
+        """Close the connection from the server's side, and log the reason."""
         logger.warning("connection from %s closed: %s", self.client_host, reason)
         self.break_off("the peer closed the connection")
 
     def break_off(self, reason: str) -> None:
-        """Nothing passes any more in either direction."""
+        """Break the connection in both directions."""
         self._requests.clear()
         self._responses.clear()
         self._in_flight = False

@@ -1,8 +1,7 @@
-"""Small questions to the network: a free port, who answers on one, and in what mode a ZooKeeper is.
+"""TCP ports: choose a free one, check whether a server answers, and ask a ZooKeeper server for its mode.
 
-A port that is chosen here lies outside the range from which the system gives connections theirs (ephemeral
-ports): a server that starts again must find its port free, and in that range any connection of the machine
-may have it by then.
+Chosen ports are outside the system's range of ephemeral ports: a restarted server must find its port free,
+and any connection of the machine may be using a port of that range by then.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ _ANSWER_BYTES = 64 * 1024
 _SRVR_MS = 200
 _ASK_EVERY_SECONDS = 0.02
 _SILENT_SECONDS = 2.0
-"""How long a server that accepts connections and says nothing may still be about to start."""
+"""How long a server that accepts connections but does not answer may still be starting."""
 _NOT_YET = b"not currently serving"
 
 
 _PORT_MIN = 20_000
-"""Below lie the ports that are the defaults of many programs."""
+"""Lower ports are the defaults of many programs."""
 _PORT_MAX = 65_535
 _PORT_TRIES = 50
 _LINUX_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -35,7 +34,7 @@ _IANA_EPHEMERAL = range(49_152, 65_536)
 
 @cache
 def ephemeral_ports() -> range:
-    """The ports that the system gives to connections that ask for none."""
+    """Return the range from which the system assigns ports to connections."""
     try:
         if sys.platform == "linux":
             first, last = _LINUX_RANGE.read_text(encoding="ascii").split()
@@ -51,9 +50,9 @@ def ephemeral_ports() -> range:
 
 
 def server_ports(ephemeral: range | None = None) -> Iterator[int]:
-    """Ports for a server to try, in random order, none of them ephemeral; at the end 0: the system's choice.
+    """Yield non-ephemeral ports for a server to try, in random order, and finally 0: the system's choice.
 
-    Two processes that look at the same time hardly meet.
+    The random order makes conflicts between concurrent processes unlikely.
     """
     taken = ephemeral_ports() if ephemeral is None else ephemeral
     allowed = [port for port in range(_PORT_MIN, _PORT_MAX + 1) if port not in taken]
@@ -62,7 +61,7 @@ def server_ports(ephemeral: range | None = None) -> Iterator[int]:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port of ``host`` that nobody listens on now. Somebody else may take it before it is used."""
+    """Return a free port of ``host``. Another process may take it before it is used."""
     for port in server_ports():
         if port and can_bind(host, port):
             return port
@@ -72,9 +71,9 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def can_bind(host: str, port: int) -> bool:
-    """Whether a server could listen on ``port`` of ``host`` now."""
+    """Return whether a server could listen on ``port`` of ``host`` now."""
     with socket.socket(_family(host), socket.SOCK_STREAM) as listener:
-        # As servers do, so that connections of an earlier one that are still closing do not count.
+        # As servers do, so that closing connections of an earlier server do not count.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
@@ -84,7 +83,7 @@ def can_bind(host: str, port: int) -> bool:
 
 
 def can_connect(host: str, port: int, timeout_ms: int = 1000) -> bool:
-    """Whether somebody accepts connections there."""
+    """Return whether a server accepts connections there."""
     try:
         socket.create_connection((host, port), timeout_ms / 1000).close()
     except OSError:
@@ -93,7 +92,7 @@ def can_connect(host: str, port: int, timeout_ms: int = 1000) -> bool:
 
 
 def addresses_of(host: str) -> list[str]:
-    """The addresses that ``host`` stands for here; none for a name that cannot be resolved."""
+    """Return the addresses of ``host``; none if it cannot be resolved."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -102,10 +101,9 @@ def addresses_of(host: str) -> list[str]:
 
 
 def zookeeper_mode(host: str, port: int, timeout_ms: int = 1000) -> str | None:
-    """What ``srvr`` says of the server there: ``standalone``, ``leader``, ``follower``; None when it does not
-    serve.
+    """Return the mode from ``srvr``: ``standalone``, ``leader`` or ``follower``; None when it does not serve.
 
-    ``ruok`` would not do: ZooKeeper answers it before it serves.
+    ``ruok`` is not enough: ZooKeeper answers it before it serves.
     """
     answer = _srvr(host, port, timeout_ms) or b""
     for line in answer.decode("utf-8", "replace").splitlines():
@@ -116,10 +114,10 @@ def zookeeper_mode(host: str, port: int, timeout_ms: int = 1000) -> str | None:
 
 
 def wait_for_zookeeper(servers: Sequence[tuple[str, int]], patience_ms: int) -> None:
-    """Return when one of ``servers`` serves, when they do not tell, or when the patience is over.
+    """Wait until one of ``servers`` serves or does not report its state, for at most ``patience_ms``.
 
-    For who is about to connect: a ZooKeeper that starts accepts connections a moment before it can serve
-    them, forgets those, and a client would wait for its answer until the session's time-out.
+    Call it before connecting: a starting ZooKeeper accepts connections a moment before it can serve them and
+    drops those, so a client would wait until its session time-out.
     """
     deadline = time.monotonic() + patience_ms / 1000
     silent_until: float | None = None
@@ -129,13 +127,13 @@ def wait_for_zookeeper(servers: Sequence[tuple[str, int]], patience_ms: int) -> 
             if answer is None or _NOT_YET in answer:
                 continue
             if answer or (silent_until is not None and now > silent_until):
-                return  # it serves, or forbids the question, or is something else
+                return  # it serves, does not allow srvr, or is no ZooKeeper
             silent_until = silent_until or now + _SILENT_SECONDS
         time.sleep(_ASK_EVERY_SECONDS)
 
 
 def _srvr(host: str, port: int, timeout_ms: int) -> bytes | None:
-    """What is answered to ``srvr``, in time; None when nobody listens."""
+    """Return the answer to ``srvr`` within the time-out; None when no server listens."""
     try:
         connection = socket.create_connection((host, port), timeout_ms / 1000)
     except OSError:
@@ -143,7 +141,7 @@ def _srvr(host: str, port: int, timeout_ms: int) -> bytes | None:
     answer = b""
     with connection, contextlib.suppress(OSError):
         connection.sendall(b"srvr")
-        # The bound is for something else that listens there and never stops to talk.
+        # The limit is for other servers there that never stop sending.
         while len(answer) < _ANSWER_BYTES and (data := connection.recv(4096)):
             answer += data
     return answer

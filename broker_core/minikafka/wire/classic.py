@@ -188,7 +188,7 @@ def decode_request(frame: Buffer) -> Request:
         case RequestId.OFFSETS:
             request, position = _read_offsets(frame, position)
         case _:
-            raise RemoteWireError(f"classic request {number} is not known: there are 0 to 4")
+            raise RemoteWireError(f"unknown classic request {number}: expected 0 to 4")
     _check_end(frame, position)
     return request
 
@@ -248,7 +248,7 @@ def decode_multi_message_set_send(frame: Buffer) -> tuple[int, list[MessageSetSe
         if one is None:
             raise RemoteWireError(f"a MessageSetSend has a total length of -1 at position {position - 4}")
         if len(answers) == MAX_REQUESTS:
-            raise RemoteWireError(f"more than {MAX_REQUESTS} sets, which is what a MultiFetch can ask for")
+            raise RemoteWireError(f"more than {MAX_REQUESTS} sets, the limit of a MultiFetch")
         answers.append(decode_message_set_send(one))
     return code, answers
 
@@ -305,7 +305,7 @@ def _read_address(frame: Buffer, position: int) -> tuple[str, int, int]:
 
 def _check_end(frame: Buffer, position: int) -> None:
     if position != len(frame):
-        raise RemoteWireError(f"{len(frame) - position} bytes are left behind a classic request")
+        raise RemoteWireError(f"{len(frame) - position} unexpected bytes after a classic request")
 
 
 def _integer(form: Struct, value: int) -> bytes:

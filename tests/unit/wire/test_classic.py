@@ -109,15 +109,15 @@ def test_offsets_are_counted_and_come_with_the_latest_first() -> None:
     ("text", "complaint"),
     [
         ("", "2 bytes are wanted"),
-        ("0005", "classic request 5 is not known"),
-        ("ffff", "classic request -1 is not known"),
+        ("0005", "unknown classic request 5"),
+        ("ffff", "unknown classic request -1"),
         (f"0000 {TOPIC} 00000000 ffffffff", "messages have a size of -1"),
         (f"0000 {TOPIC} 00000000 00000002 01", "a length of 2"),
         ("0000 ffff 00000000 00000000", "is null"),
         ("0000 0001 ff 00000000 00000000", "not UTF-8"),
         ("0002 ffff", "a count of -1 requests"),
         ("0002 7fff", "2 bytes are wanted"),
-        (f"0001 {TOPIC} 00000000 0000000000000000 00000000 00", "1 bytes are left behind"),
+        (f"0001 {TOPIC} 00000000 0000000000000000 00000000 00", "1 unexpected bytes"),
     ],
 )
 def test_what_is_no_request_is_the_peers_fault(text: str, complaint: str) -> None:
