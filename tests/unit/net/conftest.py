@@ -10,13 +10,13 @@ import pytest
 
 from minikafka.net.interfaces import Endpoint, RequestHandler
 from minikafka.net.server import SocketServer
-from tests.unit.net.support import HOST, MemoryZooKeeperHarness, SocketWorld, World
+from tests.unit.net.support import HOST, MemoryZooKeeperHarness, NetworkHarness, SocketWorld
 
 
 @pytest.fixture(params=[SocketWorld, MemoryZooKeeperHarness], ids=["sockets", "memory"])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+def world(request: pytest.FixtureRequest) -> Iterator[NetworkHarness]:
     """Both networks, one after the other."""
-    world: World = request.param()
+    world: NetworkHarness = request.param()
     yield world
     world.close()
 

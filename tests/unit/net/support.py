@@ -62,7 +62,7 @@ def go_round(server: SocketServer) -> None:
             assert been_here.wait(PATIENCE_SECONDS) or not processor._thread.is_alive()
 
 
-class World(Protocol):
+class NetworkHarness(Protocol):
     """A network in which a server and clients can be made, and waited for."""
 
     def listen(

@@ -72,7 +72,7 @@ def test_many_threads_share_a_connection_and_each_gets_its_own_response(serve: S
     connection.close()
 
 
-def test_an_early_response_does_not_wait_for_the_thread_that_reads_for_a_late_one(serve: Serve) -> None:
+def test_early_response_does_not_wait_for_a_late_one(serve: Serve) -> None:
     handler = Keeping()
     server = serve(handler)
     connection = connect(HOST, server.port)
@@ -120,7 +120,7 @@ def test_a_wait_for_several_sees_what_another_thread_has_read(serve: Serve) -> N
     connection.close()
 
 
-def test_a_reader_that_leaves_without_a_response_is_followed_by_one_who_waits(serve: Serve) -> None:
+def test_waiting_thread_takes_over_the_reader_role(serve: Serve) -> None:
     connection = connect(HOST, serve(Answering()).port)
     assert connection.acquire_reader()
     pending = connection.request([b"?"])

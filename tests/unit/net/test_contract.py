@@ -10,23 +10,23 @@ import pytest
 from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
 from minikafka.base.files import FileSlice, RealFiles
 from minikafka.net.interfaces import Exchange
-from tests.unit.net.support import HOST, Answering, Keeping, World
+from tests.unit.net.support import HOST, Answering, Keeping, NetworkHarness
 
 
-def test_a_request_gets_its_response(world: World) -> None:
+def test_a_request_gets_its_response(world: NetworkHarness) -> None:
     handler = Answering(lambda frame: [b"<", memoryview(frame), b"", bytearray(b">")])
     connection = world.connect(world.listen(handler))
     assert bytes(connection.request([b"he", memoryview(b"llo")]).result()) == b"<hello>"
     assert handler.seen == [b"hello"]
 
 
-def test_responses_come_in_the_order_of_the_requests(world: World) -> None:
+def test_responses_come_in_the_order_of_the_requests(world: NetworkHarness) -> None:
     connection = world.connect(world.listen(Answering()))
     pending = [connection.request([str(number).encode()]) for number in range(20)]
     assert [bytes(one.result()) for one in reversed(pending)] == [str(n).encode() for n in range(19, -1, -1)]
 
 
-def test_the_next_request_of_a_connection_waits_until_the_first_is_answered(world: World) -> None:
+def test_the_next_request_of_a_connection_waits_until_the_first_is_answered(world: NetworkHarness) -> None:
     handler = Keeping()
     connection = world.connect(world.listen(handler))
     first, second = connection.request([b"1"]), connection.request([b"2"])
@@ -40,7 +40,7 @@ def test_the_next_request_of_a_connection_waits_until_the_first_is_answered(worl
     assert bytes(second.result()) == b"two"
 
 
-def test_connections_do_not_wait_for_each_other(world: World) -> None:
+def test_connections_do_not_wait_for_each_other(world: NetworkHarness) -> None:
     handler = Keeping()
     server = world.listen(handler)
     slow, quick = world.connect(server), world.connect(server)
@@ -55,7 +55,7 @@ def test_connections_do_not_wait_for_each_other(world: World) -> None:
     assert bytes(waiting.result()) == b"late"
 
 
-def test_a_request_without_response_lets_the_next_one_in(world: World) -> None:
+def test_a_request_without_response_lets_the_next_one_in(world: NetworkHarness) -> None:
     handler = Answering(lambda frame: [] if frame.startswith(b"acks=0") else [frame])
     connection = world.connect(world.listen(handler))
     connection.send([b"acks=0 first"])
@@ -65,7 +65,7 @@ def test_a_request_without_response_lets_the_next_one_in(world: World) -> None:
 
 
 @pytest.mark.parametrize("answer", [[b"one"], []], ids=["answered", "without answer"])
-def test_a_pause_holds_up_what_comes_after_the_answer(world: World, answer: list[bytes]) -> None:
+def test_a_pause_holds_up_what_comes_after_the_answer(world: NetworkHarness, answer: list[bytes]) -> None:
     handler = Keeping()
     connection = world.connect(world.listen(handler))
     first = connection.request([b"1"]) if answer else connection.send([b"1"])
@@ -83,7 +83,7 @@ def test_a_pause_holds_up_what_comes_after_the_answer(world: World, answer: list
     assert bytes(second.result()) == b"two"
 
 
-def test_a_slice_of_a_file_arrives_among_memory(world: World, tmp_path: Path) -> None:
+def test_a_slice_of_a_file_arrives_among_memory(world: NetworkHarness, tmp_path: Path) -> None:
     content = bytes(range(256)) * 4096
     file = RealFiles().open(str(tmp_path / "segment"), create=True)
     try:
@@ -99,7 +99,7 @@ def test_a_slice_of_a_file_arrives_among_memory(world: World, tmp_path: Path) ->
 
 
 def test_a_file_shorter_than_promised_ends_the_connection(
-    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    world: NetworkHarness, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = RealFiles().open(str(tmp_path / "short"), create=True)
     try:
@@ -116,7 +116,7 @@ def test_a_file_shorter_than_promised_ends_the_connection(
 
 @pytest.mark.parametrize("failure", [ZeroDivisionError, BlockingIOError, ConnectionResetError, StorageError])
 def test_a_failing_handler_ends_its_connection_only_and_leaves_a_traceback(
-    world: World, caplog: pytest.LogCaptureFixture, failure: type[Exception]
+    world: NetworkHarness, caplog: pytest.LogCaptureFixture, failure: type[Exception]
 ) -> None:
     def answer(frame: bytes) -> list[bytes]:
         if frame == b"bad":
@@ -139,7 +139,7 @@ def test_a_failing_handler_ends_its_connection_only_and_leaves_a_traceback(
 
 
 def test_senseless_bytes_end_the_connection_with_the_reason_in_one_line(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: NetworkHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     def answer(frame: bytes) -> list[bytes]:
         raise RemoteWireError("API key 99 is not served")
@@ -153,7 +153,7 @@ def test_senseless_bytes_end_the_connection_with_the_reason_in_one_line(
 
 
 def test_a_handler_can_end_the_connection_in_place_of_an_answer(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: NetworkHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Closing:
         def on_request(self, exchange: Exchange, frame: memoryview) -> None:
@@ -166,7 +166,7 @@ def test_a_handler_can_end_the_connection_in_place_of_an_answer(
 
 
 def test_a_request_above_the_limit_ends_its_connection_only(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: NetworkHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     handler = Answering()
     server = world.listen(handler, max_request_bytes=100)
@@ -179,8 +179,8 @@ def test_a_request_above_the_limit_ends_its_connection_only(
     assert "invalid frame length 101: expected 0 to 100" in caplog.text
 
 
-def test_what_a_handler_keeps_of_a_connection_is_there_at_its_next_request_and_at_no_other_connections(
-    world: World,
+def test_exchange_memory_belongs_to_its_connection(
+    world: NetworkHarness,
 ) -> None:
     class Counting:
         def on_request(self, exchange: Exchange, frame: memoryview) -> None:
@@ -193,7 +193,7 @@ def test_what_a_handler_keeps_of_a_connection_is_there_at_its_next_request_and_a
     assert found == [b"1", b"2", b"1", b"3"]
 
 
-def test_an_exchange_is_answered_once(world: World) -> None:
+def test_an_exchange_is_answered_once(world: NetworkHarness) -> None:
     handler = Keeping()
     connection = world.connect(world.listen(handler))
     pending = connection.request([b"?"])
@@ -204,7 +204,7 @@ def test_an_exchange_is_answered_once(world: World) -> None:
     assert bytes(pending.result()) == b"!"
 
 
-def test_an_answer_to_a_connection_that_is_gone_does_nothing(world: World) -> None:
+def test_an_answer_to_a_connection_that_is_gone_does_nothing(world: NetworkHarness) -> None:
     handler = Keeping()
     server = world.listen(handler)
     connection = world.connect(server)
@@ -220,7 +220,7 @@ def test_an_answer_to_a_connection_that_is_gone_does_nothing(world: World) -> No
     assert bytes(pending.result()) == b"fine"
 
 
-def test_a_request_is_writable_memory_of_its_own(world: World) -> None:
+def test_a_request_is_writable_memory_of_its_own(world: NetworkHarness) -> None:
     handler = Keeping()
     connection = world.connect(world.listen(handler))
     sent = b"abc"
@@ -231,14 +231,14 @@ def test_a_request_is_writable_memory_of_its_own(world: World) -> None:
     assert (bytes(pending.result()), sent) == (b"xbc", b"abc")
 
 
-def test_a_response_is_writable_memory_of_its_own(world: World) -> None:
+def test_a_response_is_writable_memory_of_its_own(world: NetworkHarness) -> None:
     connection = world.connect(world.listen(Answering()))
     frame = connection.request([b"abc"]).result()
     frame[0] = ord("x")
     assert bytes(frame) == b"xbc"
 
 
-def test_the_server_knows_where_a_request_comes_from(world: World) -> None:
+def test_the_server_knows_where_a_request_comes_from(world: NetworkHarness) -> None:
     handler = Keeping()
     connection = world.connect(world.listen(handler))
     connection.request([b"?"])
@@ -246,14 +246,14 @@ def test_the_server_knows_where_a_request_comes_from(world: World) -> None:
     assert handler.exchanges[0].client_host
 
 
-def test_nobody_listening_is_an_error_with_the_address(world: World) -> None:
+def test_nobody_listening_is_an_error_with_the_address(world: NetworkHarness) -> None:
     server = world.listen(Answering())
     server.stop()
     with pytest.raises(NetworkError, match=rf"^{HOST}:{server.port}: cannot connect: Connection refused$"):
         world.connect(server)
 
 
-def test_an_address_can_be_listened_on_once_at_a_time(world: World) -> None:
+def test_an_address_can_be_listened_on_once_at_a_time(world: NetworkHarness) -> None:
     server = world.listen(Answering())
     with pytest.raises(NetworkError, match=rf"cannot listen on {HOST}:{server.port}: Address already in use"):
         world.listen(Answering(), port=server.port)
@@ -262,7 +262,7 @@ def test_an_address_can_be_listened_on_once_at_a_time(world: World) -> None:
     assert bytes(world.connect(again).request([b"again"]).result()) == b"again"
 
 
-def test_no_response_in_time_ends_the_connection(world: World) -> None:
+def test_no_response_in_time_ends_the_connection(world: NetworkHarness) -> None:
     handler = Keeping()
     connection = world.connect(world.listen(handler))
     first, second = connection.request([b"1"]), connection.request([b"2"])
@@ -276,7 +276,7 @@ def test_no_response_in_time_ends_the_connection(world: World) -> None:
         connection.request([b"3"])
 
 
-def test_whoever_waits_learns_that_the_connection_was_closed_here(world: World) -> None:
+def test_whoever_waits_learns_that_the_connection_was_closed_here(world: NetworkHarness) -> None:
     connection = world.connect(world.listen(Keeping()))
     pending = connection.request([b"?"])
     assert not pending.done()
@@ -290,7 +290,7 @@ def test_whoever_waits_learns_that_the_connection_was_closed_here(world: World) 
         connection.send([b"?"])
 
 
-def test_done_takes_in_what_has_arrived(world: World) -> None:
+def test_done_takes_in_what_has_arrived(world: NetworkHarness) -> None:
     handler = Keeping()
     connection = world.connect(world.listen(handler))
     pending = connection.request([b"?"])
@@ -301,7 +301,7 @@ def test_done_takes_in_what_has_arrived(world: World) -> None:
     assert bytes(pending.result(timeout_ms=0)) == b"!"
 
 
-def test_a_stop_closes_connections_and_a_second_one_does_nothing(world: World) -> None:
+def test_a_stop_closes_connections_and_a_second_one_does_nothing(world: NetworkHarness) -> None:
     server = world.listen(Answering())
     connection = world.connect(server)
     assert bytes(connection.request([b"1"]).result()) == b"1"
@@ -312,7 +312,9 @@ def test_a_stop_closes_connections_and_a_second_one_does_nothing(world: World) -
         connection.request([b"2"])
 
 
-def test_a_stop_does_not_wait_longer_than_it_was_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_does_not_wait_longer_than_it_was_told(
+    world: NetworkHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     handler = Keeping()
     server = world.listen(handler)
     pending = world.connect(server).request([b"?"])
@@ -323,14 +325,14 @@ def test_a_stop_does_not_wait_longer_than_it_was_told(world: World, caplog: pyte
     assert "was not answered before the stop" in caplog.text
 
 
-def test_of_several_responses_the_first_to_come_ends_the_wait(world: World) -> None:
+def test_of_several_responses_the_first_to_come_ends_the_wait(world: NetworkHarness) -> None:
     slow, quick = Keeping(), Answering()
     pending = [world.connect(world.listen(handler)).request([b"?"]) for handler in (slow, quick, slow)]
     assert world.connector.wait_any(pending, 10_000)
     assert [one.done() for one in pending] == [False, True, False]
 
 
-def test_a_wait_for_several_that_is_over_leaves_their_connections_as_they_are(world: World) -> None:
+def test_a_wait_for_several_that_is_over_leaves_their_connections_as_they_are(world: NetworkHarness) -> None:
     handler = Keeping()
     pending = [world.connect(world.listen(handler)).request([b"?"]) for _ in range(2)]
     world.until(lambda: len(handler.exchanges) == 2, "both requests have come")
@@ -340,7 +342,7 @@ def test_a_wait_for_several_that_is_over_leaves_their_connections_as_they_are(wo
     assert [bytes(one.result()) for one in pending] == [b"!", b"!"]
 
 
-def test_a_wait_for_several_ends_when_one_of_their_connections_breaks(world: World) -> None:
+def test_a_wait_for_several_ends_when_one_of_their_connections_breaks(world: NetworkHarness) -> None:
     connections = [world.connect(world.listen(Keeping())) for _ in range(2)]
     pending = [connection.request([b"?"]) for connection in connections]
     connections[1].close()

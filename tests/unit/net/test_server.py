@@ -100,7 +100,7 @@ def test_a_large_request_arrives_exact(serve: Serve) -> None:
     ],
     ids=["negative", "oversized", "http", "tls"],
 )
-def test_what_is_no_frame_ends_that_connection_only_and_is_logged_once(
+def test_invalid_frame_closes_only_its_connection(
     serve: Serve, caplog: pytest.LogCaptureFixture, data: bytes, reason: str
 ) -> None:
     server = serve(Answering(), max_request_bytes=1000)

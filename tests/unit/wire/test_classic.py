@@ -71,7 +71,7 @@ def test_a_request_is_these_bytes_and_these_bytes_are_the_request(request_: Requ
     assert classic.decode_request(frame[4:]) == request_
 
 
-def test_the_total_length_of_a_message_set_send_counts_its_error_code_and_its_messages() -> None:
+def test_message_set_send_length_counts_code_and_messages() -> None:
     entry = unhex(MESSAGE)
     assert entry == build_message_set([Record(None, b"", 1)], base_offset=7)
     frame = unhex("00000024 0000" + MESSAGE)
@@ -86,7 +86,7 @@ def test_with_an_error_there_are_no_messages() -> None:
     assert (found.error_code, bytes(found.messages)) == (1, b"")  # type: ignore[arg-type]
 
 
-def test_the_total_length_of_a_multi_message_set_send_counts_the_lengths_of_its_sets_too() -> None:
+def test_multi_message_set_send_length_counts_set_lengths() -> None:
     answers = [MessageSetSend(0, unhex(MESSAGE)), MessageSetSend(3, b""), MessageSetSend(0, b"\x00\x00")]
     # 2 + (4 + 2 + 34) + (4 + 2) + (4 + 2 + 2); the last set is a piece of a message.
     frame = unhex(f"00000038 0000  00000024 0000 {MESSAGE}  00000002 0003  00000004 0000 0000")

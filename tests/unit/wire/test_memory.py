@@ -132,9 +132,7 @@ def repeated(message: Struct[Any], version: int, one: Any, two: Any) -> bytes:
         for path in arrays(api.request, api.max_version)
     ],
 )
-def test_an_array_of_a_hundred_megabytes_is_refused_before_its_elements_are_made(
-    api: Api[Any, Any], path: Path
-) -> None:
+def test_huge_array_is_refused_before_allocation(api: Api[Any, Any], path: Path) -> None:
     version = api.max_version
     one, two = (
         join(api.encode_request(version, costly(api.request, version, path, count))) for count in (1, 2)
@@ -153,7 +151,7 @@ def test_an_array_of_a_hundred_megabytes_is_refused_before_its_elements_are_made
         tracemalloc.stop()
 
 
-def test_many_small_arrays_of_a_hundred_megabytes_are_refused_when_together_they_are_too_many() -> None:
+def test_many_small_arrays_are_refused_above_the_element_limit() -> None:
     """The worst there is: partitions with a byte of records each, two to a topic."""
     partition = bytes.fromhex("000003e8 00000001 ff")
     topic = bytes.fromhex("0003 c3a931 00000002") + 2 * partition

@@ -30,7 +30,7 @@ def test_of_a_brokers_properties_secrets_are_kept_back_and_marked() -> None:
     assert "tiger" not in repr(rows)
 
 
-def test_a_property_is_read_only_exactly_if_it_cannot_be_changed_while_the_broker_runs() -> None:
+def test_only_dynamic_properties_are_writable() -> None:
     rows = {
         row.name: row.read_only for row in describe_broker({"advertised.listeners": "PLAINTEXT://a:1"}, {})
     }

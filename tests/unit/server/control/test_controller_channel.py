@@ -29,7 +29,7 @@ def test_a_mark_is_reached_behind_the_answers_to_all_before_it() -> None:
     assert said == ["answered", "reached"]
 
 
-def test_nobody_waits_for_a_broker_whose_access_rules_forbid_the_controller_everything() -> None:
+def test_broker_that_denies_the_controller_is_not_waited_for() -> None:
     said: list[str] = []
     channel = channel_with(said)
     channel.take(UpdateMetadataResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))

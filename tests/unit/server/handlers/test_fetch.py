@@ -120,7 +120,7 @@ def test_what_a_replica_was_given_keeps_no_consumer_from_waiting(world: Simulati
 
 
 @pytest.mark.parametrize(("version", "given"), [(2, 300), (3, 0), (4, 0), (10, 0)])
-def test_of_a_message_that_the_answer_has_no_room_for_is_given_nothing_unless_it_is_an_old_fetch(
+def test_message_above_the_limit_is_cut_only_in_old_fetch_versions(
     world: Simulation, version: int, given: int
 ) -> None:
     large = build_message_set([Record(None, bytes(1000), 0)])

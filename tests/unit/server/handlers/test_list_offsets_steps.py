@@ -18,10 +18,10 @@ from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from minikafka.wire.framing import RequestHeader
 from tests.scenarios import simulation
-from tests.unit.server.handlers.test_produce import World
+from tests.unit.server.handlers.test_produce import ProduceSimulation
 
 
-def look_up(world: World, timestamp_ms: int) -> tuple[list[int], int]:
+def look_up(world: ProduceSimulation, timestamp_ms: int) -> tuple[list[int], int]:
     """What its steps need, and the offset that is found."""
     client = world.another_client()
     topic = ListOffsetsTopic("t", (ListOffsetsPartition(0, -1, timestamp_ms, 1),))
@@ -32,7 +32,7 @@ def look_up(world: World, timestamp_ms: int) -> tuple[list[int], int]:
     return needs, found.offset
 
 
-def append(world: World, codec: Codec, size: int, timestamp_ms: int) -> None:
+def append(world: ProduceSimulation, codec: Codec, size: int, timestamp_ms: int) -> None:
     client = world.pending(
         build_message_set([Record(b"k", bytes(size), timestamp_ms)], magic=2, codec=codec), version=7
     )
@@ -41,7 +41,7 @@ def append(world: World, codec: Codec, size: int, timestamp_ms: int) -> None:
 
 
 def test_usual_batches_are_looked_up_beside_large_content() -> None:
-    world = World()
+    world = ProduceSimulation()
     for number, codec in enumerate(Codec):
         append(world, codec, 1_000, 10 + number)
     for number in range(len(Codec)):
@@ -53,7 +53,7 @@ def test_usual_batches_are_looked_up_beside_large_content() -> None:
 
 
 def test_only_large_content_needs_much_and_as_much_as_it_is() -> None:
-    world = World()
+    world = ProduceSimulation()
     append(world, Codec.NONE, 10, 1)
     append(world, Codec.ZSTD, 20 << 20, 2)
     append(world, Codec.ZSTD, 10, 3)
@@ -66,7 +66,7 @@ def test_only_large_content_needs_much_and_as_much_as_it_is() -> None:
 
 
 def test_what_is_behind_large_content_that_does_not_have_it_is_found() -> None:
-    world = World()
+    world = ProduceSimulation()
     records = [Record(b"k", bytes(20 << 20), 5), Record(b"k", b"", 4)]
     client = world.pending(build_message_set(records, magic=2, codec=Codec.ZSTD), version=7)
     world.pool.run()
@@ -78,7 +78,7 @@ def test_what_is_behind_large_content_that_does_not_have_it_is_found() -> None:
 
 
 def test_old_look_ups_of_many_partitions_are_steps_that_need_nothing() -> None:
-    world = World()
+    world = ProduceSimulation()
     append(world, Codec.NONE, 10, 1)
     parts = (ListOffsetsPartition(0, -1, -1, 5),) * 300
     request = ListOffsetsRequest(-1, 0, (ListOffsetsTopic("t", parts),))
@@ -100,7 +100,7 @@ def test_offsets_above_the_high_watermark_are_given_once_and_in_order() -> None:
 def test_a_new_leader_tells_consumers_no_end_before_its_high_watermark_has_come_up(
     timestamp: int, lags_told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World()
+    world = ProduceSimulation()
     append(world, Codec.NONE, 10, 1)
     found = world.broker.partition(TopicPartition("t", 0))
     monkeypatch.setattr(type(found), "is_high_watermark_behind", True)

@@ -46,7 +46,7 @@ class HoldingPool:
         return count
 
 
-class World(Simulation):
+class ProduceSimulation(Simulation):
     """One broker with such a pool, and the topic ``t``."""
 
     def __init__(self, partitions: int = 1, **settings: str) -> None:
@@ -79,7 +79,7 @@ def codes(client: Any) -> list[int]:
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_a_small_request_is_served_where_it_was_received(codec: Codec) -> None:
-    world = World()
+    world = ProduceSimulation()
     client = world.pending(batch(codec, 1_000), version=7)
     assert client.answered()
     assert not world.pool.jobs
@@ -88,7 +88,7 @@ def test_a_small_request_is_served_where_it_was_received(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
 def test_large_compressed_content_is_opened_in_the_pool(codec: Codec) -> None:
-    world = World(3)
+    world = ProduceSimulation(3)
     client = world.pending(batch(codec, 600_000), version=7, partitions=(0, 1, 2))
     assert not client.answered()
     assert world.pool.run() >= 2
@@ -97,7 +97,7 @@ def test_large_compressed_content_is_opened_in_the_pool(codec: Codec) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_large_wrappers_are_opened_in_the_pool(magic: int) -> None:
-    world = World()
+    world = ProduceSimulation()
     client = world.pending(batch(Codec.GZIP, 600_000, magic) * 3)
     assert not client.answered()
     assert world.pool.run() >= 3
@@ -107,7 +107,7 @@ def test_large_wrappers_are_opened_in_the_pool(magic: int) -> None:
 
 def test_a_request_for_many_partitions_is_served_in_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(produce, "LIGHT_PARTITIONS", 2)
-    world = World(5)
+    world = ProduceSimulation(5)
     client = world.pending(batch(), version=7, partitions=(0, 1, 2, 3, 4))
     assert world.pool.run() >= 5
     assert codes(client) == [ErrorCode.NONE] * 5
@@ -115,7 +115,7 @@ def test_a_request_for_many_partitions_is_served_in_the_pool(monkeypatch: pytest
 
 def test_a_large_plain_request_is_served_in_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(produce, "LIGHT_BYTES", 1_000)
-    world = World(2)
+    world = ProduceSimulation(2)
     client = world.pending(batch(size=1_000), version=7, partitions=(0, 1))
     assert not client.answered()
     assert world.pool.run() >= 2
@@ -123,7 +123,7 @@ def test_a_large_plain_request_is_served_in_the_pool(monkeypatch: pytest.MonkeyP
 
 
 def test_what_a_topic_stores_in_another_codec_is_written_anew_in_the_pool() -> None:
-    world = World(compression_type="gzip")
+    world = ProduceSimulation(compression_type="gzip")
     client = world.pending(batch(size=200_000), version=7)
     assert not client.answered()
     world.pool.run()
@@ -133,7 +133,7 @@ def test_what_a_topic_stores_in_another_codec_is_written_anew_in_the_pool() -> N
 
 
 def test_refusals_of_a_large_request_are_each_partitions_own() -> None:
-    world = World(1)
+    world = ProduceSimulation(1)
     damaged = bytearray(batch(Codec.GZIP, 2_000_000))
     client = world.pending(bytes(damaged), version=7, partitions=(0, 1))
     world.pool.run()
@@ -141,7 +141,7 @@ def test_refusals_of_a_large_request_are_each_partitions_own() -> None:
 
 
 def test_a_failed_large_request_without_an_answer_ends_its_connection() -> None:
-    world = World()
+    world = ProduceSimulation()
     client = world.pending(batch(Codec.GZIP, 2_000_000)[:-1] + b"x", version=3, acks=0)
     world.pool.run()
     world.network.run()
@@ -152,7 +152,7 @@ def test_a_failed_large_request_without_an_answer_ends_its_connection() -> None:
 def test_wrappers_with_absolute_offsets_are_prepared_again_when_others_append_first(
     monkeypatch: pytest.MonkeyPatch, others: int, code: ErrorCode
 ) -> None:
-    world = World()
+    world = ProduceSimulation()
     appended = []
 
     def prepare_too_early(valid: ValidatedRecords, offset: int, *budget: ContentBudget) -> ValidatedRecords:
@@ -170,7 +170,7 @@ def test_wrappers_with_absolute_offsets_are_prepared_again_when_others_append_fi
 
 
 def test_a_request_that_waited_too_long_for_the_pool_is_refused() -> None:
-    world = World()
+    world = ProduceSimulation()
     client = world.pending(batch(Codec.GZIP, 2_000_000), version=3)
     world.clock.advance(produce.QUEUE_TIMEOUT_MS + 1)
     world.pool.run()
@@ -179,7 +179,7 @@ def test_a_request_that_waited_too_long_for_the_pool_is_refused() -> None:
 
 
 def test_what_is_written_anew_is_appended_before_more_is_opened() -> None:
-    world = World(6, compression_type="uncompressed")
+    world = ProduceSimulation(6, compression_type="uncompressed")
     client = world.pending(batch(Codec.ZSTD, 600_000), version=7, partitions=tuple(range(6)))
     (steps,) = world.pool.jobs
     appended = {sum(map(world.end_offset, range(6))) for _ in steps}
@@ -189,7 +189,7 @@ def test_what_is_written_anew_is_appended_before_more_is_opened() -> None:
 
 
 def test_refusals_among_what_is_appended_early_keep_their_places() -> None:
-    world = World(4, compression_type="uncompressed")
+    world = ProduceSimulation(4, compression_type="uncompressed")
     good, damaged = batch(Codec.ZSTD, 600_000), batch(Codec.ZSTD, 600_000)[:-1] + b"x"
     records = {0: good, 1: damaged, 2: good, 9: good, 3: good}
     parts = tuple(ProducePartition(number, data) for number, data in records.items())
@@ -211,7 +211,7 @@ def test_refusals_among_what_is_appended_early_keep_their_places() -> None:
 
 
 def test_what_was_small_enough_to_be_checked_at_once_is_appended_once() -> None:
-    world = World(8, compression_type="uncompressed")
+    world = ProduceSimulation(8, compression_type="uncompressed")
     sizes = [100_000] * 4 + [900_000] * 4
     parts = tuple(ProducePartition(number, batch(Codec.ZSTD, size)) for number, size in enumerate(sizes))
     client = world.another_client()
