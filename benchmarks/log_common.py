@@ -36,7 +36,7 @@ from minikafka.embedded.java import find_java
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import CLEAN_SHUTDOWN_FILE, Layout
 from minikafka.log.log import Log
-from minikafka.log.recovery.log_loader import Known
+from minikafka.log.recovery.log_loader import LoadHints
 from minikafka.records.append.produced import Limits
 from minikafka.records.append.validation import prepare, validate
 from minikafka.records.columns import encode
@@ -116,9 +116,11 @@ def message_sets(count: int, set_bytes: int = SET_BYTES, keys: pa.Array | None =
     return [bytearray(one.data) for one in sets]
 
 
-def open_log(path: Path, config: LogConfig, known: Known | None = None) -> Log:
+def open_log(path: Path, config: LogConfig, known: LoadHints | None = None) -> Log:
     """A log as the broker opens it, with the release's names, so that the peer can open it too."""
-    return Log.open(RealFiles(), str(path), config, Layout.APACHE, known or Known(), new_mutex=threading.Lock)
+    return Log.open(
+        RealFiles(), str(path), config, Layout.APACHE, known or LoadHints(), new_mutex=threading.Lock
+    )
 
 
 def limits_of(config: LogConfig) -> Limits:

@@ -39,7 +39,7 @@ from minikafka.base.files import RealFiles
 from minikafka.log.cleanup.cleaner import Cleaner
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
-from minikafka.log.recovery.log_loader import Known
+from minikafka.log.recovery.log_loader import LoadHints
 from minikafka.records.compaction import OffsetMap
 
 KEY_BYTES = 16
@@ -175,14 +175,14 @@ def sides(bench: common.Bench) -> Iterator[tuple[common.Run, common.Run | None]]
     def ours() -> common.Figures:
         with fresh.copy() as path:
             common.write_back()
-            log = common.open_log(path, compacted, Known(clean=True))
+            log = common.open_log(path, compacted, LoadHints(clean=True))
             watch = common.Stopwatch()
             clean(log, options.map_mb)
             cpu_s, wall_s = watch.read()
             log.close()
             assert np.array_equal(messages_of(path), expected)
         with fresh.copy() as path:
-            log = common.open_log(path, compacted, Known(clean=True))
+            log = common.open_log(path, compacted, LoadHints(clean=True))
             found = rates(log, options, other, sets)
             log.close()
         return figures(cpu_s, wall_s, *found)

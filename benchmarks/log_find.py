@@ -25,7 +25,7 @@ import numpy as np
 
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
-from minikafka.log.recovery.log_loader import Known
+from minikafka.log.recovery.log_loader import LoadHints
 
 FIGURES = [
     common.Figure("microseconds a look-up, processor", "us", 20, more_is_better=False),
@@ -73,7 +73,7 @@ def made(bench: common.Bench, path: Path) -> Log:
         number += 1
     log.truncate_to(log.segments[-1].base_offset)
     log.close()
-    log = common.open_log(path, config, Known(clean=True))
+    log = common.open_log(path, config, LoadHints(clean=True))
     for segment in log.segments:
         segment.load_indexes()
     return log

@@ -30,7 +30,7 @@ import log_common as common
 
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
-from minikafka.log.recovery.log_loader import Known
+from minikafka.log.recovery.log_loader import LoadHints
 from minikafka.net.network_send import NetworkSend
 
 CHECK, DROP = b"c", b"d"
@@ -130,7 +130,7 @@ def sides(bench: common.Bench) -> Iterator[tuple[common.Run, common.Run | None]]
     common.write_back()
     linked(path, copy)
     common.mark_clean(copy.parent)
-    log = common.open_log(path, log.config, Known(clean=True))
+    log = common.open_log(path, log.config, LoadHints(clean=True))
     with receiver() as port:
         checked = send(log, options.slice_kb << 10, port, 1, CHECK)
         whole = zlib.crc32(b"".join(data for _, data in common.tree_of(path)))

@@ -71,7 +71,7 @@ become, read, check_leader, check_follower = (
     Partition.check_leader,
     Partition.check_follower,
 )
-append_copy, cut_later, want = Log.append_copy, ReplicaFetcher._cut_later, Partition._propose_isr
+append_copy, cut_later, want = Log.append_as_follower, ReplicaFetcher._cut_later, Partition._propose_isr
 fetched, converse, read_states = (
     FollowerReplica.update_fetch_state,
     InterBrokerConnection.__init__,
@@ -294,7 +294,7 @@ MISTAKES: dict[str, Mistake] = {
     "a leader does not write down where its epoch begins": Mistake(
         [(LeaderEpochs, "begin", nothing)], ("kill", "end_in_the_middle", "power_cut"), seeds=(16, 20, 92)
     ),
-    "a copy may leave something out": Mistake([(Log, "append_copy", append_gaps)]),
+    "a copy may leave something out": Mistake([(Log, "append_as_follower", append_gaps)]),
     "a follower goes on copying from earlier leaders": Mistake(
         [(Partition, "check_follower", follow_any_leader), (Fetchers, "leave", nothing)],
         rare=True,

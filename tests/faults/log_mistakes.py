@@ -13,7 +13,7 @@ from minikafka.base.files import Files
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFile, MemoryFiles
 from minikafka.log import file_scan
-from minikafka.log.checkpoints.data_directory import DataDirectory, OffsetFile
+from minikafka.log.checkpoints.data_directory import DataDirectory, OffsetCheckpointFile
 from minikafka.log.checkpoints.leader_epochs import LeaderEpochs
 from minikafka.log.cleanup import cleaner
 from minikafka.log.index.offset_index import OffsetIndex
@@ -37,8 +37,8 @@ class Mistake:
 SEGMENTS = tuple(layout.segment_suffix for layout in Layout)
 
 sync_file, sync_directory, remove_file = MemoryFile.sync, MemoryFiles.sync_dir, MemoryFiles.remove
-roll, retire, load_index = Log._roll, segment_replacement.retire, OffsetIndex.load
-adopt, rebuild = Segment.adopt, ProducerStateManager.rebuild
+roll, rename_to_deleted, load_index = Log._roll, segment_replacement.rename_to_deleted, OffsetIndex.load
+adopt, rebuild = Segment.adopt_scan, ProducerStateManager.rebuild
 close_directory, delete = LogManager._close_directory, LogManager.delete
 
 
@@ -134,7 +134,7 @@ def replace_in_the_wrong_order(log: Log, new: Segment, old: Sequence[Segment]) -
     new.file.sync()
     for segment in old:
         segment.load_indexes()
-    gone = list(segment_replacement.retire(log._files, log.directory, log.layout, old))
+    gone = list(segment_replacement.rename_to_deleted(log._files, log.directory, log.layout, old))
     log._files.sync_dir(log.directory)
     final = new.path.removesuffix(CLEANED_SUFFIX)
     log._put_in_place(new, old, final + SWAP_SUFFIX)
@@ -151,7 +151,7 @@ def drop_swap(files: Files, _directory: str, _layout: Layout, _base: int, swap: 
 def retire_newest_first(
     files: Files, directory: str, layout: Layout, segments: Iterable[Segment]
 ) -> Iterator[str]:
-    return retire(files, directory, layout, list(segments)[::-1])
+    return rename_to_deleted(files, directory, layout, list(segments)[::-1])
 
 
 def truncate_only(manager: LogManager, partition: TopicPartition, offset: int) -> None:
@@ -159,7 +159,7 @@ def truncate_only(manager: LogManager, partition: TopicPartition, offset: int) -
 
 
 def advance_only(manager: LogManager, partition: TopicPartition, offset: int) -> None:
-    manager._logs[partition].advance_start(offset)
+    manager._logs[partition].increment_start_offset(offset)
 
 
 def delete_without_checkpoints(manager: LogManager, partition: TopicPartition) -> bool:
@@ -178,7 +178,7 @@ def mark_before_closing(manager: LogManager, directory: DataDirectory) -> None:
 def flush_newest_only(log: Log, up_to: int | None = None) -> int:
     log.segments[-1].file.sync()
     log._files.sync_dir(log.directory)
-    log._durable.raise_to(log.end_offset)
+    log._recovery_point = log.end_offset
     return log.end_offset
 
 
@@ -190,11 +190,11 @@ def flush_later(log: Log) -> bool:
 
 def roll_without_sync(log: Log, now_ms: int) -> Segment:
     """A full segment whose messages are all flushed is not flushed with its end and its indexes."""
-    durable, log._durable = log._durable, type(log._durable)(-1)
+    recovery_point, log._recovery_point = log._recovery_point, -1
     try:
         return roll(log, now_ms)
     finally:
-        log._durable = durable
+        log._recovery_point = recovery_point
 
 
 MISTAKES: dict[str, Mistake] = {
@@ -206,11 +206,12 @@ MISTAKES: dict[str, Mistake] = {
     "a flush leaves out full segments": Mistake([(Log, "flush", flush_newest_only)]),
     "a full segment's end and indexes are not flushed": Mistake([(Log, "_roll", roll_without_sync)]),
     "flush.messages comes late": Mistake([(Log, "needs_flush", flush_later)]),
-    "flush.ms is forgotten": Mistake([(LogManager, "flush_due", nothing)], "wait"),
-    "a recovery point is written down before the flush": Mistake([(LogManager, "_points_of", ends)]),
+    "flush.ms is forgotten": Mistake([(LogManager, "flush_dirty_logs", nothing)], "wait"),
+    "a recovery point is written down before the flush": Mistake([(LogManager, "_recovery_points_of", ends)]),
     "the recovery point stays behind a truncation": Mistake([(LogManager, "truncate", truncate_only)]),
     "the points of a deleted partition stay": Mistake(
-        [(LogManager, "delete", delete_without_checkpoints), (OffsetFile, "holds_too_much", no)], "delete"
+        [(LogManager, "delete", delete_without_checkpoints), (OffsetCheckpointFile, "holds_too_much", no)],
+        "delete",
     ),
     "a truncation is not flushed": Mistake([(Segment, "cut", cut_without_sync)]),
     "a damaged end is not looked for": Mistake([(log_loader._Recovery, "_check", check_nothing)]),
@@ -220,7 +221,7 @@ MISTAKES: dict[str, Mistake] = {
         [(file_scan, "_rewrite", nothing)], "fail_a_flush"
     ),
     "an index ahead of its segment is believed": Mistake(
-        [(OffsetIndex, "load", believe_index), (Segment, "adopt", adopt_no_index)]
+        [(OffsetIndex, "load", believe_index), (Segment, "adopt_scan", adopt_no_index)]
     ),
     "a new segment has the wrong base offset": Mistake([(Log, "_roll", roll_from_zero)]),
     "the clean marker is made before the flush": Mistake(
@@ -228,16 +229,16 @@ MISTAKES: dict[str, Mistake] = {
     ),
     "the clean marker stays": Mistake([(DataDirectory, "unmark", nothing)]),
     "retention deletes the newest first": Mistake(
-        [(segment_replacement, "retire", retire_newest_first)], "retain"
+        [(segment_replacement, "rename_to_deleted", retire_newest_first)], "retain"
     ),
-    "the start offset is not written down": Mistake([(LogManager, "advance_start", advance_only)]),
+    "the start offset is not written down": Mistake([(LogManager, "increment_start_offset", advance_only)]),
     "epochs are not cut with the log": Mistake([(LeaderEpochs, "cut_end", nothing)]),
     "a replacing segment is not flushed": Mistake([(MemoryFile, "sync", sync_no_swap)], "clean"),
     "the old segments go before the new one counts": Mistake(
         [(Log, "replace_segments", replace_in_the_wrong_order)], "clean"
     ),
     "a replacement is not finished at open": Mistake([(segment_replacement, "_finish", drop_swap)], "clean"),
-    "what replaced segments left is not removed": Mistake([(log_loader, "settle", no)], "clean"),
+    "what replaced segments left is not removed": Mistake([(log_loader, "complete_swaps", no)], "clean"),
     "a tombstone goes with the first compaction": Mistake(
         [(cleaner._Pass, "_tombstones_stay", no)], "compact"
     ),
@@ -247,7 +248,7 @@ MISTAKES: dict[str, Mistake] = {
     "a snapshot of producers is believed that tells of what is gone": Mistake(
         [
             (ProducerStateManager, "rebuild", believe_every_snapshot),
-            (ProducerStateManager, "drop_above", nothing),
+            (ProducerStateManager, "delete_snapshots_after", nothing),
         ],
         "truncate",
     ),

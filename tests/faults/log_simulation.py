@@ -368,8 +368,8 @@ class Simulation:
         """Time goes on, and the housekeeper looks round."""
         self.tell("wait")
         self.clock.advance(self.dice.choice([50, INTERVAL_MS]))
-        self.manager.flush_due()
-        self.manager.doomed.remove_due()
+        self.manager.flush_dirty_logs()
+        self.manager.file_deletion.remove_due()
 
     def roll(self, partition: Partition, log: Log) -> None:
         self.tell("roll", partition)
@@ -382,7 +382,7 @@ class Simulation:
             partition.highest_start = partition.end
         # Now and then the wall clock is ahead, and much goes at once.
         now_ms = self.clock.now_ms() + self.dice.choice([0, 1_000])
-        self.manager.delete_old(lambda _, log: log.end_offset, now_ms)
+        self.manager.delete_old_segments(lambda _, log: log.end_offset, now_ms)
         for name, log in self.manager.logs().items():
             partition = self.partitions[name]
             assert log.start_offset >= partition.start
@@ -395,7 +395,7 @@ class Simulation:
         offset = self.dice.randrange(partition.start, partition.end + 1)
         self.tell(f"advance to {offset}", partition)
         partition.highest_start = max(partition.highest_start, offset)
-        self.manager.advance_start(partition.id, offset)
+        self.manager.increment_start_offset(partition.id, offset)
         partition.start = partition.durable_start = offset
         assert log.start_offset == offset
 
@@ -457,7 +457,7 @@ class Simulation:
                 newest_ms, at = max(times, default=(NO_TIMESTAMP, 0))
                 new.append(data, (newest_ms, -at), 60, classic=classic)
         partition.leaving = dropped
-        self.manager.doomed.add(log, log.replace_segments(new, old))
+        self.manager.file_deletion.add(log, log.replace_segments(new, old))
         for offset in dropped:
             partition.messages.pop(offset, None)
         partition.leaving = set()
@@ -472,7 +472,10 @@ class Simulation:
         partition.leaving = partition.superseded(self.clock.now_ms(), log.config.delete_retention_ms)
         partition.met_to = log.segments[-1].base_offset
         cleaner = Cleaner(
-            self.files, self.clock, OffsetMap(SLOT_BYTES * self.dice.choice([4, 50])), self.manager.doomed.add
+            self.files,
+            self.clock,
+            OffsetMap(SLOT_BYTES * self.dice.choice([4, 50])),
+            self.manager.file_deletion.add,
         )
         begin = max(partition.clean_to, log.start_offset)
         report = cleaner.clean(log, begin, log.segments[-1].base_offset)

@@ -98,9 +98,9 @@ def test_a_start_that_was_written_down_holds_when_the_deletion_of_its_segments_i
     log = manager.create(ONE)
     fill(log, 40)
     log.flush()
-    manager.advance_start(ONE, 17)
-    manager.advance_start(ONE, 30)
-    manager.delete_old(lambda partition, log: log.end_offset, NOW_MS)
+    manager.increment_start_offset(ONE, 17)
+    manager.increment_start_offset(ONE, 30)
+    manager.delete_old_segments(lambda partition, log: log.end_offset, NOW_MS)
     manager.checkpoint_offsets()
     files.power_cut()
     assert log_of(manager_of(files), ONE).start_offset == 30
@@ -113,10 +113,10 @@ def test_a_start_holds_when_the_process_is_killed_within_the_deletion_and_the_po
     log = manager.create(ONE)
     fill(log, 40)
     log.flush()
-    manager.advance_start(ONE, 30)
+    manager.increment_start_offset(ONE, 30)
     files.deadly = ("rename", "15.timeindex.deleted")
     with pytest.raises(Killed):
-        manager.delete_old(lambda partition, log: log.end_offset, NOW_MS)
+        manager.delete_old_segments(lambda partition, log: log.end_offset, NOW_MS)
     files.kill_process()
     assert log_of(manager_of(files), ONE).start_offset == 30
     files.power_cut()
@@ -132,10 +132,10 @@ def test_epochs_of_messages_whose_deletion_a_power_cut_undoes_are_known(files: K
     fill(log, 20)
     log.flush()
     manager.checkpoint_offsets()
-    log.advance_start(30)
+    log.increment_start_offset(30)
     files.deadly = ("rename", "15.timeindex.deleted")
     with pytest.raises(Killed):
-        manager.delete_old(lambda partition, log: log.end_offset, NOW_MS)
+        manager.delete_old_segments(lambda partition, log: log.end_offset, NOW_MS)
     files.power_cut()
     log = log_of(manager_of(files), ONE)
     assert (log.start_offset, log.epochs.end_offset_for(1, 40)) == (0, (1, 20))
@@ -162,7 +162,7 @@ def test_flush_ms_counts_over_a_restart() -> None:
     files.kill_process()
     manager = manager_of(files, config=config, clock=clock)
     clock.advance(200)
-    assert manager.flush_due() == [ONE]
+    assert manager.flush_dirty_logs() == [ONE]
     files.power_cut()
     assert log_of(manager_of(files, config=config, clock=clock), ONE).end_offset == 5
 
@@ -202,7 +202,7 @@ def test_a_log_that_begins_anew_is_there_after_each_step(files: KillingFiles) ->
     fill(log, 15)
     log.flush()
     fill(log, 5)
-    manager.advance_start(ONE, 18)
+    manager.increment_start_offset(ONE, 18)
     for deadly in (("create", "18.kafka"), ("remove", ".kafka"), ("sync_dir", "")):
         files.power_cut()
         files.deadly = deadly

@@ -133,7 +133,7 @@ def test_the_tool_shows_what_we_know_of_producers(tmp_path: Path) -> None:
     )
     known, _ = parse_producers(snapshot.name, snapshot.read_bytes())
     assert [tuple(map(int, row)) for row in shown] == [
-        (number, 0, -1, one.active_ms, one.last_sequence - 1, one.last_sequence, one.last_offset, 1)
+        (number, 0, -1, one.last_timestamp_ms, one.last_sequence - 1, one.last_sequence, one.last_offset, 1)
         for number, one in known.items()
     ]
     assert list(known) == producers

@@ -117,7 +117,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def flush_full_segments(self) -> None:
-        self.manager.flush_due()
+        self.manager.flush_dirty_logs()
         self.durable = max(self.durable, self.log.recovery_point)
 
     @rule()

@@ -140,7 +140,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def advance_start(self, data: st.DataObject) -> None:
         self.start = data.draw(st.integers(self.start, self.end))
-        self.log.advance_start(self.start)
+        self.log.increment_start_offset(self.start)
 
     @rule(data=st.data(), by_size=st.booleans(), amount=st.integers(0, 200))
     def delete_old(self, data: st.DataObject, by_size: bool, amount: int) -> None:
@@ -165,7 +165,7 @@ class LogMachine(RuleBasedStateMachine):
             )
             for segment, end in zip(self.log.segments, ends, strict=True)
         ]
-        gone = self.log.delete_old(
+        gone = self.log.delete_old_segments(
             lambda segments: ByAgeAndSize().expired(segments, config, now_ms), up_to, now_ms
         )
         held = self.log.segments[0].base_offset

@@ -94,11 +94,11 @@ class Replication:
         assert known is not None
         asked = log.epochs.latest
         while asked != UNKNOWN:
-            epoch, end = leader.log.end_of_epoch(asked)
+            epoch, end = leader.log.end_offset_for_epoch(asked)
             if end == UNKNOWN:
                 assert asked > known.leader_epoch
                 break
-            own_epoch, own_end = log.end_of_epoch(epoch)
+            own_epoch, own_end = log.end_offset_for_epoch(epoch)
             log.truncate_to(min(end, own_end))
             partition.complete_truncation()
             if own_epoch == epoch:
@@ -169,7 +169,7 @@ class Replication:
         if known is None:
             return
         if known.leader == broker:
-            partition.log.begin_epoch(known.leader_epoch)
+            partition.log.start_epoch(known.leader_epoch)
         if partition.apply_leadership(known, self.now_ms):
             self.agrees.discard(broker)
             self.coming.pop(broker, None)

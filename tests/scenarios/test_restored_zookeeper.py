@@ -282,7 +282,7 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
         registrar.settings.of_clients,
         lambda: registrar.settings.of(paths.BROKERS, "0"),
         lambda: registrar.creations(["t"]),
-        lambda: look_at_topics(registrar.store, broker.logs.creations),
+        lambda: look_at_topics(registrar.store, broker.logs.topic_incarnations),
         lambda: registrar.states.read({name: (0,)}),
         lambda: registrar.offsets.read("g", [name]),
         registrar.has_topics,

@@ -290,7 +290,7 @@ class LogConfig:
         """What those go by."""
         return Limits(self.retention_ms, self.retention_bytes)
 
-    def patience_ms(self, segment_path: str) -> int:
+    def max_segment_ms(self, segment_path: str) -> int:
         """``segment.ms`` less this segment's own share of ``segment.jitter.ms``.
 
         Not random, but as good as that: so the logs of a topic do not all roll at once.

@@ -38,13 +38,12 @@ from minikafka.log import search
 from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.log.config import LogConfig
 from minikafka.log.file_scan import RecoveryReport
-from minikafka.log.highest import Highest
 from minikafka.log.layout import CLEANED_SUFFIX, SWAP_SUFFIX, Layout
-from minikafka.log.producers.producer_state import Appended
+from minikafka.log.producers.producer_state import BatchMetadata
 from minikafka.log.reading import LogRead, ReadRule, read_segments
 from minikafka.log.recovery import log_loader, segment_replacement
 from minikafka.log.retention import SegmentFacts
-from minikafka.log.search import facts_of
+from minikafka.log.search import segment_facts
 from minikafka.log.segment import Marks, Newest, Segment, UnusableSegment
 from minikafka.records.append.produced import LogAppendInfo, ValidatedRecords
 from minikafka.records.append.replicated import FollowerRecords
@@ -60,7 +59,7 @@ class Log:
         directory: str,
         config: LogConfig,
         layout: Layout,
-        found: log_loader.Found,
+        found: log_loader.LoadedLog,
         new_mutex: Callable[[], AbstractContextManager[object]],
     ) -> None:
         self.directory = directory
@@ -71,27 +70,29 @@ class Log:
         self._files = files
         self._segments: tuple[Segment, ...] = found.segments
         self._start_offset = found.start_offset
-        self._start_by_names = found.segments[0].base_offset
+        self._segment_start_offset = found.segments[0].base_offset
         self._end_offset = found.end_offset
         self.epochs = found.epochs
         """Where each leader began."""
         self.producers = found.producers
         """What is known of those that number their batches."""
-        # Replaced by a truncation: what a flush that began before it reports is not of this log any more.
-        self._durable = Highest(found.recovery_point)
+        self._recovery_point = found.recovery_point
+        """Raised by ``flush``, lowered by a truncation; both hold ``_mutex``."""
+        self._truncations = 0
+        """A flush that began before a truncation must not raise the recovery point."""
         # Counted, not flagged: two threads may flush at once, and neither may rely on a sync of
         # the other that has not ended.
         self._names_changed = int(found.names_changed)
         self._names_synced = 0
         self._mutex = new_mutex()
         """Held by whoever appends or changes the list of segments."""
-        self._reshaping = new_mutex()
+        self._segments_mutex = new_mutex()
         """Held by whoever takes segments away or replaces them, over all its steps; taken first."""
         self._flushing = new_mutex()
         """Held by whoever flushes."""
-        self._change: segment_replacement.Change | None = None
+        self._change: segment_replacement.SegmentReplacement | None = None
         """Of the list of segments, that the directory does not have yet."""
-        self._gone: list[str] = []
+        self._deleted_files: list[str] = []
         """Files that nothing names any more, and nobody was told of."""
         self._failure: str | None = None
         self._closed = False
@@ -103,7 +104,7 @@ class Log:
         directory: str,
         config: LogConfig,
         layout: Layout,
-        known: log_loader.Known = log_loader.Known(),  # noqa: B008 - a frozen value
+        known: log_loader.LoadHints = log_loader.LoadHints(),  # noqa: B008 - a frozen value
         *,
         now_ms: int | None = None,
         new_mutex: Callable[[], AbstractContextManager[object]] = nullcontext,
@@ -112,7 +113,7 @@ class Log:
 
         ``new_mutex`` makes locks, where several threads use the log.
         """
-        found = log_loader.open_segments(files, directory, config, layout, known, now_ms)
+        found = log_loader.load_log(files, directory, config, layout, known, now_ms)
         found.epochs.mutex = new_mutex()
         return cls(files, directory, config, layout, found, new_mutex)
 
@@ -124,9 +125,9 @@ class Log:
         return self._start_offset
 
     @property
-    def start_by_names(self) -> int:
+    def segment_start_offset(self) -> int:
         """The start that the names of segments tell, also after a power cut."""
-        return self._start_by_names
+        return self._segment_start_offset
 
     @property
     def end_offset(self) -> int:
@@ -136,7 +137,7 @@ class Log:
     @property
     def recovery_point(self) -> int:
         """All below this offset was flushed."""
-        return self._durable.value
+        return self._recovery_point
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -151,7 +152,7 @@ class Log:
     @property
     def unflushed_messages(self) -> int:
         """Messages that a power cut may take."""
-        return max(0, self._end_offset - self._durable.value)
+        return max(0, self._end_offset - self._recovery_point)
 
     @property
     def failure(self) -> str | None:
@@ -186,8 +187,10 @@ class Log:
     def _append(self, valid: ValidatedRecords, now_ms: int, leader_epoch: int) -> LogAppendInfo:
         self._check_appendable()
         self.epochs.require_saved()
-        writers = self.producers.decide(valid.batches, self._end_offset, now_ms) if valid.batches else {}
-        if isinstance(writers, Appended):
+        writers = (
+            self.producers.analyze_batches(valid.batches, self._end_offset, now_ms) if valid.batches else {}
+        )
+        if isinstance(writers, BatchMetadata):
             return LogAppendInfo.as_before(writers.first_offset, writers.last_offset, writers.timestamp_ms)
         epoch = max(leader_epoch, self.epochs.latest)  # a newer one may have begun just now
         assigned = assign(valid, self._end_offset, epoch, mark_every=self.config.index_interval_bytes)
@@ -204,10 +207,10 @@ class Log:
         settled = not any(batch.transactional for batch in valid.batches)
         self._write(assigned.data, newest, last, marks, now_ms, classic=classic, settled=settled)
         if writers:
-            self.producers.adopt(writers)
+            self.producers.update(writers)
         return assigned
 
-    def append_copy(
+    def append_as_follower(
         self, copied: FollowerRecords, *, epochs: Sequence[tuple[int, int]] = (), now_ms: int = 0
     ) -> None:
         """Write what the leader of the partition has, as it is, with its offsets, epochs and producers.
@@ -228,7 +231,7 @@ class Log:
                 marks = part.marks(self.config.index_interval_bytes)
                 kinds = {"classic": part.classic, "settled": part.settled}
                 self._write(part.data, newest, part.next_offset - 1, marks, now_ms, **kinds)
-                self.producers.copy(part.data, part.positions, now_ms)
+                self.producers.update_from_leader(part.data, part.positions, now_ms)
 
     def _write(
         self, data: Buffer, newest: Newest, last_offset: int, marks: Marks, now_ms: int, **kinds: bool
@@ -251,7 +254,7 @@ class Log:
         config = self.config
         return (
             segment.size + more > config.segment_bytes
-            or segment.waited_ms(newest_ms, now_ms) > config.patience_ms(segment.path)
+            or segment.time_waited_for_roll_ms(newest_ms, now_ms) > config.max_segment_ms(segment.path)
             or len(segment.index()) >= config.index_entries_max
             or len(segment.times()) >= config.time_index_entries_max
             or not segment.fits(last_offset)
@@ -273,7 +276,7 @@ class Log:
         self._check_in_place()
         newest.trim()
         # No later flush looks at a segment that ends at the recovery point, and neither does recovery.
-        flushed = self._durable.value >= self._end_offset
+        flushed = self._recovery_point >= self._end_offset
         if flushed:
             self._sync_full(newest)
         newest.write_indexes(sync=flushed)
@@ -283,7 +286,7 @@ class Log:
         )
         self._segments = (*self._segments, segment)
         self._names_changed += 1
-        self.producers.take(self._end_offset, self._durable.value)
+        self.producers.take_snapshot(self._end_offset, self._recovery_point)
         return segment
 
     def _sync_full(self, segment: Segment) -> None:
@@ -295,22 +298,22 @@ class Log:
 
     # Taking away.
 
-    def begin_epoch(self, epoch: int) -> None:
+    def start_epoch(self, epoch: int) -> None:
         """A leader of ``epoch`` writes from the log's end on. The caller writes that down."""
         with self._mutex:
             self.epochs.begin(epoch, self._end_offset, write=False)
 
-    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """``LeaderEpochs.end_offset_for`` as this log is."""
         return self.epochs.end_offset_for(epoch, self._end_offset, self._start_offset)
 
-    def forget_producers(self, now_ms: int) -> int:
+    def remove_expired_producers(self, now_ms: int) -> int:
         """Forget those that have written nothing for ``transactional.id.expiration.ms``; how many."""
         with self._mutex:
-            return self.producers.expire(now_ms, self.config.producer_expiration_ms)
+            return self.producers.remove_expired(now_ms, self.config.producer_expiration_ms)
 
-    def advance_start(self, offset: int) -> None:
-        """Nothing below ``offset`` is readable any more; its segments go with ``delete_old``.
+    def increment_start_offset(self, offset: int) -> None:
+        """Nothing below ``offset`` is readable any more; its segments go with ``delete_old_segments``.
 
         OffsetOutOfRange behind the log end offset. The caller writes it down.
         """
@@ -319,7 +322,7 @@ class Log:
                 raise OffsetOutOfRange(offset, self._start_offset, self._end_offset)
             self._start_offset = max(self._start_offset, offset)
 
-    def delete_old(
+    def delete_old_segments(
         self, expired: Callable[[Sequence[SegmentFacts]], int], up_to: int, now_ms: int = 0
     ) -> list[str]:
         """Delete the segments that ``expired`` gives the number of, from the oldest on, and those below the
@@ -328,8 +331,8 @@ class Log:
         When all go, the log has an empty segment at its end then. A StorageError leaves no hole: what could
         not be renamed is by the next call, before anything else, or comes back at the next open.
         """
-        with self._reshaping:
-            self._carry_out()
+        with self._segments_mutex:
+            self._complete_change()
             for segment in self._segments:
                 # What may take long is done before the mutex is held; and readers in progress need the
                 # indexes.
@@ -337,20 +340,20 @@ class Log:
             with self._mutex:
                 gone = self._expired(expired, up_to)
                 if not gone:
-                    return self._take_gone()
+                    return self._take_deleted_files()
                 if len(gone) == len(self._segments):
                     self._roll(now_ms)
                 rest = self._segments[len(gone) :]
                 # The start first: who finds the new list must find it too.
                 self._start_offset = max(self._start_offset, rest[0].base_offset)
                 self._segments = rest
-                self.producers.drop_below(rest[0].base_offset)
-                self._change = segment_replacement.Change(gone)
-            self._carry_out()
-            return self._take_gone()
+                self.producers.delete_snapshots_before(rest[0].base_offset)
+                self._change = segment_replacement.SegmentReplacement(gone)
+            self._complete_change()
+            return self._take_deleted_files()
 
     def _expired(self, expired: Callable[[Sequence[SegmentFacts]], int], up_to: int) -> Sequence[Segment]:
-        segments, facts = self._segments, facts_of(self._segments, self._end_offset)
+        segments, facts = self._segments, segment_facts(self._segments, self._end_offset)
         ends = [fact.next_offset for fact in facts]
         count = max(expired(facts), sum(end <= self._start_offset for end in ends[:-1]))
         # An empty newest one is no reason to make another.
@@ -366,8 +369,8 @@ class Log:
         when the disk fails, or the log was closed meanwhile: ``new`` is the log's own when it has no name of
         one that is not ready any more, and the rest of the change is made by the next call.
         """
-        with self._reshaping:
-            self._carry_out()
+        with self._segments_mutex:
+            self._complete_change()
             new.trim()
             new.file.sync()
             for segment in old:
@@ -375,19 +378,21 @@ class Log:
             final = new.path.removesuffix(CLEANED_SUFFIX)
             with self._mutex:
                 self._put_in_place(new, old, final + SWAP_SUFFIX)
-            self._carry_out()
-            return self._take_gone()
+            self._complete_change()
+            return self._take_deleted_files()
 
-    def _carry_out(self) -> None:
+    def _complete_change(self) -> None:
         """Change the directory as the list of segments was changed, where that is still to be done."""
         if self._change is None or self._closed:
             return
         self._check_appendable()
-        self._change.carry_out(self._files, self.directory, self.layout, self._sync_names, self._gone)
+        self._change.carry_out(
+            self._files, self.directory, self.layout, self._sync_names, self._deleted_files
+        )
         self._change = None
         # Not before: what a power cut can bring back keeps its epochs, and is below a start that is kept.
-        self._start_by_names = self._segments[0].base_offset
-        self.epochs.cut_start(self._start_by_names)
+        self._segment_start_offset = self._segments[0].base_offset
+        self.epochs.cut_start(self._segment_start_offset)
 
     def _sync_names(self) -> None:
         try:
@@ -399,8 +404,8 @@ class Log:
             self._failure = f"a flush failed: {error}"
             raise
 
-    def _take_gone(self) -> list[str]:
-        gone, self._gone = self._gone, []
+    def _take_deleted_files(self) -> list[str]:
+        gone, self._deleted_files = self._deleted_files, []
         return gone
 
     def _put_in_place(self, new: Segment, old: Sequence[Segment], swap_path: str) -> None:
@@ -412,7 +417,7 @@ class Log:
             raise StorageError(f"{self.directory} has changed: {new.path} takes no segment's place")
         new.move(swap_path)
         self._segments = (*segments[:first], new, *segments[behind:])
-        self._change = segment_replacement.Change(old, new)
+        self._change = segment_replacement.SegmentReplacement(old, new)
 
     def truncate_to(self, offset: int) -> None:
         """Drop all messages from ``offset`` on; the change is flushed. Does nothing at or past the end.
@@ -420,17 +425,17 @@ class Log:
         A compressed message that holds ``offset`` goes as a whole. Below ``start_offset`` nothing remains,
         and the log begins anew at ``offset``.
         """
-        with self._reshaping:
-            self._carry_out()
+        with self._segments_mutex:
+            self._complete_change()
             with self._mutex:
                 self._check_appendable()
                 if offset < self._end_offset:
                     self._cut(offset)
 
-    def begin_anew(self, offset: int) -> None:
+    def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop all messages; the next one gets ``offset``, which may lie anywhere. The change is flushed."""
-        with self._reshaping:
-            self._carry_out()
+        with self._segments_mutex:
+            self._complete_change()
             with self._mutex:
                 self._check_appendable()
                 self._cut(offset, anew=True)
@@ -443,7 +448,11 @@ class Log:
             raise
         finally:
             # Once more: a flush that began in the middle must not raise the recovery point either.
-            self._durable = Highest(min(self._durable.value, self._end_offset))
+            self._lower_recovery_point(self._end_offset)
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        self._truncations += 1
+        self._recovery_point = min(self._recovery_point, offset)
 
     def _truncate(self, offset: int, anew: bool) -> None:
         segments = self._segments
@@ -452,19 +461,19 @@ class Log:
         gone, newest = segments[len(keep) :], keep[-1]
         # In this order: a flush that takes the new recovery point has no target above ``offset``.
         self._end_offset = offset
-        self._durable = Highest(min(self._durable.value, offset))
+        self._lower_recovery_point(offset)
         self._segments = tuple(keep)
         # Names before bytes: a crash between the two must not leave a whole log with a hole in it.
         log_loader.remove_segments(self._files, gone)
-        self.producers.drop_above(-1 if anew else offset)
+        self.producers.delete_snapshots_after(-1 if anew else offset)
         self._files.sync_dir(self.directory)
         if anew:
             newest.cut(0)
             newest = log_loader.rename_empty(self._files, self.directory, self.layout, newest, offset)
             self._segments = (newest,)
-            self._start_offset = self._start_by_names = offset
+            self._start_offset = self._segment_start_offset = offset
         else:
-            entry = newest.locate(offset)
+            entry = newest.translate_offset(offset)
             if entry is not None:
                 newest.cut(entry.position)
         self._end_offset = newest.next_offset()
@@ -491,7 +500,7 @@ class Log:
         entry; ``cut_first``: also within the first one, else nothing is given then. OffsetOutOfRange outside
         ``start_offset`` to ``end_offset``; at the end there is nothing to read.
         """
-        # The end first: what lies below it is in the segments then. The start last: see ``delete_old``.
+        # The end first: the segments hold what lies below it. The start last: see ``delete_old_segments``.
         end_offset, segments = self._end_offset, self._segments
         if not self._start_offset <= offset <= end_offset:
             raise OffsetOutOfRange(offset, self._start_offset, end_offset)
@@ -534,19 +543,20 @@ class Log:
             return self._flush(up_to)
 
     def _flush(self, up_to: int | None) -> int:
-        durable = self._durable
+        truncations = self._truncations  # read before the recovery point, which a truncation lowers later
+        durable = self._recovery_point
         target = self._end_offset if up_to is None else min(up_to, self._end_offset)
-        if self._closed or (target <= durable.value and self._names_synced == self._names_changed):
-            return self._durable.value
+        if self._closed or (target <= durable and self._names_synced == self._names_changed):
+            return self._recovery_point
         while True:
             segments = self._segments
             try:
-                self._sync(segments, target, durable.value)
+                self._sync(segments, target, durable)
             except TooManyFiles:
                 raise  # nothing was flushed in vain: the next flush can do it
             except (StorageError, FileNotFoundError) as error:
                 if self.closed:
-                    return self._durable.value  # deleted or closed meanwhile: nothing is left to flush
+                    return self._recovery_point  # deleted or closed meanwhile: nothing is left to flush
                 self._failure = f"a flush failed: {error}"
                 raise StorageError(f"{self.directory}: {self._failure}") from error
             if self._failure is not None:
@@ -555,8 +565,9 @@ class Log:
             with self._mutex:
                 # Once more when the newest one has become full meanwhile: its indexes have to be flushed too.
                 if self._segments[-1] is segments[-1]:
-                    durable.raise_to(target)
-                    return self._durable.value
+                    if self._truncations == truncations:
+                        self._recovery_point = max(self._recovery_point, target)
+                    return self._recovery_point
 
     def _sync(self, segments: Sequence[Segment], target: int, durable: int) -> None:
         for number, segment in enumerate(segments):
@@ -585,7 +596,7 @@ class Log:
                 raise StorageError(f"{self.directory} is not closed cleanly: {self._failure}")
             self.flush()
             self._segments[-1].trim()
-            self.producers.take(self._end_offset, self._end_offset, closing=True)
+            self.producers.take_snapshot(self._end_offset, self._end_offset, closing=True)
             new = [segment.write_indexes(sync=True) for segment in self._segments]
             if self.epochs.make_durable() or any(new):
                 self._files.sync_dir(self.directory)
@@ -599,7 +610,7 @@ class Log:
 
         On return no segment is being replaced or taken away: the names may be another log's from then on.
         """
-        with self._reshaping:
+        with self._segments_mutex:
             self._closed = True
 
     def find_removed(self) -> bool:

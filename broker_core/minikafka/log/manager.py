@@ -27,7 +27,7 @@ from minikafka.base.errors import BrokerError, DirectoryLocked, ErrorCode, Stora
 from minikafka.base.files import Files
 from minikafka.base.ids import INTERNAL_TOPICS, TopicPartition, check_topic_name
 from minikafka.log.checkpoints.data_directory import DataDirectory
-from minikafka.log.checkpoints.high_watermarks import Watermarks
+from minikafka.log.checkpoints.high_watermarks import HighWatermarkCheckpoints
 from minikafka.log.checkpoints.leader_epoch_journal import LeaderEpochJournal
 from minikafka.log.checkpoints.topic_incarnations import TopicIncarnations, Tree
 from minikafka.log.cleanup.cleaner_control import CleanerControl
@@ -35,7 +35,7 @@ from minikafka.log.cleanup.file_deletion import FileDeletion, remove_partitions
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import STRAY_SUFFIX, Layout
 from minikafka.log.log import Log
-from minikafka.log.recovery.log_loader import Known
+from minikafka.log.recovery.log_loader import LoadHints
 from minikafka.log.recovery.opening_progress import OpeningProgress
 from minikafka.log.retention import SegmentFacts
 
@@ -50,7 +50,7 @@ _LONG_AGO_MS = -(1 << 62)
 _logger = logging.getLogger(__name__)
 
 
-def one_after_another(jobs: Jobs) -> None:
+def run_sequentially(jobs: Jobs) -> None:
     """Run jobs here and now."""
     for job in jobs:
         job()
@@ -59,9 +59,9 @@ def one_after_another(jobs: Jobs) -> None:
 class LogManager:
     """The logs of all partitions that a broker has.
 
-    One thread opens, creates, deletes, truncates and closes. ``flush_due``, ``delete_old``, ``doomed``
-    and ``checkpoint_offsets`` may run on another one, and ``Log.flush`` on any, when ``new_mutex`` makes
-    locks.
+    One thread opens, creates, deletes, truncates and closes. ``flush_dirty_logs``,
+    ``delete_old_segments``, ``file_deletion`` and ``checkpoint_offsets`` may run on another one, and
+    ``Log.flush`` on any, when ``new_mutex`` makes locks.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LogManager:
         clock: Clock,
         *,
         new_mutex: Callable[[], AbstractContextManager[object]] = nullcontext,
-        run_all: Callable[[Jobs], None] = one_after_another,
+        run_all: Callable[[Jobs], None] = run_sequentially,
     ) -> None:
         """``config`` has the broker's defaults; ``layout`` is that of directories that hold nothing yet.
 
@@ -87,20 +87,20 @@ class LogManager:
         self._layout = layout
         self._clock = clock
         self._directories: list[DataDirectory] = []
-        self._left_out: dict[str, str] = {}
+        self._offline: dict[str, str] = {}
         """Directories that cannot be used, and why."""
         self._logs: dict[TopicPartition, Log] = {}
-        self._homes: dict[TopicPartition, DataDirectory] = {}
+        self._directory_of: dict[TopicPartition, DataDirectory] = {}
         self._flushed_ms: dict[TopicPartition, int] = {}
-        self._unopened: dict[TopicPartition, Known] = {}
+        self._unopened: dict[TopicPartition, LoadHints] = {}
         """Partitions that lie here and could not be opened."""
-        self.doomed = FileDeletion(files, clock)
+        self.file_deletion = FileDeletion(files, clock)
         self._warned: dict[str, list[str]] = {}
-        self.watermarks = Watermarks()
-        self.creations = TopicIncarnations(files)
+        self.high_watermarks = HighWatermarkCheckpoints()
+        self.topic_incarnations = TopicIncarnations(files)
         """Which topics the logs are of."""
-        self.begun = LeaderEpochJournal(files)
-        self.guard: CleanerControl | None = None
+        self.epoch_journal = LeaderEpochJournal(files)
+        self.cleaner_control: CleanerControl | None = None
         """Told before a log is truncated or deleted, and after it."""
 
     def open_all(self, overrides: Overrides | None = None, tree: Tree | None = None) -> None:
@@ -110,7 +110,7 @@ class LogManager:
         lies in two. Then nothing stays locked. A log that cannot be opened, while its directory can, is told
         and left to ``create``. ``overrides`` should name at least the compacted topics: in others, a hole
         between segments that were not flushed counts as loss and ends the log. Of overrides, here and below,
-        what cannot be used, as of a newer Kafka, is left out with a warning. ``tree``: for ``creations``.
+        what cannot be used, as of a newer Kafka, is skipped with a warning. ``tree``: for the incarnations.
         """
         try:
             for path in self._paths:
@@ -120,25 +120,27 @@ class LogManager:
             for directory in tuple(self._directories):
                 try:
                     jobs += self._jobs_of(directory, overrides or {}, progress)
-                except (DirectoryLocked, _TwoHomes):
+                except (DirectoryLocked, _DuplicatePartition):
                     raise
                 except (StorageError, FileNotFoundError) as error:
-                    self._leave_out(directory.path, error)
+                    self._mark_offline(directory.path, error)
                     directory.leave()
                     self._directories.remove(directory)
-                    self._homes = {one: at for one, at in self._homes.items() if at is not directory}
+                    self._directory_of = {
+                        one: at for one, at in self._directory_of.items() if at is not directory
+                    }
             self._run_all(jobs)
             progress.end()
             for directory in self._directories:
                 for file, offsets in (
-                    (directory.points, self._points_of(directory)),
-                    (directory.starts, self._starts_of(directory)),
+                    (directory.recovery_points, self._recovery_points_of(directory)),
+                    (directory.start_offsets, self._start_offsets_of(directory)),
                 ):
                     if file.holds_too_much(offsets):
                         file.write(offsets)
                 directory.unmark()
             if tree is not None:
-                self.creations.begin(tree)
+                self.topic_incarnations.begin(tree)
         except BaseException:
             self._leave()
             raise
@@ -149,9 +151,9 @@ class LogManager:
         return tuple(directory.path for directory in self._directories)
 
     @property
-    def unusable_paths(self) -> tuple[str, ...]:
+    def offline_paths(self) -> tuple[str, ...]:
         """The data directories that are left out, as they could not be opened, and those that are gone."""
-        return (*self._left_out, *(one.path for one in self._directories if one.gone is not None))
+        return (*self._offline, *(one.path for one in self._directories if one.failure is not None))
 
     def by_directory(self) -> dict[str, list[tuple[TopicPartition, Log]]]:
         """The logs in each data directory that is in use, in order."""
@@ -165,13 +167,13 @@ class LogManager:
         """All logs: a copy, safe to go through while others come and go."""
         return dict(self._logs)
 
-    def held(self) -> tuple[TopicPartition, ...]:
+    def partitions(self) -> tuple[TopicPartition, ...]:
         """The partitions of which anything lies here."""
-        return tuple(self._homes)
+        return tuple(self._directory_of)
 
     def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
         """The topic's partitions of which anything lies here."""
-        return tuple(sorted(partition for partition in list(self._homes) if partition.topic == topic))
+        return tuple(sorted(partition for partition in list(self._directory_of) if partition.topic == topic))
 
     def create(
         self,
@@ -192,10 +194,10 @@ class LogManager:
         if log is not None and not log.closed:
             return log
         if partition in self._unopened:
-            home, known = self._homes[partition], self._unopened[partition]
+            home, known = self._directory_of[partition], self._unopened[partition]
             return self._create_in(home, partition, overrides, known, flush_name=flush_name)
-        if self._left_out and not new:
-            path, reason = next(iter(self._left_out.items()))
+        if self._offline and not new:
+            path, reason = next(iter(self._offline.items()))
             raise StorageError(
                 f"{partition} is in no directory that can be used, and may lie in {path}, which "
                 f"cannot: {reason}"
@@ -205,7 +207,7 @@ class LogManager:
         homes = sorted(self._present(), key=lambda home: len(home.partitions))
         for home in homes:
             try:
-                return self._create_in(home, partition, overrides, Known(), flush_name=flush_name)
+                return self._create_in(home, partition, overrides, LoadHints(), flush_name=flush_name)
             except StorageError as error:
                 if home is homes[-1]:
                     raise
@@ -223,12 +225,12 @@ class LogManager:
         home: DataDirectory,
         partition: TopicPartition,
         overrides: Mapping[str, str] | None,
-        known: Known,
+        known: LoadHints,
         *,
         flush_name: bool,
     ) -> Log:
-        if home.gone is not None:
-            raise StorageError(home.gone)
+        if home.failure is not None:
+            raise StorageError(home.failure)
         log = self._open(partition, home, overrides or {}, known)
         try:
             if log.size_bytes:
@@ -254,39 +256,41 @@ class LogManager:
         What is written to such a file is read, and no restart finds it.
         """
         for directory in self._directories:
-            known, gone = directory.gone, directory.find_removed()
+            known, gone = directory.failure, directory.find_removed()
             if gone and known is None:
-                _logger.error("%s: its logs take no more messages", directory.gone)
+                _logger.error("%s: its logs take no more messages", directory.failure)
             for partition, log in self._in(directory):
-                if directory.gone is not None:
-                    log.fail(directory.gone)
+                if directory.failure is not None:
+                    log.fail(directory.failure)
                 elif log.failure is None and not log.closed and log.find_removed():
                     _logger.error("%s takes no more messages: %s", partition, log.failure)
-        lost = [directory.gone for directory in self._directories]
+        lost = [directory.failure for directory in self._directories]
         return None if None in lost else next(iter(lost), None)
 
     def _present(self) -> list[DataDirectory]:
-        return [directory for directory in self._directories if directory.gone is None]
+        return [directory for directory in self._directories if directory.failure is None]
 
     def give_up(self, partition: TopicPartition) -> None:
         """Let go of a log that nobody serves yet, so that ``create`` opens and recovers it anew."""
         log = self._logs.pop(partition)
         log.abandon()
-        self._unopened[partition] = Known(recovery_point=log.recovery_point, start_offset=log.start_offset)
+        self._unopened[partition] = LoadHints(
+            recovery_point=log.recovery_point, start_offset=log.start_offset
+        )
 
     def _forget(self, partitions: Collection[TopicPartition]) -> None:
-        self.watermarks.forget(partitions)
-        self.begun.forget(partitions)
+        self.high_watermarks.forget(partitions)
+        self.epoch_journal.forget(partitions)
         for partition in partitions:
-            self.creations.forget(partition)
-            self._homes.pop(partition).partitions.discard(partition)
+            self.topic_incarnations.forget(partition)
+            self._directory_of.pop(partition).partitions.discard(partition)
             self._unopened.pop(partition, None)
             self._logs.pop(partition, None)
             self._flushed_ms.pop(partition, None)
 
     def delete(self, partition: TopicPartition) -> bool:
         """``delete_all`` of one; False when there is none. Raises StorageError."""
-        here = partition in self._homes
+        here = partition in self._directory_of
         for error in self.delete_all((partition,)).values():
             raise error
         return here
@@ -301,7 +305,7 @@ class LogManager:
         failed: dict[TopicPartition, StorageError] = {}
         wanted = dict.fromkeys(partitions)
         for home in self._directories:
-            here = [partition for partition in wanted if self._homes.get(partition) is home]
+            here = [partition for partition in wanted if self._directory_of.get(partition) is home]
             if here:
                 with contextlib.ExitStack() as guarded:
                     for partition in here:
@@ -320,26 +324,26 @@ class LogManager:
         log = self._logs.get(partition)
         if log is not None:
             log.abandon()
-        if home.gone is None and (log is not None or partition in self._unopened):
+        if home.failure is None and (log is not None or partition in self._unopened):
             # Removed by hand counts as removed.
             with contextlib.suppress(FileNotFoundError):
-                self._files.rename(home.home_of(partition), home.free_name(partition))
+                self._files.rename(home.partition_path(partition), home.unused_path(partition))
             self._logs.pop(partition, None)
             self._unopened.pop(partition, None)
             self._flushed_ms.pop(partition, None)
 
-    def set_aside(self, partition: TopicPartition) -> str | None:
+    def mark_stray(self, partition: TopicPartition) -> str | None:
         """Serve what lies here of the partition no longer, and keep it under another name, which is returned;
         None when nothing lies here. After a StorageError another call goes on.
         """
-        home, log = self._homes.get(partition), self._logs.get(partition)
+        home, log = self._directory_of.get(partition), self._logs.get(partition)
         if home is None:
             return None
-        if home.gone is not None:
+        if home.failure is not None:
             self.delete(partition)
             return None
-        path = home.home_of(partition)
-        aside = home.free_name(partition, STRAY_SUFFIX)
+        path = home.partition_path(partition)
+        aside = home.unused_path(partition, STRAY_SUFFIX)
         with self._guarded(partition, gone=True):
             if log is not None:
                 log.abandon()
@@ -352,16 +356,16 @@ class LogManager:
         return aside
 
     def truncate(self, partition: TopicPartition, offset: int, *, anew: bool = False) -> None:
-        """``Log.truncate_to``, or ``Log.begin_anew``, and the checkpoint that belongs to it."""
+        """Truncate the log, or with ``anew`` begin it at ``offset``, and write the checkpoint."""
         with self._guarded(partition, gone=False):
-            log, home = self._logs[partition], self._homes[partition]
-            log.begin_anew(offset) if anew else log.truncate_to(offset)
+            log, home = self._logs[partition], self._directory_of[partition]
+            log.truncate_fully_and_start_at(offset) if anew else log.truncate_to(offset)
             if anew or home.may_hold_above(partition, offset):
                 self._checkpoint(home)
 
     @contextlib.contextmanager
     def _guarded(self, partition: TopicPartition, *, gone: bool) -> Iterator[None]:
-        guard = self.guard
+        guard = self.cleaner_control
         if guard is not None:
             guard.pause(partition)
         try:
@@ -370,18 +374,18 @@ class LogManager:
             if guard is not None:
                 (guard.forget if gone else guard.resume)(partition)
 
-    def advance_start(self, partition: TopicPartition, offset: int) -> None:
-        """``Log.advance_start``, so that it holds over restarts.
+    def increment_start_offset(self, partition: TopicPartition, offset: int) -> None:
+        """``Log.increment_start_offset``, so that it holds over restarts.
 
         UNKNOWN_TOPIC_OR_PARTITION for no log; StorageError where it may not hold over one.
         """
-        log, home = self._logs.get(partition), self._homes.get(partition)
+        log, home = self._logs.get(partition), self._directory_of.get(partition)
         if log is None or home is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(partition))
-        log.advance_start(offset)
+        log.increment_start_offset(offset)
         with home.writing:
             if not self._write_starts(home):
-                raise StorageError(f"{home.starts.path} cannot be written")
+                raise StorageError(f"{home.start_offsets.path} cannot be written")
 
     def set_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Give the topic's logs these properties over the broker's from now on."""
@@ -390,7 +394,7 @@ class LogManager:
             if partition.topic == topic:
                 log.config = config
 
-    def flush_due(self, now_ms: int | None = None) -> list[TopicPartition]:
+    def flush_dirty_logs(self, now_ms: int | None = None) -> list[TopicPartition]:
         """Flush logs with messages that may be S (``flush.ms``) old, and all full segments. Gives which.
 
         ``now_ms`` is of the clock's monotonic scale (default: read from it). A log that cannot be flushed is
@@ -420,7 +424,9 @@ class LogManager:
                 flushed.append(partition)
         return flushed
 
-    def delete_old(self, readable: Callable[[TopicPartition, Log], int], now_ms: int | None = None) -> int:
+    def delete_old_segments(
+        self, readable: Callable[[TopicPartition, Log], int], now_ms: int | None = None
+    ) -> int:
         """Delete the segments that the policies of each log no longer want; how many files are to go.
 
         ``readable`` gives the offset that consumers may read up to (high watermark): nothing above it goes.
@@ -431,7 +437,9 @@ class LogManager:
         for partition, log in self.logs().items():
             try:
                 before, size = log.start_offset, log.size_bytes
-                gone = log.delete_old(partial(_expired, log.config, now_ms), readable(partition, log), now_ms)
+                gone = log.delete_old_segments(
+                    partial(_expired, log.config, now_ms), readable(partition, log), now_ms
+                )
             except Exception as error:  # noqa: BLE001 - a policy of the operator's own can raise anything
                 _logger.error("old segments of %s are not deleted: %s", partition, error)
                 continue
@@ -443,16 +451,16 @@ class LogManager:
                     log.start_offset - 1,
                     size - log.size_bytes,
                 )
-                self.doomed.add(log, gone)
+                self.file_deletion.add(log, gone)
                 count += len(gone)
         return count
 
-    def forget_producers(self, now_ms: int | None = None) -> int:
+    def remove_expired_producers(self, now_ms: int | None = None) -> int:
         """Let each log forget the producers that were silent for too long; how many. ``now_ms`` is wall-clock
         time.
         """
         now_ms = self._clock.now_ms() if now_ms is None else now_ms
-        return sum(log.forget_producers(now_ms) for log in self.logs().values())
+        return sum(log.remove_expired_producers(now_ms) for log in self.logs().values())
 
     def checkpoint_offsets(self) -> None:
         """Write down how far each log is flushed, so that recovery has less to check, and where it starts.
@@ -487,12 +495,12 @@ class LogManager:
         except DirectoryLocked:
             raise
         except (StorageError, FileNotFoundError) as error:
-            self._leave_out(path, error)
+            self._mark_offline(path, error)
 
-    def _leave_out(self, path: str, error: Exception) -> None:
-        if len(self._left_out) + 1 == len(self._paths):
+    def _mark_offline(self, path: str, error: Exception) -> None:
+        if len(self._offline) + 1 == len(self._paths):
             raise error
-        self._left_out[path] = str(error)
+        self._offline[path] = str(error)
         _logger.error("%s is left out, what lies in it is not served until the next start: %s", path, error)
 
     def _jobs_of(
@@ -500,25 +508,27 @@ class LogManager:
     ) -> list[Callable[[], None]]:
         clean, points, starts = directory.is_clean(), {}, {}
         try:
-            points = directory.points.read()
+            points = directory.recovery_points.read()
         except StorageError as error:
             _logger.warning("%s; all segments will be checked", error)
             clean = False
         try:
-            starts = directory.starts.read()
+            starts = directory.start_offsets.read()
         except StorageError as error:
             _logger.warning("%s; deleted messages may be readable again", error)
-        self.watermarks.enter(directory)
+        self.high_watermarks.enter(directory)
         jobs: list[Callable[[], None]] = []
         found = dict(directory.found())
-        self.creations.enter(directory, found)
-        self.begun.enter(directory, found)
+        self.topic_incarnations.enter(directory, found)
+        self.epoch_journal.enter(directory, found)
         for partition, path in found.items():
-            if partition in self._homes:
-                other = self._homes[partition].path
-                raise _TwoHomes(f"{partition} lies in {other} and in {directory.path}; move one away")
-            self._homes[partition] = directory
-            known = Known(clean, points.get(partition, 0), starts.get(partition, 0), progress.advance)
+            if partition in self._directory_of:
+                other = self._directory_of[partition].path
+                raise _DuplicatePartition(
+                    f"{partition} lies in {other} and in {directory.path}; move one away"
+                )
+            self._directory_of[partition] = directory
+            known = LoadHints(clean, points.get(partition, 0), starts.get(partition, 0), progress.advance)
             progress.expect()
             jobs.append(partial(self._open_found, partition, path, overrides, known, progress))
         return jobs
@@ -528,11 +538,11 @@ class LogManager:
         partition: TopicPartition,
         path: str,
         overrides: Overrides,
-        known: Known,
+        known: LoadHints,
         progress: OpeningProgress,
     ) -> None:
         try:
-            self._open(partition, self._homes[partition], overrides.get(partition.topic, {}), known)
+            self._open(partition, self._directory_of[partition], overrides.get(partition.topic, {}), known)
         except (StorageError, FileNotFoundError) as error:
             _logger.warning("%s cannot be opened, it is tried again: %s", path, error)
         progress.opened()
@@ -542,17 +552,17 @@ class LogManager:
         partition: TopicPartition,
         directory: DataDirectory,
         overrides: Mapping[str, str],
-        known: Known,
+        known: LoadHints,
     ) -> Log:
         config = self._config_of(partition.topic, overrides)
         # First of all: while it cannot be opened, nobody may make it anew in another directory.
         directory.partitions.add(partition)
-        self._homes[partition] = directory
-        known = replace(known, begun=self.begun.of(partition))
+        self._directory_of[partition] = directory
+        known = replace(known, journal_epochs=self.epoch_journal.of(partition))
         self._unopened[partition] = replace(known, clean=False)
         log = Log.open(
             self._files,
-            directory.home_of(partition),
+            directory.partition_path(partition),
             config,
             directory.layout,
             known,
@@ -586,19 +596,19 @@ class LogManager:
             (partition, logs[partition]) for partition in sorted(directory.partitions) if partition in logs
         ]
 
-    def _points_of(self, directory: DataDirectory) -> dict[TopicPartition, int]:
+    def _recovery_points_of(self, directory: DataDirectory) -> dict[TopicPartition, int]:
         points = {partition: log.recovery_point for partition, log in self._in(directory)}
         for partition, known in dict(self._unopened).items():
             if partition in directory.partitions:
                 points.setdefault(partition, known.recovery_point)
         return points
 
-    def _starts_of(self, directory: DataDirectory) -> dict[TopicPartition, int]:
+    def _start_offsets_of(self, directory: DataDirectory) -> dict[TopicPartition, int]:
         """Only those that the names of segments do not tell, or might not after a power cut."""
         starts = {
             partition: log.start_offset
             for partition, log in self._in(directory)
-            if log.start_offset > log.start_by_names
+            if log.start_offset > log.segment_start_offset
         }
         for partition, known in dict(self._unopened).items():
             if partition in directory.partitions and known.start_offset:
@@ -606,16 +616,16 @@ class LogManager:
         return starts
 
     def _checkpoint(self, directory: DataDirectory) -> bool:
-        """Write the offsets down; whether that was possible. StorageError as ``OffsetFile.write``."""
-        if directory.gone is not None:
+        """Write the offsets; return whether that succeeded. Raises as ``OffsetCheckpointFile.write``."""
+        if directory.failure is not None:
             return False
         with directory.writing:
             written = self._write_starts(directory)
-            return directory.points.write(self._points_of(directory)) and written
+            return directory.recovery_points.write(self._recovery_points_of(directory)) and written
 
     def _write_starts(self, directory: DataDirectory) -> bool:
-        starts = self._starts_of(directory)
-        return directory.starts.holds(starts) or directory.starts.write(starts)
+        starts = self._start_offsets_of(directory)
+        return directory.start_offsets.holds(starts) or directory.start_offsets.write(starts)
 
     def _close_directory(self, directory: DataDirectory) -> None:
         errors: list[StorageError] = []
@@ -637,15 +647,15 @@ class LogManager:
         for directory in self._directories:
             directory.leave()
         self._directories = []
-        self._left_out = {}
+        self._offline = {}
         self._logs = {}
-        self._homes = {}
+        self._directory_of = {}
         self._flushed_ms = {}
         self._unopened = {}
-        self.doomed = FileDeletion(self._files, self._clock)
+        self.file_deletion = FileDeletion(self._files, self._clock)
 
 
-class _TwoHomes(StorageError):
+class _DuplicatePartition(StorageError):
     """A partition lies in two directories."""
 
 

@@ -78,12 +78,12 @@ def read_segments(
         segment = segments[number]
         number += 1
         size = segment.size
-        entry = segment.locate(offset)
+        entry = segment.translate_offset(offset)
         if entry is None:
             continue  # compaction may leave a segment without its last offsets
         if bound < end_offset:
             # A compressed entry across the bound is found here as well, and nothing of it is given.
-            last = segment.locate(bound)
+            last = segment.translate_offset(bound)
             size = size if last is None else last.position
         wanted = max(max_bytes, entry.size) if how.at_least_one else max_bytes
         if wanted < entry.size and not how.cut_first:

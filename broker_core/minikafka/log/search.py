@@ -66,7 +66,7 @@ def steps_to_timestamp(
 ) -> Generator[int, None, tuple[int, int] | None]:
     """See ``Log.steps_to_timestamp``. Segments are read from where their time index says."""
     for segment in segments:
-        if segment.newest()[0] < timestamp_ms:
+        if segment.max_timestamp()[0] < timestamp_ms:
             continue
         _, begin = segment.index().lookup(max(start_offset, segment.times().lookup(timestamp_ms)))
         found = _look(segment, begin, start_offset, timestamp_ms)
@@ -104,7 +104,7 @@ def _look(
     return None
 
 
-def facts_of(segments: Sequence[Segment], end_offset: int) -> list[SegmentFacts]:
+def segment_facts(segments: Sequence[Segment], end_offset: int) -> list[SegmentFacts]:
     """What retention is to know of the segments of a log that ends at ``end_offset``."""
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
     return [

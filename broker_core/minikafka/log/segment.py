@@ -53,7 +53,7 @@ Newest = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class OffsetPosition:
     """Where a message set entry lies: its file position, last offset and size with the 12 bytes of header."""
 
     position: int
@@ -117,12 +117,12 @@ class Segment:
         """The segment file."""
         return self.file.path
 
-    def newest(self) -> Newest:
+    def max_timestamp(self) -> Newest:
         """The largest timestamp, -1 for none, and the offset of the first entry that has it."""
         self.times()
         return max(self._found, self._appended, key=lambda newest: newest[0])
 
-    def note_newest(self, found: Newest) -> None:
+    def update_max_timestamp(self, found: Newest) -> None:
         """Take the largest timestamp of a scan of some of the segment. Appends may have gone on meanwhile."""
         if found[0] > self._found[0]:
             self._found = found
@@ -139,7 +139,7 @@ class Segment:
         times = TimeIndex.load(self._files, self._time_index_path, self.base_offset)
         if times is None:
             return False
-        self.note_newest(times.last())
+        self.update_max_timestamp(times.last())
         self._times = times
         return True
 
@@ -156,14 +156,16 @@ class Segment:
     def rebuild_indexes(self, interval_bytes: int = 4096) -> OffsetIndex:
         """Build both indexes anew from the segment, without computing checksums."""
         size, base = self.size, self.base_offset
-        return self.adopt(scan_file(self.file, 0, size, base, interval_bytes=interval_bytes, check_crc=False))
+        return self.adopt_scan(
+            scan_file(self.file, 0, size, base, interval_bytes=interval_bytes, check_crc=False)
+        )
 
     def load_indexes(self) -> None:
         """Have both indexes in memory: what takes long, for who is about to need them in a hurry."""
         self.index()
         self.times()
 
-    def adopt(self, found: FileScan) -> OffsetIndex:
+    def adopt_scan(self, found: FileScan) -> OffsetIndex:
         """Take the indexes and the largest timestamp from a scan of the whole segment."""
         index = OffsetIndex(self._index_path, self.base_offset)
         times = TimeIndex(self._time_index_path, self.base_offset)
@@ -171,7 +173,7 @@ class Segment:
             index.extend(entries)
             times.extend(time_entries)
         times.append(*found.max_timestamp)
-        self.note_newest(found.max_timestamp)
+        self.update_max_timestamp(found.max_timestamp)
         self._index, self._times = index, times
         return index
 
@@ -179,7 +181,7 @@ class Segment:
         """Whether an entry of this offset can be indexed here."""
         return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
-    def waited_ms(self, newest_ms: int, now_ms: int) -> int:
+    def time_waited_for_roll_ms(self, newest_ms: int, now_ms: int) -> int:
         """How long the segment has grown when a message of ``newest_ms`` comes at ``now_ms``.
 
         By the messages' own time, from the first one's; from when the file was made where it has none.
@@ -204,7 +206,7 @@ class Segment:
 
     def last_time_ms(self) -> int:
         """The largest timestamp; where messages have none, when the file was last written to."""
-        newest_ms = self.newest()[0]
+        newest_ms = self.max_timestamp()[0]
         return newest_ms if newest_ms >= 0 else self.file.modified_ms()
 
     def append(
@@ -260,27 +262,27 @@ class Segment:
         # A large set gets entries inside, or look-ups in it would walk through all of it.
         index.extend_by_marks(marks, position, interval_bytes)
         if index.last()[1] > indexed:
-            self.times(interval_bytes).append(*self.newest())
+            self.times(interval_bytes).append(*self.max_timestamp())
 
-    def locate(self, offset: int) -> Entry | None:
+    def translate_offset(self, offset: int) -> OffsetPosition | None:
         """The first entry whose offset is at or above ``offset``; None when all are below.
 
         Reads the headers between an index entry and the one that is searched. StorageError for nonsense.
         """
         try:
-            return self._walk_to(offset)
-        except _Nonsense:
+            return self._find_entry(offset)
+        except _CorruptPosition:
             # The index may point between entries: it has no checksum. The segment itself decides.
             self.rebuild_indexes()
             try:
-                return self._walk_to(offset)
-            except _Nonsense as nonsense:
+                return self._find_entry(offset)
+            except _CorruptPosition as nonsense:
                 raise StorageError(
                     f"{self.path} is damaged at position {nonsense.position}: no message lies there; "
                     "`minikafka log verify` shows what is damaged, and from which offset on it can be read"
                 ) from None
 
-    def _walk_to(self, offset: int) -> Entry | None:
+    def _find_entry(self, offset: int) -> OffsetPosition | None:
         # The busiest loop of a look-up: some 15 headers lie between two index entries.
         end, unpack, batch_magic, header, least_size = (
             self.size,
@@ -298,22 +300,22 @@ class Segment:
                 window += b"\0"  # the smallest message is a byte shorter than what is looked at
             at, last_at = 0, len(window) - _HEADER.size
             if last_at < 0:
-                raise _Nonsense(window_at)
+                raise _CorruptPosition(window_at)
             while at <= last_at:
                 last, size, magic, more = unpack(window, at)
                 if magic == batch_magic:
                     last += more
                 if last <= before or size < least_size:
-                    raise _Nonsense(window_at + at)
+                    raise _CorruptPosition(window_at + at)
                 if last >= offset:
                     if window_at + at + header + size > end:
-                        raise _Nonsense(window_at + at)
-                    return Entry(window_at + at, last, header + size)
+                        raise _CorruptPosition(window_at + at)
+                    return OffsetPosition(window_at + at, last, header + size)
                 before = last
                 at += header + size
             window_at += at
         if window_at > end:
-            raise _Nonsense(window_at)  # the last one claims more than there is
+            raise _CorruptPosition(window_at)  # the last one claims more than there is
         return None
 
     def whole_within(self, position: int, length: int) -> int:
@@ -435,7 +437,7 @@ class Segment:
         try:
             if not self.size:
                 return self.create_index_files()  # not flushed: 2,000 idle partitions would cost as many
-            self.times().append(*self.newest())
+            self.times().append(*self.max_timestamp())
             return self._write_out(sync=sync)
         except FileNotFoundError as error:
             raise StorageError(f"the directory of {self.path} is gone") from error
@@ -491,7 +493,7 @@ class UnusableSegment(StorageError):
     """A segment whose end is unknown: nothing may be appended to it until it is recovered."""
 
 
-class _Nonsense(Exception):
+class _CorruptPosition(Exception):
     def __init__(self, position: int) -> None:
         super().__init__(position)
         self.position = position

@@ -103,7 +103,7 @@ class Partition:
         """The offset before which whoever reads only what was committed may read: no transaction that has
         not ended begins there. (None begins here; another release may have left one.)
         """
-        begun = self.log.producers.open_from
+        begun = self.log.producers.first_undecided_offset
         if begun is None:
             return self._high_watermark
         return min(self._high_watermark, max(begun, self.log.start_offset))
@@ -342,16 +342,16 @@ class Partition:
     ) -> bool:
         """Write what the leader of ``leader_epoch`` gave, with the offsets that it has there.
 
-        ``epochs``: see ``Log.append_copy``. Returns whether it must be flushed before the leader is told that
-        it is here. Raises StorageError, and BrokerError as ``check_follower``.
+        ``epochs``: see ``Log.append_as_follower``. Return whether a flush must come before the
+        acknowledgement to the leader. Raises StorageError, and BrokerError as ``check_follower``.
         """
         self.check_follower(leader_epoch)
         log = self.log
         if copied.first_offset < log.end_offset == log.start_offset:
             # The leader's log starts within a batch (DeleteRecords): this one has to begin with the batch.
-            log.begin_anew(copied.first_offset)
+            log.truncate_fully_and_start_at(copied.first_offset)
             self.complete_truncation()
-        log.append_copy(copied, epochs=epochs, now_ms=now_ms)
+        log.append_as_follower(copied, epochs=epochs, now_ms=now_ms)
         return log.needs_flush()
 
     def check_follower(self, leader_epoch: int) -> LeaderAndIsr:

@@ -26,7 +26,7 @@ from minikafka.log.checkpoints.data_directory import contents
 from minikafka.log.checkpoints.meta_properties import claim_directories, known_cluster
 from minikafka.log.cleanup.cleaner import Cleaner
 from minikafka.log.cleanup.cleaner_manager import LogCleanerManager
-from minikafka.log.manager import Jobs, LogManager, one_after_another
+from minikafka.log.manager import Jobs, LogManager, run_sequentially
 from minikafka.net.interfaces import Connector
 from minikafka.net.server import RequestHandler, Server
 from minikafka.records.compaction import OffsetMap
@@ -71,7 +71,7 @@ class Ports:
     random_bytes: Callable[[int], bytes]
     connector: Connector
     """To other brokers."""
-    run_all: Callable[[Jobs], None] = one_after_another
+    run_all: Callable[[Jobs], None] = run_sequentially
     """How logs are opened: in parallel, where there are threads."""
     spawn: Callable[[InterBrokerConnection, str], None] | None = None
     """Lets a conversation run on a thread of that name; None where ``RunningBroker.step`` does."""
@@ -200,11 +200,13 @@ class RunningBroker:
             ports.files,
             ports.clock,
             OffsetMap(config.cleaner.map_bytes, config.cleaner.map_load_factor),
-            logs.doomed.add,
+            logs.file_deletion.add,
             bytes_per_second=config.cleaner.bytes_per_second,
             wait=stopping.wait,
         )
-        logs.guard = cleaning = LogCleanerManager(ports.files, logs.logs, cleaner, new_mutex=threading.Lock)
+        logs.cleaner_control = cleaning = LogCleanerManager(
+            ports.files, logs.logs, cleaner, new_mutex=threading.Lock
+        )
         cleaning.begin(logs.paths)
         return cleaning
 
@@ -249,7 +251,7 @@ def _registrar(config: BrokerConfig, ports: Ports, store: Store) -> ZooKeeperCli
 def _open(logs: LogManager, registrar: ZooKeeperClient) -> None:
     """Open all logs, and see which topics they may be of."""
     logs.open_all(registrar.settings.of_all_topics(), registrar.tree)
-    look_at_topics(registrar.store, logs.creations)
+    look_at_topics(registrar.store, logs.topic_incarnations)
 
 
 def start_patiently(

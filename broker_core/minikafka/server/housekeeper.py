@@ -136,16 +136,16 @@ class Housekeeper:
         return min(duty.at_ms for duty in self._duties)
 
     def _flush(self) -> None:
-        self._broker.logs.flush_due(self._clock.monotonic_ms())
+        self._broker.logs.flush_dirty_logs(self._clock.monotonic_ms())
 
     def _retry(self) -> None:
         self._control.retry()
         self._failing.look()
-        self._broker.logs.doomed.remove_due()
+        self._broker.logs.file_deletion.remove_due()
 
     def _delete_old(self) -> None:
-        self._broker.logs.delete_old(self._broker.readable_up_to)
-        self._broker.logs.forget_producers()
+        self._broker.logs.delete_old_segments(self._broker.readable_up_to)
+        self._broker.logs.remove_expired_producers()
 
     def _look_at_counters(self) -> None:
         if self._broker.highest_producer_id() >= 0:
@@ -158,7 +158,7 @@ class Housekeeper:
         """Write down how far consumers may read."""
         partitions = dict(self._broker.partitions)
         watermarks = {key: partition.high_watermark for key, partition in partitions.items()}
-        self._broker.logs.watermarks.write(watermarks)
+        self._broker.logs.high_watermarks.write(watermarks)
 
     def _watch_logs(self) -> None:
         while True:

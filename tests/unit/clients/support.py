@@ -101,7 +101,7 @@ class PartitionLog:
     def last_stable_offset(self) -> int:
         return self.end_offset if self.stable_offset is None else self.stable_offset
 
-    producers: dict[int, producer_state.Producer] = field(default_factory=dict)
+    producers: dict[int, producer_state.ProducerStateEntry] = field(default_factory=dict)
 
     def append(self, data: bytes) -> int:
         """Store the entries of a message set under the next offsets; the first of them.
@@ -112,7 +112,7 @@ class PartitionLog:
         if data[16] == 2:
             header = read_header(data, 0)
             if header.producer_id >= 0 and not header.transactional:
-                judged = producer_state.decide(self.producers, [header], base, 0)
+                judged = producer_state.analyze_batches(self.producers, [header], base, 0)
                 if not isinstance(judged, dict):
                     return judged.first_offset
                 self.producers |= judged

@@ -14,7 +14,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
-from minikafka.log.recovery.log_loader import Known
+from minikafka.log.recovery.log_loader import LoadHints
 from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import validate
 from minikafka.records.format.message_set import Codec, Record, StoredRecord, build_message_set, iterate
@@ -53,7 +53,7 @@ def open_log(
     layout: Layout = Layout.CLASSIC,
 ) -> Log:
     """A log in ``directory``."""
-    known = Known(clean=clean, recovery_point=recovery_point, start_offset=start_offset)
+    known = LoadHints(clean=clean, recovery_point=recovery_point, start_offset=start_offset)
     return Log.open(files, directory, config, layout, known)
 
 

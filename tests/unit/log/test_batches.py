@@ -61,10 +61,10 @@ def test_every_offset_of_a_batch_leads_to_the_batch(name: str) -> None:
 def test_a_header_that_a_look_cuts_off_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
     _, log = log_with(segment("magic2-none"))
     newest = log.segments[-1]
-    whole = [newest.locate(offset) for offset in range(200)]
+    whole = [newest.translate_offset(offset) for offset in range(200)]
     for look_bytes in range(27, 1200, 7):
         monkeypatch.setattr(segments, "_LOOK_BYTES", look_bytes)
-        assert [newest.locate(offset) for offset in range(0, 200, 9)] == whole[::9]
+        assert [newest.translate_offset(offset) for offset in range(0, 200, 9)] == whole[::9]
 
 
 @every_case
@@ -144,7 +144,7 @@ def test_a_look_at_what_is_just_being_cut_knows_nothing_of_what_comes_in_its_pla
     log.truncate_to(1)
     copied = replicated(segment("magic2-none")[402:], 6)
     assert copied is not None
-    log.append_copy(copied)
+    log.append_as_follower(copied)
     assert is_classic(log.read(0, len(one)))
     assert not is_classic(log.read(0, len(one) + 200))
 

@@ -13,7 +13,7 @@ from minikafka.base.errors import StorageError
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
-from minikafka.log.producers.producer_state import Producer
+from minikafka.log.producers.producer_state import ProducerStateEntry
 from minikafka.records.append.produced import Limits
 from minikafka.records.append.replicated import FollowerRecords, replicated
 from minikafka.records.append.validation import validate
@@ -56,7 +56,7 @@ def copy(
 ) -> None:
     """Fetch after fetch, until there is nothing more."""
     while (copied := given(leader, follower.end_offset, max_bytes)) is not None:
-        follower.append_copy(copied, now_ms=NOW_MS, **options)
+        follower.append_as_follower(copied, now_ms=NOW_MS, **options)
 
 
 def content(log: Log) -> bytes:
@@ -174,7 +174,7 @@ def test_holes_stay_as_compaction_left_them(files: MemoryFiles) -> None:
     kept = b"".join(whole[at * size : at * size + size] for at in (0, 1, 7, 8, 19))
     copied = replicated(kept, 0)
     assert copied is not None
-    follower.append_copy(copied)
+    follower.append_as_follower(copied)
     assert [record.offset for record in read_all(follower)] == [0, 1, 7, 8, 19]
     files.kill_process()
     assert [record.offset for record in read_all(follower_of(files))] == [0, 1, 7, 8, 19]
@@ -184,11 +184,11 @@ def test_an_offset_that_no_index_could_hold_begins_a_new_segment(files: MemoryFi
     leader, follower = leader_of(files), follower_of(files)
     leader.append(valid_set(numbered(0, 1)))
     copy(leader, follower)
-    leader.begin_anew(1 << 33)
+    leader.truncate_fully_and_start_at(1 << 33)
     leader.append(valid_set(numbered(0, 1)))
     copied = given(leader, 1 << 33)
     assert copied is not None
-    follower.append_copy(copied)
+    follower.append_as_follower(copied)
     assert [record.offset for record in read_all(follower)] == [0, 1 << 33]
 
 
@@ -199,7 +199,7 @@ def test_what_does_not_follow_is_refused_and_nothing_is_changed(files: MemoryFil
     again = given(leader, 5)
     assert again is not None
     with pytest.raises(StorageError, match="ends at offset 10, and was given 5"):
-        follower.append_copy(again)
+        follower.append_as_follower(again)
     assert content(follower) == content(leader)
 
 
@@ -238,7 +238,7 @@ def test_a_follower_knows_the_producers_that_its_leader_knows(files: MemoryFiles
 def test_a_copied_batch_costs_the_same_however_many_producers_are_known(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class NotWalked(dict[int, Producer]):
+    class NotWalked(dict[int, ProducerStateEntry]):
         def values(self) -> Any:
             raise AssertionError("each known producer was looked at")
 
@@ -277,12 +277,12 @@ def test_a_transaction_that_another_release_began_is_open_here_too_until_its_end
     )
     copied = replicated(begun, 0)
     assert copied is not None
-    follower.append_copy(copied)
-    assert follower.producers.open_from == 0
+    follower.append_as_follower(copied)
+    assert follower.producers.first_undecided_offset == 0
     marker = replicated(ended, 1)
     assert marker is not None
-    follower.append_copy(marker)
-    assert follower.producers.open_from is None
+    follower.append_as_follower(marker)
+    assert follower.producers.first_undecided_offset is None
 
 
 # --- leader epochs ------------------------------------------------------------------------------------------
@@ -310,8 +310,8 @@ def test_messages_without_an_epoch_make_what_was_known_unsure(files: MemoryFiles
     copy(leader, follower)
     assert follower.epochs.entries == ((1, 4),)
     # Epoch 1 began at offset 2, which nobody here knows: of epoch 0 nothing can be said.
-    assert follower.end_of_epoch(0) == (-1, -1)
-    assert follower.end_of_epoch(1) == (1, 6)
+    assert follower.end_offset_for_epoch(0) == (-1, -1)
+    assert follower.end_offset_for_epoch(1) == (1, 6)
 
 
 @pytest.mark.parametrize("max_bytes", [1, 1 << 20])
@@ -335,7 +335,7 @@ def test_an_epoch_is_not_noted_before_it_is_reached(files: MemoryFiles) -> None:
         leader.append(valid_set(numbered(leader.end_offset, 2)), leader_epoch=epoch)
     copied = given(leader, 0, 60)
     assert copied is not None
-    follower.append_copy(copied, epochs=leader.epochs.entries)
+    follower.append_as_follower(copied, epochs=leader.epochs.entries)
     assert follower.epochs.entries == ((1, 0),)
 
 
@@ -349,9 +349,9 @@ def test_a_log_that_begins_anew_has_nothing_and_goes_on_at_that_offset(
     log = follower_of(files)
     fill(log, 40)
     log.epochs.begin(2, 10)
-    log.begin_anew(offset)
+    log.truncate_fully_and_start_at(offset)
     assert (log.start_offset, log.end_offset, log.size_bytes) == (offset, offset, 0)
-    assert (log.recovery_point, log.epochs.entries, log.start_by_names) == (min(offset, 0), (), offset)
+    assert (log.recovery_point, log.epochs.entries, log.segment_start_offset) == (min(offset, 0), (), offset)
     assert [segment.base_offset for segment in log.segments] == [offset]
     assert read_all(log) == []
     fill(log, 20)
@@ -372,7 +372,7 @@ def test_nobody_who_wrote_to_the_old_log_is_known_to_the_new_one(files: MemoryFi
     for turn in range(8):
         write(log, batch(2, producer=7, sequence=2 * turn))
     assert len(log.segments) > 1
-    log.begin_anew(4)
+    log.truncate_fully_and_start_at(4)
     assert dict(log.producers.known) == {}
     files.kill_process()
     assert dict(follower_of(files).producers.known) == {}
@@ -411,7 +411,7 @@ def test_a_crash_at_any_change_of_the_disk_leaves_the_old_log_or_a_beginning_of_
         log.flush()
         files.left = left
         try:
-            log.begin_anew(offset)
+            log.truncate_fully_and_start_at(offset)
         except Killed:
             files.left = -1
             if power:
@@ -423,7 +423,7 @@ def test_a_crash_at_any_change_of_the_disk_leaves_the_old_log_or_a_beginning_of_
             assert held == list(range(len(held)))
             if not held:
                 assert (log.start_offset, log.end_offset) in {(offset, offset), (0, 0)}
-            log.begin_anew(offset)
+            log.truncate_fully_and_start_at(offset)
             fill(log, 5)
             assert [record.offset for record in read_all(log)] == list(range(offset, offset + 5))
         else:
@@ -437,7 +437,7 @@ def test_a_disk_that_fails_leaves_a_log_that_takes_nothing_more(files: MemoryFil
     fill(log, 40)
     files.fail_next_sync(match=FOLLOWER)
     with pytest.raises(StorageError):
-        log.begin_anew(100)
+        log.truncate_fully_and_start_at(100)
     with pytest.raises(StorageError, match="takes no more messages"):
         log.append(valid_set(numbered(0, 1)))
 

@@ -346,7 +346,7 @@ def test_what_lies_beyond_the_recovery_point_is_written_back_and_hardly_more(
     fill(log, 100, codec=codec)
     second = log.segments[1]
     point = second.base_offset + 7  # within a compressed set
-    entry = second.locate(point)
+    entry = second.translate_offset(point)
     assert entry is not None
     before = [read_file(files, segment.path) for segment in log.segments]
     del files.operations[:]

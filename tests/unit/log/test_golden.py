@@ -10,7 +10,7 @@ import pytest
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.files import RealFiles
-from minikafka.log.checkpoints.meta_properties import Meta, agreed_meta
+from minikafka.log.checkpoints.meta_properties import MetaProperties, agreed_meta
 from minikafka.log.config import LogConfig
 from minikafka.log.file_scan import scan_file
 from minikafka.log.index.offset_index import OffsetIndex
@@ -53,7 +53,7 @@ def test_a_real_brokers_data_directory_opens_with_its_offsets_and_records(data_d
 
 
 def test_a_real_brokers_directory_says_whose_it_is(data_dir: Path) -> None:
-    assert agreed_meta(RealFiles(), [str(data_dir)]) == Meta(3)
+    assert agreed_meta(RealFiles(), [str(data_dir)]) == MetaProperties(3)
 
 
 def test_opening_and_closing_changes_no_byte_of_a_real_brokers_segments(data_dir: Path) -> None:
@@ -116,6 +116,6 @@ def test_a_real_brokers_time_indexes_say_how_new_its_segments_are(data_dir: Path
             assert times is not None
             seen += len(times)
             mine = [at for offset, at, *_ in records if segment.base_offset <= offset < segment.next_offset()]
-            assert times.last()[0] == segment.newest()[0] == max(mine)
+            assert times.last()[0] == segment.max_timestamp()[0] == max(mine)
     assert seen > len(manager.logs())
     manager.close()

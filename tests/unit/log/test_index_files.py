@@ -66,7 +66,7 @@ def test_a_truncated_log_has_index_files_without_what_was_cut(files: MemoryFiles
     log.close()
     assert without_both_indexes(files) == []
     again = open_log(files, SMALL, clean=True)
-    assert again.segments[0].newest()[0] == NOW_MS + end_offset + 4
+    assert again.segments[0].max_timestamp()[0] == NOW_MS + end_offset + 4
 
 
 def test_recovery_that_cuts_leaves_no_entries_behind_the_end(files: MemoryFiles) -> None:
@@ -103,6 +103,6 @@ def test_idle_partitions_are_closed_without_flushing_index_files(files: MemoryFi
 def test_a_log_starts_anew_with_index_files_after_all_was_deleted(files: MemoryFiles) -> None:
     log = open_log(files)
     fill(log, 40)
-    log.begin_anew(100)
+    log.truncate_fully_and_start_at(100)
     assert without_both_indexes(files) == []
     assert read_all(log) == []

@@ -278,7 +278,7 @@ def with_many(files: CountingFiles) -> LogManager:
 def test_partitions_that_go_together_cost_one_look_and_one_checkpoint() -> None:
     files = CountingFiles()
     manager = with_many(files)
-    manager.watermarks.write(dict.fromkeys(MANY, 3))
+    manager.high_watermarks.write(dict.fromkeys(MANY, 3))
     files.replaced = 0
     assert manager.delete_all(MANY) == {}
     assert (files.looks, files.replaced) == (1, 2)  # recovery points, high watermarks
@@ -368,7 +368,7 @@ def test_a_data_directory_that_is_gone_is_a_storage_error_and_the_others_are_ser
     log_of(manager, ONE).roll()
     files.remove_tree(homes[0])
     clock.advance(10)
-    assert manager.flush_due() == [TWO]
+    assert manager.flush_dirty_logs() == [TWO]
     manager.checkpoint_offsets()
     assert read_file(files, f"{homes[1]}/{CHECKPOINT}") == b"0\n1\nmy_topic 1 5\n"
     with pytest.raises(StorageError, match="is gone"):
@@ -452,7 +452,7 @@ def test_messages_are_flushed_before_they_are_s_seconds_old(files: MemoryFiles) 
     for _ in range(20):
         clock.advance(250)
         fill(log, 5)
-        manager.flush_due()
+        manager.flush_dirty_logs()
         appended_ms_ago = 250 * (log.unflushed_messages // 5)
         assert appended_ms_ago < 1000
     assert log.recovery_point > 0
@@ -464,12 +464,12 @@ def test_a_log_without_s_is_flushed_only_where_segments_are_full(files: MemoryFi
     log = manager.create(ONE)
     fill(log, 5)
     clock.advance(10**9)
-    assert manager.flush_due() == []
+    assert manager.flush_dirty_logs() == []
     assert log.recovery_point == 0
     fill(log, 40)
-    assert manager.flush_due() == [ONE]
+    assert manager.flush_dirty_logs() == [ONE]
     assert log.recovery_point == log.segments[-1].base_offset
-    assert manager.flush_due() == []
+    assert manager.flush_dirty_logs() == []
 
 
 def test_a_log_that_cannot_be_flushed_does_not_hold_up_the_others(
@@ -481,14 +481,14 @@ def test_a_log_that_cannot_be_flushed_does_not_hold_up_the_others(
         fill(manager.create(partition), 5)
     files.fail_next_sync(match="my_topic_0")
     clock.advance(10)
-    assert manager.flush_due() == [TWO]
+    assert manager.flush_dirty_logs() == [TWO]
     assert "my_topic_0 cannot be flushed" in caplog.text
     with pytest.raises(StorageError):
         fill(log_of(manager, ONE), 5)
     fill(log_of(manager, TWO), 5)
     caplog.clear()
     clock.advance(10)
-    manager.flush_due()
+    manager.flush_dirty_logs()
     assert caplog.text == ""
 
 
@@ -504,7 +504,7 @@ def test_checkpoints_from_two_threads_take_turns(tmp_path: Path) -> None:
         while not stop.is_set():
             try:
                 manager.checkpoint_offsets()
-                manager.flush_due()
+                manager.flush_dirty_logs()
             except Exception as problem:  # noqa: BLE001
                 problems.append(problem)
 
@@ -550,7 +550,7 @@ def test_a_partition_of_any_legal_name_is_deleted_set_aside_and_made_again(
         fill(manager.create(one), 15)
     assert manager.delete(partition)
     fill(manager.create(partition), 10)
-    aside = manager.set_aside(partition)
+    aside = manager.mark_stray(partition)
     assert aside is not None
     assert Path(aside).is_dir()
     fill(manager.create(partition), 5)

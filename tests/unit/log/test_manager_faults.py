@@ -67,7 +67,7 @@ def test_a_partition_made_again_after_a_failed_deletion_begins_anew(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     manager = cut_short(monkeypatch, files, fault)
-    manager.flush_due(10**9)
+    manager.flush_dirty_logs(10**9)
     log = manager.create(ONE)
     assert log.end_offset == 0
     assert read_file(files, f"d1/{CHECKPOINT}") == b"0\n1\nmy_topic 1 40\n"
@@ -420,6 +420,6 @@ def test_of_two_starts_written_at_once_the_older_one_does_not_come_last(files: M
     manager.open_all()
     for partition in (ONE, TWO):
         fill(manager.create(partition), 5)
-    doors[0].by = lambda: manager.advance_start(TWO, 3)
-    manager.advance_start(ONE, 2)
+    doors[0].by = lambda: manager.increment_start_offset(TWO, 3)
+    manager.increment_start_offset(ONE, 2)
     assert read_checkpoint(files, "data/log-start-offset-checkpoint") == {ONE: 2, TWO: 3}

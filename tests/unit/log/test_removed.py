@@ -14,7 +14,7 @@ import pytest
 from minikafka.base.errors import DirectoryLocked, StorageError
 from minikafka.base.files import RealFiles
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.log.checkpoints.meta_properties import Meta, write_meta
+from minikafka.log.checkpoints.meta_properties import MetaProperties, write_meta
 from minikafka.log.manager import LogManager
 from tests.unit.log.support import HOME, ONE, OTHER, TWO, fill, log_of, manager_of, open_log, read_all
 
@@ -116,7 +116,7 @@ def two_directories(files: MemoryFiles) -> LogManager:
     """Of a broker: ONE lies in d1, TWO in d2."""
     manager = manager_of(files, "d1", "d2")
     for directory in manager.paths:
-        write_meta(files, directory, Meta(0))
+        write_meta(files, directory, MetaProperties(0))
     for partition in (ONE, TWO):
         fill(manager.create(partition), 10)
     return manager
@@ -133,10 +133,10 @@ def test_logs_of_a_removed_directory_take_no_more_messages(
         fill(log_of(manager, ONE), 5)
     fill(log_of(manager, TWO), 5)
     manager.checkpoint_offsets()
-    manager.watermarks.write({ONE: 10, TWO: 15})
-    manager.creations.begin(("cluster", 1))
-    manager.creations.record({ONE: 7, TWO: 7})
-    manager.begun.record({ONE: ((1, 10),), TWO: ((1, 15),)})
+    manager.high_watermarks.write({ONE: 10, TWO: 15})
+    manager.topic_incarnations.begin(("cluster", 1))
+    manager.topic_incarnations.record({ONE: 7, TWO: 7})
+    manager.epoch_journal.record({ONE: ((1, 10),), TWO: ((1, 15),)})
     manager.flush_names()
     assert not files.exists("d1")
     assert [one.getMessage() for one in caplog.records] == [
@@ -256,7 +256,7 @@ def test_a_look_that_fails_fails_no_flush(
 def test_a_log_in_whose_place_a_copy_lies_takes_no_more_messages(tmp_path: Path) -> None:
     directory = tmp_path / "d1"
     manager = manager_of(RealFiles(), str(directory))
-    write_meta(RealFiles(), str(directory), Meta(0))
+    write_meta(RealFiles(), str(directory), MetaProperties(0))
     fill(manager.create(ONE), 10)
     directory.rename(tmp_path / "d1.bak")
     shutil.copytree(tmp_path / "d1.bak", directory)

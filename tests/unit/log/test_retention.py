@@ -160,7 +160,7 @@ def of_40(files: MemoryFiles, config: LogConfig = SMALL) -> Log:
 def test_deleted_segments_are_renamed_and_the_log_starts_behind_them(files: MemoryFiles) -> None:
     log = of_40(files)
     log.flush()
-    gone = log.delete_old(lambda segments: 1, 40)
+    gone = log.delete_old_segments(lambda segments: 1, 40)
     assert gone == [
         f"{HOME}/00000000000.timeindex.deleted",
         f"{HOME}/00000000000.index.deleted",
@@ -183,7 +183,7 @@ def test_a_policy_sees_offsets_sizes_and_times(files: MemoryFiles) -> None:
 
     for number, segment in enumerate(log.segments):
         segment.file.set_modified_ms(NOW_MS + number)
-    assert log.delete_old(look, 40) == []
+    assert log.delete_old_segments(look, 40) == []
     sizes = [segment.size for segment in log.segments]
     assert seen == [
         SegmentFacts(0, 15, sizes[0], NOW_MS + 14, NOW_MS),
@@ -201,7 +201,7 @@ def test_a_segment_without_timestamps_is_as_old_as_its_file(files: MemoryFiles) 
     written_ms = clock.now_ms()
     clock.advance(5_000)
     seen: list[int] = []
-    log.delete_old(lambda segments: seen.append(segments[0].last_time_ms) or 0, 5)
+    log.delete_old_segments(lambda segments: seen.append(segments[0].last_time_ms) or 0, 5)
     assert seen == [written_ms]
 
 
@@ -219,13 +219,13 @@ def test_a_copied_directory_is_as_old_as_its_messages(files: MemoryFiles, reopen
             files.remove(f"{HOME}/{name}")
     log = open_log(files, clean=True)
     seen: list[int] = []
-    log.delete_old(lambda segments: seen.extend(one.last_time_ms for one in segments) or 0, 40)
+    log.delete_old_segments(lambda segments: seen.extend(one.last_time_ms for one in segments) or 0, 40)
     assert seen == [NOW_MS + 14, NOW_MS + 29, NOW_MS + 39]
 
 
 def test_when_all_goes_an_empty_segment_keeps_the_offset(files: MemoryFiles) -> None:
     log = of_40(files)
-    log.delete_old(len, 40)
+    log.delete_old_segments(len, 40)
     assert (log.start_offset, log.end_offset, log.size_bytes) == (40, 40, 0)
     log.close()
     again = open_log(files, clean=True)
@@ -235,14 +235,14 @@ def test_when_all_goes_an_empty_segment_keeps_the_offset(files: MemoryFiles) -> 
 
 def test_an_empty_segment_is_not_replaced_by_another(files: MemoryFiles) -> None:
     log = open_log(files)
-    assert log.delete_old(len, 0) == []
+    assert log.delete_old_segments(len, 0) == []
     assert files.list_dir(HOME) == names_of(0)
 
 
 @pytest.mark.parametrize(("up_to", "start"), [(14, 0), (15, 15), (29, 15), (39, 30), (40, 40)])
 def test_nothing_above_the_high_watermark_goes(files: MemoryFiles, up_to: int, start: int) -> None:
     log = of_40(files)
-    log.delete_old(len, up_to)
+    log.delete_old_segments(len, up_to)
     assert log.start_offset == start
 
 
@@ -250,11 +250,11 @@ def test_a_reader_finishes_on_the_files_that_it_has(files: MemoryFiles) -> None:
     log = of_40(files)
     found = log.read(3, 1000)
     segments = log.segments
-    for path in log.delete_old(lambda segments: 2, 40):
+    for path in log.delete_old_segments(lambda segments: 2, 40):
         files.remove(path)
     assert found.slice is not None
     assert len(found.slice.read()) == found.size_bytes
-    entry = segments[0].locate(7)
+    entry = segments[0].translate_offset(7)
     assert entry is not None
     assert entry.offset == 7
 
@@ -263,7 +263,7 @@ def test_files_of_later_releases_go_with_their_segment(files: MemoryFiles) -> No
     log = of_40(files)
     for suffix in (".txnindex", ".snapshot"):
         files.open(f"{HOME}/{0:020d}{suffix}", create=True)
-    gone = log.delete_old(lambda segments: 1, 40)
+    gone = log.delete_old_segments(lambda segments: 1, 40)
     assert f"{HOME}/{0:020d}.txnindex.deleted" in gone
     assert f"{HOME}/{0:020d}.snapshot.deleted" in gone
 
@@ -271,7 +271,7 @@ def test_files_of_later_releases_go_with_their_segment(files: MemoryFiles) -> No
 def test_deleted_segments_do_not_come_back_with_the_next_open(files: MemoryFiles) -> None:
     log = of_40(files)
     log.flush()
-    log.delete_old(lambda segments: 2, 40)
+    log.delete_old_segments(lambda segments: 2, 40)
     files.kill_process()
     again = open_log(files)
     assert (again.start_offset, again.end_offset) == (30, 40)
@@ -283,7 +283,7 @@ def test_a_rename_that_fails_leaves_no_hole(files: MemoryFiles) -> None:
     log.flush()
     files.fail_next_rename(match="00000000015.kafka")
     with pytest.raises(StorageError):
-        log.delete_old(lambda segments: 2, 40)
+        log.delete_old_segments(lambda segments: 2, 40)
     assert log.start_offset == 30
     files.kill_process()
     assert open_log(files).start_offset == 15
@@ -301,7 +301,7 @@ def test_each_log_is_held_to_its_own_limits(files: MemoryFiles) -> None:
     manager = manager_of(files)
     for partition, limit in ((ONE, "600"), (TWO, "5000")):
         fill(manager.create(partition, {"retention.bytes": limit}), 40)
-    assert manager.delete_old(everything, NOW_MS) == 3
+    assert manager.delete_old_segments(everything, NOW_MS) == 3
     assert log_of(manager, ONE).start_offset == 15
     assert log_of(manager, TWO).start_offset == 0
 
@@ -310,12 +310,12 @@ def test_deleted_files_are_removed_after_their_delay(files: MemoryFiles) -> None
     clock = ManualClock()
     manager = manager_of(files, clock=clock)
     fill(manager.create(ONE, {"retention.bytes": "500", "file.delete.delay.ms": "60000"}), 40)
-    manager.delete_old(everything, NOW_MS)
+    manager.delete_old_segments(everything, NOW_MS)
     clock.advance(59_999)
-    manager.doomed.remove_due()
+    manager.file_deletion.remove_due()
     assert files.exists("d1/my_topic_0/00000000000.kafka.deleted")
     clock.advance(1)
-    manager.doomed.remove_due()
+    manager.file_deletion.remove_due()
     assert not [name for name in files.list_dir("d1/my_topic_0") if name.endswith(".deleted")]
 
 
@@ -325,10 +325,10 @@ def test_files_that_went_with_their_partition_are_no_error(
     clock = ManualClock()
     manager = manager_of(files, clock=clock)
     fill(manager.create(ONE, {"retention.bytes": "500"}), 40)
-    manager.delete_old(everything, NOW_MS)
+    manager.delete_old_segments(everything, NOW_MS)
     manager.delete(ONE)
     clock.advance(HOUR_MS)
-    manager.doomed.remove_due()
+    manager.file_deletion.remove_due()
     assert caplog.messages == []
 
 
@@ -339,7 +339,7 @@ def test_a_log_that_cannot_be_shortened_does_not_hold_up_the_others(
     for partition in (ONE, TWO):
         fill(manager.create(partition), 40)
     files.fail_next_rename(match="my_topic_0")
-    manager.delete_old(everything, NOW_MS)
+    manager.delete_old_segments(everything, NOW_MS)
     assert log_of(manager, TWO).start_offset == 15
     assert "old segments of my_topic-0 are not deleted" in caplog.text
 
@@ -362,7 +362,7 @@ def test_a_policy_that_raises_is_told_and_deletes_nothing(
             return (broken,)
 
     log.config = Config()
-    manager.delete_old(everything, NOW_MS)
+    manager.delete_old_segments(everything, NOW_MS)
     assert log.start_offset == 0
     assert "out of order" in caplog.text
 
@@ -370,7 +370,7 @@ def test_a_policy_that_raises_is_told_and_deletes_nothing(
 def test_the_kept_start_is_that_of_the_messages_not_of_the_manager(files: MemoryFiles) -> None:
     manager: LogManager = manager_of(files, config=replace(SMALL, retention_ms=10))
     fill(manager.create(ONE), 40)
-    manager.delete_old(everything, NOW_MS + 14 + 11)
+    manager.delete_old_segments(everything, NOW_MS + 14 + 11)
     assert log_of(manager, ONE).start_offset == 15
     manager.close()
     assert log_of(manager_of(files), ONE).start_offset == 15
@@ -380,8 +380,8 @@ def test_what_could_not_be_renamed_goes_before_anything_behind_it(files: MemoryF
     log = of_40(files)
     files.fail_next_rename(match="00000000000.kafka")
     with pytest.raises(StorageError, match="cannot rename"):
-        log.delete_old(lambda segments: 1, 40)
-    gone = log.delete_old(lambda segments: 1, 40)
+        log.delete_old_segments(lambda segments: 1, 40)
+    gone = log.delete_old_segments(lambda segments: 1, 40)
     assert [path.removeprefix(f"{HOME}/") for path in gone if ".kafka" in path] == [
         "00000000000.kafka.deleted",
         "00000000015.kafka.deleted",
@@ -394,7 +394,7 @@ def test_what_could_not_be_renamed_goes_before_anything_behind_it(files: MemoryF
 def test_a_segment_that_was_removed_by_hand_does_not_keep_the_others(files: MemoryFiles) -> None:
     log = of_40(files)
     files.remove(f"{HOME}/00000000000.kafka")
-    log.delete_old(lambda segments: 2, 40)
+    log.delete_old_segments(lambda segments: 2, 40)
     assert not files.exists(f"{HOME}/00000000015.kafka")
 
 
@@ -418,7 +418,7 @@ def test_a_log_is_deleted_once_nobody_takes_segments_away(files: MemoryFiles) ->
         rename(old, new)
 
     files.rename = interrupted  # type: ignore[method-assign]
-    log.delete_old(lambda segments: 2, 40)
+    log.delete_old_segments(lambda segments: 2, 40)
     other.join()
     manager.close()
     again = manager_of(files)

@@ -26,7 +26,7 @@ def of_40(files: MemoryFiles) -> LogManager:
 
 def test_below_the_start_nothing_can_be_read(files: MemoryFiles) -> None:
     log = log_of(of_40(files), ONE)
-    log.advance_start(17)
+    log.increment_start_offset(17)
     with pytest.raises(OffsetOutOfRange) as caught:
         log.read(16, 100)
     assert (caught.value.start_offset, caught.value.end_offset) == (17, 40)
@@ -38,19 +38,19 @@ def test_below_the_start_nothing_can_be_read(files: MemoryFiles) -> None:
 
 def test_the_start_does_not_go_back_nor_behind_the_end(files: MemoryFiles) -> None:
     log = log_of(of_40(files), ONE)
-    log.advance_start(17)
-    log.advance_start(3)
+    log.increment_start_offset(17)
+    log.increment_start_offset(3)
     assert log.start_offset == 17
     with pytest.raises(OffsetOutOfRange):
-        log.advance_start(41)
-    log.advance_start(40)
+        log.increment_start_offset(41)
+    log.increment_start_offset(40)
     assert log.start_offset == 40
 
 
 def test_segments_below_the_start_go_without_a_policy(files: MemoryFiles) -> None:
     log = log_of(of_40(files), ONE)
-    log.advance_start(31)
-    log.delete_old(lambda segments: 0, 40)
+    log.increment_start_offset(31)
+    log.delete_old_segments(lambda segments: 0, 40)
     assert [segment.base_offset for segment in log.segments] == [30]
     assert log.start_offset == 31
 
@@ -59,7 +59,7 @@ def test_segments_below_the_start_go_without_a_policy(files: MemoryFiles) -> Non
 def test_it_is_kept_over_restarts(files: MemoryFiles, clean: bool) -> None:
     manager = of_40(files)
     log_of(manager, ONE).flush()
-    manager.advance_start(ONE, 17)
+    manager.increment_start_offset(ONE, 17)
     assert read_file(files, STARTS) == b"0\n1\nmy_topic 0 17\n"
     if clean:
         manager.close()
@@ -72,16 +72,16 @@ def test_only_starts_that_no_segments_name_tells_are_written_down(files: MemoryF
     manager = of_40(files)
     manager.checkpoint_offsets()
     assert not files.exists(STARTS)
-    manager.advance_start(ONE, 17)
-    manager.advance_start(ONE, 30)
-    manager.delete_old(lambda partition, log: log.end_offset, NOW_MS)
+    manager.increment_start_offset(ONE, 17)
+    manager.increment_start_offset(ONE, 30)
+    manager.delete_old_segments(lambda partition, log: log.end_offset, NOW_MS)
     manager.checkpoint_offsets()
     assert read_file(files, STARTS) == b"0\n0\n"
 
 
 def test_a_partition_made_anew_does_not_start_where_the_deleted_one_did(files: MemoryFiles) -> None:
     manager = of_40(files)
-    manager.advance_start(ONE, 17)
+    manager.increment_start_offset(ONE, 17)
     manager.delete(ONE)
     manager.create(ONE)
     files.kill_process()
@@ -90,7 +90,7 @@ def test_a_partition_made_anew_does_not_start_where_the_deleted_one_did(files: M
 
 def test_a_start_that_could_not_be_taken_back_keeps_the_partition_deleted(files: MemoryFiles) -> None:
     manager = of_40(files)
-    manager.advance_start(ONE, 17)
+    manager.increment_start_offset(ONE, 17)
     files.fail_next_write(match="log-start")
     manager.delete(ONE)
     manager.create(ONE)
@@ -100,7 +100,7 @@ def test_a_start_that_could_not_be_taken_back_keeps_the_partition_deleted(files:
 
 def test_truncation_takes_the_start_along(files: MemoryFiles) -> None:
     manager = of_40(files)
-    manager.advance_start(ONE, 35)
+    manager.increment_start_offset(ONE, 35)
     manager.truncate(ONE, 32)
     assert (log_of(manager, ONE).start_offset, log_of(manager, ONE).end_offset) == (32, 32)
     files.kill_process()

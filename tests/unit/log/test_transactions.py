@@ -23,7 +23,7 @@ ROOM = LogConfig(segment_bytes=64 << 20)
 def add(log: Log, data: bytes) -> None:
     copied = replicated(data, log.end_offset)
     assert copied is not None
-    log.append_copy(copied)
+    log.append_as_follower(copied)
 
 
 def add_records(log: Log, size: int, producer: int = -1) -> None:

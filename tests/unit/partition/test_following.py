@@ -92,7 +92,7 @@ def test_a_cut_takes_the_high_watermark_along() -> None:
     follower.log.truncate_to(2)
     follower.complete_truncation()
     assert (follower.high_watermark, follower.log.end_offset) == (2, 2)
-    follower.log.begin_anew(9)
+    follower.log.truncate_fully_and_start_at(9)
     follower.complete_truncation()
     assert follower.high_watermark == 9
 
@@ -116,8 +116,8 @@ def test_a_log_begins_with_the_batch_that_its_leaders_start_lies_in() -> None:
     write(leader, 5)
     write(leader, 5)
     leader.update_follower_fetch_state(2, 10, 0)
-    leader.log.advance_start(7)
-    follower.log.begin_anew(7)
+    leader.log.increment_start_offset(7)
+    follower.log.truncate_fully_and_start_at(7)
     follower.complete_truncation()
     follower.append_as_follower(taken(leader, 7), 0)
     assert (follower.log.start_offset, follower.log.end_offset) == (5, 10)

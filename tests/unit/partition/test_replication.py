@@ -382,10 +382,10 @@ def test_a_fetch_of_a_follower_means_nothing_to_who_does_not_lead() -> None:
 
 def test_what_is_written_while_a_leader_goes_over_to_a_new_epoch_is_of_that_epoch() -> None:
     leader = leading((1,))
-    leader.log.begin_epoch(0)
+    leader.log.start_epoch(0)
     write(leader, 2)
-    leader.log.begin_epoch(1)
+    leader.log.start_epoch(1)
     write(leader, 3)
     leader.apply_leadership(leadership(1, 1, (1,)))
     assert taken(leader, 2).epochs == ((1, 2),)
-    assert [leader.log.end_of_epoch(epoch) for epoch in (0, 1)] == [(0, 2), (1, 5)]
+    assert [leader.log.end_offset_for_epoch(epoch) for epoch in (0, 1)] == [(0, 2), (1, 5)]

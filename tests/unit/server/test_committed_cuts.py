@@ -34,7 +34,7 @@ class FakeLog:
         file.write_at(0, b"entry %d" % offset)
         return LogRead(FileSlice(file, 0, file.size()), offset)
 
-    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         return (2, self.end_offset) if epoch == 2 else (0, 5)
 
 

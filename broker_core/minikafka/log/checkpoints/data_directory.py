@@ -4,7 +4,7 @@
     .kafka_cleanshutdown               from a clean close to the next open: no recovery
     recovery-point-offset-checkpoint   below which offset each log is flushed (``checkpoint``)
     log-start-offset-checkpoint        below which messages were deleted, where their segment is still there
-    replication-offset-checkpoint      the high watermark of each log (``watermarks``)
+    replication-offset-checkpoint      the high watermark of each log (``high_watermarks``)
     topic-creations.json               which topic of that name each log is of (``creations``)
     leader-epochs-begun.json           epochs that the logs' own files may not hold yet (``begun``)
     NAME.N-delete                      a deleted partition that is being removed, at open if a crash left it
@@ -64,7 +64,7 @@ def contents(files: Files, path: str) -> str:
     return f"{path} has {', '.join(named[:_NAMED_MOST]) or 'no partitions'}{more}"
 
 
-class OffsetFile:
+class OffsetCheckpointFile:
     """A checkpoint file of one directory, and what it may hold."""
 
     def __init__(self, files: Files, path: str) -> None:
@@ -128,10 +128,10 @@ class DataDirectory:
         self.path = path
         self.layout = layout
         self.partitions: set[TopicPartition] = set()
-        self.points = OffsetFile(files, self.file(RECOVERY_POINT_FILE))
-        self.starts = OffsetFile(files, self.file(LOG_START_FILE))
-        self.watermarks = OffsetFile(files, self.file(WATERMARKS_FILE))
-        self.gone: str | None = None
+        self.recovery_points = OffsetCheckpointFile(files, self.file(RECOVERY_POINT_FILE))
+        self.start_offsets = OffsetCheckpointFile(files, self.file(LOG_START_FILE))
+        self.high_watermarks = OffsetCheckpointFile(files, self.file(WATERMARKS_FILE))
+        self.failure: str | None = None
         """Why nothing can be written there any more; None while it can be."""
         self.writing = mutex
         """Held by whoever writes these, from before the offsets are looked up: no older ones come after."""
@@ -160,21 +160,21 @@ class DataDirectory:
 
     def find_removed(self) -> bool:
         """Whether the directory was removed, emptied, or taken by another process while it is in use: then
-        it is ``gone``. A lock file that alone was removed is made, and taken, again.
+        it is ``failure``. A lock file that alone was removed is made, and taken, again.
         """
-        if self.gone is not None or self._lock.is_in_place():
-            return self.gone is not None
+        if self.failure is not None or self._lock.is_in_place():
+            return self.failure is not None
         try:
             self._files.open(self.file(META_FILE), read_only=True).close()
         except FileNotFoundError:
-            self.gone = f"{self.path} was removed, or emptied, while it was in use"
+            self.failure = f"{self.path} was removed, or emptied, while it was in use"
             return True
         except StorageError:
             return False  # nobody can tell
         try:
             lock = self._files.lock(self.file(LOCK_FILE))
         except DirectoryLocked as error:
-            self.gone = f"the lock file was removed, and {error}"
+            self.failure = f"the lock file was removed, and {error}"
             return True
         except (StorageError, FileNotFoundError) as error:
             _logger.warning("the lock file was removed, and cannot be made again yet: %s", error)
@@ -192,7 +192,7 @@ class DataDirectory:
         """The path of something in it."""
         return os.path.join(self.path, name)
 
-    def home_of(self, partition: TopicPartition) -> str:
+    def partition_path(self, partition: TopicPartition) -> str:
         """The directory of a partition."""
         return self.file(self.layout.directory_name(partition))
 
@@ -229,9 +229,11 @@ class DataDirectory:
         log that was cut there, or (0) removed. Waits for one that is being written.
         """
         with self.writing:
-            return any(file.held.get(partition, 0) > offset for file in (self.points, self.starts))
+            return any(
+                file.held.get(partition, 0) > offset for file in (self.recovery_points, self.start_offsets)
+            )
 
-    def rubbish_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[str]]:
+    def leftovers_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[str]]:
         """Directories of deleted partitions that are still there, each once; perhaps also of another that is
         deleted, and whose name begins as one of theirs.
         """
@@ -242,7 +244,7 @@ class DataDirectory:
                 by_stem.setdefault(match[1], []).append(self.file(name))
         return {one: by_stem.pop(self.layout.leftover_stem(one), []) for one in partitions}
 
-    def free_name(self, partition: TopicPartition, suffix: str = DELETED_SUFFIX) -> str:
+    def unused_path(self, partition: TopicPartition, suffix: str = DELETED_SUFFIX) -> str:
         """What the directory of a partition is renamed to before it is removed, or when it is set aside."""
         path, number = self.file(self.layout.leftover_stem(partition)), 0
         while self._files.exists(f"{path}.{number}{suffix}"):

@@ -16,7 +16,7 @@ from minikafka.log.checkpoints.data_directory import DataDirectory
 _logger = logging.getLogger(__name__)
 
 
-class Watermarks:
+class HighWatermarkCheckpoints:
     """Of the data directories that were entered. ``write`` may run on another thread than the rest."""
 
     def __init__(self) -> None:
@@ -25,14 +25,14 @@ class Watermarks:
     def enter(self, directory: DataDirectory) -> None:
         """Read those of a directory; none where the file makes no sense."""
         try:
-            directory.watermarks.read()
+            directory.high_watermarks.read()
         except StorageError as error:
             _logger.warning("%s; followers ask their leaders how far they agree", error)
         self._directories.append(directory)
 
     def of(self, partition: TopicPartition) -> int:
         """What was written down; 0 where nothing was."""
-        return max((one.watermarks.held.get(partition, 0) for one in self._directories), default=0)
+        return max((one.high_watermarks.held.get(partition, 0) for one in self._directories), default=0)
 
     def write(self, watermarks: Mapping[TopicPartition, int]) -> None:
         """Write them down; of partitions that are not named, and lie there, what was known before.
@@ -40,13 +40,13 @@ class Watermarks:
         Where it is not possible, a warning says so, once until it is possible again.
         """
         for directory in self._directories:
-            if directory.gone is not None:
+            if directory.failure is not None:
                 continue
             with directory.writing:
-                held, here = directory.watermarks.held, sorted(directory.partitions)
+                held, here = directory.high_watermarks.held, sorted(directory.partitions)
                 wanted = {partition: watermarks.get(partition, held.get(partition, 0)) for partition in here}
-                if not directory.watermarks.holds(wanted):
-                    directory.watermarks.write(wanted)
+                if not directory.high_watermarks.holds(wanted):
+                    directory.high_watermarks.write(wanted)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """The logs are gone: the next ones of their names begin with none. StorageError where a disk keeps
@@ -54,7 +54,7 @@ class Watermarks:
         """
         for directory in self._directories:
             with directory.writing:
-                held = dict(directory.watermarks.held)
+                held = dict(directory.high_watermarks.held)
                 changed = [partition for partition in partitions if held.pop(partition, 0)]
-                if changed and directory.gone is None:
-                    directory.watermarks.write(held)
+                if changed and directory.failure is None:
+                    directory.high_watermarks.write(held)

@@ -87,7 +87,7 @@ class LeaderEpochJournal:
         self._stale |= {one.path for one in self._directories if not one.partitions.isdisjoint(changed)}
         failure: StorageError | None = None
         for directory in self._directories:
-            if directory.gone is not None:
+            if directory.failure is not None:
                 continue
             if directory.path in self._stale and not directory.partitions.isdisjoint(epochs):
                 try:

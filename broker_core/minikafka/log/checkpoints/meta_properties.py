@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Meta:
+class MetaProperties:
     """What the file says."""
 
     broker_id: int
@@ -35,7 +35,7 @@ class Meta:
     """None in what 0.10.1 wrote."""
 
 
-def read_meta(files: Files, directory: str) -> Meta | None:
+def read_meta(files: Files, directory: str) -> MetaProperties | None:
     """The file in ``directory``; None when it is absent. StorageError when it cannot be understood."""
     path = os.path.join(directory, META_FILE)
     try:
@@ -52,10 +52,10 @@ def read_meta(files: Files, directory: str) -> Meta | None:
     broker_id = values.get("broker.id", "")
     if not broker_id.isdigit():
         raise StorageError(f"{path}: broker.id={broker_id!r} is not a broker's number")
-    return Meta(int(broker_id), values.get("cluster.id") or None)
+    return MetaProperties(int(broker_id), values.get("cluster.id") or None)
 
 
-def write_meta(files: Files, directory: str, meta: Meta) -> None:
+def write_meta(files: Files, directory: str, meta: MetaProperties) -> None:
     """Write the file durably."""
     text = f"#\nversion={VERSION}\nbroker.id={meta.broker_id}\n"
     if meta.cluster_id is not None:
@@ -89,7 +89,7 @@ def known_cluster(files: Files, directories: Sequence[str]) -> str | None:
     return next(iter(found.values()), None)
 
 
-def agreed_meta(files: Files, directories: Sequence[str]) -> Meta | None:
+def agreed_meta(files: Files, directories: Sequence[str]) -> MetaProperties | None:
     """What the directories that have the file say; None when none has it. StorageError when they disagree."""
     read = {directory: read_meta(files, directory) for directory in directories}
     found = {directory: meta for directory, meta in read.items() if meta is not None}
@@ -103,7 +103,7 @@ def agreed_meta(files: Files, directories: Sequence[str]) -> Meta | None:
 
 def claim_directories(
     files: Files, directories: Sequence[str], broker_id: int | None, cluster_id: str | None = None
-) -> Meta | None:
+) -> MetaProperties | None:
     """Check that the directories are those of ``broker_id`` and write the file where it is absent, with the
     cluster, also where a file has none.
 
@@ -119,7 +119,7 @@ def claim_directories(
     own = broker_id if agreed is None else agreed.broker_id
     if own is None:
         return None
-    meta = Meta(own, cluster_id)
+    meta = MetaProperties(own, cluster_id)
     for directory in directories:
         found = read_meta(files, directory)
         if found is None:

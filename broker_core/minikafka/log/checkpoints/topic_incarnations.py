@@ -204,7 +204,7 @@ class TopicIncarnations:
         if self._tree is None:
             return
         for directory in self._directories:
-            if directory.path in self._stale and directory.gone is None:
+            if directory.path in self._stale and directory.failure is None:
                 self._write(directory)
                 del self._stale[directory.path]
 

@@ -26,7 +26,7 @@ from itertools import pairwise
 from minikafka.base.errors import StorageError
 from minikafka.base.files import Files
 from minikafka.base.ids import TopicPartition
-from minikafka.log.checkpoints.data_directory import OffsetFile
+from minikafka.log.checkpoints.data_directory import OffsetCheckpointFile
 from minikafka.log.cleanup.cleaner import Cleaner, CleaningStopped, CleanReport, Uncleanable, position_of
 from minikafka.log.layout import CLEANER_POINT_FILE
 from minikafka.log.log import Log
@@ -102,7 +102,7 @@ class LogCleanerManager:
         self._cleaner = cleaner
         self._new_mutex = new_mutex
         self._mutex = new_mutex()
-        self._points: dict[str, OffsetFile] = {}
+        self._points: dict[str, OffsetCheckpointFile] = {}
         """Data directory -> how far its logs are clean."""
         self._paused: set[TopicPartition] = set()
         self._uncleanable: dict[TopicPartition, str] = {}
@@ -255,13 +255,13 @@ class LogCleanerManager:
             self._set_point(partition, log, log.start_offset)
         return log.start_offset
 
-    def _file_of(self, log: Log) -> OffsetFile:
+    def _file_of(self, log: Log) -> OffsetCheckpointFile:
         return self._file_in(_home(log))
 
-    def _file_in(self, directory: str) -> OffsetFile:
+    def _file_in(self, directory: str) -> OffsetCheckpointFile:
         file = self._points.get(directory)
         if file is None:
-            file = OffsetFile(self._files, os.path.join(directory, CLEANER_POINT_FILE))
+            file = OffsetCheckpointFile(self._files, os.path.join(directory, CLEANER_POINT_FILE))
             try:
                 file.read()
             except StorageError as error:
@@ -276,7 +276,7 @@ class LogCleanerManager:
         points = {other: point for other, point in file.held.items() if other in logs}
         self._write(file, {**points, partition: offset})
 
-    def _write(self, file: OffsetFile, points: dict[TopicPartition, int]) -> None:
+    def _write(self, file: OffsetCheckpointFile, points: dict[TopicPartition, int]) -> None:
         try:
             file.write(points)
         except StorageError as error:

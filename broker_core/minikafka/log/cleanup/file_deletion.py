@@ -83,11 +83,11 @@ def remove_partitions(
 
     try:
         of_each(put_away)
-        if home.gone is not None:
+        if home.failure is not None:
             forget(left())
             return failed
         files.sync_dir(home.path)
-        rubbish = home.rubbish_of(left())
+        rubbish = home.leftovers_of(left())
         # Before the checkpoints: on a full disk this makes the room for them.
         of_each(remove_rubbish)
         if any(home.may_hold_above(partition, 0) for partition in left()):

@@ -48,7 +48,7 @@ def sequence_after(sequence: int, count: int) -> int:
 
 
 @fast_value
-class Appended:
+class BatchMetadata:
     """A batch that the log has, first and last both included. Sequences are -1 where it has none."""
 
     first_sequence: int
@@ -62,17 +62,17 @@ class Appended:
 
 
 @fast_value
-class Producer:
+class ProducerStateEntry:
     """What is known of one producer."""
 
     epoch: int = UNKNOWN
-    batches: tuple[Appended, ...] = ()
+    batches: tuple[BatchMetadata, ...] = ()
     """Its last ones under this epoch, oldest first; none where only the mark of a transaction is known."""
-    active_ms: int = UNKNOWN
+    last_timestamp_ms: int = UNKNOWN
     """When it wrote last: wall-clock time, or the largest timestamp where only that is known."""
     coordinator_epoch: int = UNKNOWN
     """Of who wrote the last mark that ended a transaction."""
-    open_from: int = UNKNOWN
+    current_txn_first_offset: int = UNKNOWN
     """First offset of its transaction that has not ended; -1 for none."""
 
     @property
@@ -85,11 +85,17 @@ class Producer:
         """The offset of its last record; -1 for none."""
         return self.batches[-1].last_offset if self.batches else UNKNOWN
 
-    def with_batch(self, epoch: int, batch: Appended, active_ms: int, *, transactional: bool) -> Producer:
+    def with_batch(
+        self, epoch: int, batch: BatchMetadata, active_ms: int, *, transactional: bool
+    ) -> ProducerStateEntry:
         """After one more batch."""
         kept = self.batches[1 - BATCHES_KEPT :] if epoch == self.epoch else ()
-        open_from = batch.first_offset if transactional and self.open_from < 0 else self.open_from
-        return Producer(
+        open_from = (
+            batch.first_offset
+            if transactional and self.current_txn_first_offset < 0
+            else self.current_txn_first_offset
+        )
+        return ProducerStateEntry(
             epoch,
             (*kept, batch),
             max(batch.timestamp_ms, batch.base_timestamp_ms, active_ms),
@@ -97,22 +103,22 @@ class Producer:
             open_from,
         )
 
-    def with_mark(self, epoch: int, coordinator_epoch: int, active_ms: int) -> Producer:
+    def with_end_marker(self, epoch: int, coordinator_epoch: int, active_ms: int) -> ProducerStateEntry:
         """After the mark that ends its transaction."""
         batches = self.batches if epoch == self.epoch else ()
-        return Producer(epoch, batches, active_ms, coordinator_epoch)
+        return ProducerStateEntry(epoch, batches, active_ms, coordinator_epoch)
 
 
-_NOBODY = Producer()
-Producers = Mapping[int, Producer]
+_NOBODY = ProducerStateEntry()
+Producers = Mapping[int, ProducerStateEntry]
 """By producer id."""
 
 
-def appended(header: BatchHeader, first_offset: int) -> Appended:
+def appended(header: BatchHeader, first_offset: int) -> BatchMetadata:
     """What is kept of a batch that lies at ``first_offset``."""
     delta = header.last_offset_delta
     first, last = header.base_sequence, sequence_after(header.base_sequence, delta)
-    return Appended(
+    return BatchMetadata(
         first,
         last,
         first_offset,
@@ -122,16 +128,16 @@ def appended(header: BatchHeader, first_offset: int) -> Appended:
     )
 
 
-def decide(
+def analyze_batches(
     known: Producers, batches: Sequence[BatchHeader], first_offset: int, now_ms: int
-) -> Appended | dict[int, Producer]:
+) -> BatchMetadata | dict[int, ProducerStateEntry]:
     """What becomes of a produced set of ``batches`` that would begin at ``first_offset``.
 
     Either the batch that the log has already, all of the set then being as it was when that was appended; or
     the producers as they are once the set is appended, empty when none of the batches has one. BrokerError as
     the module says, and INVALID_TXN_STATE for a batch outside of the transaction that its producer has open.
     """
-    changed: dict[int, Producer] = {}
+    changed: dict[int, ProducerStateEntry] = {}
     for header in batches:
         if header.producer_id >= 0:
             producer = changed.get(header.producer_id) or known.get(header.producer_id, _NOBODY)
@@ -148,16 +154,16 @@ def decide(
     return changed
 
 
-def _follows(producer: Producer, header: BatchHeader) -> bool:
+def _follows(producer: ProducerStateEntry, header: BatchHeader) -> bool:
     """Whether it is what nearly every batch is: the next one. Then nothing else is looked at."""
     return (
         header.producer_epoch == producer.epoch >= 0
         and header.base_sequence == (producer.last_sequence + 1) % _SEQUENCES
-        and (producer.open_from < 0 or header.transactional)
+        and (producer.current_txn_first_offset < 0 or header.transactional)
     )
 
 
-def _same(producer: Producer, epoch: int, batch: Appended) -> Appended | None:
+def _same(producer: ProducerStateEntry, epoch: int, batch: BatchMetadata) -> BatchMetadata | None:
     if epoch == producer.epoch:
         for earlier in producer.batches:
             if (
@@ -169,14 +175,14 @@ def _same(producer: Producer, epoch: int, batch: Appended) -> Appended | None:
     return None
 
 
-def _may_be_sent_again(producer: Producer, batch: Appended, base_timestamp_ms: int) -> bool:
+def _may_be_sent_again(producer: ProducerStateEntry, batch: BatchMetadata, base_timestamp_ms: int) -> bool:
     """Whether ``batch`` can be one that this producer wrote with that base timestamp; -1: it is not known."""
     if base_timestamp_ms == UNKNOWN:
-        return batch.base_timestamp_ms <= producer.active_ms
+        return batch.base_timestamp_ms <= producer.last_timestamp_ms
     return batch.base_timestamp_ms == base_timestamp_ms
 
 
-def _is_of_another(producer: Producer, batch: Appended) -> bool:
+def _is_of_another(producer: ProducerStateEntry, batch: BatchMetadata) -> bool:
     """Whether ``batch``, which does not follow, must be from a second producer with the same id."""
     if batch.first_sequence != 0:
         return False  # that one's first batch was refused
@@ -187,7 +193,7 @@ def _is_of_another(producer: Producer, batch: Appended) -> bool:
     return bool(same) or full or not _may_be_sent_again(producer, batch, UNKNOWN)
 
 
-def _check(producer: Producer, header: BatchHeader, batch: Appended) -> None:
+def _check(producer: ProducerStateEntry, header: BatchHeader, batch: BatchMetadata) -> None:
     """Raise unless ``batch`` may be appended."""
     name, first, epoch = f"producer {header.producer_id}", batch.first_sequence, header.producer_epoch
     if epoch < max(producer.epoch, 0):
@@ -216,10 +222,10 @@ def _check(producer: Producer, header: BatchHeader, batch: Appended) -> None:
         if _lies_before(batch, producer.batches):
             raise BrokerError(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, f"{text}: they were appended before")
         raise _gap(text)
-    if producer.open_from >= 0 and not header.transactional:
+    if producer.current_txn_first_offset >= 0 and not header.transactional:
         raise BrokerError(
             ErrorCode.INVALID_TXN_STATE,
-            f"{name} has had a transaction open since offset {producer.open_from}",
+            f"{name} has had a transaction open since offset {producer.current_txn_first_offset}",
         )
 
 
@@ -227,7 +233,7 @@ def _gap(text: str) -> BrokerError:
     return BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
 
 
-def _lies_before(batch: Appended, kept: Sequence[Appended]) -> bool:
+def _lies_before(batch: BatchMetadata, kept: Sequence[BatchMetadata]) -> bool:
     """Whether all of it must have been there before ``kept``. Where numbers went over to 0, nobody knows."""
     if not kept or not 0 <= batch.first_sequence <= batch.last_sequence:
         return False
@@ -235,7 +241,7 @@ def _lies_before(batch: Appended, kept: Sequence[Appended]) -> bool:
     return batch.last_sequence < oldest <= kept[-1].last_sequence
 
 
-def replayed(producer: Producer | None, header: BatchHeader, active_ms: int) -> Producer:
+def replayed(producer: ProducerStateEntry | None, header: BatchHeader, active_ms: int) -> ProducerStateEntry:
     """After a batch of records that the log holds: nothing is refused, the last one counts."""
     return (producer or _NOBODY).with_batch(
         header.producer_epoch,
@@ -250,7 +256,7 @@ def expired(known: Producers, now_ms: int, expiration_ms: int) -> list[int]:
     return [
         producer_id
         for producer_id, producer in known.items()
-        if producer.open_from < 0 and now_ms - producer.active_ms >= expiration_ms
+        if producer.current_txn_first_offset < 0 and now_ms - producer.last_timestamp_ms >= expiration_ms
     ]
 
 

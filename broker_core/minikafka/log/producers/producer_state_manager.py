@@ -35,10 +35,10 @@ from minikafka.log.file_scan import Window, windows
 from minikafka.log.layout import SNAPSHOT_SUFFIX, snapshot_name
 from minikafka.log.producers.producer_state import (
     BATCHES_KEPT,
-    Appended,
-    Producer,
+    BatchMetadata,
     Producers,
-    decide,
+    ProducerStateEntry,
+    analyze_batches,
     expired,
     last_offsets,
     replayed,
@@ -71,19 +71,27 @@ def snapshot_offsets(names: Iterable[str]) -> list[int]:
 class ProducerStateManager:
     """What one log knows of its producers. Changed by who holds the log's mutex."""
 
-    __slots__ = ("_complaint", "_directory", "_files", "_known", "_open", "_snapshots", "open_from")
+    __slots__ = (
+        "_complaint",
+        "_directory",
+        "_files",
+        "_known",
+        "_open",
+        "_snapshots",
+        "first_undecided_offset",
+    )
 
     def __init__(self, files: Files, directory: str, snapshots: Sequence[int] = ()) -> None:
         self._files = files
         self._directory = directory
-        self._known: dict[int, Producer] = {}
+        self._known: dict[int, ProducerStateEntry] = {}
         """The one that wrote last comes last."""
         self._open: dict[int, int] = {}
         """Where the transaction begins of each that has one open: seldom any, of very many producers."""
         self._snapshots = list(snapshots)
         """Offsets of the files, rising. Of those below the newest, some may be gone with their segments."""
         self._complaint: str | None = None
-        self.open_from: int | None = None
+        self.first_undecided_offset: int | None = None
         """Where the oldest transaction begins that has not ended; None when all have."""
 
     @property
@@ -101,32 +109,32 @@ class ProducerStateManager:
 
     # While the log grows.
 
-    def decide(
+    def analyze_batches(
         self, batches: Sequence[BatchHeader], first_offset: int, now_ms: int
-    ) -> Appended | dict[int, Producer]:
+    ) -> BatchMetadata | dict[int, ProducerStateEntry]:
         """See ``producer_state.decide``: nothing is changed here."""
-        return decide(self._known, batches, first_offset, now_ms)
+        return analyze_batches(self._known, batches, first_offset, now_ms)
 
-    def adopt(self, changed: Producers) -> None:
-        """Take what ``decide`` gave, once that is appended."""
+    def update(self, changed: Producers) -> None:
+        """Take what ``analyze_batches`` gave, once that is appended."""
         self._put(changed)
         self._note_open()
 
-    def copy(self, data: Buffer, positions: NDArray[np.int64], now_ms: int) -> None:
+    def update_from_leader(self, data: Buffer, positions: NDArray[np.int64], now_ms: int) -> None:
         """Take what whole entries at ``positions`` say, which were copied from the leader's log."""
         self._learn(data, positions, 0, now_ms)
         self._note_open()
 
     def _note_open(self) -> None:
-        self.open_from = min(self._open.values(), default=None)
+        self.first_undecided_offset = min(self._open.values(), default=None)
 
     def _put(self, changed: Producers) -> None:
         known, begun = self._known, self._open
         for producer_id, producer in changed.items():
             known.pop(producer_id, None)
             known[producer_id] = producer
-            if producer.open_from >= 0:
-                begun[producer_id] = producer.open_from
+            if producer.current_txn_first_offset >= 0:
+                begun[producer_id] = producer.current_txn_first_offset
             elif begun:
                 begun.pop(producer_id, None)
         while len(known) > PRODUCERS_MOST:
@@ -134,7 +142,7 @@ class ProducerStateManager:
             del known[oldest]
             begun.pop(oldest, None)
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that were silent for so long; how many."""
         gone = expired(self._known, now_ms, expiration_ms)
         for producer_id in gone:
@@ -143,7 +151,7 @@ class ProducerStateManager:
 
     # Files.
 
-    def take(self, offset: int, recovery_point: int, *, closing: bool = False) -> None:
+    def take_snapshot(self, offset: int, recovery_point: int, *, closing: bool = False) -> None:
         """Write the snapshot at the log end offset, where it is not there, and remove old ones.
 
         Where it cannot be written the log is read instead, at the next open. StorageError at close if that
@@ -170,11 +178,11 @@ class ProducerStateManager:
         oldest = min([*self._snapshots[-SNAPSHOTS_KEPT:], *believed[-1:]])
         self._remove(lambda at: at < oldest)
 
-    def drop_below(self, start_offset: int) -> None:
+    def delete_snapshots_before(self, start_offset: int) -> None:
         """The log begins at ``start_offset`` now: older snapshots say nothing that is needed."""
         self._remove(lambda at: at < start_offset)
 
-    def drop_above(self, end_offset: int) -> None:
+    def delete_snapshots_after(self, end_offset: int) -> None:
         """The log is cut there: newer snapshots tell of what is gone."""
         self._remove(lambda at: at > end_offset)
 
@@ -229,8 +237,12 @@ class ProducerStateManager:
         if wrong is not None:
             _log.warning("%s is passed over: %s; the log is read instead", path, wrong)
             return False
-        self._known = dict(sorted(known.items(), key=lambda item: item[1].active_ms))
-        self._open = {number: one.open_from for number, one in known.items() if one.open_from >= 0}
+        self._known = dict(sorted(known.items(), key=lambda item: item[1].last_timestamp_ms))
+        self._open = {
+            number: one.current_txn_first_offset
+            for number, one in known.items()
+            if one.current_txn_first_offset >= 0
+        }
         return True
 
     def _replay_segment(self, segment: Stretch, begin: int, advance: Callable[[int], None]) -> None:
@@ -265,7 +277,7 @@ class ProducerStateManager:
             coordinator_epoch = coordinator_epoch_of(data, position)
             if coordinator_epoch is not None:
                 written_ms = max(header.max_timestamp_ms, active_ms)
-                marked = (producer or Producer()).with_mark(
+                marked = (producer or ProducerStateEntry()).with_end_marker(
                     header.producer_epoch, coordinator_epoch, written_ms
                 )
                 self._put({producer_id: marked})

@@ -20,7 +20,12 @@ from __future__ import annotations
 import struct
 
 from minikafka.base.errors import StorageError
-from minikafka.log.producers.producer_state import Appended, Producer, Producers, sequence_after
+from minikafka.log.producers.producer_state import (
+    BatchMetadata,
+    Producers,
+    ProducerStateEntry,
+    sequence_after,
+)
 from minikafka.records.format.checksums import crc32c
 
 VERSION = 1
@@ -34,7 +39,7 @@ def encode_producers(producers: Producers) -> bytes:
     """The file's bytes, the producers in the order of their ids."""
     rows = [struct.pack(">i", len(producers))]
     for producer_id, producer in sorted(producers.items()):
-        last = producer.batches[-1] if producer.batches else Appended(-1, -1, -1, -1, -1)
+        last = producer.batches[-1] if producer.batches else BatchMetadata(-1, -1, -1, -1, -1)
         rows.append(
             _PRODUCER.pack(
                 producer_id,
@@ -42,16 +47,16 @@ def encode_producers(producers: Producers) -> bytes:
                 last.last_sequence,
                 last.last_offset,
                 last.last_offset - last.first_offset,
-                producer.active_ms,
+                producer.last_timestamp_ms,
                 producer.coordinator_epoch,
-                producer.open_from,
+                producer.current_txn_first_offset,
             )
         )
     body = b"".join(rows)
     return struct.pack(">hI", VERSION, crc32c(body)) + body
 
 
-def parse_producers(path: str, data: bytes) -> tuple[dict[int, Producer], str | None]:
+def parse_producers(path: str, data: bytes) -> tuple[dict[int, ProducerStateEntry], str | None]:
     """The producers, and what is wrong with the checksum if anything is.
 
     StorageError when size or version cannot be right: then nothing can be read.
@@ -72,9 +77,11 @@ def parse_producers(path: str, data: bytes) -> tuple[dict[int, Producer], str | 
     producers = {}
     for row in _PRODUCER.iter_unpack(data[_HEADER.size :]):
         producer_id, epoch, sequence, offset, delta, timestamp_ms, coordinator_epoch, open_from = row
-        last = Appended(sequence_after(sequence, -delta), sequence, offset - delta, offset, timestamp_ms)
+        last = BatchMetadata(sequence_after(sequence, -delta), sequence, offset - delta, offset, timestamp_ms)
         batches = (last,) if offset >= 0 else ()
-        producers[producer_id] = Producer(epoch, batches, timestamp_ms, coordinator_epoch, open_from)
+        producers[producer_id] = ProducerStateEntry(
+            epoch, batches, timestamp_ms, coordinator_epoch, open_from
+        )
     computed = crc32c(data[COVERED_AT:])
     wrong = f"their checksum is {computed:#010x}, the file says {crc:#010x}"
     return producers, None if computed == crc else wrong

@@ -24,12 +24,12 @@ from minikafka.log.file_scan import (
 )
 from minikafka.log.layout import CLEANED_SUFFIX, EPOCHS_FILE, Layout
 from minikafka.log.producers.producer_state_manager import ProducerStateManager, snapshot_offsets
-from minikafka.log.recovery.segment_replacement import settle
+from minikafka.log.recovery.segment_replacement import complete_swaps
 from minikafka.log.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LoadedLog:
     """A partition's directory as opened."""
 
     segments: tuple[Segment, ...]
@@ -118,7 +118,7 @@ def rename_empty(files: Files, directory: str, layout: Layout, segment: Segment,
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class LoadHints:
     """What is known of a partition before it is opened."""
 
     clean: bool = False
@@ -129,16 +129,16 @@ class Known:
     """Messages below this offset were deleted, though their segment may be there."""
     advance: Callable[[int], None] = field(default=lambda size_bytes: None)
     """Told how many bytes were checked, from time to time."""
-    begun: tuple[tuple[int, int], ...] = ()
-    """Epochs, and where they begin, that the log's own file may lack (``begun``)."""
+    journal_epochs: tuple[tuple[int, int], ...] = ()
+    """Epochs, and where they begin, that the log's own file may lack (``journal_epochs``)."""
 
 
-def open_segments(
-    files: Files, directory: str, config: LogConfig, layout: Layout, known: Known, now_ms: int | None
-) -> Found:
+def load_log(
+    files: Files, directory: str, config: LogConfig, layout: Layout, known: LoadHints, now_ms: int | None
+) -> LoadedLog:
     """Open and check all segments of a partition; see ``Log.open``."""
     files.make_dirs(directory)
-    settled = settle(files, directory, layout)
+    settled = complete_swaps(files, directory, layout)
     names = files.list_dir(directory)
     bases = sorted(base for name in names if (base := layout.segment_base(name)) is not None)
     for name in sorted(names, reverse=True):  # the time index first: see ``replacing.retire``
@@ -146,7 +146,7 @@ def open_segments(
         if base is not None and base not in bases:
             files.remove(os.path.join(directory, name))  # an index without its segment
     epochs = LeaderEpochs.load(files, directory) if EPOCHS_FILE in names else LeaderEpochs(files, directory)
-    epochs.learn(known.begun)
+    epochs.learn(known.journal_epochs)
     producers = ProducerStateManager(files, directory, snapshot_offsets(names))
     if not bases:
         start = known.start_offset
@@ -155,12 +155,14 @@ def open_segments(
         if start:
             files.sync_dir(directory)
         producers.rebuild((segment,), start, -1)
-        return Found((segment,), start, start, start, epochs, None, True, producers)
+        return LoadedLog((segment,), start, start, start, epochs, None, True, producers)
     segments = [_segment(files, directory, layout, base) for base in bases]
     start_offset = max(known.start_offset, segments[0].base_offset)
     end_offset = _checked_tail(segments[-1], config) if known.clean else None
     if end_offset is not None:
-        found = Found(tuple(segments), start_offset, end_offset, end_offset, epochs, None, settled, producers)
+        found = LoadedLog(
+            tuple(segments), start_offset, end_offset, end_offset, epochs, None, settled, producers
+        )
     else:
         found = _Recovery(files, directory, config, layout, segments, known).run(epochs, producers)
     # Also of a log that was closed cleanly: the file may still have what an earlier recovery cut.
@@ -190,7 +192,7 @@ def _checked_tail(segment: Segment, config: LogConfig) -> int | None:
     # The index may name the last offset of what lies there, so its first may be smaller.
     found = scan_file(segment.file, position, segment.size, segment.base_offset)
     segment.load_times()
-    segment.note_newest(found.max_timestamp)
+    segment.update_max_timestamp(found.max_timestamp)
     return found.next_offset if found.problem is None and found.next_offset > offset else None
 
 
@@ -204,7 +206,7 @@ class _Recovery:
         config: LogConfig,
         layout: Layout,
         segments: list[Segment],
-        known: Known,
+        known: LoadHints,
     ) -> None:
         self._files = files
         self._directory = directory
@@ -214,7 +216,7 @@ class _Recovery:
         self._known = known
         self._cuts: list[Cut] = []
 
-    def run(self, epochs: LeaderEpochs, producers: ProducerStateManager) -> Found:
+    def run(self, epochs: LeaderEpochs, producers: ProducerStateManager) -> LoadedLog:
         """Check all segments at or past the recovery point, and the newest."""
         segments, recovery_point = self._segments, self._known.recovery_point
         end_offset = segments[-1].base_offset
@@ -229,7 +231,7 @@ class _Recovery:
         # messages, of another epoch, stand there already.
         segments[-1].file.sync()
         self._files.sync_dir(self._directory)
-        return Found(
+        return LoadedLog(
             tuple(segments),
             max(self._known.start_offset, segments[0].base_offset),
             end_offset,
@@ -253,7 +255,7 @@ class _Recovery:
             rewrite_from=self._known.recovery_point,
             advance=self._known.advance,
         )
-        segment.adopt(found)
+        segment.adopt_scan(found)
         reason = self._break_behind(found, following)
         if reason is not None:
             # Before the cut: a crash between the two must not leave a whole log with a hole in it.
@@ -267,13 +269,13 @@ class _Recovery:
     def _cut(self, segment: Segment, found: FileScan, size: int) -> None:
         if self._config.preallocate and only_zeros(segment.file, found.valid_bytes, size):
             segment.cut(found.valid_bytes)  # room that no message was written to
-            segment.adopt(found)
+            segment.adopt_scan(found)
             return
         saved = save_bytes(self._files, segment.file, found.valid_bytes, size)
         # The copy's name must be safe before the original is cut.
         self._files.sync_dir(self._directory)
         segment.cut(found.valid_bytes)
-        segment.adopt(found)
+        segment.adopt_scan(found)
         length = size - found.valid_bytes
         self._cuts.append(Cut(segment.path, found.valid_bytes, length, found.problem or "", saved))
 

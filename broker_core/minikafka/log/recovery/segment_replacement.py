@@ -8,8 +8,8 @@ Each step is a rename (``layout`` has the suffixes)::
                  the old segments -> .deleted, oldest first; the directory is flushed, the indexes written
                  and flushed, then 00.kafka.swap -> 00.kafka
 
-At open ``settle`` finishes what a crash interrupted: what is ``.deleted`` or ``.cleaned`` goes, as does half
-a snapshot, a ``.swap``
+At open ``complete_swaps`` finishes what a crash interrupted: files that are ``.deleted`` or ``.cleaned`` and
+half-written snapshots are removed, and a ``.swap``
 takes the place of the segments whose offsets it covers. Segments behind its last offset may stay, though
 they were to be replaced too: what compaction dropped of them comes back, and nothing else, as a key's later
 value or its tombstone always lies behind the dropped one. (``Log.replaceSegments`` of 0.10.1, whose names
@@ -32,7 +32,9 @@ _LEFT_OVER = (GONE_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, SNAPSHOT_SUFFIX + TEMPOR
 _log = logging.getLogger(__name__)
 
 
-def retire(files: Files, directory: str, layout: Layout, segments: Iterable[Segment]) -> Iterator[str]:
+def rename_to_deleted(
+    files: Files, directory: str, layout: Layout, segments: Iterable[Segment]
+) -> Iterator[str]:
     """Rename the files of segments, which must be in order; gives each that is to be removed later.
 
     The indexes go before the file that they are of, and the time index first: Kafka's tools read the others
@@ -63,7 +65,7 @@ def _put_aside(files: Files, path: str) -> Iterator[str]:
 
 
 @dataclass(slots=True)
-class Change:
+class SegmentReplacement:
     """What a log's list of segments has, and its directory not yet: ``old`` are gone, and ``new``, if any, is
     in their place, as a ``.swap``.
     """
@@ -83,7 +85,7 @@ class Change:
         if not self.retired:
             if self.new is not None:
                 sync()
-            gone.extend(retire(files, directory, layout, self.old))
+            gone.extend(rename_to_deleted(files, directory, layout, self.old))
             sync()
             self.retired = True
         if self.new is not None:
@@ -94,7 +96,7 @@ class Change:
             sync()
 
 
-def settle(files: Files, directory: str, layout: Layout) -> bool:
+def complete_swaps(files: Files, directory: str, layout: Layout) -> bool:
     """Finish what a crash interrupted, and flush that; whether names have changed. StorageError when the disk
     fails.
     """

@@ -153,9 +153,11 @@ def producers(path: str, data: bytes) -> Iterator[Row | Damage]:
             "last_sequence": producer.last_sequence,
             "last_offset": producer.last_offset,
             "offset_delta": 0 if last is None else last.last_offset - last.first_offset,
-            "timestamp": producer.active_ms,
+            "timestamp": producer.last_timestamp_ms,
             "coordinator_epoch": producer.coordinator_epoch,
-            "current_txn_first_offset": None if producer.open_from < 0 else producer.open_from,
+            "current_txn_first_offset": None
+            if producer.current_txn_first_offset < 0
+            else producer.current_txn_first_offset,
         }
     if wrong is not None:
         yield Damage(path, COVERED_AT, len(data) - COVERED_AT, wrong)

@@ -177,7 +177,7 @@ class ControllerEventManager:
 
     def counters_missed(self) -> None:
         """Discard the block of producer ids, which another broker may have been given meanwhile."""
-        look_at_topics(self._broker.registrar.store, self._broker.logs.creations)
+        look_at_topics(self._broker.registrar.store, self._broker.logs.topic_incarnations)
         self._broker.run(self._broker.producer_ids.discard)
         self._broker.raise_counters()
 

@@ -77,6 +77,6 @@ def _delete_before(broker: Broker, topic_partition: TopicPartition, offset: int)
     wanted = high_watermark if offset == HIGH_WATERMARK else offset
     if not 0 <= wanted <= high_watermark:
         raise OffsetOutOfRange(offset, log.start_offset, high_watermark)
-    broker.logs.advance_start(topic_partition, wanted)
+    broker.logs.increment_start_offset(topic_partition, wanted)
     broker.run(lambda: broker.touch(topic_partition))  # followers learn the new start
     return log.start_offset

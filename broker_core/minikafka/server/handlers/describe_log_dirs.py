@@ -43,7 +43,7 @@ def _serve(broker: Broker, context: RequestContext, request: DescribeLogDirsRequ
             for partition in topic.partitions
         }
     results = []
-    unusable = broker.logs.unusable_paths
+    unusable = broker.logs.offline_paths
     for path, logs in broker.logs.by_directory().items():
         topics: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
         for done, (topic_partition, log) in enumerate(logs):

@@ -48,7 +48,7 @@ def _end_of(broker: Broker, topic: str, part: EpochPartition) -> EpochPartitionR
     try:
         partition = broker.partition(TopicPartition(topic, part.index))
         partition.check_leader(part.current_leader_epoch)
-        epoch, end_offset = partition.log.end_of_epoch(part.leader_epoch)
+        epoch, end_offset = partition.log.end_offset_for_epoch(part.leader_epoch)
     except BrokerError as error:
         code = error.code
     return EpochPartitionResponse(

@@ -96,7 +96,7 @@ class IsrWriter:
     def _is_gone(self, partition: Partition, created: Mapping[str, int]) -> bool:
         """Whether the state may be that of another topic of the name, as this one's znodes were removed."""
         broker, name = self._broker, partition.topic_partition
-        made_by = broker.logs.creations.of(name)
+        made_by = broker.logs.topic_incarnations.of(name)
         if broker.partitions.get(name) is not partition:
             return True
         return made_by not in {None, created.get(name.topic)}

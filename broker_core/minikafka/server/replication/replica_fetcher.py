@@ -218,7 +218,7 @@ class ReplicaFetcher(InterBrokerConnection):
         one.above, one.asked_epoch = epoch, epoch - 1
         if epoch > known:
             return  # this log may have nothing of it: asked further
-        own_epoch, own_end = log.end_of_epoch(epoch)
+        own_epoch, own_end = log.end_offset_for_epoch(epoch)
         if own_end == UNKNOWN:
             self._cut_later(one, one.safe_end())
             return
@@ -508,7 +508,7 @@ class ReplicaFetcher(InterBrokerConnection):
     def _start_now(self, one: FollowerPartition, offset: int) -> None:
         """On the worker. The log may have been deleted, or cut, since."""
         if self._followed.get(one.name) is one and offset <= one.partition.log.end_offset:
-            self._broker.logs.advance_start(one.name, offset)
+            self._broker.logs.increment_start_offset(one.name, offset)
 
     def _is_safe(self, one: FollowerPartition) -> bool:
         """Whether what is here may count as here, as the offset of a fetch says: a flush may have failed."""

@@ -175,8 +175,8 @@ class ReplicaManager:
         # All before anything is changed: without ZooKeeper the controller asks again.
         configs = broker.registrar.settings.of_topics(_topics(leaderships))
         created = broker.registrar.creations(configs)
-        look_at_topics(broker.registrar.store, broker.logs.creations)
-        held, registered_at = set(broker.logs.held()), self._registered()
+        look_at_topics(broker.registrar.store, broker.logs.topic_incarnations)
+        held, registered_at = set(broker.logs.partitions()), self._registered()
         leaderships = self._of_these_topics(leaderships, created, leaders)
         behind = {key for key, leadership in leaderships.items() if self._is_behind(key, leadership)}
         codes |= dict.fromkeys(behind, ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -277,7 +277,7 @@ class ReplicaManager:
         for topic_partition, log in opened.items():
             partition = broker.partitions.get(topic_partition)
             if partition is None:
-                watermark = broker.logs.watermarks.of(topic_partition)
+                watermark = broker.logs.high_watermarks.of(topic_partition)
                 partition = Partition(topic_partition, log, broker.broker_id, high_watermark=watermark)
                 broker.serve(partition)
             partition.apply_leadership(leaderships[topic_partition], now_ms)
@@ -298,7 +298,7 @@ class ReplicaManager:
         strays = {
             key: leadership.replicas
             for key, leadership in leaderships.items()
-            if key.topic in created and logs.creations.is_of_another(key, created[key.topic])
+            if key.topic in created and logs.topic_incarnations.is_of_another(key, created[key.topic])
         }
         for topic_partition in self._of_lost_topics(leaderships.keys() - strays.keys(), created):
             _log.warning(
@@ -327,7 +327,7 @@ class ReplicaManager:
         self, partitions: Iterable[TopicPartition], created: Mapping[str, int]
     ) -> list[TopicPartition]:
         """Those whose logs may be of topics of these names that ZooKeeper lost when it went back."""
-        known = self._broker.logs.creations
+        known = self._broker.logs.topic_incarnations
         return sorted(
             key for key in partitions if key.topic in created and known.is_of_later(key, created[key.topic])
         )
@@ -338,7 +338,7 @@ class ReplicaManager:
         for table in (self._begun, self._refused_ms):
             table.pop(topic_partition, None)
         self._ahead.discard(topic_partition)
-        aside = self._broker.logs.set_aside(topic_partition)
+        aside = self._broker.logs.mark_stray(topic_partition)
         _log.warning(
             "the log of %s is %s: it is set aside as %s, and not served any more; `minikafka log dump` reads "
             "the files there; remove the directory when nobody needs its records",
@@ -387,7 +387,7 @@ class ReplicaManager:
         try:
             if made:
                 self._broker.logs.flush_names()
-            self._broker.logs.creations.record(changes)
+            self._broker.logs.topic_incarnations.record(changes)
         except (MinikafkaError, FileNotFoundError) as error:
             if not made:
                 _log.warning("%s; it is tried again when a leader changes", error)
@@ -403,7 +403,7 @@ class ReplicaManager:
         self, opened: dict[TopicPartition, Log], leaderships: Leaderships, leaders: Brokers
     ) -> None:
         """The epochs that begin here, and that nothing begins in the logs of leaders elsewhere: one flush."""
-        record, own = self._broker.logs.begun, self._broker.broker_id
+        record, own = self._broker.logs.epoch_journal, self._broker.broker_id
         begun = {key: record.of(key) if leaderships[key].leader == own else () for key in opened}
         begun |= {
             key: log.epochs.entries
@@ -455,8 +455,8 @@ class ReplicaManager:
                     self._not_opened[topic_partition] = leadership, leaders
                     return None
                 self._begun[topic_partition] = leadership.leader_epoch
-                log.begin_epoch(leadership.leader_epoch)
-            elif logs.begun.of(topic_partition):
+                log.start_epoch(leadership.leader_epoch)
+            elif logs.epoch_journal.of(topic_partition):
                 log.epochs.stand_alone()
         except (MinikafkaError, FileNotFoundError) as error:
             if topic_partition not in self._not_opened:
@@ -543,7 +543,7 @@ class ReplicaManager:
         """
         partitions = tuple(partitions)
         created = self._broker.registrar.creations(_topics(partitions))
-        look_at_topics(self._broker.registrar.store, self._broker.logs.creations)
+        look_at_topics(self._broker.registrar.store, self._broker.logs.topic_incarnations)
         self._spared.update(self._of_lost_topics(partitions, created))
         self.stop(partitions)
         self._broker.run(lambda: self._let_go(partitions))

@@ -33,7 +33,7 @@ def test_what_kafka_0_10_1_1_wrote_is_read() -> None:
     files = MemoryFiles()
     files.make_dirs("d1")
     put(files, f"d1/{FILE}", (DATA / "log-dir" / "data" / FILE).read_bytes())
-    watermarks = manager_of(files).watermarks
+    watermarks = manager_of(files).high_watermarks
     assert [watermarks.of(TopicPartition(*name)) for name in (("alpha", 1), ("beta", 0))] == [250, 600]
     assert watermarks.of(TopicPartition("gamma", 0)) == 0
 
@@ -41,7 +41,7 @@ def test_what_kafka_0_10_1_1_wrote_is_read() -> None:
 def test_each_directory_has_those_of_the_partitions_in_it() -> None:
     files = MemoryFiles()
     manager = two_directories(files)
-    manager.watermarks.write({ONE: 3, TWO: 5, OTHER: 7})
+    manager.high_watermarks.write({ONE: 3, TWO: 5, OTHER: 7})
     texts = [read_file(files, f"{directory}/{FILE}").decode().split("\n", 2) for directory in ("d1", "d2")]
     assert [text[0] for text in texts] == ["0", "0"]
     assert sorted(line for text in texts for line in text[2].splitlines()) == [
@@ -58,37 +58,37 @@ def test_they_come_back_after_a_power_cut() -> None:
         log = manager.get(partition)
         assert log is not None
         log.flush()
-    manager.watermarks.write({ONE: 3, TWO: 5, OTHER: 7})
+    manager.high_watermarks.write({ONE: 3, TWO: 5, OTHER: 7})
     files.power_cut()
-    again = manager_of(files, "d1", "d2").watermarks
+    again = manager_of(files, "d1", "d2").high_watermarks
     assert [again.of(partition) for partition in (ONE, TWO, OTHER)] == [3, 5, 7]
 
 
 def test_what_has_not_changed_is_not_written_again() -> None:
     files = MemoryFiles()
     manager = two_directories(files)
-    manager.watermarks.write({ONE: 3, TWO: 5})
+    manager.high_watermarks.write({ONE: 3, TWO: 5})
     del files.operations[:]
-    manager.watermarks.write({ONE: 3, TWO: 5})
+    manager.high_watermarks.write({ONE: 3, TWO: 5})
     assert files.operations == []
 
 
 def test_a_partition_that_nobody_serves_keeps_the_one_that_it_had() -> None:
     files = MemoryFiles()
     manager = two_directories(files)
-    manager.watermarks.write({ONE: 3, TWO: 5, OTHER: 7})
-    manager.watermarks.write({ONE: 4})
+    manager.high_watermarks.write({ONE: 3, TWO: 5, OTHER: 7})
+    manager.high_watermarks.write({ONE: 4})
     files.kill_process()
-    again = manager_of(files, "d1", "d2").watermarks
+    again = manager_of(files, "d1", "d2").high_watermarks
     assert [again.of(partition) for partition in (ONE, TWO, OTHER)] == [4, 5, 7]
 
 
 def test_a_partition_that_was_deleted_is_left_out() -> None:
     files = MemoryFiles()
     manager = two_directories(files)
-    manager.watermarks.write({ONE: 3, TWO: 5, OTHER: 7})
+    manager.high_watermarks.write({ONE: 3, TWO: 5, OTHER: 7})
     manager.delete(TWO)
-    manager.watermarks.write({ONE: 3, OTHER: 7})
+    manager.high_watermarks.write({ONE: 3, OTHER: 7})
     assert b"my_topic 1" not in read_file(files, f"d1/{FILE}") + read_file(files, f"d2/{FILE}")
 
 
@@ -98,10 +98,10 @@ def test_nonsense_is_told_and_counts_as_nothing_known(caplog: pytest.LogCaptureF
     put(files, f"d1/{FILE}", b"0\n1\nmy_topic 0\n")
     with caplog.at_level(logging.WARNING):
         manager = manager_of(files)
-    assert manager.watermarks.of(ONE) == 0
+    assert manager.high_watermarks.of(ONE) == 0
     assert f"d1/{FILE}" in caplog.text
     fill(manager.create(ONE), 10)
-    manager.watermarks.write({ONE: 3})
+    manager.high_watermarks.write({ONE: 3})
     assert read_file(files, f"d1/{FILE}") == b"0\n1\nmy_topic 0 3\n"
 
 
@@ -113,10 +113,10 @@ def test_a_disk_that_is_full_is_told_once_and_it_is_written_when_there_is_room(
     fill(manager.create(ONE), 10)
     files.capacity_bytes = files.used_bytes()
     with caplog.at_level(logging.WARNING):
-        manager.watermarks.write({ONE: 3})
-        manager.watermarks.write({ONE: 4})
+        manager.high_watermarks.write({ONE: 3})
+        manager.high_watermarks.write({ONE: 4})
     assert caplog.text.count(FILE) == caplog.text.count("make room")
     assert caplog.text.count("make room") == 1
     files.capacity_bytes = None
-    manager.watermarks.write({ONE: 4})
+    manager.high_watermarks.write({ONE: 4})
     assert read_file(files, f"d1/{FILE}") == b"0\n1\nmy_topic 0 4\n"

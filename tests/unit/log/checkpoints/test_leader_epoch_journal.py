@@ -39,11 +39,11 @@ def led_again(files: MemoryFiles) -> LogManager:
     """A log with ten flushed messages of epoch 0, in which epoch 4 has begun, and is written down."""
     manager = manager_of(files)
     log = manager.create(ONE)
-    log.begin_epoch(0)
+    log.start_epoch(0)
     fill(log, 10)
     log.flush()
-    log.begin_epoch(4)
-    manager.begun.record({ONE: log.epochs.entries})
+    log.start_epoch(4)
+    manager.epoch_journal.record({ONE: log.epochs.entries})
     log.epochs.recorded(log.epochs.entries)
     return manager
 
@@ -70,7 +70,7 @@ def test_messages_may_be_written_under_it_and_the_logs_own_file_follows_later() 
 def test_an_epoch_that_is_written_down_nowhere_is_flushed_before_anything_is_written_under_it() -> None:
     files = MemoryFiles()
     log = log_of(led_again(files))
-    log.begin_epoch(7)
+    log.start_epoch(7)
     assert not log.epochs.written
     log.epochs.require_saved()
     files.power_cut()
@@ -81,7 +81,7 @@ def test_what_stands_there_of_a_log_goes_once_its_own_file_is_flushed() -> None:
     files = MemoryFiles()
     manager = led_again(files)
     log_of(manager).epochs.stand_alone()
-    manager.begun.record({ONE: ()})
+    manager.epoch_journal.record({ONE: ()})
     assert json.loads(read_file(files, PATH)) == {"version": 1, "topics": {}}
     files.power_cut()
     assert log_of(manager_of(files)).epochs.begun == 4
@@ -108,9 +108,9 @@ def test_of_a_log_that_was_removed_by_hand_nothing_is_left_once_another_is_made(
     led_again(files).close()
     files.remove_tree("data/my_topic_0")
     manager = manager_of(files)
-    assert manager.begun.of(ONE) == ()
+    assert manager.epoch_journal.of(ONE) == ()
     manager.create(ONE)
-    manager.begun.record({ONE: ()})
+    manager.epoch_journal.record({ONE: ()})
     assert json.loads(read_file(files, PATH))["topics"] == {}
 
 
@@ -119,8 +119,8 @@ def test_what_could_not_be_written_is_written_with_what_comes_next() -> None:
     manager = led_again(files)
     files.fail_next_sync(match="leader-epochs-begun")
     with pytest.raises(StorageError):
-        manager.begun.record({ONE: ((0, 0), (5, 10))})
-    manager.begun.record({ONE: ((0, 0), (5, 10))})
+        manager.epoch_journal.record({ONE: ((0, 0), (5, 10))})
+    manager.epoch_journal.record({ONE: ((0, 0), (5, 10))})
     assert json.loads(read_file(files, PATH))["topics"] == {"my_topic": {"0": [[0, 0], [5, 10]]}}
 
 
@@ -129,7 +129,7 @@ def test_a_file_that_makes_no_sense_is_left_out_with_a_warning(caplog: pytest.Lo
     led_again(files).close()
     replace_file(files, PATH, b"{}")
     with caplog.at_level(logging.WARNING):
-        assert manager_of(files).begun.of(ONE) == ()
+        assert manager_of(files).epoch_journal.of(ONE) == ()
     assert f"{PATH} is left out" in caplog.text
 
 
@@ -139,14 +139,14 @@ def test_a_directory_that_takes_nothing_keeps_no_other_from_being_written() -> N
     manager.open_all()
     for partition in (ONE, TWO):
         manager.create(partition)
-    manager.begun.record({ONE: ((1, 0),), TWO: ((1, 0),)})
+    manager.epoch_journal.record({ONE: ((1, 0),), TWO: ((1, 0),)})
     files.fail_next_sync(match="full/leader-epochs-begun")
     with pytest.raises(StorageError):
-        manager.begun.record({ONE: (), TWO: ()})
+        manager.epoch_journal.record({ONE: (), TWO: ()})
     assert json.loads(read_file(files, PATH))["topics"] == {}
-    assert [manager.begun.may_tell(one) for one in (ONE, TWO)] == [True, False]
-    manager.begun.record({ONE: (), TWO: ()})
-    assert not manager.begun.may_tell(ONE)
+    assert [manager.epoch_journal.may_tell(one) for one in (ONE, TWO)] == [True, False]
+    manager.epoch_journal.record({ONE: (), TWO: ()})
+    assert not manager.epoch_journal.may_tell(ONE)
 
 
 def test_the_file_may_tell_of_a_log_until_a_write_without_it_is_through() -> None:
@@ -155,10 +155,10 @@ def test_the_file_may_tell_of_a_log_until_a_write_without_it_is_through() -> Non
     for _ in range(2):
         files.fail_next_sync(match="leader-epochs-begun")
         with pytest.raises(StorageError):
-            manager.begun.record({ONE: ()})
-        assert manager.begun.may_tell(ONE)
-    manager.begun.record({ONE: ()})
-    assert not manager.begun.may_tell(ONE)
+            manager.epoch_journal.record({ONE: ()})
+        assert manager.epoch_journal.may_tell(ONE)
+    manager.epoch_journal.record({ONE: ()})
+    assert not manager.epoch_journal.may_tell(ONE)
 
 
 def test_what_a_log_was_removed_with_may_be_told_of_the_next_one_until_it_is_written_anew() -> None:
@@ -166,16 +166,16 @@ def test_what_a_log_was_removed_with_may_be_told_of_the_next_one_until_it_is_wri
     led_again(files).close()
     files.remove_tree("data/my_topic_0")
     manager = manager_of(files)
-    assert not manager.begun.may_tell(ONE)
+    assert not manager.epoch_journal.may_tell(ONE)
     manager.create(ONE)
-    assert manager.begun.may_tell(ONE)
+    assert manager.epoch_journal.may_tell(ONE)
 
 
 def test_an_epoch_that_the_logs_file_told_of_and_recovery_cut_is_written_to_that_file() -> None:
     files = MemoryFiles()
     manager = manager_of(files)
     log = manager.create(ONE)
-    log.begin_epoch(0)
+    log.start_epoch(0)
     fill(log, 10)
     log.flush()
     fill(log, 5)
@@ -183,7 +183,7 @@ def test_an_epoch_that_the_logs_file_told_of_and_recovery_cut_is_written_to_that
     files.power_cut()
     log = log_of(manager_of(files))
     assert (log.end_offset, log.epochs.begun, log.epochs.entries) == (10, 4, ((0, 0),))
-    log.begin_epoch(4)
+    log.start_epoch(4)
     files.power_cut()
     assert read_file(files, OWN_FILE) == b"0\n2\n0 0\n4 10\n"
 

@@ -176,7 +176,7 @@ def test_truncation_and_deletion_take_the_epochs_with_them(files: MemoryFiles) -
         fill(log, 10)
     log.truncate_to(25)
     assert log.epochs.entries == ((0, 0), (1, 10), (2, 20))
-    log.delete_old(lambda segments: 1, 25)
+    log.delete_old_segments(lambda segments: 1, 25)
     assert log.epochs.entries == ((1, 15), (2, 20))
 
 
@@ -189,7 +189,7 @@ def test_of_epochs_before_the_first_known_one_an_end_is_known_only_where_no_mess
 
 def test_what_recovery_cut_and_the_file_still_has_is_cut_after_a_clean_close_too(files: MemoryFiles) -> None:
     log = open_log(files)
-    log.begin_epoch(0)
+    log.start_epoch(0)
     fill(log, 1)
     log.epochs.begin(1, 1)
     log.close()

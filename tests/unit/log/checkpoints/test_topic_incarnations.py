@@ -26,7 +26,7 @@ TREE = ("a-cluster", 2)
 def manager_of(files: MemoryFiles, *directories: str) -> LogManager:
     manager = LogManager(files, directories, LogConfig(), Layout.CLASSIC, ManualClock(0))
     manager.open_all()
-    manager.creations.begin(TREE)
+    manager.topic_incarnations.begin(TREE)
     return manager
 
 
@@ -41,7 +41,7 @@ def with_both(files: MemoryFiles) -> LogManager:
     manager = manager_of(files, "d1", "d2")
     for partition in (ONE, TWO):
         manager.create(partition)
-    manager.creations.record({ONE: 7, TWO: 7})
+    manager.topic_incarnations.record({ONE: 7, TWO: 7})
     return manager
 
 
@@ -58,8 +58,8 @@ def test_it_is_known_after_a_restart_and_not_written_again() -> None:
     with_both(files).close()
     again = manager_of(files, "d1", "d2")
     before = len(files.operations)
-    again.creations.record({ONE: 7, TWO: 7})
-    assert [again.creations.of(one) for one in (ONE, TWO)] == [7, 7]
+    again.topic_incarnations.record({ONE: 7, TWO: 7})
+    assert [again.topic_incarnations.of(one) for one in (ONE, TWO)] == [7, 7]
     assert len(files.operations) == before
 
 
@@ -69,21 +69,21 @@ def test_what_could_not_be_written_is_written_with_what_comes_next() -> None:
     manager.create(ONE)
     files.fail_next_open(errno.ENOSPC, match=FILE)
     with pytest.raises(StorageError, match="No space"):
-        manager.creations.record({ONE: 7})
-    manager.creations.record({ONE: 7})
+        manager.topic_incarnations.record({ONE: 7})
+    manager.topic_incarnations.record({ONE: 7})
     manager.close()
-    assert manager_of(files, "d1").creations.of(ONE) == 7
+    assert manager_of(files, "d1").topic_incarnations.of(ONE) == 7
 
 
 def test_nothing_is_known_of_a_log_that_was_deleted_or_set_aside_also_where_the_file_still_names_it() -> None:
     files = MemoryFiles()
     manager = with_both(files)
     manager.delete(ONE)
-    assert manager.set_aside(TWO) in {"d1/my_topic_1.0-stray", "d2/my_topic_1.0-stray"}
-    assert [manager.creations.of(one) for one in (ONE, TWO)] == [None, None]
+    assert manager.mark_stray(TWO) in {"d1/my_topic_1.0-stray", "d2/my_topic_1.0-stray"}
+    assert [manager.topic_incarnations.of(one) for one in (ONE, TWO)] == [None, None]
     manager.close()
     again = manager_of(files, "d1", "d2")
-    assert [again.creations.of(one) for one in (ONE, TWO)] == [None, None]
+    assert [again.topic_incarnations.of(one) for one in (ONE, TWO)] == [None, None]
     assert again.partitions_of("my_topic") == ()
 
 
@@ -99,7 +99,7 @@ def test_a_file_of_nonsense_is_named_and_nothing_is_known(
     replace_file(files, f"d2/{FILE}", data)
     with caplog.at_level(logging.WARNING):
         manager = manager_of(files, "d1", "d2")
-    assert [manager.creations.of(one) for one in (ONE, TWO)] == [None, None]
+    assert [manager.topic_incarnations.of(one) for one in (ONE, TWO)] == [None, None]
     assert f"d1/{FILE}" in caplog.text
 
 
@@ -108,23 +108,23 @@ def test_a_log_that_was_set_aside_keeps_its_files_and_another_one_is_made_in_its
     manager = manager_of(files, "d1")
     manager.create(ONE)
     names = files.list_dir("d1/my_topic_0")
-    assert manager.set_aside(ONE) == "d1/my_topic_0.0-stray"
+    assert manager.mark_stray(ONE) == "d1/my_topic_0.0-stray"
     manager.create(ONE)
-    assert manager.set_aside(ONE) == "d1/my_topic_0.1-stray"
+    assert manager.mark_stray(ONE) == "d1/my_topic_0.1-stray"
     assert files.list_dir("d1/my_topic_0.0-stray") == names
-    assert manager.set_aside(ONE) is None
+    assert manager.mark_stray(ONE) is None
 
 
 def test_logs_are_of_a_topic_made_again_where_topics_were_made_less_often_than_before() -> None:
     files = MemoryFiles()
     manager = with_both(files)
-    manager.creations.look(Children(5, 9, 3))
-    manager.creations.record({ONE: 8, TWO: 8})
-    assert manager.creations.is_of_another(ONE, 12)
-    manager.creations.look(Children(4, 7, 3))
-    assert not manager.creations.is_of_another(ONE, 12)
-    assert manager.creations.is_of_later(ONE, 12)
-    assert not manager.creations.is_of_later(ONE, 8)
+    manager.topic_incarnations.look(Children(5, 9, 3))
+    manager.topic_incarnations.record({ONE: 8, TWO: 8})
+    assert manager.topic_incarnations.is_of_another(ONE, 12)
+    manager.topic_incarnations.look(Children(4, 7, 3))
+    assert not manager.topic_incarnations.is_of_another(ONE, 12)
+    assert manager.topic_incarnations.is_of_later(ONE, 12)
+    assert not manager.topic_incarnations.is_of_later(ONE, 8)
 
 
 @pytest.mark.parametrize(
@@ -152,36 +152,36 @@ def test_a_start_tells_by_the_topics_whether_zookeeper_went_back(
 ) -> None:
     files = MemoryFiles()
     manager = with_both(files)
-    manager.creations.look(Children(5, 9, 3))
-    manager.creations.record({ONE: 8, TWO: 8})
+    manager.topic_incarnations.look(Children(5, 9, 3))
+    manager.topic_incarnations.record({ONE: 8, TWO: 8})
     manager.close()
     for _ in range(2):  # what was seen once is known afterwards too
         again = opened_again(files, "d1", "d2")
-        again.creations.look(children)
-        assert [again.creations.is_of_another(one, 12) for one in (ONE, TWO)] == [is_another] * 2
+        again.topic_incarnations.look(children)
+        assert [again.topic_incarnations.is_of_another(one, 12) for one in (ONE, TWO)] == [is_another] * 2
         again.close()
         children = Children(max(children.changes, 7), 20, children.made_at)
 
 
 def test_a_log_is_of_the_topic_again_that_it_was_written_down_for_since_zookeeper_went_back() -> None:
     manager = with_both(MemoryFiles())
-    manager.creations.look(Children(5, 9, 3))
-    manager.creations.look(Children(4, 7, 3))
-    manager.creations.record({ONE: 12})
-    assert [manager.creations.is_of_another(one, 15) for one in (ONE, TWO)] == [True, False]
+    manager.topic_incarnations.look(Children(5, 9, 3))
+    manager.topic_incarnations.look(Children(4, 7, 3))
+    manager.topic_incarnations.record({ONE: 12})
+    assert [manager.topic_incarnations.is_of_another(one, 15) for one in (ONE, TWO)] == [True, False]
 
 
 def test_a_log_that_was_made_later_than_the_topic_is_taken_for_it() -> None:
     manager = with_both(MemoryFiles())
-    assert not manager.creations.is_of_another(ONE, 3)
-    assert manager.creations.is_of_later(ONE, 3)
+    assert not manager.topic_incarnations.is_of_another(ONE, 3)
+    assert manager.topic_incarnations.is_of_later(ONE, 3)
 
 
 def test_one_server_that_misses_a_deletion_is_no_sign_that_zookeeper_went_back() -> None:
     manager = with_both(MemoryFiles())
     for children in (Children(5, 9, 3), Children(5, 8, 3), Children(5, 9, 3)):
-        manager.creations.look(children)
-    assert manager.creations.is_of_another(ONE, 12)
+        manager.topic_incarnations.look(children)
+    assert manager.topic_incarnations.is_of_another(ONE, 12)
 
 
 @pytest.mark.parametrize(
@@ -192,30 +192,30 @@ def test_a_file_that_does_not_tell_which_change_made_the_znode_is_read(
 ) -> None:
     files = MemoryFiles()
     manager = with_both(files)
-    manager.creations.look(Children(5, 9, 3))
-    manager.creations.record({ONE: 8, TWO: 8})
+    manager.topic_incarnations.look(Children(5, 9, 3))
+    manager.topic_incarnations.record({ONE: 8, TWO: 8})
     manager.close()
     for directory in ("d1", "d2"):
         held = json.loads(read_file(files, f"{directory}/{FILE}"))
         held["children"].pop()
         replace_file(files, f"{directory}/{FILE}", json.dumps(held).encode())
     again = opened_again(files, "d1", "d2")
-    again.creations.look(children)
-    assert [again.creations.is_of_another(one, 12) for one in (ONE, TWO)] == [is_another] * 2
+    again.topic_incarnations.look(children)
+    assert [again.topic_incarnations.is_of_another(one, 12) for one in (ONE, TWO)] == [is_another] * 2
 
 
 def test_a_directory_without_logs_does_not_tell_how_far_zookeeper_came() -> None:
     files = MemoryFiles()
     manager = with_both(files)
-    manager.creations.look(Children(5, 9, 3))
-    manager.creations.record({ONE: 8, TWO: 8})
+    manager.topic_incarnations.look(Children(5, 9, 3))
+    manager.topic_incarnations.record({ONE: 8, TWO: 8})
     manager.delete(ONE)  # its directory keeps its file
-    manager.creations.look(Children(4, 7, 3))
-    manager.creations.record({TWO: 12})
+    manager.topic_incarnations.look(Children(4, 7, 3))
+    manager.topic_incarnations.record({TWO: 12})
     manager.close()
     again = opened_again(files, "d1", "d2")
-    again.creations.look(Children(4, 7, 3))
-    assert again.creations.is_of_another(TWO, 13)
+    again.topic_incarnations.look(Children(4, 7, 3))
+    assert again.topic_incarnations.is_of_another(TWO, 13)
 
 
 def test_a_file_of_an_earlier_version_is_read() -> None:
@@ -225,5 +225,5 @@ def test_a_file_of_an_earlier_version_is_read() -> None:
     del held["children"], held["rolled_back"]
     replace_file(files, f"d1/{FILE}", json.dumps(held).encode())
     again = opened_again(files, "d1")
-    again.creations.look(Children(1, 1, 1))
-    assert [again.creations.of(one) for one in (ONE, TWO)].count(7) == 1
+    again.topic_incarnations.look(Children(1, 1, 1))
+    assert [again.topic_incarnations.of(one) for one in (ONE, TWO)].count(7) == 1

@@ -113,7 +113,7 @@ def test_a_closed_log_has_its_largest_timestamps_in_its_time_indexes() -> None:
     files = MemoryFiles()
     log = open_log(files)
     fill(log, 60)
-    ends = [segment.newest() for segment in log.segments]
+    ends = [segment.max_timestamp() for segment in log.segments]
     log.close()
     for segment, (newest, _) in zip(log.segments, ends, strict=True):
         data = read_file(files, segment.path.replace(".kafka", ".timeindex"))
@@ -128,11 +128,11 @@ def test_a_log_that_was_closed_knows_its_times_without_reading_its_messages(
     files = MemoryFiles()
     log = open_log(files)
     fill(log, 60)
-    before = [segment.newest()[0] for segment in log.segments]
+    before = [segment.max_timestamp()[0] for segment in log.segments]
     log.close()
     again = open_log(files, clean=True)
     monkeypatch.setattr(search, "windows", lambda *_, **__: pytest.fail("messages were read"))
-    assert [segment.newest()[0] for segment in again.segments] == before
+    assert [segment.max_timestamp()[0] for segment in again.segments] == before
     assert again.offset_for_timestamp(NOW_MS + 1000) is None
 
 
@@ -186,9 +186,9 @@ def test_a_truncation_takes_the_time_index_with_it() -> None:
     again = open_log(files, LogConfig(index_interval_bytes=100), clean=True)
     again.truncate_to(10)
     assert not files.exists(FIRST)
-    assert again.segments[-1].newest()[0] == 9
+    assert again.segments[-1].max_timestamp()[0] == 9
     timed(again, 20)
-    assert again.segments[-1].newest()[0] == 20
+    assert again.segments[-1].max_timestamp()[0] == 20
 
 
 def test_a_full_time_index_makes_the_log_roll() -> None:
@@ -203,7 +203,7 @@ def test_messages_of_magic_0_leave_an_empty_time_index() -> None:
     log.append(valid_set(numbered(0, 5), magic=0))
     log.close()
     assert read_file(files, FIRST) == b""
-    assert open_log(files, clean=True).segments[-1].newest()[0] == -1
+    assert open_log(files, clean=True).segments[-1].max_timestamp()[0] == -1
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
@@ -216,4 +216,4 @@ def test_an_entry_names_the_message_that_is_newest_not_the_set_that_it_came_in(c
     log.close()
     assert read_file(files, FIRST) == pairs((9, 1 if codec is Codec.NONE else 2))
     rebuilt = open_log(files)
-    assert rebuilt.segments[-1].newest() == (9, 1 if codec is Codec.NONE else 2)
+    assert rebuilt.segments[-1].max_timestamp() == (9, 1 if codec is Codec.NONE else 2)

@@ -8,9 +8,9 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.log.producers.producer_state import (
-    Appended,
-    Producer,
-    decide,
+    BatchMetadata,
+    ProducerStateEntry,
+    analyze_batches,
     expired,
     replayed,
     sequence_after,
@@ -51,13 +51,13 @@ class Partition:
     """Appends batches, one at a time, as a log does."""
 
     def __init__(self) -> None:
-        self.known: dict[int, Producer] = {}
+        self.known: dict[int, ProducerStateEntry] = {}
         self.end_offset = 0
 
     def append(self, *batches: BatchHeader) -> tuple[int, int]:
         """First and last offset of the answer; what was there before gets no new ones."""
-        found = decide(self.known, batches, self.end_offset, NOW_MS)
-        if isinstance(found, Appended):
+        found = analyze_batches(self.known, batches, self.end_offset, NOW_MS)
+        if isinstance(found, BatchMetadata):
             return found.first_offset, found.last_offset
         self.known.update(found)
         first = self.end_offset
@@ -116,10 +116,10 @@ def test_second_producer_with_the_id_is_told_apart_while_the_first_one_writes(pa
 
 
 def test_second_producer_with_the_id_is_told_apart_from_what_a_snapshot_tells(partition: Partition) -> None:
-    partition.known[7] = Producer(0, (Appended(0, 1, 0, 1, NOW_MS),), NOW_MS)
+    partition.known[7] = ProducerStateEntry(0, (BatchMetadata(0, 1, 0, 1, NOW_MS),), NOW_MS)
     assert partition.append(batch(0, 2, timestamp_ms=NOW_MS)) == (0, 1)
     assert partition.refusal(batch(0, 2, timestamp_ms=LATER_MS)) is ErrorCode.UNKNOWN_PRODUCER_ID
-    partition.known[7] = Producer(0, (Appended(10, 11, 10, 11, NOW_MS),), NOW_MS)
+    partition.known[7] = ProducerStateEntry(0, (BatchMetadata(10, 11, 10, 11, NOW_MS),), NOW_MS)
     assert partition.refusal(batch(0, 2, timestamp_ms=NOW_MS)) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     assert partition.refusal(batch(0, 2, timestamp_ms=LATER_MS)) is ErrorCode.UNKNOWN_PRODUCER_ID
 
@@ -145,7 +145,7 @@ def test_what_neither_follows_nor_was_there_is_out_of_order(
 
 
 def test_after_the_largest_number_comes_0(partition: Partition) -> None:
-    partition.known[7] = Producer(0, (Appended(LARGEST - 2, LARGEST - 1, 0, 1, 5),), NOW_MS)
+    partition.known[7] = ProducerStateEntry(0, (BatchMetadata(LARGEST - 2, LARGEST - 1, 0, 1, 5),), NOW_MS)
     assert partition.refusal(batch(0, 1)) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     partition.append(batch(LARGEST, 1))
     partition.append(batch(0, 2))
@@ -153,7 +153,7 @@ def test_after_the_largest_number_comes_0(partition: Partition) -> None:
 
 
 def test_a_batch_may_go_over_the_largest_number_inside(partition: Partition) -> None:
-    partition.known[7] = Producer(0, (Appended(0, LARGEST - 2, 0, 9, 5),), NOW_MS)
+    partition.known[7] = ProducerStateEntry(0, (BatchMetadata(0, LARGEST - 2, 0, 9, 5),), NOW_MS)
     partition.append(batch(LARGEST - 1, 4))
     assert partition.known[7].last_sequence == 1
     assert partition.append(batch(LARGEST - 1, 4)) == (0, 3)
@@ -198,16 +198,16 @@ def test_the_batches_of_a_set_follow_each_other_or_nothing_of_it_is_taken(partit
 
 def test_no_batch_outside_of_the_open_transaction_is_taken(partition: Partition) -> None:
     partition.append(batch(0, 2, transactional=True))
-    assert partition.known[7].open_from == 0
+    assert partition.known[7].current_txn_first_offset == 0
     assert partition.refusal(batch(2, 1)) is ErrorCode.INVALID_TXN_STATE
     partition.append(batch(2, 1, transactional=True))
-    assert partition.known[7].open_from == 0
+    assert partition.known[7].current_txn_first_offset == 0
 
 
 def test_the_mark_ends_the_transaction_and_the_numbers_go_on(partition: Partition) -> None:
     partition.append(batch(0, 2, transactional=True))
-    partition.known[7] = partition.known[7].with_mark(0, 3, NOW_MS)
-    assert (partition.known[7].open_from, partition.known[7].coordinator_epoch) == (-1, 3)
+    partition.known[7] = partition.known[7].with_end_marker(0, 3, NOW_MS)
+    assert (partition.known[7].current_txn_first_offset, partition.known[7].coordinator_epoch) == (-1, 3)
     partition.append(batch(2, 1))
     assert partition.append(batch(0, 2)) == (0, 1)
 
@@ -216,7 +216,7 @@ def test_a_mark_of_a_higher_epoch_fences_the_producer_and_its_numbers_begin_anew
     partition: Partition,
 ) -> None:
     partition.append(batch(0, 2, transactional=True))
-    partition.known[7] = partition.known[7].with_mark(1, 3, NOW_MS)
+    partition.known[7] = partition.known[7].with_end_marker(1, 3, NOW_MS)
     assert partition.refusal(batch(2, 1)) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert partition.refusal(batch(2, 1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     partition.append(batch(0, 1, epoch=1))
@@ -225,13 +225,13 @@ def test_a_mark_of_a_higher_epoch_fences_the_producer_and_its_numbers_begin_anew
 def test_what_the_log_holds_is_taken_as_it_is() -> None:
     known = replayed(None, batch(40, 2, offset=100), NOW_MS)
     known = replayed(known, batch(90, 5, offset=200, epoch=2), NOW_MS)
-    assert known.batches == (Appended(90, 94, 200, 204, 5, 5),)
+    assert known.batches == (BatchMetadata(90, 94, 200, 204, 5, 5),)
     assert known.epoch == 2
 
 
 def test_batches_of_offsets_in_a_transaction_have_no_numbers() -> None:
     known = replayed(None, batch(-1, 3, offset=10, transactional=True), NOW_MS)
-    assert (known.last_sequence, known.last_offset, known.open_from) == (-1, 12, 10)
+    assert (known.last_sequence, known.last_offset, known.current_txn_first_offset) == (-1, 12, 10)
 
 
 def test_the_silent_are_forgotten_but_not_while_a_transaction_is_open(partition: Partition) -> None:

@@ -322,7 +322,7 @@ def test_snapshots_go_with_their_segments_and_producers_stay(files: MemoryFiles)
     send(log, 0, producer=3)
     send_all(log, 60)
     log.flush()
-    assert log.delete_old(len, 100)
+    assert log.delete_old_segments(len, 100)
     assert log.start_offset == log.end_offset == 62
     assert snapshots(files) == [62]
     assert send(log, 2, producer=3).first_offset == 62
@@ -337,7 +337,7 @@ def test_a_crash_does_not_take_producers_whose_messages_were_deleted(files: Memo
     log = open_log(files)
     send(log, 0, producer=3)
     send_all(log, 60)
-    assert log.delete_old(lambda segments: len(segments) - stays, 100)
+    assert log.delete_old_segments(lambda segments: len(segments) - stays, 100)
     before = known(log)
     files.kill_process()
     again = open_log(files, recovery_point=0)
@@ -350,8 +350,8 @@ def test_what_was_silent_for_long_is_forgotten(files: MemoryFiles) -> None:
     log = open_log(files, config)
     send(log, 0, producer=1)
     send(log, 0, producer=2, now_ms=NOW_MS + 500)
-    assert log.forget_producers(NOW_MS + 999) == 0
-    assert log.forget_producers(NOW_MS + 1000) == 1
+    assert log.remove_expired_producers(NOW_MS + 999) == 0
+    assert log.remove_expired_producers(NOW_MS + 1000) == 1
     assert list(log.producers.known) == [2]
     with pytest.raises(BrokerError) as raised:
         send(log, 2, producer=1)
@@ -364,7 +364,7 @@ def test_a_producer_of_old_messages_is_active_when_its_log_was_written_to(tmp_pa
     log = open_log(files, directory=str(tmp_path))
     send(log, 0, timestamp_ms=0)
     again = open_log(files, directory=str(tmp_path))
-    assert again.producers.known[7].active_ms > clock
+    assert again.producers.known[7].last_timestamp_ms > clock
 
 
 def test_of_very_many_producers_those_that_wrote_last_are_known(

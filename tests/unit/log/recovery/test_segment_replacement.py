@@ -100,7 +100,7 @@ def test_wherever_a_change_is_cut_short_an_index_has_what_it_is_of(
 
     monkeypatch.setattr(files, method, checked)
     if method == "rename":
-        log.delete_old(lambda segments: 2, 40)
+        log.delete_old_segments(lambda segments: 2, 40)
     else:
         new = cleaned(files, log, range(0, 30, 7))
         new.move(new.path.removesuffix(".cleaned") + ".swap")
@@ -127,7 +127,7 @@ def test_a_reader_goes_on_with_the_old_segments(files: MemoryFiles) -> None:
     old = log.segments
     for path in log.replace_segments(cleaned(files, log, range(0, 30, 7)), old[:2]):
         files.remove(path)
-    entry = old[0].locate(9)
+    entry = old[0].translate_offset(9)
     assert entry is not None
     assert [one.offset for one in iterate(old[0].slice(entry.position, entry.size).read())] == [9]
 
@@ -142,7 +142,7 @@ def test_the_newest_segment_cannot_be_replaced(files: MemoryFiles) -> None:
 def test_segments_that_went_meanwhile_are_not_replaced(files: MemoryFiles) -> None:
     log = of_40(files, Layout.CLASSIC)
     new, old = cleaned(files, log, range(3)), log.segments[:2]
-    log.delete_old(lambda segments: 1, 40)
+    log.delete_old_segments(lambda segments: 1, 40)
     with pytest.raises(StorageError, match="has changed"):
         log.replace_segments(new, old)
     files.kill_process()
@@ -193,7 +193,7 @@ def test_what_a_swap_that_an_error_cut_short_has_left_goes_with_the_log_start(
 ) -> None:
     log = of_40(files, Layout.CLASSIC)
     assert swap_that_fails(files, log, number)
-    log.delete_old(lambda segments: len(segments) - 1, 40)
+    log.delete_old_segments(lambda segments: len(segments) - 1, 40)
     assert offsets(log) == list(range(30, 40))
     files.kill_process()
     again = open_log(files, COMPACTED, recovery_point=40)
@@ -216,7 +216,7 @@ def test_after_a_flush_of_names_that_failed_nothing_goes_before_the_next_open(
     with pytest.raises(StorageError, match="cannot flush"):
         log.replace_segments(cleaned(files, log, range(0, 30, 7)), log.segments[:2])
     names = files.list_dir(HOME)
-    for call in (lambda: fill(log, 5), lambda: log.delete_old(lambda segments: 1, 40)):
+    for call in (lambda: fill(log, 5), lambda: log.delete_old_segments(lambda segments: 1, 40)):
         with pytest.raises(StorageError, match="takes no more messages"):
             call()
     assert files.list_dir(HOME) == names
@@ -229,7 +229,7 @@ def test_files_of_a_change_that_failed_are_told_with_the_next_one(files: MemoryF
     files.fail_next_rename(match="00000000015.kafka")
     with pytest.raises(StorageError):
         log.replace_segments(cleaned(files, log, range(0, 30, 7)), log.segments[:2])
-    gone = log.delete_old(lambda segments: 0, 40)
+    gone = log.delete_old_segments(lambda segments: 0, 40)
     assert gone == sorted(gone, key=lambda path: int(path.removeprefix(f"{HOME}/").partition(".")[0]))
     assert sorted(gone) == sorted(
         f"{HOME}/{name}" for name in files.list_dir(HOME) if name.endswith(".deleted")

@@ -73,7 +73,7 @@ def test_what_is_behind_large_content_that_does_not_have_it_is_found() -> None:
     client.finish()
     append(world, Codec.NONE, 10, 6)
     log = world.broker.partition(TopicPartition("t", 0)).log
-    log.advance_start(1)
+    log.increment_start_offset(1)
     assert log.offset_for_timestamp(5) == (2, 6)
 
 
