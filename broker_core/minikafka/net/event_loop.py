@@ -33,7 +33,7 @@ class Timers(Generic[Item]):
         self._heap: list[tuple[int, int, Item]] = []
         self._numbers = itertools.count()
         self._set = 0
-        """How many items have a timer; other entries of the heap are stale."""
+        """The number of items with a timer; other entries of the heap are stale."""
 
     def set(self, item: Item, at_ms: int) -> None:
         """Set the timer to ``at_ms``, unless it is due earlier."""

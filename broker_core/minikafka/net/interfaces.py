@@ -123,7 +123,7 @@ class Connection(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether the connection has ended. Notices that the peer closed an idle connection."""
+        """True when the connection has ended. Notices that the peer closed an idle connection."""
 
     def request(self, parts: Sequence[Part], max_response_bytes: int | None = None) -> PendingResponse:
         """Send ``parts`` as one frame (the length is added). Does not wait for earlier responses.

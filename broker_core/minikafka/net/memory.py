@@ -271,7 +271,7 @@ class _MemoryPending:
         self.error: NetworkError | None = None
 
     def settled(self) -> bool:
-        """Whether the response or an error is there already."""
+        """Return whether the response or an error is present."""
         return self.frame is not None or self.error is not None
 
     def done(self) -> bool:
@@ -318,7 +318,7 @@ class MemoryConnection:
 
     @property
     def busy(self) -> bool:
-        """Whether a request is in flight or a response is not delivered."""
+        """True when a request is in flight or a response is not delivered."""
         return self._in_flight or bool(self._responses)
 
     def request(self, parts: Sequence[Part], max_response_bytes: int | None = None) -> _MemoryPending:

@@ -59,7 +59,7 @@ class NetworkSend:
 
     @property
     def done(self) -> bool:
-        """Whether everything was sent."""
+        """True when everything was sent."""
         return not self._parts
 
     def write(self, sock: socket.socket) -> int:

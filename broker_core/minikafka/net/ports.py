@@ -20,7 +20,7 @@ _ANSWER_BYTES = 64 * 1024
 _SRVR_MS = 200
 _ASK_EVERY_SECONDS = 0.02
 _SILENT_SECONDS = 2.0
-"""How long a server that accepts connections but does not answer may still be starting."""
+"""The time for which a server that accepts connections but does not answer may still be starting."""
 _NOT_YET = b"not currently serving"
 
 

@@ -136,7 +136,7 @@ class SocketExchange:
         self._answered = False
         self.parked = False
         self.keeps_memory = False
-        """Whether the request's bytes are counted until the response."""
+        """True when the request's bytes are counted until the response."""
 
     @property
     def client_host(self) -> str:

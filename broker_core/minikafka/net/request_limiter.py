@@ -64,7 +64,7 @@ class RequestLimiter:
 
     @property
     def is_scarce(self) -> bool:
-        """Whether a processor waits for room."""
+        """True when a processor waits for room."""
         return bool(self._waiters)
 
     def has_room(self, waiter: Callable[[], None]) -> bool:

@@ -40,7 +40,7 @@ class ResponseMemory:
 
     @property
     def is_scarce(self) -> bool:
-        """Whether stalled connections must be closed."""
+        """True when stalled connections must be closed."""
         return self._used_bytes > self._limit_bytes // 2
 
     def begin(self, size: int, shared: Sequence[bytes] = ()) -> LargeResponse | None:

@@ -31,7 +31,7 @@ __all__ = [
 
 UNSENT_BYTES = 128 << 20
 _STUCK_MS = 5000
-"""How long after the drain a stop waits for a blocking handler."""
+"""The time after the drain for which a stop waits for a blocking handler."""
 
 
 class SocketServer:

@@ -73,11 +73,11 @@ ANY_PARTITION = -1
 LATEST = -1
 EARLIEST = -2
 MAX_REQUESTS = 0x7FFF
-"""What the count of a MultiFetch or a MultiProduce can say."""
+"""The maximum count of a MultiFetch or a MultiProduce."""
 
 
 class RequestId(IntEnum):
-    """What a request begins with."""
+    """The id at the start of a request."""
 
     PRODUCE = 0
     FETCH = 1

@@ -127,12 +127,12 @@ class FrameReader:
 
     @property
     def inside_frame(self) -> bool:
-        """Whether a frame is incomplete, so that an end of the stream is an error."""
+        """True when a frame is incomplete, so that an end of the stream is an error."""
         return self._target is not None or self.ahead
 
     @property
     def ahead(self) -> bool:
-        """Whether bytes of the next frame have arrived, perhaps all of it."""
+        """True when bytes of the next frame have arrived, perhaps all of it."""
         return self._begin < self._end
 
     @property

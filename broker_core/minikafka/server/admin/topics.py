@@ -46,7 +46,7 @@ MAX_NEW_PARTITIONS = 10_000
 _NEW_PARTITION_BYTES = 500
 _DELETIONS_PER_JOB = 50
 _MAX_LOGGED_REFUSALS = 50
-"""How many rejected topics of one request are logged."""
+"""The limit of rejected topics that are logged for one request."""
 
 _PARTITION_BYTES_MIN = len('"0":[0],')
 

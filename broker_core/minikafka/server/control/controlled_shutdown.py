@@ -29,7 +29,7 @@ _VERSION = 1
 _FORBIDDEN = ErrorCode.CLUSTER_AUTHORIZATION_FAILED.name
 """Denied by the controller's ACLs, which rarely change within a retry."""
 _LOOK_MS = 50
-"""How often the wait checks that there is still a broker to wait for."""
+"""The interval at which the wait checks that there is still a broker to wait for."""
 
 
 def request_controlled_shutdown(broker: Broker, connector: Connector) -> None:

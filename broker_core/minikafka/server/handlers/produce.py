@@ -89,9 +89,9 @@ that waits for its next step."""
 QUEUE_TIMEOUT_MS = 30_000
 """After this time in the pool's queue clients have timed out."""
 MAX_LOGGED_ERRORS = 50
-"""How many rejected partitions of one request are logged."""
+"""The limit of rejected partitions that are logged for one request."""
 MAX_PREPARE_ATTEMPTS = 10
-"""How often wrappers of magic 0 are recompressed when other requests append meanwhile."""
+"""The limit of attempts to recompress wrappers of magic 0 when other requests append meanwhile."""
 
 _Answers = dict[TopicPartition, ProducePartitionResponse]
 

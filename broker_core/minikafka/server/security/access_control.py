@@ -69,7 +69,7 @@ class AccessControl:
 
     @property
     def enforced(self) -> bool:
-        """Whether an authorizer is in force."""
+        """True when an authorizer is in force."""
         return self._decisions is not None
 
     @property

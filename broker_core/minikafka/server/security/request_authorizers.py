@@ -149,7 +149,7 @@ class AuthorizationResult:
     answer: Callable[[Any], Any]
     """Add the denials to the handler's response; takes None when no handler ran."""
     needs_no_response: bool = False
-    """Whether the client expects no response (acks=0)."""
+    """True when the client expects no response (acks=0)."""
 
 
 RequestAuthorizer = Callable[[Requester, int, Any], AuthorizationResult | None]

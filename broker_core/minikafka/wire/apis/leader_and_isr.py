@@ -35,7 +35,7 @@ class LeaderAndIsrPartition:
     """The state znode's version: the leader's first change of the ISR is written under this condition."""
     replicas: tuple[int, ...]
     is_new: bool = False
-    """Whether the replica is made now. A broker with a failed disk makes no log for one that is not."""
+    """True for a new replica. A broker with a failed disk creates no log for an existing one."""
 
 
 @fast_value

@@ -139,8 +139,9 @@ _ACKS_AND_TIMEOUT_BYTES = 6
 
 
 def has_many_partitions(frame: memoryview, version: int, most: int) -> bool:
-    """Whether a request, given with its header, names more than ``most`` partitions or topics. It looks at no
-    more of them; bytes that are no such request have few: the decoder refuses them where this ended.
+    """Return whether a request, given with its header, names more than ``most`` partitions or topics. It
+    looks at no more of them; bytes that are no such request have few: the decoder refuses them where this
+    ended.
     """
     try:
         at = _HEADER_BYTES
