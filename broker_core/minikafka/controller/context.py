@@ -1,4 +1,4 @@
-"""What the controller knows of the cluster (``ControllerContext`` of 0.10.1), with the state of each replica.
+"""The controller's view of the cluster (``ControllerContext`` of 0.10.1), with the state of each replica.
 
 Dicts stand where sets would do, as they keep an order: the same events must give the same effects.
 """
@@ -97,7 +97,7 @@ class Context:
         return partitions
 
     def has_partition(self, topic_partition: TopicPartition) -> bool:
-        """Whether there is such a partition."""
+        """Return whether the partition exists."""
         return topic_partition.partition in self.assignments.get(topic_partition.topic, ())
 
     def replicas_of(self, topic_partition: TopicPartition) -> tuple[int, ...]:
@@ -126,7 +126,7 @@ class Context:
     def deletion_metadata(
         self, topic_partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, LeaderAndIsr]:
-        """What brokers are told of partitions that go."""
+        """Return the metadata to send to brokers for partitions that are being deleted."""
         return {
             key: LeaderAndIsr(LEADER_DURING_DELETE, 0, (), self.replicas_of(key), self.epoch)
             for key in topic_partitions
@@ -135,7 +135,7 @@ class Context:
     # --- states ---------------------------------------------------------------------------------------------
 
     def status(self, topic_partition: TopicPartition) -> PartitionStatus:
-        """Where a partition stands."""
+        """Return the state of a partition."""
         return self._statuses.get(topic_partition, PartitionStatus.NON_EXISTENT)
 
     def set_status(self, topic_partition: TopicPartition, to: PartitionStatus) -> None:
@@ -157,7 +157,7 @@ class Context:
         }
 
     def replica_status(self, topic_partition: TopicPartition, broker_id: int) -> ReplicaStatus:
-        """Where a replica stands."""
+        """Return the state of a replica."""
         return self._replicas.get(topic_partition, {}).get(broker_id, ReplicaStatus.NON_EXISTENT)
 
     def set_replica_status(self, topic_partition: TopicPartition, broker_id: int, to: ReplicaStatus) -> None:

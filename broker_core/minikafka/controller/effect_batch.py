@@ -12,7 +12,7 @@ from minikafka.partition.replica import LeaderAndIsr
 
 
 class EffectBatch:
-    """What one step wants done.
+    """Collects the effects of one step.
 
     The order: log lines; assignments that grow; state znodes (other leaders, which clients wait for, then new
     partitions, then what only shrinks); what brokers are told; and last what ends a piece of work, so

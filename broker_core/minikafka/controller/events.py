@@ -1,4 +1,4 @@
-"""What the controller is told, and what it wants done.
+"""The events that the controller takes, and the effects that it returns.
 
 All values; the order of effects is the order to perform them.
 """

@@ -1,4 +1,4 @@
-"""What a group is told, and what it wants done.
+"""The events that a group takes, and the effects that it returns.
 
 All values; the order of effects is the order to perform them. ``request`` stands for a request that waits for
 its answer: the group keeps it, gives it back in exactly one effect, and never looks at it. Times are

@@ -1,4 +1,4 @@
-"""How the groups of a partition come back from its log.
+"""Load the groups of a partition from its log.
 
 The newest record of each key counts. Records come as columns, a window of the log after the other, and are
 only compared by their keys until the log is at its end; then what is left is read. So nearly all that a log

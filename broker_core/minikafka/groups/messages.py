@@ -1,4 +1,4 @@
-"""What stands in the topic ``__consumer_offsets``: Kafka's own keys and values, as tables of ``wire.schema``.
+"""The records of the topic ``__consumer_offsets``: Kafka's own keys and values, as tables of ``wire.schema``.
 
 Both begin with an int16, the version; the key's version is also its kind::
 

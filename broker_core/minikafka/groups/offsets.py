@@ -1,4 +1,4 @@
-"""What one group has committed: the cache that answers OffsetFetch, and what in it is too old.
+"""The committed offsets of one group: the cache that answers OffsetFetch, and its expiration.
 
 A commit is pending from when it is sent to the log until every in-sync replica has it; only then is it seen.
 Commits may finish in another order than they were appended in: the one that lies later in the log counts.

@@ -1,4 +1,4 @@
-"""A partition as this broker has it: as its leader, or as a follower of another one.
+"""The partition on this broker, as leader or as follower.
 
 Invariants
     log start offset <= high watermark <= log end offset.
@@ -36,7 +36,7 @@ from minikafka.records.append.replicated import FollowerRecords
 
 @fast_value
 class LogAppendResult:
-    """What one append did. ``must_flush``: call ``flush`` and report it before anybody is answered."""
+    """The result of one append. ``must_flush``: call ``flush`` and report it before anybody is answered."""
 
     append_info: LogAppendInfo
     must_flush: bool
@@ -46,7 +46,7 @@ class LogAppendResult:
 
 @fast_value
 class FollowerFetchUpdate:
-    """What a follower's fetch changed."""
+    """The changes that a follower's fetch caused."""
 
     high_watermark_advanced: bool
     """The high watermark has moved."""
@@ -70,7 +70,7 @@ class Partition:
         self._leadership: LeaderAndIsr | None = None
         self._high_watermark = self._clamp(high_watermark)
         self._durable_end_offset = log.end_offset
-        """What lies below is as safe here as is configured."""
+        """End of the prefix that is durable under ``flush.messages``."""
         self._followers: dict[int, FollowerReplica] = {}
         self._leader_epoch_start_offset = 0
         """Where the log ended when this broker began to lead."""
@@ -79,7 +79,7 @@ class Partition:
         self._proposed_isr: LeaderAndIsr | None = None
         """An ISR that ZooKeeper was asked to take, and has not answered."""
         self._unconfirmed_isr: frozenset[int] = frozenset()
-        """Who may be in sync for ZooKeeper, as it may have taken a write that it did not answer."""
+        """Replicas in ISR updates whose outcome is unknown."""
 
     def _clamp(self, offset: int) -> int:
         return min(max(offset, self.log.start_offset), self.log.end_offset)
@@ -115,7 +115,7 @@ class Partition:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this broker serves the partition."""
+        """Return whether this broker leads the partition."""
         return self._leadership is not None and self._leadership.leader == self._broker_id
 
     # --- who leads ------------------------------------------------------------------------------------------
