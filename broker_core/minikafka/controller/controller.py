@@ -117,7 +117,7 @@ class Controller:
         return None if topic in self._deletions else self._context.assignments.get(topic)
 
     def is_unknown(self, topic: str) -> bool:
-        """Whether nothing is known of a topic, and nothing of it waits to be deleted."""
+        """Return whether nothing is known of a topic, and nothing of it waits to be deleted."""
         return topic not in self._context.assignments and topic not in self._deletions
 
     def partitions_still_led_by(self, broker_id: int) -> tuple[TopicPartition, ...]:

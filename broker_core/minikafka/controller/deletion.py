@@ -36,7 +36,7 @@ class TopicDeletions:
         return topic in self._waiting or topic in self._remaining
 
     def is_under_way(self, topic: str) -> bool:
-        """Whether a topic's deletion has begun: nobody leads it any more."""
+        """Return whether a topic's deletion has begun: nobody leads it any more."""
         return topic in self._remaining
 
     def has_room(self) -> bool:

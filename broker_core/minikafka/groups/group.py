@@ -222,7 +222,7 @@ class Group:
         return effects
 
     def check_commit(self, member_id: str, generation: int, now_ms: int) -> ErrorCode:
-        """Whether a commit may be taken, which is also a sign of life.
+        """Return whether a commit may be taken, which is also a sign of life.
 
         A generation below 0 is a consumer that takes no part in the group.
         """
@@ -274,7 +274,7 @@ class Group:
         return ErrorCode.NONE
 
     def _is_repeated_join(self, member: _Member, event: events.Join) -> bool:
-        """Whether a join changes nothing: its answer was lost, or a follower makes sure.
+        """Return whether a join changes nothing: its answer was lost, or a follower makes sure.
 
         The leader's does in a stable group: that is how it asks for a rebalance, when topics have changed.
         """
@@ -471,7 +471,7 @@ class Group:
         return error
 
     def _check_member(self, member_id: str, generation: int, now_ms: int) -> ErrorCode:
-        """Whether a member speaks for this generation; it is alive then."""
+        """Return whether a member speaks for this generation; it is alive then."""
         member = self._members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID

@@ -33,7 +33,7 @@ class CommittedOffsets:
 
     @property
     def has_any(self) -> bool:
-        """Whether anything is committed, or about to be."""
+        """Return whether anything is committed, or about to be."""
         return bool(self._committed or self._pending)
 
     def get(self, topic_partition: TopicPartition) -> OffsetCommitValue | None:

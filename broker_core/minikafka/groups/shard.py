@@ -85,7 +85,7 @@ class GroupCoordinatorShard:
         return [(group_id, entry.group.protocol_type or "") for group_id, entry in self._entries.items()]
 
     def has_group(self, group_id: str) -> bool:
-        """Whether there is such a group."""
+        """Return whether there is such a group."""
         return group_id in self._entries
 
     def describe(self, group_id: str) -> GroupDescription:
@@ -162,7 +162,7 @@ class GroupCoordinatorShard:
     def check_commit(
         self, group_id: str, member_id: str, generation: int, now_ms: int, wall_ms: int
     ) -> ErrorCode:
-        """Whether a commit may be written. The first one of a consumer outside of a group makes it."""
+        """Return whether a commit may be written. The first one of a consumer outside of a group makes it."""
         entry = self._entries.get(group_id)
         if entry is None:
             if generation >= 0:

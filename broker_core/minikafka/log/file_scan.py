@@ -143,7 +143,7 @@ def windows(
 
 
 def _is_whole(file: File, position: int, size: int, end: int) -> bool:
-    """Whether an entry larger than a window has its bytes before ``end``, and the right CRC."""
+    """Return whether an entry larger than a window has its bytes before ``end``, and the right CRC."""
     if position + size > end:
         return False
     head = file.read_at(position, batch.COVERED_AT)
@@ -248,7 +248,7 @@ def save_bytes(files: Files, file: File, position: int, end: int) -> str:
 
 
 def only_zeros(file: File, begin: int, end: int) -> bool:
-    """Whether nothing but zeros lies between two positions."""
+    """Return whether nothing but zeros lies between two positions."""
     for at in range(begin, end, len(_ZEROS)):
         piece = file.read_at(at, min(len(_ZEROS), end - at))
         if piece != _ZEROS[: len(piece)]:

@@ -171,6 +171,6 @@ class Layout(Enum):
                 yield partition, path
 
     def fits(self, files: Files, partition_directory: str) -> bool:
-        """Whether a directory with a fitting name holds segments of this layout, or nothing yet."""
+        """Return whether a directory with a fitting name holds segments of this layout, or nothing yet."""
         names = files.list_dir(partition_directory)
         return not names or any(self.segment_base(name) is not None for name in names)

@@ -161,11 +161,11 @@ class Log:
 
     @property
     def closed(self) -> bool:
-        """Whether ``close`` or ``abandon`` was called."""
+        """Return whether ``close`` or ``abandon`` was called."""
         return self._closed
 
     def needs_flush(self) -> bool:
-        """Whether M messages (``flush.messages``) lie unflushed."""
+        """Return whether M messages (``flush.messages``) lie unflushed."""
         limit = self.config.flush_messages
         return limit is not None and self.unflushed_messages >= limit
 

@@ -13,7 +13,7 @@ _PROBE_BYTES = 65_536
 
 
 def can_write(files: Files, directory: str) -> bool:
-    """Whether a small file in ``directory`` can be made, written, flushed and removed again."""
+    """Return whether a small file in ``directory`` can be made, written, flushed and removed again."""
     path = os.path.join(directory, f"probe{TEMPORARY_SUFFIX}")
     with contextlib.suppress(StorageError, FileNotFoundError):
         file = files.open(path, create=True)

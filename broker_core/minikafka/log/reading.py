@@ -35,7 +35,7 @@ class LogRead:
             yield from self.segment.windows(self.slice.position, self.slice.position + self.slice.length)
 
     def classic_steps(self) -> Generator[int, None, bool]:
-        """Whether the slice has nothing of magic 2. In steps that read it where nobody knows yet.
+        """Return whether the slice has nothing of magic 2. In steps that read it where nobody knows yet.
         StorageError.
         """
         if self.slice is None or self.segment is None:

@@ -178,7 +178,7 @@ class Segment:
         return index
 
     def fits(self, last_offset: int) -> bool:
-        """Whether an entry of this offset can be indexed here."""
+        """Return whether an entry of this offset can be indexed here."""
         return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     def time_waited_for_roll_ms(self, newest_ms: int, now_ms: int) -> int:
@@ -328,7 +328,7 @@ class Segment:
         return begin + found.valid_bytes - position
 
     def classic_steps(self, position: int, end: int) -> Generator[int, None, bool]:
-        """Whether every whole entry between two positions, the first of an entry, is of magic 0 or 1.
+        """Return whether every whole entry between two positions, the first of an entry, is of magic 0 or 1.
 
         Looked at once where nobody has, in order and in steps of a window each; what was appended here is
         known. The steps need no memory to speak of.

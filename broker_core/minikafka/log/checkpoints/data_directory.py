@@ -79,11 +79,11 @@ class OffsetCheckpointFile:
         return self.held
 
     def holds_too_much(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Whether it may hold an offset above the one given, or of a partition that is not given."""
+        """Return whether it may hold an offset above the one given, or of a partition that is not given."""
         return any(offset > offsets.get(partition, 0) for partition, offset in self.held.items())
 
     def holds(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Whether it certainly holds these, and no others."""
+        """Return whether it certainly holds these, and no others."""
         return self._problem is None and self.held == offsets
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> bool:
@@ -201,7 +201,7 @@ class DataDirectory:
         yield from self.layout.found(self._files, self.path)
 
     def is_clean(self) -> bool:
-        """Whether the marker is there."""
+        """Return whether the marker is there."""
         return self._files.exists(self.file(CLEAN_SHUTDOWN_FILE))
 
     def mark_clean(self) -> None:

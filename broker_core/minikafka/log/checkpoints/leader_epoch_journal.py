@@ -64,7 +64,7 @@ class LeaderEpochJournal:
         return self._known.get(partition, ())
 
     def may_tell(self, partition: TopicPartition) -> bool:
-        """Whether the file, as it is on the disk, may say something of a partition."""
+        """Return whether the file, as it is on the disk, may say something of a partition."""
         return any(
             partition in one.partitions and partition in self._told.get(one.path, ())
             for one in self._directories

@@ -111,7 +111,7 @@ class LeaderEpochs:
 
     @property
     def written(self) -> bool:
-        """Whether they are written down, here or elsewhere."""
+        """Return whether they are written down, here or elsewhere."""
         return self._saved or self._elsewhere
 
     def recorded(self, entries: tuple[tuple[int, int], ...]) -> None:

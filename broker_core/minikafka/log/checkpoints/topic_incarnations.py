@@ -171,7 +171,7 @@ class TopicIncarnations:
         return known is not None and known < created and partition not in self._rolled_back
 
     def is_of_later(self, partition: TopicPartition, created: int) -> bool:
-        """Whether the log may be of a later topic, which ZooKeeper has lost."""
+        """Return whether the log may be of a later topic, which ZooKeeper has lost."""
         known = self._known.get(partition)
         if known is None or known in {created, _ELSEWHERE}:
             return False

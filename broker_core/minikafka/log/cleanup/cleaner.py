@@ -276,7 +276,7 @@ class _Pass:
                 self._horizon_ms = segment.file.modified_ms() - self._config.delete_retention_ms
 
     def _tombstones_stay(self, segment: Segment) -> bool:
-        """Whether those of magic 0 and 1 do."""
+        """Return whether those of magic 0 and 1 do."""
         return segment.base_offset >= self._clean_before or segment.file.modified_ms() > self._horizon_ms
 
     def _rewrite(self, group: Sequence[Segment], sieve: Sieve) -> None:

@@ -155,7 +155,7 @@ def analyze_batches(
 
 
 def _follows(producer: ProducerStateEntry, header: BatchHeader) -> bool:
-    """Whether it is what nearly every batch is: the next one. Then nothing else is looked at."""
+    """Return whether it is what nearly every batch is: the next one. Then nothing else is looked at."""
     return (
         header.producer_epoch == producer.epoch >= 0
         and header.base_sequence == (producer.last_sequence + 1) % _SEQUENCES
@@ -183,7 +183,7 @@ def _may_be_sent_again(producer: ProducerStateEntry, batch: BatchMetadata, base_
 
 
 def _is_of_another(producer: ProducerStateEntry, batch: BatchMetadata) -> bool:
-    """Whether ``batch``, which does not follow, must be from a second producer with the same id."""
+    """Return whether ``batch``, which does not follow, must be from a second producer with the same id."""
     if batch.first_sequence != 0:
         return False  # that one's first batch was refused
     same = [

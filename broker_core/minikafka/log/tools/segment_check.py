@@ -90,7 +90,7 @@ class SegmentCheck:
     looked_up: LookedUp
 
     def is_damaged(self, positions: Longs) -> npt.NDArray[np.bool_]:
-        """Whether positions lie in damage."""
+        """Return whether positions lie in damage."""
         found = np.zeros(len(positions), dtype=np.bool_)
         for one in self.damage:
             found |= (one.position <= positions) & (positions < one.position + one.length)

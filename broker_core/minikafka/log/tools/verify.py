@@ -455,7 +455,7 @@ class _PartitionCheck:
         return base if segment.last_offset is None else segment.last_offset + 1
 
     def _is_being_written(self, damage: Damage, size: int) -> bool:
-        """Whether damage is how an append, or room taken beforehand, looks at the end of a segment."""
+        """Return whether damage is how an append, or room taken beforehand, looks at the end of a segment."""
         if damage.position + damage.length < size:
             return False
         file = self._files.open(damage.path, read_only=True)
