@@ -13,6 +13,10 @@ from scripts import generate_reference
 
 ROOT = Path(__file__).resolve().parent.parent
 README_LINES_MAX = 150
+CORE = ROOT / "broker_core" / "minikafka"
+PACKAGES = "records|wire|groups|registry|server|clients|embedded"
+"""Packages whose names begin no property of Kafka's."""
+LOGGERS = frozenset({"clients.produce.retries"})
 
 FENCE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[[^\]\n]*(?:\n[^\]\n]*)?\]\(([^)\s]+)\)")
@@ -69,6 +73,25 @@ def dead_links(page: Path, text: str) -> list[str]:
     return dead
 
 
+def missing_files(text: str) -> list[str]:
+    """Return the files and modules that code spans of ``text`` name and that do not exist."""
+    named = re.findall(r"`((?:tests|benchmarks|examples|scripts|scala_shim)/[\w/.-]+\.py)`", text)
+    modules = re.findall(rf"`(?:minikafka\.)?((?:{PACKAGES})(?:\.\w+)+)`", text)
+    missing = [name for name in named if not (ROOT / name).exists()]
+    return missing + [name for name in modules if name not in LOGGERS and not names_something(name)]
+
+
+def names_something(name: str) -> bool:
+    """Return whether a dotted name is a package or module of ``minikafka``, or stands in one."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        path = CORE.joinpath(*parts[:length])
+        source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if source.exists():
+            return all(part in source.read_text(encoding="utf-8") for part in parts[length:])
+    return False
+
+
 def test_readme_stays_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES_MAX
 
@@ -95,6 +118,15 @@ def test_generated_page_is_current(name: str) -> None:
     assert not generate_reference.is_stale(name), "run python scripts/generate_reference.py"
 
 
+def test_every_file_that_a_page_names_exists() -> None:
+    assert [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in pages()
+        if page.name != "CHANGELOG.md"
+        for name in missing_files(page.read_text(encoding="utf-8"))
+    ] == []
+
+
 # The rules themselves: each is shown to find what it is for.
 
 
@@ -113,3 +145,8 @@ def test_links_in_code_and_to_other_hosts_are_passed_over() -> None:
 def test_anchors_are_those_of_github() -> None:
     text = "# A `--set` option\n## ZooKeeper's data, lost\n## On Spark 4.0\n## Same\n## Same\n"
     assert anchors(text) == {"a---set-option", "zookeepers-data-lost", "on-spark-40", "same", "same-1"}
+
+
+def test_missing_file_is_found() -> None:
+    text = "`tests/test_docs.py`, `tests/no_such.py`, `clients.producer.Producer`, `minikafka.clients.nobody`"
+    assert missing_files(text) == ["tests/no_such.py", "clients.nobody"]
