@@ -148,5 +148,5 @@ def test_anchors_are_those_of_github() -> None:
 
 
 def test_missing_file_is_found() -> None:
-    text = "`tests/test_docs.py`, `tests/no_such.py`, `clients.producer.Producer`, `minikafka.clients.nobody`"
+    text = "`tests/test_docs.py`, `tests/no_such.py`, `clients.producer.Producer`, `clients.nobody`"
     assert missing_files(text) == ["tests/no_such.py", "clients.nobody"]
