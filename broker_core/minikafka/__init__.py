@@ -1,6 +1,6 @@
 """Apache Kafka's log, protocol and coordination in Python.
 
-The packages are floors: each imports only from those below it (see ARCHITECTURE.md).
+The packages are layers ("floors"): each imports only from those below it (see ARCHITECTURE.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m minikafka``: the command line where its script is not on the path, as in many notebooks."""
+"""``python -m minikafka``: the command line, for places where its script is not on the path (notebooks)."""
 
 from __future__ import annotations
 

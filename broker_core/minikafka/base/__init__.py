@@ -1,1 +1,1 @@
-"""The ground floor: errors, ids, clock, binary primitives and the filesystem port."""
+"""The lowest package: errors, ids, clock, binary primitives and the filesystem port."""

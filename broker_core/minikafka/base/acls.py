@@ -1,7 +1,7 @@
-"""Who may do what: the words that the protocol, ZooKeeper and the broker's decisions share.
+"""Access control lists: the resources, operations and permissions of the protocol, ZooKeeper and brokers.
 
-The numbers are the protocol's (2.1's), the labels stand in ZooKeeper. 0.10.1 knows the resources TOPIC, GROUP
-and CLUSTER, and the operations up to CLUSTER_ACTION; its authorizer fails on a label that it does not know.
+The numbers are the protocol's (2.1), the labels are those of the znodes. 0.10.1 knows the resources TOPIC,
+GROUP and CLUSTER, and the operations up to CLUSTER_ACTION; its authorizer fails on an unknown label.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from enum import IntEnum
 
 WILDCARD_PRINCIPAL = "User:*"
 ANONYMOUS = "User:ANONYMOUS"
-"""Who has not said who it is, as nobody does on a plain-text listener."""
+"""The principal of an unauthenticated client: every client of a plain-text listener."""
 WILDCARD_HOST = "*"
 WILDCARD_RESOURCE = "*"
-"""The name of the resource that stands for all of its type."""
+"""The resource name that matches all resources of a type."""
 
 
 class _Labelled(IntEnum):
     @property
     def label(self) -> str:
-        """What it is called in ZooKeeper: ``ClusterAction``."""
+        """The name in ZooKeeper, such as ``ClusterAction``."""
         return "".join(map(str.capitalize, self.name.split("_")))
 
 
 class ResourceType(_Labelled):
-    """What a permission is about."""
+    """The type of a resource that an ACL protects."""
 
     TOPIC = 2
     GROUP = 3
@@ -35,7 +35,7 @@ class ResourceType(_Labelled):
 
 
 class Operation(_Labelled):
-    """What somebody does."""
+    """An operation on a resource."""
 
     ALL = 2
     READ = 3
@@ -51,7 +51,7 @@ class Operation(_Labelled):
 
 
 class Permission(_Labelled):
-    """Whether they may. DENY goes before ALLOW."""
+    """The effect of an ACL. DENY has precedence over ALLOW."""
 
     DENY = 2
     ALLOW = 3
@@ -59,7 +59,7 @@ class Permission(_Labelled):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Resource:
-    """One topic, group or cluster, or with the name ``WILDCARD_RESOURCE`` all of a type."""
+    """A topic, group or cluster, or with the name ``WILDCARD_RESOURCE`` all of a type."""
 
     type: ResourceType
     name: str
@@ -73,13 +73,13 @@ CLUSTER = Resource(ResourceType.CLUSTER, "kafka-cluster")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Acl:
-    """One rule about a resource."""
+    """A rule about a resource."""
 
     principal: str
-    """``TYPE:NAME``; ``WILDCARD_PRINCIPAL``."""
+    """``TYPE:NAME``, or ``WILDCARD_PRINCIPAL``."""
     permission: Permission
     host: str
-    """An address as Java writes it; ``WILDCARD_HOST``."""
+    """An address in Java's notation, or ``WILDCARD_HOST``."""
     operation: Operation
 
     def __str__(self) -> str:
@@ -89,8 +89,8 @@ class Acl:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Rules that are asked for, by what they say: None asks for all. This is equality: a filter for READ does
-    not find ALL.
+    """A filter for ACLs. A field of None matches everything; any other matches equal values only, so a filter
+    for READ does not find ALL.
     """
 
     resource_type: ResourceType | None = None
@@ -100,10 +100,10 @@ class AclFilter:
     operation: Operation | None = None
     permission: Permission | None = None
     match_wildcard: bool = False
-    """Whether ``resource_name`` also finds rules about all resources, which hold for that one too (MATCH)."""
+    """True if ``resource_name`` also finds the rules about all resources, which hold for it too (MATCH)."""
 
     def matches(self, resource: Resource, acl: Acl) -> bool:
-        """Whether a rule is among those."""
+        """Return True if the rule matches the filter."""
         is_wildcard = self.match_wildcard and resource.name == WILDCARD_RESOURCE
         return (
             self.resource_type in (resource.type, None)

@@ -1,9 +1,9 @@
 """Big-endian primitives of Kafka's protocol and files, as plain functions.
 
-A reader takes ``(buffer, position)`` and returns ``(value, next position)``; a buffer that ends too early is
-the peer's fault and raises ``RemoteWireError``. A writer appends to a ``bytearray``. Integers are two's
-complement of the named width; a string is an int16 length and UTF-8; bytes are an int32 length and the bytes;
--1 stands for null.
+A reader takes ``(buffer, position)`` and returns ``(value, next position)``. It raises ``RemoteWireError``
+when the buffer ends too early, which is the peer's fault. A writer appends to a ``bytearray``. Integers are
+two's complement of the named width; a string is an int16 length and UTF-8; bytes are an int32 length and the
+bytes; a length of -1 is null.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ INT64 = struct.Struct(">q")
 
 
 def read_integer(form: struct.Struct, buffer: Buffer, position: int) -> tuple[int, int]:
-    """One integer of the width of ``form``."""
+    """Read an integer of the width of ``form``."""
     try:
         return form.unpack_from(buffer, position)[0], position + form.size
     except struct.error:
         raise RemoteWireError(
-            f"{form.size} bytes are wanted at position {position}, the message has {len(buffer)}"
+            f"need {form.size} bytes at position {position}, but the message has {len(buffer)}"
         ) from None
 
 
 def read_nullable_string(buffer: Buffer, position: int) -> tuple[str | None, int]:
-    """An int16 length, then UTF-8; -1 is null."""
+    """Read an int16 length, then UTF-8; -1 is null."""
     length, position = read_integer(INT16, buffer, position)
     if length == -1:
         return None, position
@@ -42,7 +42,7 @@ def read_nullable_string(buffer: Buffer, position: int) -> tuple[str | None, int
 
 
 def read_string(buffer: Buffer, position: int) -> tuple[str, int]:
-    """A string that must not be null."""
+    """Read a string that must not be null."""
     value, after = read_nullable_string(buffer, position)
     if value is None:
         raise RemoteWireError(f"the string at position {position} is null, which is not allowed here")
@@ -50,7 +50,7 @@ def read_string(buffer: Buffer, position: int) -> tuple[str, int]:
 
 
 def read_nullable_bytes(buffer: Buffer, position: int) -> tuple[memoryview | None, int]:
-    """An int32 length, then that many bytes as a view of ``buffer``; -1 is null."""
+    """Read an int32 length, then that many bytes as a view of ``buffer``; -1 is null."""
     length, position = read_integer(INT32, buffer, position)
     if length == -1:
         return None, position
@@ -72,7 +72,7 @@ def write_nullable_string(out: bytearray, value: str | None) -> None:
         return
     encoded = value.encode("utf-8")
     if len(encoded) > 0x7FFF:
-        raise LocalWireError(f"a string has at most 32767 bytes, this has {len(encoded)}: {value[:40]!r}…")
+        raise LocalWireError(f"a string of {len(encoded)} bytes exceeds the limit of 32767: {value[:40]!r}…")
     out += INT16.pack(len(encoded))
     out += encoded
 

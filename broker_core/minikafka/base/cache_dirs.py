@@ -1,8 +1,9 @@
-"""Directories of this user for what can be made again: compiled kernels, the jar of the Scala shim.
+"""Cache directories of this user, for files that can be built again: compiled kernels, the Scala shim's jar.
 
-The user's cache comes first, then private directories ``minikafka-UID``: among the temporary ones, and in
-memory (a container whose disk is read-only has that). Anybody can make a directory of that name there, and
-what lies in it is run: ``is_writable`` takes only one that is this user's, and nobody else's to write.
+The user's cache comes first, then private directories ``minikafka-UID`` below the temporary directory and in
+shared memory (which a container with a read-only disk has). Any user could create a directory of that name
+there, and its content is executed: ``is_writable`` accepts only a directory that belongs to this user and
+that no other user can write.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-SHARED_MEMORY = Path("/dev/shm")  # of Linux; elsewhere there is none
+SHARED_MEMORY = Path("/dev/shm")  # on Linux only
 
 
 def candidates(name: str) -> list[Path]:
-    """The directories ``name`` to try, best first, whether they are there or not."""
+    """Return the directories ``name`` to try, best first, whether they exist or not."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     found = [Path(home) / "minikafka" / name] if os.path.isabs(home) else []
     return [*found, *(directory / name for directory in private_directories())]
 
 
 def private_directories() -> list[Path]:
-    """This user's directory among the temporary ones, where there is a place for them, and in memory."""
+    """Return this user's directories below the temporary directory (if there is one) and in shared memory."""
     places = [SHARED_MEMORY]
     with contextlib.suppress(FileNotFoundError):
         places.insert(0, Path(tempfile.gettempdir()))
@@ -35,9 +36,9 @@ def private_directories() -> list[Path]:
 
 
 def is_writable(place: Path, directory: Path) -> bool:
-    """Whether files can be made in ``directory``, which is made; never in a place that is somebody else's.
+    """Create ``directory`` and return True if files can be created in it. False for another user's directory.
 
-    place: the one of the candidates that ``directory`` is in.
+    place: the candidate that contains ``directory``.
     """
     try:
         if place.parent in private_directories():
@@ -52,7 +53,7 @@ def is_writable(place: Path, directory: Path) -> bool:
 
 
 def is_trusted(place: Path) -> bool:
-    """Whether nobody else can have made what lies in ``place``, one of the candidates."""
+    """Return True if no other user can have created the files in ``place``, one of the candidates."""
     if place.parent not in private_directories():
         return True
     try:
@@ -63,24 +64,25 @@ def is_trusted(place: Path) -> bool:
 
 
 def open_own(path: str | Path) -> BinaryIO:
-    """Open a file to read what is run or believed: of this user or root, and nobody else's to write.
+    """Open a file whose content is executed or trusted. It must belong to this user or root, and no other
+    user may be able to write it.
 
-    OSError for anything else, also for what is no regular file. Never blocks, not even on a FIFO.
+    OSError for any other file, and for anything but a regular file. Never blocks, not even on a FIFO.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     about = os.fstat(descriptor)
     if not stat.S_ISREG(about.st_mode) or about.st_uid not in (0, os.getuid()) or about.st_mode & 0o022:
         os.close(descriptor)
         raise PermissionError(
-            errno.EPERM, "not a file of this user's that only this user can write", str(path)
+            errno.EPERM, "not a regular file that only this user or root can write", str(path)
         )
     return open(descriptor, "rb")
 
 
 def open_lock(path: str | Path) -> int:
-    """Open a lock file, which is made for this user alone; the descriptor is not passed on.
+    """Open a lock file, or create it with access for this user only. Child processes do not inherit it.
 
-    OSError for anything but a regular file, such as somebody's FIFO or a link to another file.
+    OSError for anything but a regular file, such as a FIFO or a symbolic link.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
@@ -92,12 +94,12 @@ def open_lock(path: str | Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that holds a lock file, read from the file's first two lines."""
+    """The process that holds a lock file, as the file's first two lines say."""
 
     pid: int | None
-    """None when the file does not name it."""
+    """None if the file does not name it."""
     address: str = ""
-    """HOST:PORT where that process serves; "" while it does not."""
+    """HOST:PORT where the process serves; empty while it does not."""
 
     def __str__(self) -> str:
         return f"process {self.pid or 'unknown'}" + (f" at {self.address}" if self.address else "")
@@ -113,14 +115,16 @@ def read_holder(descriptor: int) -> Holder:
 
 
 def write_holder(descriptor: int, address: str = "") -> None:
-    """Say in a lock file that this process holds it. A full disk is no reason not to hold it."""
+    """Write this process and its address to a lock file that it holds. Errors, such as a full disk, are
+    ignored.
+    """
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n{address}\n".encode(), 0)
 
 
 def write_address(path: str | Path, address: str) -> None:
-    """Say in the lock file ``path``, which this process holds, where the process serves."""
+    """Write the address of this process to the lock file ``path`` that it holds. Errors are ignored."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         write_holder(descriptor, address)
@@ -128,7 +132,7 @@ def write_address(path: str | Path, address: str) -> None:
 
 
 def read_regular(path: str | Path) -> bytes:
-    """All bytes of a regular file. OSError for anything else, such as a FIFO, on which it would wait."""
+    """Return all bytes of a regular file. OSError for anything else, such as a FIFO, which would block."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -137,12 +141,12 @@ def read_regular(path: str | Path) -> bytes:
 
 
 def make_private(directory: str | Path) -> None:
-    """Make a directory, and those above it, for this user alone; one that is there keeps its rights."""
+    """Create a directory and its parents with access for this user only; existing ones keep their rights."""
     os.makedirs(directory, 0o700, exist_ok=True)
 
 
 def is_open_to_others(directory: str | Path) -> bool:
-    """Whether other users of this host than its owner and group can get at what lies in a directory."""
+    """Return True if users other than the owner and the group can reach the files in a directory."""
     place = Path(directory).resolve()
     try:
         if not place.stat().st_mode & 0o007:

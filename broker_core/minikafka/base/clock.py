@@ -1,4 +1,4 @@
-"""Time as a port, so that everything above can run on a clock that a test turns by hand."""
+"""Time as a port, so that tests can run everything on a clock that they advance themselves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the project asks of time. All values are milliseconds."""
+    """A source of time. All values are milliseconds."""
 
     def now_ms(self) -> int:
         """Wall time since the epoch: for timestamps in messages and znodes."""
@@ -47,5 +47,5 @@ class ManualClock:
         self._monotonic_ms += milliseconds
 
     def adjust_wall_clock(self, milliseconds: int) -> None:
-        """Somebody sets the wall clock on, or back by a negative number: no time passes."""
+        """Set the wall clock forward, or back by a negative number. The monotonic time does not change."""
         self._now_ms += milliseconds

@@ -2,36 +2,38 @@
 
     MinikafkaError
     ├── BrokerError(code)        an error of Kafka's protocol, with its numeric code
-    │   ├── OffsetOutOfRange     carries the valid range of the log that was asked
+    │   ├── OffsetOutOfRange     an offset outside the log; carries the log's range
     │   ├── CorruptMessage       a stream met a damaged message, at this topic, partition and offset
-    │   └── MessageSizeTooLarge  a stream met a message larger than what it may fetch
+    │   └── MessageSizeTooLarge  a stream met a message larger than its fetch size
     ├── UndecodableMessage       a decoder failed on a stream's message, at this topic, partition and offset
     ├── ConsumerTimeout          a stream had no message within ``consumer.timeout.ms``
-    ├── GroupHeld                a group has another owner, with its name
-    ├── Woken                    a poll was ended by another thread
-    ├── FailedToSendMessage      a producer has tried often enough; carries what was not sent
+    ├── GroupInUse               a group has members already; carries their names
+    ├── Wakeup                   another thread ended a poll
+    ├── FailedToSendMessage      a producer has used up its retries; carries the messages that were not sent
     ├── QueueFull                an asynchronous producer has no room for a message
-    ├── ProducerClosed           something was sent with a producer that is closed
-    ├── ConsumerRebalanceFailed  a consumer did not get its partitions, and has given up all
+    ├── ProducerClosed           a message was given to a producer that is closed
+    ├── ConsumerRebalanceFailed  a consumer did not get its partitions, and has left its group
     ├── MessageStreamsExist      a connector has created its streams already
-    ├── NoCommittedOffset        a group has no place to go on from, and is told not to choose one
-    ├── StorageError             the disk or what lies on it
+    ├── NoCommittedOffset        a group has no committed offset, and its configuration forbids a default
+    ├── StorageError             the disk failed, or its content cannot be used
+    │   ├── TooManyFiles         no file descriptor is left
     │   └── DirectoryLocked      another process holds the data directory
-    ├── WireError                bytes that are not the protocol
-    │   ├── LocalWireError       ours: a value that the schema cannot carry
-    │   └── RemoteWireError      the peer's: truncated, oversized or senseless bytes
-    ├── NetworkError             a connection that could not be made, broke or timed out
-    │   └── NoSuchBroker         the cluster answers, and does not name this broker among those that live
+    ├── WireError                bytes or values that do not fit the protocol
+    │   ├── LocalWireError       ours: a value that the schema cannot encode
+    │   └── RemoteWireError      the peer's: truncated, oversized or invalid bytes
+    ├── NetworkError             a connection could not be made, broke or timed out
+    │   └── NoSuchBroker         the cluster answers, but this broker is not among its live brokers
     ├── CoordinationError        ZooKeeper
     │   ├── NoNode / NodeExists / NotEmpty / BadVersion
-    │   ├── OtherCluster         it holds another cluster than the broker's
+    │   ├── InconsistentClusterId  ZooKeeper holds another cluster than the broker's
     │   ├── SessionExpired
+    │   ├── CommitFailed         offsets of partitions that the committing consumer does not own
     │   └── CoordinationLost     no connection at the moment: the outcome of a write is unknown
     └── ConfigError              an option or property: its name, the value, what is allowed
         └── ConfigErrors         several of them, all named
 
 A message says what was wrong, with the value, and what to do.
-Codes are those of Kafka 2.1 (``Errors.java``), under the names that 0.10.1 has for those that it has.
+The codes are those of Kafka 2.1 (``Errors.java``), with 0.10.1's names where 0.10.1 has the code.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from minikafka.base.secrets import is_resource_name, redact, redact_text
 
 
 class ErrorCode(IntEnum):
-    """Kafka's numeric error codes, as they stand in responses (int16)."""
+    """Kafka's numeric error codes, as in responses (int16)."""
 
     UNKNOWN = -1
     NONE = 0
@@ -127,12 +129,12 @@ class ErrorCode(IntEnum):
 
     @property
     def is_retriable(self) -> bool:
-        """Whether the same request may succeed later, after a metadata refresh."""
+        """True if the same request may succeed later, after a metadata refresh."""
         return self in _RETRIABLE
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The member for ``code``; UNKNOWN for a code that this table does not hold."""
+        """Return the member for ``code``; UNKNOWN for a code that is not in this table."""
         try:
             return cls(code)
         except ValueError:
@@ -141,7 +143,7 @@ class ErrorCode(IntEnum):
 
 _RETRIABLE = frozenset(
     {
-        # CORRUPT_MESSAGE is retriable in Kafka too: the damage may have happened on the way.
+        # CORRUPT_MESSAGE is retriable in Kafka too: the message may have been damaged in transit.
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -169,7 +171,7 @@ class MinikafkaError(Exception):
 
 
 class BrokerError(MinikafkaError):
-    """An error of Kafka's protocol: what a broker answers, or answered, with its code."""
+    """An error of Kafka's protocol, with its code: one that a broker answers, or has answered."""
 
     def __init__(self, code: ErrorCode, detail: str = "") -> None:
         super().__init__(code, detail)
@@ -181,7 +183,7 @@ class BrokerError(MinikafkaError):
 
     @property
     def is_retriable(self) -> bool:
-        """Whether the same request may succeed later."""
+        """True if the same request may succeed later."""
         return self.code.is_retriable
 
 
@@ -191,7 +193,7 @@ class OffsetOutOfRange(BrokerError):
     def __init__(self, offset: int, start_offset: int, end_offset: int) -> None:
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {offset} is outside the log, which has {start_offset} to {end_offset}",
+            f"offset {offset} is outside the log: expected {start_offset} to {end_offset}",
         )
         self.offset = offset
         self.start_offset = start_offset
@@ -202,7 +204,7 @@ class OffsetOutOfRange(BrokerError):
 
 
 class CorruptMessage(BrokerError):
-    """A message of a stream that cannot be read; it can be read on at ``after_offset``."""
+    """A message of a stream that cannot be read. Reading can continue at ``after_offset``."""
 
     def __init__(self, topic: str, partition: int, offset: int, after_offset: int, problem: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, f"{topic}-{partition} at offset {offset}: {problem}")
@@ -217,13 +219,13 @@ class CorruptMessage(BrokerError):
 
 
 class MessageSizeTooLarge(BrokerError):
-    """A message (or compressed set) at ``offset`` has more bytes than a stream may fetch at a time."""
+    """A message (or compressed set) at ``offset`` is larger than the fetch size of a stream."""
 
     def __init__(self, topic: str, partition: int, offset: int, size_bytes: int, allowed_bytes: int) -> None:
         super().__init__(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"what {topic}-{partition} has at offset {offset} takes {size_bytes} bytes, more than the "
-            f"{allowed_bytes} of fetch.message.max.bytes: raise that",
+            f"the message of {topic}-{partition} at offset {offset} has {size_bytes} bytes, which exceeds "
+            f"fetch.message.max.bytes={allowed_bytes}: increase fetch.message.max.bytes",
         )
         self.topic = topic
         self.partition = partition
@@ -237,9 +239,9 @@ class MessageSizeTooLarge(BrokerError):
 
 
 class UndecodableMessage(MinikafkaError):
-    """A decoder did not make a key or a value of the bytes of a message; its own error is the cause.
+    """A decoder could not decode the key or the value of a message; its own error is the cause.
 
-    The message does not count as consumed until the next one is asked for.
+    The message does not count as consumed until the next one is requested.
     """
 
     def __init__(self, topic: str, partition: int, offset: int, problem: str) -> None:
@@ -254,7 +256,7 @@ class UndecodableMessage(MinikafkaError):
 
 
 class ConsumerTimeout(MinikafkaError):
-    """No message came within ``consumer.timeout.ms``: ask for the next one to go on waiting."""
+    """No message arrived within ``consumer.timeout.ms``. Call ``next`` again to continue waiting."""
 
 
 class NoCommittedOffset(MinikafkaError):
@@ -262,13 +264,13 @@ class NoCommittedOffset(MinikafkaError):
 
 
 class Wakeup(MinikafkaError):
-    """A wait for records was ended by ``wakeup``."""
+    """``wakeup`` ended a wait for records."""
 
 
 class FailedToSendMessage(MinikafkaError):
-    """What a producer could not send, for good or after its last try (``FailedToSendMessageException``).
+    """A producer could not send messages, and does not retry (``FailedToSendMessageException``).
 
-    failed: the messages themselves, in their order; acknowledged ones are not among them.
+    failed: the messages, in their order, without the acknowledged ones.
     causes: the last error of each partition, or of a topic whose partitions are not known.
     """
 
@@ -282,8 +284,8 @@ class FailedToSendMessage(MinikafkaError):
 
 
 class QueueFull(MinikafkaError):
-    """The queue of an asynchronous producer is full (``QueueFullException``): ``dropped`` messages were not
-    taken.
+    """The queue of an asynchronous producer is full (``QueueFullException``). ``dropped`` messages were not
+    queued.
     """
 
     def __init__(self, text: str, dropped: int) -> None:
@@ -295,16 +297,16 @@ class QueueFull(MinikafkaError):
 
 
 class ProducerClosed(MinikafkaError):
-    """The producer was closed before (``ProducerClosedException``)."""
+    """The producer is closed (``ProducerClosedException``)."""
 
 
 class GroupInUse(MinikafkaError):
-    """Who wants a group for itself finds others in it; ``holders`` are their names."""
+    """A group that must have no other members has some; ``holders`` are their names."""
 
     def __init__(self, group_id: str, holders: Iterable[str]) -> None:
         self.group_id = group_id
         self.holders = tuple(holders)
-        super().__init__(f"group {group_id!r} is held by {', '.join(self.holders)}")
+        super().__init__(f"group {group_id!r} is in use by {', '.join(self.holders)}")
 
 
 class ConsumerRebalanceFailed(MinikafkaError):
@@ -316,11 +318,11 @@ class MessageStreamsExist(MinikafkaError):
 
 
 class StorageError(MinikafkaError):
-    """The disk failed, or what lies on it cannot be used."""
+    """The disk failed, or its content cannot be used."""
 
 
 class TooManyFiles(StorageError):
-    """There was no descriptor left to open a file with: nothing was done, and nothing is lost."""
+    """No file descriptor was left to open a file. Nothing was changed, and nothing is lost."""
 
 
 class DirectoryLocked(StorageError):
@@ -332,11 +334,11 @@ class WireError(MinikafkaError):
 
 
 class LocalWireError(WireError):
-    """Our fault: a value that the schema cannot carry."""
+    """Our fault: a value that the schema cannot encode."""
 
 
 class RemoteWireError(WireError):
-    """The peer's fault: truncated, oversized or senseless bytes."""
+    """The peer's fault: truncated, oversized or invalid bytes."""
 
 
 class NetworkError(MinikafkaError):
@@ -344,19 +346,19 @@ class NetworkError(MinikafkaError):
 
 
 class NoSuchBroker(NetworkError):
-    """The cluster answers, and does not name this broker among those that live."""
+    """The cluster answers, but this broker is not among its live brokers."""
 
 
 class CoordinationError(MinikafkaError):
-    """ZooKeeper refused, or could not be asked."""
+    """ZooKeeper refused an operation, or could not be reached."""
 
 
 class NoNode(CoordinationError):
-    """The znode, or its parent, is not there."""
+    """The znode, or its parent, does not exist."""
 
 
 class NodeExists(CoordinationError):
-    """The znode is there already."""
+    """The znode exists already."""
 
 
 class NotEmpty(CoordinationError):
@@ -364,30 +366,30 @@ class NotEmpty(CoordinationError):
 
 
 class BadVersion(CoordinationError):
-    """A conditional write met another version than the expected one."""
+    """The version of the znode is not the one that a conditional write expects."""
 
 
 class InconsistentClusterId(CoordinationError):
-    """ZooKeeper does not hold the cluster that this broker belongs to: nothing is written there."""
+    """ZooKeeper holds another cluster than the one that this broker belongs to. Nothing is written there."""
 
 
 class SessionExpired(CoordinationError):
-    """The session is gone, and its ephemeral znodes with it."""
+    """The session has expired, and its ephemeral znodes are deleted."""
 
 
 class CommitFailed(CoordinationError):
-    """Offsets are not committed, as their partitions are not owned, or not any more, by who commits."""
+    """Offsets were not committed: the consumer does not own, or no longer owns, their partitions."""
 
 
 class CoordinationLost(CoordinationError):
-    """No connection at the moment; whether a write took effect is unknown."""
+    """There is no connection at the moment; it is unknown whether a write took effect."""
 
 
 class ConfigError(MinikafkaError):
-    """An option or property that cannot be used: its name, the value and what is allowed.
+    """An invalid option or property: its name, the value and what is allowed.
 
-    ``value`` is as people may see it: a secret is ``***`` from here on, in every text, log and pickle. None
-    where it was not given.
+    ``value`` is redacted: a secret is ``***`` from here on, in every text, log and pickle. None if it was not
+    given.
     """
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
@@ -404,8 +406,8 @@ class ConfigError(MinikafkaError):
 
 
 class ConfigErrors(ConfigError):
-    """All that is wrong with a configuration, in one error; ``name``, ``value`` and ``allowed`` are the
-    first's.
+    """All faults of a configuration in one error; ``name``, ``value`` and ``allowed`` are those of the
+    first.
     """
 
     def __init__(self, faults: Iterable[ConfigError]) -> None:

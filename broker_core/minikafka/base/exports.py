@@ -1,6 +1,6 @@
 """Public names of a package, imported when they are first used.
 
-A package can so name its classes (PEP 562) without the cost of importing them all at each start.
+So a package can export its classes (PEP 562) without importing them all at every start.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The filesystem as a port: what the log and the registries of a data directory ask of a disk.
+"""The filesystem as a port: the operations that logs and the other files of a data directory need.
 
 ``RealFiles`` is the machine's. ``minikafka.base.memory_files`` has the in-memory one, with power cuts and
 injected faults. Every failure is a ``StorageError`` that names the path; a missing file is
-``FileNotFoundError``, which callers meet on purpose.
+``FileNotFoundError``, which callers handle.
 
 Durability: data is safe after ``File.sync``; a new name, a rename or a removal is safe after
 ``Files.sync_dir`` of its directory. ``replace_file`` does all of it in the right order.
@@ -25,36 +25,36 @@ from minikafka.base.errors import DirectoryLocked, StorageError, TooManyFiles
 from minikafka.base.values import fast_value
 
 Buffer = bytes | bytearray | memoryview
-"""What the project passes as bytes without copying."""
+"""Bytes that are passed without copying."""
 
 TEMPORARY_SUFFIX = ".tmp"
-"""Of what ``replace_file`` writes first; a crash may leave it."""
+"""The suffix of the file that ``replace_file`` writes first. A crash may leave that file behind."""
 _PRIVATE_MODE = 0o600
-"""Of secrets, and of locks: who can open a lock file can hold it."""
+"""The mode of files with secrets, and of lock files: a process that can open a lock file can hold it."""
 _PRIVATE_DIRECTORY_MODE = 0o700
-"""Records are nobody else's to read. One that is there keeps its rights, and so do those above it."""
+"""The mode of new directories: other users cannot read the records. Existing ones keep their rights."""
 _LASTING_NUMBERS = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "tmpfs", "xfs", "zfs"}
 )
-"""Filesystems in which an open file keeps its number."""
+"""Filesystems in which an open file keeps its inode number."""
 _MOUNTS = "/proc/self/mountinfo"
 _OCTAL = re.compile(r"\\([0-7]{3})")
-"""A character of a path in mountinfo."""
+"""An escaped character of a path in mountinfo."""
 
 
 class File(Protocol):
-    """One open file. Positions and sizes are bytes. ``sync`` may run beside reads and appends."""
+    """An open file. Positions and sizes are in bytes. ``sync`` may run beside reads and appends."""
 
     path: str
 
     def size(self) -> int:
-        """Current length."""
+        """Return the current length."""
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``position``; fewer at the end of the file."""
+        """Read up to ``size`` bytes from ``position``; fewer at the end of the file."""
 
     def write_at(self, position: int, data: Buffer) -> None:
-        """Write all of ``data`` at ``position``. On StorageError a part of it may be there."""
+        """Write all of ``data`` at ``position``. After a StorageError a part of it may have been written."""
 
     def truncate(self, size: int) -> None:
         """Cut or extend with zeros to ``size``."""
@@ -63,33 +63,36 @@ class File(Protocol):
         """Return once everything written so far survives a power cut (fsync)."""
 
     def modified_ms(self) -> int:
-        """Time of last modification, ms since the epoch."""
+        """Return the time of the last modification, in ms since the epoch."""
 
     def set_modified_ms(self, time_ms: int) -> None:
-        """Have the file look as if it had been modified last at this time."""
+        """Set the time of the last modification."""
 
     def is_in_place(self) -> bool:
-        """Whether it can be found again: False when nothing is at its path any more, or another file is. True
-        where that cannot be told: the disk fails, or numbers files anew as some network filesystems do.
+        """Return True if the file is still at its path; False if there is no file or another one.
+
+        True also if that cannot be determined: the disk fails, or the filesystem changes inode numbers, as
+        some network filesystems do.
         """
 
     def descriptor(self) -> int | None:
-        """A descriptor for ``sendfile``, or None where there is none (in memory)."""
+        """Return a descriptor for ``sendfile``, or None if there is none (in memory)."""
 
     def close(self) -> None:
         """Close; a second call does nothing."""
 
 
 class Lock(Protocol):
-    """An exclusive hold on a path, gone with the process at the latest."""
+    """An exclusive lock on a path. It is released at the latest when the process ends."""
 
     def is_in_place(self) -> bool:
-        """Whether another process would meet this hold: not when somebody removed the lock file, or put
-        another one there. As ``File.is_in_place``.
+        """Return True if other processes find this lock: False if the lock file was removed or replaced.
+
+        As ``File.is_in_place``, True also if that cannot be determined.
         """
 
     def release(self) -> None:
-        """Give the hold back; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
 
 
 class Files(Protocol):
@@ -98,24 +101,24 @@ class Files(Protocol):
     def open(
         self, path: str, *, create: bool = False, read_only: bool = False, private: bool = False
     ) -> File:
-        """Open for reading and writing; ``create`` makes it when absent. ``private``: for this user alone."""
+        """Open for reading and writing; ``create`` makes a missing file. ``private``: for this user only."""
 
     def map(self, path: str) -> memoryview:
-        """All bytes of a file, read only and brought in as they are used. Nobody may shorten the file
-        meanwhile; it can be removed.
+        """Map all bytes of a file for reading. They are loaded when they are used. The file must not be
+        shortened meanwhile; it can be removed.
         """
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Return True if there is a file or directory."""
 
     def is_dir(self, path: str) -> bool:
-        """Whether a directory is there."""
+        """Return True if there is a directory."""
 
     def list_dir(self, path: str) -> list[str]:
-        """Names (not paths) in a directory, sorted."""
+        """Return the names (not paths) in a directory, sorted."""
 
     def make_dirs(self, path: str) -> None:
-        """Make the directory, for this user alone, and its parents, where absent."""
+        """Create the directory and its parents, where they are missing, with access for this user only."""
 
     def rename(self, old: str, new: str) -> None:
         """Rename atomically, replacing ``new``."""
@@ -124,36 +127,38 @@ class Files(Protocol):
         """Remove a file."""
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all below it."""
+        """Remove a directory and everything below it."""
 
     def sync_dir(self, path: str) -> None:
         """Return once the names in the directory survive a power cut."""
 
     def lock(self, path: str) -> Lock:
-        """Take the lock file ``path``, made for this user alone; DirectoryLocked when another holds it."""
+        """Lock the file ``path``, created for this user only. DirectoryLocked if another process holds it."""
 
 
 @fast_value
 class FileSlice:
-    """``length`` bytes of an open file from ``position``: what a fetch sends without reading it."""
+    """A part of an open file: ``length`` bytes from ``position``. A fetch sends it without reading it."""
 
     file: File
     position: int
     length: int
 
     def read(self) -> bytes:
-        """The bytes; fewer when the file has become shorter."""
+        """Read the bytes; fewer if the file has become shorter."""
         return self.file.read_at(self.position, self.length)
 
     def part(self, position: int, length: int) -> FileSlice:
-        """A slice of this slice."""
+        """Return a slice of this slice."""
         if position < 0 or length < 0 or position + length > self.length:
-            raise ValueError(f"{position}+{length} is outside a slice of {self.length} bytes")
+            raise ValueError(
+                f"{length} bytes at position {position} are outside a slice of {self.length} bytes"
+            )
         return FileSlice(self.file, self.position + position, length)
 
 
 def read_file(files: Files, path: str) -> bytes:
-    """All bytes of the file at ``path``. Raises FileNotFoundError."""
+    """Read all bytes of the file at ``path``. Raises FileNotFoundError."""
     file = files.open(path, read_only=True)
     try:
         return file.read_at(0, file.size())
@@ -164,8 +169,8 @@ def read_file(files: Files, path: str) -> bytes:
 def replace_file(files: Files, path: str, data: bytes, *, private: bool = False, sync: bool = True) -> None:
     """Write ``path`` so that after a crash it holds the old bytes or the new ones, never a mixture.
 
-    ``private``: nobody but this user can read it (mode 0600), at no time. Without ``sync`` that holds for the
-    death of the process only, not of the machine.
+    ``private``: at no time can other users read it (mode 0600). Without ``sync`` the guarantee covers a crash
+    of the process only, not of the machine.
     """
     temporary = path + TEMPORARY_SUFFIX
     file = files.open(temporary, create=True, private=private)
@@ -182,7 +187,7 @@ def replace_file(files: Files, path: str, data: bytes, *, private: bool = False,
 
 
 def make_dirs_durably(files: Files, path: str) -> None:
-    """Make a directory and its parents where absent, so that a power cut does not take them away again."""
+    """Create a directory and its parents, where they are missing, so that they survive a power cut."""
     if files.is_dir(path):
         return
     parent = os.path.dirname(path)
@@ -209,17 +214,17 @@ def _is_in_place(path: str, descriptor: int) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
-        return True  # nobody can tell: one look that fails says nothing of the file
+        return True  # unknown: the failed call says nothing about the file
     if os.path.samestat(here, there):
         return True
     if here.st_nlink == 0:
         return False
-    # Another one lies there, such as a copy, and this one elsewhere: if its number is one that stays.
+    # Another file, such as a copy, is at the path, provided that inode numbers do not change.
     return here.st_dev != there.st_dev or _filesystem_of(path) not in _LASTING_NUMBERS
 
 
 def _filesystem_of(path: str) -> str | None:
-    """The type of the filesystem that a path lies in; None where the system, unlike Linux, does not tell."""
+    """Return the type of the filesystem of a path; None where it is unknown (anywhere but on Linux)."""
     try:
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
             lines = file.readlines()
@@ -230,18 +235,18 @@ def _filesystem_of(path: str) -> str | None:
         mount, _, filesystem = line.partition(" - ")
         point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), mount.split(" ")[4])
         if below.startswith(os.path.join(point, "")):
-            kinds[point] = filesystem.split(" ")[0]  # of several at one point the last one is seen
+            kinds[point] = filesystem.split(" ")[0]  # of several at one mount point, the last is visible
     return kinds[max(kinds, key=len)] if kinds else None
 
 
 class RealFile:
-    """A file of the machine, used with positioned reads and writes only."""
+    """A file of the machine's filesystem, used with positioned reads and writes only."""
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
 
-    # Without ``_storage_errors``: entering a context takes longer than most of these calls.
+    # These do not use ``_storage_errors``: entering a context takes longer than most of these calls.
 
     def size(self) -> int:
         try:
@@ -302,12 +307,12 @@ class RealFile:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        # A deleted segment stays open for the fetches that send from it, and goes with the last of them.
+        # A deleted segment stays open for the fetches that send from it, and is closed after the last one.
         self.close()
 
 
 class RealLock:
-    """``flock`` on a lock file: the kernel gives it back when the process dies, however it dies."""
+    """A ``flock`` on a lock file. The kernel releases it when the process dies, however it dies."""
 
     def __init__(self, path: str, descriptor: int) -> None:
         self._path = path
@@ -332,7 +337,7 @@ class RealFiles:
         with _storage_errors("cannot open", path):
             file = RealFile(path, os.open(path, flags, _PRIVATE_MODE if private else 0o644))
             if private:
-                # It may have been there: a temporary file that a crash left, of an earlier version.
+                # The file may exist: an earlier version left a temporary file at a crash.
                 os.fchmod(file.descriptor(), _PRIVATE_MODE)
             return file
 
@@ -355,7 +360,7 @@ class RealFiles:
     def make_dirs(self, path: str) -> None:
         try:
             os.makedirs(path, _PRIVATE_DIRECTORY_MODE, exist_ok=True)
-        except OSError as error:  # also "no such file", which says here that nothing can be made there
+        except OSError as error:  # also FileNotFoundError: here it means that nothing can be created there
             raise StorageError(f"cannot make directory {path}: {error.strerror or error}") from error
 
     def rename(self, old: str, new: str) -> None:
@@ -380,7 +385,7 @@ class RealFiles:
 
     def lock(self, path: str) -> Lock:
         with _storage_errors("cannot open the lock file", path):
-            # Never waits on a FIFO that somebody put there.
+            # O_NONBLOCK: do not wait if the path is a FIFO.
             flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(path, flags, _PRIVATE_MODE)
         try:

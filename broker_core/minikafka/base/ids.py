@@ -10,17 +10,17 @@ from typing import NamedTuple
 from minikafka.base.errors import BrokerError, ErrorCode
 
 TOPIC_NAME_MAX_LENGTH = 249
-"""Longest topic name: directory names of 255 characters must hold it with a partition number."""
+"""The longest topic name: with a partition number it must fit a directory name of 255 characters."""
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 OFFSETS_TOPIC = "__consumer_offsets"
-"""Where groups and their offsets are kept."""
+"""The topic in which groups and their offsets are stored."""
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic. Sorts by topic, then by number."""
+    """A partition of a topic. Sorts by topic, then by number."""
 
     topic: str
     partition: int
@@ -31,7 +31,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where a broker listens."""
+    """The address of a broker's listener."""
 
     broker_id: int
     host: str
@@ -43,12 +43,12 @@ class BrokerAddress:
 
 
 def host_port(host: str, port: int) -> str:
-    """An address as one text: IPv6 hosts stand in brackets."""
+    """Return ``HOST:PORT``, with an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether ``check_topic_name`` takes it."""
+    """Return True if ``check_topic_name`` accepts the name."""
     try:
         check_topic_name(name)
     except BrokerError:
@@ -62,9 +62,9 @@ def check_topic_name(name: str) -> None:
     if not name:
         problem = "a topic name must not be empty"
     elif name in {".", ".."}:
-        problem = f"{name!r} cannot be a topic name"
+        problem = f"{name!r} is not allowed as a topic name"
     elif len(name) > TOPIC_NAME_MAX_LENGTH:
-        problem = f"a topic name has at most {TOPIC_NAME_MAX_LENGTH} characters, this has {len(name)}"
+        problem = f"a topic name of {len(name)} characters exceeds the limit of {TOPIC_NAME_MAX_LENGTH}"
     elif _TOPIC_NAME.fullmatch(name) is None:
         problem = f"topic name {name!r}: only letters, digits, '.', '_' and '-' are allowed"
     if problem is not None:
@@ -72,17 +72,17 @@ def check_topic_name(name: str) -> None:
 
 
 def unify_collision_chars(name: str) -> str:
-    """The same for all names that collide with this one (``has_collision``)."""
+    """Return a name that is equal for all names that collide (``has_collision``)."""
     return name.replace(".", "_")
 
 
-def has_collision(one: str, other: str) -> bool:
-    """Whether two names differ at most in ``.`` against ``_``, which metric names cannot tell apart."""
-    return unify_collision_chars(one) == unify_collision_chars(other)
+def has_collision(name: str, other: str) -> bool:
+    """Return True if two names differ at most in ``.`` and ``_``, which are equal in metric names."""
+    return unify_collision_chars(name) == unify_collision_chars(other)
 
 
 def cluster_id_of(sixteen_bytes: bytes) -> str:
-    """22 characters of URL-safe base64, as Kafka makes a cluster id of a random UUID."""
+    """Return a cluster id: 22 characters of URL-safe base64, as Kafka encodes a random UUID."""
     if len(sixteen_bytes) != 16:
-        raise ValueError(f"a cluster id is made of 16 bytes, not {len(sixteen_bytes)}")
+        raise ValueError(f"expected 16 bytes for a cluster id, got {len(sixteen_bytes)}")
     return base64.urlsafe_b64encode(sixteen_bytes).rstrip(b"=").decode("ascii")

@@ -1,23 +1,25 @@
 """The filesystem in memory: the same port as ``RealFiles``, with power cuts and injected faults.
 
-Two things are modelled apart, as on a real machine:
+Two things are modelled separately, as on a real machine:
 
-- **Contents.** Every file has what programs see (the page cache) and what lies on the disk. ``File.sync``
-  brings the disk up to date, page by page.
-- **Names.** Every directory has what programs see and what lies on the disk. ``Files.sync_dir`` brings the
-  disk up to date. A file that was synced but whose name was not is gone after a power cut.
+- **Contents.** Every file has the bytes that programs see (the page cache) and the bytes on the disk.
+  ``File.sync`` brings the disk up to date, page by page.
+- **Names.** Every directory has the names that programs see and the names on the disk. ``Files.sync_dir``
+  brings the disk up to date. A file that was synced but whose name was not is lost in a power cut.
 
-``kill_process`` ends every open file and lock, and loses nothing: the page cache outlives a process.
-``power_cut`` does the same and then leaves what was synced. With a source of chance it leaves more than
-that, as a disk may have written some of it already: each unsynced page is there, absent, torn at a
-sector, or (where the file had grown) filled with nonsense; the length may be any between the synced and the
-newest one; of each directory a part of its changes, in their order, is there. ``losses`` counts what befell.
+``kill_process`` closes every open file and lock, and loses nothing: the page cache outlives a process.
+``power_cut`` does the same and then keeps only the synced state. With a random source it keeps more than
+that, as a disk may have written some of the rest already: each unsynced page is written, not written, torn at
+a sector, or (where the file had grown) filled with random bytes; the length may be any between the synced and
+the newest one; of the changes of each directory a prefix, in their order, is kept. ``losses`` counts each
+kind of loss.
 
-Journals (ext4, XFS) keep one order of names over a whole filesystem, also with no ``sync_dir`` between. Here
-only those of one directory keep theirs: one may lose what is older than what another keeps.
+Journals (ext4, XFS) keep one order of names over a whole filesystem, even without a ``sync_dir``. Here only
+the changes of one directory keep their order: one directory may lose changes that are older than those that
+another keeps.
 
-Every call that changes something is written down in ``operations``, in order, so that a test can say "the
-response came after the fsync": it notes its own events with ``note``.
+Every call that changes something is recorded in ``operations``, in order, so that a test can check that "the
+response came after the fsync": it adds its own events with ``note``.
 """
 
 from __future__ import annotations
@@ -38,27 +40,27 @@ SECTOR_BYTES = 512
 _NAME_MAX_BYTES = 255
 
 Losses = Counter[str]
-"""How often each kind of loss befell something."""
+"""The number of losses by kind."""
 
 
 class RandomSource(Protocol):
-    """What a power cut asks of chance: ``random.Random(seed)`` has it."""
+    """The source of random numbers of a power cut, such as ``random.Random(seed)``."""
 
     def random(self) -> float:
-        """From 0 up to, not including, 1."""
+        """Return a number from 0 up to, not including, 1."""
 
     def randrange(self, stop: int, /) -> int:
-        """From 0 up to, not including, ``stop``."""
+        """Return a number from 0 up to, not including, ``stop``."""
 
     def randbytes(self, n: int, /) -> bytes:
-        """``n`` bytes."""
+        """Return ``n`` bytes."""
 
 
 class Operation(NamedTuple):
-    """One change, or one note of a test. ``position`` and ``length`` are bytes, 0 where they say nothing."""
+    """A change, or an event of a test. ``position`` and ``length`` are in bytes, 0 if they do not apply."""
 
     kind: str
-    """write, truncate, sync, create, rename, remove, make_dir, sync_dir, lock, unlock, or a test's word."""
+    """write, truncate, sync, create, rename, remove, make_dir, sync_dir, lock, unlock, or a test's event."""
     path: str
     position: int = 0
     length: int = 0
@@ -66,7 +68,7 @@ class Operation(NamedTuple):
 
 @dataclass(slots=True)
 class _Content:
-    """A file's bytes: what programs see, what the disk has, and the pages in which the two may differ."""
+    """A file's bytes: as programs see them, as the disk has them, and the pages in which these may differ."""
 
     seen: bytearray = field(default_factory=bytearray)
     disk: bytearray = field(default_factory=bytearray)
@@ -99,7 +101,7 @@ class _Content:
         self.dirty.clear()
 
     def lose_unsynced(self, random: RandomSource | None, sector_bytes: int, losses: Losses) -> None:
-        """A power cut: the disk's bytes are what is seen from now on."""
+        """Apply a power cut: programs see the disk's bytes from now on."""
         if random is not None:
             self._write_some(random, sector_bytes, losses)
         self.seen = bytearray(self.disk)
@@ -125,7 +127,7 @@ class _Content:
                 self.disk[begin:torn] = self.seen[begin:torn]
                 losses["a block torn"] += 1
             else:
-                # The length grew before the block was written: what the disk had there before shows through.
+                # The length grew before the block was written, so old bytes of the disk show through.
                 begin = max(begin, old_size)
                 self.disk[begin:end] = random.randbytes(end - begin)
                 losses["a block of nonsense"] += 1
@@ -138,12 +140,14 @@ class _Content:
 
 
 _Change = tuple[str, "_Node | None"]
-"""A name and what it stands for from now on (None: nothing)."""
+"""A name and the node that it refers to from now on (None: the name is removed)."""
 
 
 @dataclass(slots=True)
 class _Directory:
-    """Names: what programs see, what the disk has, and the steps between them (a rename is one step)."""
+    """A directory's names: as programs see them, as the disk has them, and the steps between them (a rename
+    is one step).
+    """
 
     seen: dict[str, _Node] = field(default_factory=dict)
     disk: dict[str, _Node] = field(default_factory=dict)
@@ -189,7 +193,7 @@ class _Fault:
 
 
 class MemoryFile:
-    """One open file of ``MemoryFiles``."""
+    """An open file of ``MemoryFiles``."""
 
     def __init__(self, files: MemoryFiles, path: str, content: _Content, read_only: bool) -> None:
         self.path = path
@@ -232,7 +236,7 @@ class MemoryFile:
         try:
             self._files.meet_fault("sync", self.path)
         except StorageError:
-            # As Linux does it: after a failed fsync the pages count as clean; the next fsync leaves them out.
+            # As on Linux: after a failed fsync the pages count as clean, so the next fsync skips them.
             self._content.dirty.clear()
             raise
         self._content.sync()
@@ -258,7 +262,7 @@ class MemoryFile:
     def _check(self, doing: str, *, writing: bool = False) -> None:
         problem = None
         if self._life != self._files.life:
-            problem = "the process that opened it is dead"
+            problem = "the process that opened it has ended"
         elif not self._open:
             problem = os.strerror(errno_module.EBADF)
         elif writing and self._read_only:
@@ -268,7 +272,7 @@ class MemoryFile:
 
 
 class MemoryLock:
-    """A hold on a path of ``MemoryFiles``."""
+    """A lock on a path of ``MemoryFiles``."""
 
     def __init__(self, in_place: Callable[[], bool], release: Callable[[], None]) -> None:
         self.is_in_place = in_place
@@ -281,7 +285,7 @@ class MemoryLock:
 
 
 class MemoryFiles:
-    """A filesystem in memory. ``capacity_bytes`` bounds what all files together hold (None: no bound).
+    """A filesystem in memory. ``capacity_bytes`` limits the size of all files together (None: no limit).
 
     Small pages and sectors let a power cut tear small files too.
     """
@@ -300,64 +304,64 @@ class MemoryFiles:
         self.sector_bytes = sector_bytes
         self.operations: list[Operation] = []
         self.losses: Losses = Counter()
-        """What the power cuts so far have done."""
+        """The losses of all power cuts so far."""
         self.life = 0
-        """Counts the ends of the process: a file opened in an earlier life cannot be used."""
+        """The number of times that the process ended. A file opened in an earlier life cannot be used."""
         self._root = _Directory()
         self._locks: dict[str, tuple[int, _Node | None]] = {}
-        """In which life which file is held."""
+        """Path -> the life in which it was locked, and the locked file."""
         self._faults: list[_Fault] = []
 
-    # What a test does to the disk.
+    # Controls for tests.
 
     def note(self, kind: str, path: str = "", position: int = 0, length: int = 0) -> None:
-        """Write an event of the test's own into ``operations``."""
+        """Add a test's own event to ``operations``."""
         self.operations.append(Operation(kind, path, position, length))
 
     def fail_next_write(
         self, errno: int = errno_module.ENOSPC, after_bytes: int = 0, *, match: str = ""
     ) -> None:
-        """The next write to a path that holds ``match`` fails, ``after_bytes`` of its bytes being written."""
+        """Make the next write to a path that contains ``match`` fail after ``after_bytes`` of its bytes."""
         self._faults.append(_Fault("write", errno, match, after_bytes))
 
     def fail_next_sync(self, errno: int = errno_module.EIO, *, match: str = "") -> None:
-        """The next ``sync`` or ``sync_dir`` of a path that holds ``match`` fails; its pages are lost."""
+        """Make the next ``sync`` or ``sync_dir`` of a path with ``match`` in it fail and lose its pages."""
         self._faults.append(_Fault("sync", errno, match, 0))
 
     def fail_next_truncate(self, errno: int = errno_module.EIO, *, match: str = "") -> None:
-        """The next ``truncate`` of a path that holds ``match`` fails."""
+        """Make the next ``truncate`` of a path that contains ``match`` fail."""
         self._faults.append(_Fault("truncate", errno, match, 0))
 
     def fail_next_read(self, errno: int = errno_module.EIO, *, match: str = "") -> None:
-        """The next ``read_at`` of a path that holds ``match`` fails."""
+        """Make the next ``read_at`` of a path that contains ``match`` fail."""
         self._faults.append(_Fault("read", errno, match, 0))
 
     def fail_next_rename(self, errno: int = errno_module.EIO, *, match: str = "") -> None:
-        """The next ``rename`` of a path that holds ``match`` fails, and changes nothing."""
+        """Make the next ``rename`` of a path that contains ``match`` fail without an effect."""
         self._faults.append(_Fault("rename", errno, match, 0))
 
     def fail_next_open(self, errno: int = errno_module.EIO, *, match: str = "") -> None:
-        """The next ``open`` of a path that holds ``match`` fails."""
+        """Make the next ``open`` of a path that contains ``match`` fail."""
         self._faults.append(_Fault("open", errno, match, 0))
 
     def clear_faults(self) -> None:
-        """Forget the faults that have not struck yet."""
+        """Remove the faults that have not occurred yet."""
         self._faults.clear()
 
     def kill_process(self) -> None:
-        """End all open files and locks. What was written stays, synced or not."""
+        """Close all open files and locks. Everything written stays, synced or not."""
         self.life += 1
         self._locks.clear()
         self._faults.clear()
 
     def power_cut(self, random: RandomSource | None = None) -> None:
-        """Lose what was not synced: all of it without ``random``, a part of it with them."""
+        """Lose everything that was not synced, or a part of it with ``random``."""
         self.kill_process()
         self.losses["all that was not synced"] += random is None
         self._root.lose_unsynced(random, self.sector_bytes, self.losses)
 
     def used_bytes(self) -> int:
-        """What all files together hold."""
+        """Return the size of all files together."""
         return self._used(self._root)
 
     # The port.
@@ -467,21 +471,23 @@ class MemoryFiles:
 
         return MemoryLock(lambda: self.is_file_at(path, file), release)
 
-    # What open files ask.
+    # For open files.
 
     def meet_fault(self, kind: str, path: str) -> None:
-        """Raise when a fault of this kind waits for this path."""
+        """Raise StorageError if a fault of this kind is set for this path."""
         fault = self._take_fault(kind, path)
         if fault is not None:
             doing = {"sync": "flush"}.get(kind, kind)
             raise StorageError(f"cannot {doing} {path}: {os.strerror(fault.errno)}")
 
     def is_file_at(self, path: str, node: _Node | None) -> bool:
-        """Whether ``path`` names this file."""
+        """Return True if ``path`` names this file."""
         return node is not None and self._find(path) is node
 
     def room_for(self, path: str, content: _Content, position: int, length: int) -> tuple[int, int | None]:
-        """How many of ``length`` bytes a write may leave, and the errno with which it fails (or None)."""
+        """Return how many of ``length`` bytes a write succeeds in writing, and the errno with which it then
+        fails (or None).
+        """
         fault = self._take_fault("write", path)
         if fault is not None:
             return min(fault.after_bytes, length), fault.errno

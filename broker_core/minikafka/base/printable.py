@@ -1,9 +1,9 @@
-"""Text from outside (topic names, client ids, errors of peers, znodes) as a terminal or a log may show it.
+"""Escaping of untrusted text (topic names, client ids, errors of peers, znodes) for terminals and logs.
 
 A line break in a name would forge a line of a log; an escape sequence would move the cursor, change the
-window's title or hide text; a bidirectional override would show it in another order. All of these stand as
-Python's backslash escapes. Escaping is done in one place for each way out: ``LineFormatter`` for every log
-handler, ``cli.output`` for what commands print.
+window's title or hide text; a bidirectional override would show it in another order. All of these are
+replaced by Python's backslash escapes. There is one place for each kind of output: ``LineFormatter`` for
+every log handler, ``cli.output`` for the output of commands.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ UNPRINTABLE = re.compile(
     "\ufff9-\ufffb\ufeff\ud800-\udfff"  # annotations and the byte order mark, which are invisible; surrogates
     "]"
 )
-"""What never stands in a line. The tab is harmless, and separates columns."""
+"""Characters that are never printed. The tab is harmless, and separates columns."""
 
 
 def printable(text: str) -> str:
-    """``text`` as one line: control characters, line breaks and overrides of direction are escaped."""
+    """Return ``text`` as one line: control characters, line breaks and direction overrides are escaped."""
     if text.isascii() and text.isprintable():
         return text
     return UNPRINTABLE.sub(_escape, text)
@@ -35,11 +35,11 @@ def _escape(found: re.Match[str]) -> str:
 class LineFormatter(logging.Formatter):
     """Formats a record as one line; a traceback follows with each of its lines indented.
 
-    So a line that begins at the margin is a record, whatever a name or the text of an error has in it.
+    So a line that begins at the margin is a record, whatever a name or an error's text contains.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record's line, and its traceback where it has one."""
+        """Return the record's line, and its traceback if it has one."""
         record.message = record.getMessage()
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
@@ -47,13 +47,13 @@ class LineFormatter(logging.Formatter):
         if record.exc_info and not record.exc_text:
             record.exc_text = self.formatException(record.exc_info)
         for text in (record.exc_text, record.stack_info):
-            # Only real line breaks part the lines: ``splitlines`` would also take those that names may have.
+            # ``splitlines`` would also split at characters that names may contain.
             lines += [f"  {printable(line)}" for line in (text or "").rstrip("\n").split("\n") if line]
         return "\n".join(lines)
 
 
 def log_lines_to_stderr(form: str) -> None:
-    """Have a process that serves log to standard error, from INFO on, a line a record."""
+    """Log to standard error, from INFO on, one line per record. For processes that serve."""
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter(form))
     logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -1,16 +1,16 @@
-"""What a child process tells the process that started it: JSON objects, a line each, with a ``type``.
+"""Reports of a child process to the process that started it: JSON objects, one per line, with a ``type``.
 
-The starter passes the number of a pipe's descriptor in ``MINIKAFKA_REPORTS_FD``. Where it does not, nobody
-listens and nothing is written. Nobody reads what a log says for people.
+The parent passes the number of a pipe's descriptor in ``MINIKAFKA_REPORTS_FD``. If it does not, nothing is
+written. No program parses log messages, which are for people.
 
-    {"type": "phase", "phase": TEXT}                   what a broker that starts does now
-    {"type": "compiling", "done": 5, "of": 17}         kernels
-    {"type": "compiled", "kernel": NAME}               one more, from a process that compiles
-    {"type": "opening", "opened": 3, "of": 9, "checked_bytes": N}     logs
-    {"type": "refused", "host": ADDRESS}               access rules refuse the controller there ClusterAction
+    {"type": "phase", "phase": TEXT}                   the phase of a starting broker
+    {"type": "compiling", "done": 5, "of": 17}         progress of compiling kernels
+    {"type": "compiled", "kernel": NAME}               one more kernel, from a process that compiles
+    {"type": "opening", "opened": 3, "of": 9, "checked_bytes": N}     progress of opening logs
+    {"type": "refused", "host": ADDRESS}               ACLs deny ClusterAction to the controller at this host
     {"type": "ready", "address": "HOST:PORT", "cluster_id": ID}       a broker serves
-    {"type": "warning", "message": TEXT}               records that may be lost, or a log that takes no more
-    {"type": "failed", "message": TEXT}                why it ends
+    {"type": "warning", "message": TEXT}               records may be lost, or a log is offline
+    {"type": "failed", "message": TEXT}                the reason why the process ends
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import stat
 VARIABLE = "MINIKAFKA_REPORTS_FD"
 _TEXT_MAX = 2_000
 _LINE_MAX = 4_096
-"""What a pipe takes in one piece, so that lines of several threads do not mix."""
+"""The size up to which writes to a pipe are atomic, so that the lines of several threads do not mix."""
 
 
 def _listener() -> int | None:
-    """The descriptor that was passed; it is nobody else's business, so it is neither told nor passed on."""
+    """Return the descriptor from the environment, and hide it from child processes; None if there is none."""
     text = os.environ.pop(VARIABLE, "")
     if not text.isascii() or not text.isdecimal():
         return None
@@ -44,7 +44,7 @@ _descriptor = _listener()
 
 
 def report(kind: str, **fields: str | int) -> None:
-    """Tell the starter, if one listens. Never blocks and never fails: what it cannot take is lost."""
+    """Send a report to the parent, if it listens. Never blocks and never fails: a full pipe loses reports."""
     if _descriptor is None:
         return
     length = _TEXT_MAX
@@ -59,7 +59,7 @@ def report(kind: str, **fields: str | int) -> None:
 
 
 def parse_report(line: bytes) -> dict[str, object] | None:
-    """The report of one line; None for anything else."""
+    """Parse a line; None if it is not a report."""
     try:
         found = json.loads(line)
     except ValueError:

@@ -1,17 +1,17 @@
-"""Which settings hold secrets, and how a setting is shown to people.
+"""Secrets in settings: which settings hold them, and redaction of values in all output.
 
-Every place that prints a setting's value (errors, logs, command output, DescribeConfigs answers) takes it
+Every place that prints a setting's value (errors, logs, command output, DescribeConfigs responses) takes it
 from ``redact``. A value is hidden by the name of its setting:
 
 * a name with ``jaas``, ``password``, ``secret``, ``token``, ``credential``, ``key`` … anywhere in it, in any
   case, or with a word that is nearly one of them (``pasword``, ``jass``), hides its value;
-* but not where the name ends with what a secret never is: a place, a kind, a class, a count or a time
-  (``ssl.keystore.location``, ``ssl.keystore.type``, ``key.serializer``, ``null.key.partition``,
-  ``--key-separator``, ``delegation.token.max.lifetime.ms``). Kafka shows these too.
+* but not if the name ends with a word for something that is never secret: a location, a type, a class, a
+  count or a time (``ssl.keystore.location``, ``ssl.keystore.type``, ``key.serializer``,
+  ``null.key.partition``, ``--key-separator``, ``delegation.token.max.lifetime.ms``). Kafka shows these too.
 
-Any other value loses the secrets that stand inside it: ``password=…`` and the like, the user of a URL or
-an address, a JAAS text, a private key. Topics and groups may be called ``my.secret``: what is said of them
-stays where the caller names them.
+In any other value, the secrets that it contains are hidden: ``password=…`` and the like, the user of a URL or
+an address, a JAAS configuration, a private key. Topics and groups may be called ``my.secret``: text about
+them is kept if the caller passes their names.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ _NO_SECRET = (
     "ms",
     "bytes",
 )
-"""Last words of names whose values are no secrets."""
+"""Last words of names whose values are not secret."""
 
 _OF_NAMES = frozenset({"--topic", "--group", "topic", "topics", "group", "group.id"})
-"""Settings whose values name topics and groups."""
+"""Settings whose values are names of topics and groups."""
 
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 _LIKENESS = 0.8
-"""``difflib``'s ratio of words that differ by a letter left out, doubled or moved; ``java`` stays clear."""
+"""``difflib``'s ratio of words that differ by a letter left out, doubled or moved; ``java`` is below it."""
 
-# Every repetition is bounded, or ends what it consumes: a value may have megabytes.
+# Every repetition is bounded or cannot backtrack: a value may have megabytes.
 _PAIR = re.compile(
     r"""(?P<key>(?:password|passwd|passphrase|secret|token|credential|jaas|\b(?:pwd|pass)\b
     |(?:access|private|api|stored|server)[._-]?key|(?<=\w)[._-]key(?![\w.-]))
@@ -80,7 +80,7 @@ _PRIVATE_KEY = re.compile(
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of the setting ``name`` must never be shown."""
+    """Return True if the value of the setting ``name`` must never be shown."""
     words = [word for word in _SEPARATORS.split(name.lower()) if word]
     if words and words[-1] in _NO_SECRET:
         return False
@@ -90,12 +90,12 @@ def is_secret(name: str) -> bool:
 
 
 def is_resource_name(name: str) -> bool:
-    """Whether the value of the setting ``name`` is the name of a topic or a group."""
+    """Return True if the value of the setting ``name`` is the name of a topic or a group."""
     return name in _OF_NAMES
 
 
 def redact(name: str, value: object) -> object:
-    """``value`` of the setting ``name`` as people may see it; ``***`` for a secret. None stays None."""
+    """Return ``value`` of the setting ``name`` without secrets; ``***`` if it is secret. None stays None."""
     if value is None or value == "":
         return value
     if is_secret(name):
@@ -106,15 +106,15 @@ def redact(name: str, value: object) -> object:
 
 
 def redact_all(settings: Mapping[str, object]) -> dict[str, object]:
-    """``settings`` with each value as ``redact`` gives it."""
+    """Return ``settings`` with each value redacted (``redact``)."""
     return {name: redact(name, value) for name, value in settings.items()}
 
 
 def redact_text(text: str, names: Iterable[str] = ()) -> str:
-    """``text`` with ``***`` in place of each secret that can be told as one by what surrounds it.
+    """Return ``text`` with ``***`` in place of each secret that the surrounding text identifies as one.
 
-    names: of topics, groups and the like, which stay as they are, and what is said of them too. Without them
-    the word behind ``my.secret:`` is hidden: better a word too many than a secret shown.
+    names: the names of topics, groups and the like, which are kept together with the text about them. Without
+    them the word behind ``my.secret:`` is hidden: it is better to hide a word too many than to show a secret.
     """
     if _JAAS.search(text):
         return HIDDEN
@@ -127,8 +127,8 @@ def redact_text(text: str, names: Iterable[str] = ()) -> str:
 
 
 def _is_name(pair: re.Match[str], names: Iterable[str]) -> bool:
-    """Whether what looks like ``secret: value`` is one of ``names`` or a partition of it, and what is said of
-    it. A name is there as a whole: no part of a longer one, and no option.
+    """Return True if a match of ``secret: value`` is one of ``names``, or a partition of it, and text about
+    it. The name must be complete: not a part of a longer name, and not an option.
     """
     if not pair["key"].rstrip().endswith(":") or _NEVER_A_NAME.search(pair["key"]):
         return False

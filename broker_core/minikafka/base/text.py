@@ -1,4 +1,4 @@
-"""Words for people."""
+"""Formatting of counts, ranges and long texts in messages."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 message``, ``2 messages``."""
+    """Return ``1 message``, ``2 messages``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """``0-2, 5`` for 0, 1, 2 and 5."""
+    """Return ``0-2, 5`` for 0, 1, 2 and 5."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and found[-1][1] == number - 1:
@@ -22,9 +22,9 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 MESSAGE_CHARS = 1_000
-"""More of an error is not told: it may repeat all that somebody sent."""
+"""The length to which an error's text is cut: it may repeat a whole request."""
 
 
 def shorten(text: str) -> str:
-    """The text, or what it begins with where it is longer than anybody reads."""
+    """Return the text, cut to MESSAGE_CHARS."""
     return text if len(text) <= MESSAGE_CHARS else text[: MESSAGE_CHARS - 1] + "…"

@@ -1,9 +1,9 @@
-"""Values that are made by the million: frozen for who checks types, quick to make where they run.
+"""Value classes that are created by the million: frozen for the type checker, fast to create at run time.
 
 ``@dataclass(frozen=True)`` sets every field through ``object.__setattr__``, and takes six times as long to
-make. ``@fast_value`` is the same to a type checker, which refuses every assignment to a field, and has slots,
-equality and a hash; at run time nothing refuses one. For what every request makes; elsewhere the frozen
-dataclass is the rule.
+create. ``@fast_value`` looks the same to a type checker, which rejects every assignment to a field, and has
+slots, equality and a hash; at run time an assignment is possible. Use it for objects that every request
+creates; elsewhere the frozen dataclass is the rule.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_: Any) -> Callable[[T], T]:
-        """Python 3.10 has none, and only type checkers need it."""
+        """Replace the decorator that Python 3.10 does not have. Only type checkers need it."""
         return lambda decorated: decorated
 
 
 @dataclass_transform(frozen_default=True)
 def fast_value(cls: type[T]) -> type[T]:
-    """The class decorator."""
+    """Make a class a value class: a dataclass with slots, equality and a hash."""
     return dataclass(slots=True, unsafe_hash=True)(cls)

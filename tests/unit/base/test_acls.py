@@ -59,7 +59,7 @@ def test_a_filter_finds_what_is_equal(equal: AclFilter, other: AclFilter) -> Non
     assert not other.matches(ORDERS, RULE)
 
 
-def test_rules_about_every_topic_are_found_for_one_where_that_is_asked() -> None:
+def test_match_filter_finds_wildcard_rules() -> None:
     assert AclFilter(resource_name="orders", match_wildcard=True).matches(EVERY_TOPIC, RULE)
     assert AclFilter(resource_name="orders", match_wildcard=True).matches(ORDERS, RULE)
     assert not AclFilter(resource_name="orders").matches(EVERY_TOPIC, RULE)

@@ -30,7 +30,7 @@ def test_an_integer_that_does_not_fit_is_our_fault() -> None:
 
 
 def test_an_integer_cut_short_is_the_peers_fault() -> None:
-    with pytest.raises(RemoteWireError, match="4 bytes are wanted at position 1"):
+    with pytest.raises(RemoteWireError, match="need 4 bytes at position 1"):
         binary.read_integer(binary.INT32, b"abcd", 1)
 
 
@@ -60,7 +60,7 @@ def test_a_string_that_is_not_utf8_is_refused() -> None:
 
 
 def test_a_string_longer_than_an_int16_is_our_fault() -> None:
-    with pytest.raises(LocalWireError, match="at most 32767 bytes, this has 32768"):
+    with pytest.raises(LocalWireError, match="a string of 32768 bytes exceeds the limit of 32767"):
         binary.write_nullable_string(bytearray(), "x" * 32768)
 
 

@@ -21,7 +21,7 @@ def private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / OWN
 
 
-def test_the_candidates_are_the_users_cache_and_private_directories(
+def test_candidates_are_user_cache_and_private_directories(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, private: Path
 ) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
@@ -40,7 +40,7 @@ def test_a_cache_relative_to_anywhere_is_none(monkeypatch: pytest.MonkeyPatch, p
     assert cache_dirs.candidates("things")[0] == private / "things"
 
 
-def test_a_machine_without_temporary_directory_still_has_the_other_places(
+def test_without_temporary_directory_other_candidates_remain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def nowhere() -> str:
@@ -87,7 +87,7 @@ def test_a_file_in_place_of_a_directory_is_not_written(tmp_path: Path) -> None:
     assert not cache_dirs.is_writable(tmp_path / "file" / "things", tmp_path / "file" / "things" / "new")
 
 
-def test_a_file_that_is_run_is_this_users_and_nobody_elses_to_write(tmp_path: Path) -> None:
+def test_open_own_refuses_files_that_others_can_write(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"code")
     file.chmod(0o644)
@@ -113,7 +113,7 @@ def test_a_link_in_place_of_a_lock_touches_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "precious").exists()
 
 
-def test_a_directory_that_is_made_is_private_and_one_that_is_there_keeps_its_rights(tmp_path: Path) -> None:
+def test_make_private_keeps_rights_of_existing_directories(tmp_path: Path) -> None:
     cache_dirs.make_private(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
     (tmp_path / "a" / "b").chmod(0o755)

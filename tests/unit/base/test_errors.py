@@ -39,7 +39,7 @@ def test_messages_say_what_was_wrong_with_the_value() -> None:
     assert str(BrokerError(ErrorCode.INVALID_TOPIC)) == "INVALID_TOPIC"
     assert str(BrokerError(ErrorCode.INVALID_TOPIC, "a b")) == "INVALID_TOPIC: a b"
     assert str(ConfigError("segment.bytes", "x", "a number")) == "segment.bytes='x': a number"
-    assert "offset 9 is outside the log, which has 1 to 5" in str(OffsetOutOfRange(9, 1, 5))
+    assert "offset 9 is outside the log: expected 1 to 5" in str(OffsetOutOfRange(9, 1, 5))
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,6 @@ def test_errors_travel_between_processes(error: Exception) -> None:
 
 def test_every_error_has_one_root() -> None:
     classes = [value for value in vars(errors).values() if isinstance(value, type)]
-    raised = [one for one in classes if issubclass(one, Exception)]
+    raised = [error for error in classes if issubclass(error, Exception)]
     assert len(raised) > 15
-    assert all(issubclass(one, errors.MinikafkaError) for one in raised)
+    assert all(issubclass(error, errors.MinikafkaError) for error in raised)

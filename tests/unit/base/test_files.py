@@ -146,7 +146,7 @@ def test_listing_what_is_no_directory_fails(disk: Disk) -> None:
         files.list_dir(f"{root}/a")
 
 
-def test_make_dirs_is_content_with_what_is_there_but_not_with_a_file(disk: Disk) -> None:
+def test_make_dirs_accepts_directories_but_not_a_file(disk: Disk) -> None:
     files, root = disk
     files.make_dirs(f"{root}/x/y")
     files.make_dirs(f"{root}/x/y")
@@ -188,7 +188,7 @@ def test_replace_file_leaves_nothing_beside_the_new_content(disk: Disk) -> None:
     assert files.list_dir(root) == ["a"]
 
 
-def test_a_lock_is_held_once_and_can_be_taken_again_after_its_release(disk: Disk) -> None:
+def test_lock_is_exclusive_and_free_after_release(disk: Disk) -> None:
     files, root = disk
     lock = files.lock(f"{root}/.lock")
     with pytest.raises(DirectoryLocked, match=root):
@@ -271,7 +271,7 @@ def test_a_file_that_was_closed_counts_as_in_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "in_place"), [("nfs4", True), ("fuse.sshfs", True), ("ext4", False)])
-def test_another_number_is_no_proof_where_the_filesystem_changes_them(
+def test_changed_inode_proves_nothing_if_filesystem_changes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *, in_place: bool
 ) -> None:
     path = tmp_path / "with space" / "a"
@@ -326,7 +326,7 @@ def test_the_time_of_modification_can_be_set(disk: Disk) -> None:
     assert file.modified_ms() == 1_234_567_890_123
 
 
-def test_a_file_that_was_renamed_or_removed_still_tells_its_time(disk: Disk) -> None:
+def test_renamed_or_removed_file_still_has_its_time(disk: Disk) -> None:
     files, root = disk
     file = files.open(f"{root}/a", create=True)
     file.set_modified_ms(1000)
@@ -336,7 +336,7 @@ def test_a_file_that_was_renamed_or_removed_still_tells_its_time(disk: Disk) -> 
     assert file.modified_ms() == 1000
 
 
-def test_the_descriptor_of_a_real_file_is_closed_with_its_last_reference(tmp_path: Path) -> None:
+def test_last_reference_closes_descriptor_of_real_file(tmp_path: Path) -> None:
     file = RealFiles().open(str(tmp_path / "a"), create=True)
     assert isinstance(file, RealFile)
     descriptor = file.descriptor()
@@ -392,7 +392,7 @@ def test_a_private_file_is_for_its_user_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("open_umask")
-def test_a_private_file_is_so_before_it_has_a_byte_even_over_a_left_temporary_one(
+def test_private_file_is_private_before_its_first_byte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(tmp_path / "ticket")
@@ -416,7 +416,7 @@ def test_a_lock_file_is_for_its_user_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs a file system where nothing can be made")
-def test_a_directory_that_cannot_be_made_is_a_storage_error_and_not_an_absent_file() -> None:
+def test_failed_make_dirs_is_storage_error_not_missing_file() -> None:
     """Linux says "no such file or directory" of one in /proc."""
     with pytest.raises(StorageError, match="cannot make directory /proc/x/y: No such file"):
         RealFiles().make_dirs("/proc/x/y")

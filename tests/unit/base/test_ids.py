@@ -34,7 +34,7 @@ def test_dots_and_underscores_collide() -> None:
 
 def test_a_cluster_id_has_22_characters() -> None:
     assert cluster_id_of(bytes(range(16))) == "AAECAwQFBgcICQoLDA0ODw"
-    with pytest.raises(ValueError, match="16 bytes, not 3"):
+    with pytest.raises(ValueError, match="16 bytes for a cluster id, got 3"):
         cluster_id_of(b"abc")
 
 
@@ -47,6 +47,6 @@ def test_a_broker_address_reads_well() -> None:
     assert str(BrokerAddress(1, "h", 9092)) == "broker 1 at h:9092"
 
 
-def test_only_what_has_colons_stands_in_brackets() -> None:
+def test_only_hosts_with_colons_are_in_brackets() -> None:
     assert host_port("localhost", 9092) == "localhost:9092"
     assert host_port("::1", 9092) == "[::1]:9092"

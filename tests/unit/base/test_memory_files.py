@@ -52,7 +52,7 @@ def test_a_synced_truncation_is_kept() -> None:
     assert read_file(files, "d/a") == b"\0\0\0\0\0more"
 
 
-def test_a_file_whose_name_was_not_synced_is_lost_with_its_synced_bytes() -> None:
+def test_synced_file_with_unsynced_name_is_lost() -> None:
     files = files_with_a_synced_file()
     file = files.open("d/b", create=True)
     file.write_at(0, b"abc")
@@ -71,7 +71,7 @@ def test_an_unsynced_removal_and_an_unsynced_rename_are_undone() -> None:
     assert read_file(files, "d/a") == b"safe"
 
 
-def test_a_power_cut_during_replace_file_leaves_the_old_or_the_new_bytes() -> None:
+def test_power_cut_in_replace_file_leaves_old_or_new_bytes() -> None:
     seen = set()
     for seed in range(40):
         files = files_with_a_synced_file(b"old")
@@ -96,19 +96,19 @@ def test_a_read_and_a_rename_fail_once_and_change_nothing() -> None:
     assert read_file(files, "d/a") == b"safe"
 
 
-def test_files_of_a_dead_process_cannot_be_used_and_its_locks_are_free() -> None:
+def test_killed_process_loses_files_and_locks() -> None:
     files = files_with_a_synced_file()
     file = files.open("d/a")
     file.write_at(4, b" in the cache")
     files.lock("d/.lock")
     files.kill_process()
-    with pytest.raises(StorageError, match="process that opened it is dead"):
+    with pytest.raises(StorageError, match="process that opened it has ended"):
         file.write_at(0, b"x")
     files.lock("d/.lock")
     assert read_file(files, "d/a") == b"safe in the cache"
 
 
-def test_a_lock_of_an_earlier_life_cannot_release_that_of_a_later_one() -> None:
+def test_lock_of_earlier_life_cannot_release_a_later_one() -> None:
     files = MemoryFiles()
     old = files.lock("lock")
     files.kill_process()
@@ -118,7 +118,7 @@ def test_a_lock_of_an_earlier_life_cannot_release_that_of_a_later_one() -> None:
         files.lock("lock")
 
 
-def test_partial_loss_never_touches_synced_pages_and_shows_every_kind_of_damage() -> None:
+def test_partial_loss_spares_synced_pages_and_shows_all_damage() -> None:
     old, new = b"o" * 3 * PAGE_BYTES, b"n" * 3 * PAGE_BYTES
     whole = lost = torn = nonsense = shorter = 0
     for seed in range(300):

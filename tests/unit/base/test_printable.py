@@ -66,9 +66,7 @@ def test_a_traceback_is_readable_and_its_error_forges_no_record(
     assert "\x1b" not in log.getvalue()
 
 
-def test_a_record_that_another_handler_formatted_before_is_escaped_too(
-    logger: logging.Logger, log: io.StringIO
-) -> None:
+def test_record_formatted_by_another_handler_is_escaped(logger: logging.Logger, log: io.StringIO) -> None:
     try:
         raise ValueError("a\nb")
     except ValueError:

@@ -131,7 +131,7 @@ def test_what_is_known_as_a_name_stays_as_it_is(name: str) -> None:
         "my.secret-0:9: it has no leader",
     ],
 )
-def test_what_is_said_of_a_known_name_and_of_its_partitions_stays(text: str) -> None:
+def test_text_about_a_known_name_is_not_redacted(text: str) -> None:
     assert redact_text(text, ["my.secret"]) == text
 
 
@@ -154,7 +154,7 @@ def test_a_secret_is_hidden_whatever_is_known_as_a_name(text: str, name: str) ->
     assert "tiger" not in redact_text(text, [name])
 
 
-def test_a_refused_topic_is_known_in_what_is_said_of_it() -> None:
+def test_refused_topic_name_stays_in_its_error_text() -> None:
     refusal = ConfigError("--topic", "my.secret", "'my.secret': there is no such topic")
     assert "there is no such topic" in str(refusal)
 
@@ -163,7 +163,7 @@ def test_a_name_of_a_topic_in_an_option_stays_as_it_is() -> None:
     assert str(ConfigError("--topic", "my.secret:x", "no partition")).startswith("--topic='my.secret:x'")
 
 
-def test_what_is_not_given_stays_so_and_numbers_stay_numbers() -> None:
+def test_redact_keeps_none_and_numbers() -> None:
     assert redact_all({"ssl.key.password": None, "retries": 3, "sasl.password": ""}) == {
         "ssl.key.password": None,
         "retries": 3,

@@ -108,7 +108,7 @@ def test_offsets_are_counted_and_come_with_the_latest_first() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "2 bytes are wanted"),
+        ("", "need 2 bytes"),
         ("0005", "unknown classic request 5"),
         ("ffff", "unknown classic request -1"),
         (f"0000 {TOPIC} 00000000 ffffffff", "messages have a size of -1"),
@@ -116,7 +116,7 @@ def test_offsets_are_counted_and_come_with_the_latest_first() -> None:
         ("0000 ffff 00000000 00000000", "is null"),
         ("0000 0001 ff 00000000 00000000", "not UTF-8"),
         ("0002 ffff", "a count of -1 requests"),
-        ("0002 7fff", "2 bytes are wanted"),
+        ("0002 7fff", "need 2 bytes"),
         (f"0001 {TOPIC} 00000000 0000000000000000 00000000 00", "1 unexpected bytes"),
     ],
 )

@@ -1,5 +1,7 @@
-"""Classes that settings name: encoders, partitioners, handlers. A setting is a class, an object, or the
-dotted name of one: Python's, or that of a class of the release that has its like here.
+"""Classes that settings name: encoders, partitioners, handlers.
+
+The value of such a setting is a class, an object, or a dotted name: of a Python class or object, or of a Java
+or Scala class of Kafka's that has a counterpart here.
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ def load_plugin(
     methods: Collection[str],
     known: Mapping[str, Any],
 ) -> Any:
-    """What the setting ``name`` stands for; ``default`` where it is not given, or, with a fault, where it
-    stands for nothing that has all of ``methods``. ``known`` has the release's names.
+    """Return the class or object that the setting ``name`` specifies; ``default`` if it is not given.
+
+    A value that specifies nothing, or nothing that has all of ``methods``, is a fault of ``read``, and
+    ``default`` is returned. ``known`` maps the names of Kafka's classes to their counterparts.
     """
     if value is None:
         return default
@@ -44,22 +48,22 @@ def load_plugin(
 
 
 def import_name(name: str) -> Any:
-    """What ``package.module.Class`` stands for; ImportError or AttributeError for nothing."""
+    """Import ``package.module.Class``. ImportError or AttributeError if there is none."""
     module, _, attribute = name.rpartition(".")
     if name.startswith(_RELEASE):
-        # Not to be looked for in a package of Python's that happens to have that name.
-        raise ImportError(f"the release's class {name} has no like here")
+        # Do not search a Python package that happens to have that name.
+        raise ImportError(f"Kafka's class {name} has no counterpart in minikafka")
     if not module:
-        raise ImportError(f"{name!r} names no module")
+        raise ImportError(f"{name!r} is not a dotted name: expected package.module.Class")
     return getattr(importlib.import_module(module), attribute)
 
 
 def create_instance(found: Any, properties: Mapping[str, Any]) -> Any:
-    """An object of a class, which gets ``properties`` if it takes an argument, as the release's do; an object
-    as it is.
+    """Instantiate a class, with ``properties`` if it takes an argument, as Kafka does; return an object as it
+    is.
     """
     if not isinstance(found, type):
         return found
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    taken = inspect.signature(found).parameters.values()
-    return found(properties) if any(one.kind in positional for one in taken) else found()
+    parameters = inspect.signature(found).parameters.values()
+    return found(properties) if any(parameter.kind in positional for parameter in parameters) else found()

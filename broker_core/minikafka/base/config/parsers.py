@@ -18,8 +18,8 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def whole_number(text: str) -> int | None:
-    """Return the number in ``text``, which may have blanks around it; None for anything else, and for 20
-    digits.
+    """Return the number in ``text``, which may have blanks around it; None for anything else, and for more
+    than 19 digits.
     """
     stripped = text.strip()
     return int(stripped) if _WHOLE_NUMBER.fullmatch(stripped) else None

@@ -1,8 +1,8 @@
-"""Settings under Kafka's own property names, read so that every fault is named at once.
+"""Reader of settings under Kafka's property names that reports all faults together.
 
-Values may be text, as in a property file, or Python's own; blanks around a text go. What is read as in
-Kafka 0.10.1 (``VerifiableProperties``): ``true`` and ``false`` in small letters only, whole numbers of 32
-bits, and a name that nobody knows is no fault but a warning.
+Values may be text, as in a property file, or Python objects; blanks around a text are removed. As in Kafka
+0.10.1 (``VerifiableProperties``), booleans are ``true`` and ``false`` in small letters only, integers have 32
+bits, and an unknown name is a warning, not a fault.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 class PropertyReader:
     """Reads one mapping of properties; a value of None counts as not given.
 
-    A setting that cannot be read is remembered, and stands as its default until ``finish`` raises.
+    A setting that cannot be read is recorded as a fault and has its default value until ``finish`` raises.
     """
 
     def __init__(self, properties: Mapping[str, object]) -> None:
@@ -28,18 +28,18 @@ class PropertyReader:
         self._faults: list[ConfigError] = []
 
     def optional(self, name: str) -> str | None:
-        """A text; None where it is not given."""
+        """Return a text; None if it is not given."""
         self._known.add(name)
         return self._given.get(name)
 
     def text(self, name: str, default: str) -> str:
-        """A text."""
+        """Return a text."""
         found = self.optional(name)
         return default if found is None else found
 
     def required(self, name: str, allowed: str) -> str | None:
-        """A text that must be given; None, and a fault, where it is not. ``allowed`` says what it should
-        be.
+        """Return a text that must be given; None, and a fault, if it is not. ``allowed`` describes the value
+        that is expected.
         """
         found = self.optional(name)
         if found is None:
@@ -47,7 +47,7 @@ class PropertyReader:
         return found
 
     def integer(self, name: str, default: int, least: int = INT32_MIN, most: int = INT32_MAX) -> int:
-        """A whole number from ``least`` to ``most``, both included."""
+        """Return a whole number from ``least`` to ``most``, both included."""
         text = self.text(name, str(default))
         number = whole_number(text)
         if number is None or not least <= number <= most:
@@ -56,7 +56,7 @@ class PropertyReader:
         return number
 
     def boolean(self, name: str, default: bool) -> bool:
-        """``true`` or ``false``."""
+        """Return the truth value of ``true`` or ``false``."""
         text = self.text(name, "true" if default else "false")
         if text not in {"true", "false"}:
             self.refuse(name, text, "true or false")
@@ -64,7 +64,7 @@ class PropertyReader:
         return text == "true"
 
     def choice(self, name: str, default: str, choices: Iterable[str]) -> str:
-        """One of some words."""
+        """Return a value that must be among ``choices``."""
         text, choices = self.text(name, default), tuple(choices)
         if text not in choices:
             self.refuse(name, text, f"one of {', '.join(choices)}")
@@ -72,14 +72,14 @@ class PropertyReader:
         return text
 
     def refuse(self, name: str, value: object, allowed: str) -> None:
-        """Remember a fault."""
+        """Record a fault."""
         self._faults.append(ConfigError(name, value, allowed))
 
     def finish(self) -> None:
-        """Warn of the names that nobody has read, and raise ConfigErrors with all faults.
+        """Log a warning for each name that was not read, and raise ConfigErrors with all faults.
 
-        Names that begin with ``external`` belong to somebody else, as in 0.10.1. The fault of what must be
-        given says so where it was given under a name that is nearly its own.
+        Names that begin with ``external`` belong to other programs, as in 0.10.1. The fault of a missing
+        setting suggests a given name that is similar to it.
         """
         meant = warn_of_unknown(self._given, self._known)
         if self._faults:
@@ -90,7 +90,7 @@ def _explained(fault: ConfigError, meant: Mapping[str, str]) -> ConfigError:
     given = meant.get(fault.name) if fault.value is None else None
     if given is None:
         return fault
-    return ConfigError(fault.name, None, f"{fault.allowed} ({given} is given: did you mean {fault.name}?)")
+    return ConfigError(fault.name, None, f"{fault.allowed} (found {given}, did you mean {fault.name}?)")
 
 
 def _text_of(value: object) -> str:

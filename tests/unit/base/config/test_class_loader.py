@@ -34,7 +34,7 @@ def found(value: object) -> Any:
     return made
 
 
-def test_a_class_an_object_or_a_name_stands_for_itself() -> None:
+def test_setting_may_be_a_class_an_object_or_a_name() -> None:
     one = Configured()
     assert found(None) is Plain
     assert found(Configured) is Configured
@@ -46,16 +46,16 @@ def test_a_class_an_object_or_a_name_stands_for_itself() -> None:
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("Plain", "'Plain' names no module"),
-        ("", "'' names no module"),
+        ("Plain", "'Plain' is not a dotted name"),
+        ("", "'' is not a dotted name"),
         ("no.such.Class", "No module named 'no'"),
         ("minikafka.base.config.class_loader.nothing", "no attribute 'nothing'"),
-        ("kafka.serializer.Other", "the release's class kafka.serializer.Other has no like here"),
+        ("kafka.serializer.Other", "Kafka's class kafka.serializer.Other has no counterpart in minikafka"),
         (5, "it has no work"),
         (str, "it has no work"),
     ],
 )
-def test_what_stands_for_nothing_is_a_fault(value: object, why: str) -> None:
+def test_setting_that_names_no_class_is_a_fault(value: object, why: str) -> None:
     with pytest.raises(ConfigErrors, match=why):
         found(value)
 

@@ -24,7 +24,7 @@ def test_values_may_be_text_or_pythons_own() -> None:
     read.finish()
 
 
-def test_every_fault_is_in_the_one_error() -> None:
+def test_every_fault_is_in_one_error() -> None:
     read = PropertyReader({"a": "x", "b": "True", "c": "three", "d": "5"})
     assert read.integer("a", 3) == 3
     assert read.boolean("b", False) is False
@@ -49,7 +49,7 @@ def test_a_whole_number_has_32_bits_and_digits_of_ascii(text: str) -> None:
         read.finish()
 
 
-def test_a_name_that_nobody_reads_is_a_warning_with_the_nearest_one_that_is(
+def test_unknown_name_warns_and_suggests_the_nearest_known_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     read = PropertyReader(
@@ -64,7 +64,7 @@ def test_a_name_that_nobody_reads_is_a_warning_with_the_nearest_one_that_is(
     ]
 
 
-def test_what_must_be_given_and_has_nearly_its_name_is_named_beside_it() -> None:
+def test_missing_setting_names_a_similar_given_one() -> None:
     read = PropertyReader({"zookeper.connect": "h:2181", "group.id": None, "zzz": 1})
     read.required("zookeeper.connect", "HOST:PORT")
     read.required("group.id", "a name")
@@ -73,13 +73,13 @@ def test_what_must_be_given_and_has_nearly_its_name_is_named_beside_it() -> None
     assert str(refusal.value).split("; ") == [
         (
             "zookeeper.connect: must be given: HOST:PORT "
-            "(zookeper.connect is given: did you mean zookeeper.connect?)"
+            "(found zookeper.connect, did you mean zookeeper.connect?)"
         ),
         "group.id: must be given: a name",
     ]
 
 
-def test_names_that_nobody_reads_are_told_beside_the_faults(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_names_are_reported_beside_the_faults(caplog: pytest.LogCaptureFixture) -> None:
     read = PropertyReader({"auto.commit.enabel": "true", "a": "x"})
     read.boolean("auto.commit.enable", True)
     read.integer("a", 1)
@@ -88,7 +88,7 @@ def test_names_that_nobody_reads_are_told_beside_the_faults(caplog: pytest.LogCa
     assert caplog.messages == ["property auto.commit.enabel is not valid; did you mean auto.commit.enable?"]
 
 
-def test_the_one_error_goes_to_another_process_as_it_is() -> None:
+def test_config_errors_survive_pickling() -> None:
     error = ConfigErrors([ConfigError("a", 1, "more"), ConfigError("b", 2, "less")])
     again = pickle.loads(pickle.dumps(error))
     assert isinstance(again, ConfigErrors)

@@ -177,7 +177,7 @@ def test_known_reset_values_are_not_warned_of(word: str, caplog: pytest.LogCaptu
 
 def test_near_miss_of_zookeeper_connect_is_suggested() -> None:
     found = faults({"group.id": "g", "zookeper.connect": "h:2181"})
-    assert found["zookeeper.connect"].endswith("(zookeper.connect is given: did you mean zookeeper.connect?)")
+    assert found["zookeeper.connect"].endswith("(found zookeper.connect, did you mean zookeeper.connect?)")
 
 
 def test_any_negative_timeout_is_none() -> None:

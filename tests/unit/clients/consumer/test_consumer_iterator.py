@@ -539,8 +539,8 @@ def test_errors_of_streams_travel_between_processes(error: BrokerError) -> None:
 
 def test_a_message_that_is_too_large_says_what_to_do() -> None:
     assert str(MessageSizeTooLarge("t", 1, 2, 300, 100)) == (
-        "MESSAGE_TOO_LARGE: what t-1 has at offset 2 takes 300 bytes, more than the 100 of "
-        "fetch.message.max.bytes: raise that"
+        "MESSAGE_TOO_LARGE: the message of t-1 at offset 2 has 300 bytes, which exceeds "
+        "fetch.message.max.bytes=100: increase fetch.message.max.bytes"
     )
 
 

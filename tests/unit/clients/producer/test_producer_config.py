@@ -149,7 +149,7 @@ def test_every_fault_is_named_at_once() -> None:
     assert found["producer.type"] == "producer.type='later': one of sync, async"
     assert found["compression.codec"].endswith("one of none, gzip, snappy, lz4, zstd")
     assert "it has no partition" in found["partitioner.class"]
-    assert "kafka.serializer.Nothing has no like here" in found["key.serializer.class"]
+    assert "kafka.serializer.Nothing has no counterpart in minikafka" in found["key.serializer.class"]
     assert "No module named 'no'" in found["serializer.class"]
     assert "which is 100" in found["batch.num.messages"]
 
