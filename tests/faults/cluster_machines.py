@@ -221,7 +221,7 @@ class Session(MemoryStore):
         self._machine.world.events.trace.append(("zookeeper", self._machine.number, path))
         self._machine.wait_a_little(self._life)
         if not self._connected:
-            raise CoordinationLost(f"the connection to ZooKeeper broke before the answer for {path} came")
+            raise CoordinationLost(f"lost the connection to ZooKeeper before the answer for {path}")
         super()._answer(path)
 
 

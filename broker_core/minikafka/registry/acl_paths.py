@@ -1,10 +1,11 @@
-"""The znodes of Kafka 0.10.1's SimpleAclAuthorizer: who may do what.
+"""The znodes in which Kafka 0.10.1's SimpleAclAuthorizer keeps ACLs.
 
     /kafka-acl/TYPE/NAME                ResourceAcls; TYPE is Topic, Group or Cluster
     /kafka-acl-changes/acl_changes_N    AclChange, sequential: the text TYPE:NAME
 
-A resource's znode is written under the condition of its version, and goes with its last rule; then the change
-is told. Labels are read in any case, as the release reads them. ``from_json`` is as in ``paths``.
+A resource's znode is written conditionally on its version and deleted with its last ACL; then a change
+notification is created. Labels are read in any case, as the release reads them. ``from_json`` is as in
+``paths``.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _Label = TypeVar("_Label", ResourceType, Operation, Permission)
 
 
 def acl_path(resource: Resource) -> str:
-    """Where the rules about ``resource`` stand. INVALID_REQUEST for a name that cannot be part of a path."""
+    """The znode of the ACLs of ``resource``. INVALID_REQUEST for a name that cannot be part of a path."""
     if not is_znode_name(resource.name):
         raise BrokerError(
-            ErrorCode.INVALID_REQUEST, f"{resource.name!r} cannot be the name of a resource in ZooKeeper"
+            ErrorCode.INVALID_REQUEST, f"invalid resource name: {resource.name!r} cannot be a znode name"
         )
     return f"{ACLS}/{resource.type.label}/{resource.name}"
 
@@ -40,13 +41,13 @@ def resource_type_of(label: str) -> ResourceType:
 
 @dataclass(frozen=True, slots=True)
 class ResourceAcls:
-    """All rules about one resource."""
+    """The ACLs of one resource."""
 
     acls: frozenset[Acl] = frozenset()
 
     def to_json(self) -> bytes:
         """Bytes for ``acl_path(resource)``."""
-        rules = [
+        acls = [
             {
                 "principal": acl.principal,
                 "permissionType": acl.permission.label,
@@ -55,11 +56,11 @@ class ResourceAcls:
             }
             for acl in sorted(self.acls)
         ]
-        return dump({"version": 1, "acls": rules})
+        return dump({"version": 1, "acls": acls})
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> ResourceAcls:
-        """The rules in ``data``: none where there is no data."""
+        """The ACLs in ``data``; none if there is no data."""
         if not data:
             return cls()
         node = Node(data, path)
@@ -70,30 +71,30 @@ class ResourceAcls:
 
 @dataclass(frozen=True, slots=True)
 class AclChange:
-    """The news that there are other rules about a resource."""
+    """The notification that the ACLs of a resource have changed."""
 
     resource: Resource
 
     def to_json(self) -> bytes:
-        """Bytes for a new znode under ``ACL_CHANGES``: a text, for once."""
+        """Bytes for a new znode under ``ACL_CHANGES``: plain text, not JSON."""
         return str(self.resource).encode()
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> AclChange:
-        """The news in ``data``."""
+        """The notification in ``data``."""
         label, separator, name = data.decode("utf-8", "replace").partition(":")
         if not separator or not name:
-            raise CoordinationError(f"{path}: TYPE:NAME is wanted, this is {data[:200]!r}")
+            raise CoordinationError(f"{path}: expected TYPE:NAME, got {data[:200]!r}")
         return cls(Resource(_labelled(ResourceType, label, path), name))
 
 
 def _acl(node: Node, fields: dict[str, object], path: str) -> Acl:
     texts = [fields.get(key) for key in ("principal", "permissionType", "host", "operation")]
     if not all(isinstance(text, str) and text for text in texts):
-        raise node.error("acls", "made of objects with a principal, permissionType, operation and host")
+        raise node.error("acls", "a list of objects with principal, permissionType, operation and host")
     principal, permission, host, operation = map(str, texts)
     if ":" not in principal:
-        raise node.error("acls", "about principals, as User:NAME,")
+        raise node.error("acls", "a list of ACLs whose principals are TYPE:NAME, such as User:alice")
     return Acl(
         principal, _labelled(Permission, permission, path), host, _labelled(Operation, operation, path)
     )
@@ -104,4 +105,4 @@ def _labelled(kind: type[_Label], label: str, path: str) -> _Label:
         if member.label.lower() == label.lower():
             return member
     known = ", ".join(member.label for member in kind)
-    raise CoordinationError(f"{path}: {label[:200]!r} is none of {known}")
+    raise CoordinationError(f"{path}: unknown name {label[:200]!r}; expected one of {known}")

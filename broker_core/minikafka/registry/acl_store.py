@@ -1,8 +1,9 @@
-"""Rules in ZooKeeper, read and changed as 0.10.1's SimpleAclAuthorizer does it (znodes: ``acl_paths``).
+"""The ACLs in ZooKeeper, read and changed as 0.10.1's SimpleAclAuthorizer does it (znodes: ``acl_paths``).
 
-A change is written under the condition of the znode's version, and made again from what somebody else wrote
-meanwhile; the last rule takes the znode with it. Then all brokers are told, also where nothing had to be
-changed: an earlier try may have written it and not got so far. So every call can be repeated.
+A change is written conditionally on the znode's version, and computed again if another process wrote
+meanwhile. The znode is deleted with its last ACL. Then all brokers are notified, even if nothing had to be
+changed: an earlier call may have failed between the write and the notification. So every call can be
+repeated.
 """
 
 from __future__ import annotations
@@ -30,33 +31,33 @@ from minikafka.registry.acl_paths import (
 )
 from minikafka.registry.store import Store
 
-_TRIES = 100
-"""Each that fails is a write of somebody else that did not."""
+_ATTEMPTS_MAX = 100
+"""An attempt fails only if another process has written successfully meanwhile."""
 
-Rules = frozenset[Acl]
+Acls = frozenset[Acl]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAcls:
-    """All rules of a cluster."""
+    """All ACLs of a cluster."""
 
-    acls: dict[Resource, Rules]
+    acls: dict[Resource, Acls]
     unreadable: dict[Resource, str]
-    """What is wrong with the znodes of which the rules are not known."""
+    """Resource -> the error of its znode, which could not be read."""
     unknown: tuple[str, ...]
-    """What stands among the types of resources and is none, in words."""
+    """Errors of the znodes below ``ACLS`` that are no resource types."""
 
 
 @dataclass(frozen=True, slots=True)
 class AclsChanged:
-    """The rules about a resource before a change, and after it."""
+    """The ACLs of a resource before and after a change."""
 
-    before: Rules
-    after: Rules
+    before: Acls
+    after: Acls
 
 
 def read_acls(store: Store) -> StoredAcls:
-    """Every rule. What cannot be read does not keep the others back."""
+    """Return all ACLs. A znode that cannot be read does not hide the others."""
     stored = StoredAcls({}, {}, ())
     unknown: list[str] = []
     paths: dict[str, Resource] = {}
@@ -67,7 +68,7 @@ def read_acls(store: Store) -> StoredAcls:
             unknown.append(str(error))
             continue
         resources = [Resource(kind, name) for name in _children(store, f"{ACLS}/{label}")]
-        paths.update({f"{ACLS}/{label}/{one.name}": one for one in resources})
+        paths.update({f"{ACLS}/{label}/{resource.name}": resource for resource in resources})
     for path, (data, _) in store.read_all(paths).items():
         try:
             acls = ResourceAcls.from_json(data, path).acls
@@ -79,8 +80,8 @@ def read_acls(store: Store) -> StoredAcls:
     return StoredAcls(stored.acls, stored.unreadable, tuple(unknown))
 
 
-def read_resource(store: Store, resource: Resource) -> Rules:
-    """The rules about one resource. CoordinationError where they cannot be read."""
+def read_resource(store: Store, resource: Resource) -> Acls:
+    """Return the ACLs of one resource. Raises CoordinationError if they cannot be read."""
     path = acl_path(resource)
     try:
         data, _ = store.read(path)
@@ -89,14 +90,14 @@ def read_resource(store: Store, resource: Resource) -> Rules:
     return ResourceAcls.from_json(data, path).acls
 
 
-def change_resource(store: Store, resource: Resource, change: Callable[[Rules], Rules]) -> AclsChanged:
-    """Give a resource the rules that ``change`` makes of those that it has.
+def change_resource(store: Store, resource: Resource, change: Callable[[Acls], Acls]) -> AclsChanged:
+    """Replace the ACLs of a resource by those that ``change`` returns for them.
 
-    Raises BrokerError INVALID_REQUEST for a name that ZooKeeper cannot keep, CoordinationError where what
-    stands there cannot be read, or what is to stand there is larger than a znode.
+    Raises BrokerError INVALID_REQUEST for a name that cannot be part of a path, and CoordinationError if the
+    stored ACLs cannot be read or the new ones are too large for a znode.
     """
     path = acl_path(resource)
-    for _ in range(_TRIES):
+    for _ in range(_ATTEMPTS_MAX):
         try:
             data, stat = store.read(path)
         except NoNode:
@@ -110,13 +111,15 @@ def change_resource(store: Store, resource: Resource, change: Callable[[Rules], 
             continue
         _notify(store, resource)
         return AclsChanged(before.acls, after)
-    raise CoordinationError(f"{path} was changed by others {_TRIES} times while it was to be written")
+    raise CoordinationError(
+        f"failed to write {path}: it was changed concurrently in each of {_ATTEMPTS_MAX} attempts; try again"
+    )
 
 
-def forget_resource(store: Store, resource: Resource) -> Rules | None:
-    """Take away all rules about a resource, also where they cannot be read; what they were, None for that."""
+def delete_resource(store: Store, resource: Resource) -> Acls | None:
+    """Delete all ACLs of a resource, readable or not. Return what they were; None if they were unreadable."""
     path = acl_path(resource)
-    known: Rules | None = frozenset()
+    known: Acls | None = frozenset()
     try:
         known = read_resource(store, resource)
     except (CoordinationLost, SessionExpired):
@@ -131,7 +134,7 @@ def forget_resource(store: Store, resource: Resource) -> Rules | None:
     return known
 
 
-def _replace(store: Store, path: str, before: Rules, after: Rules, version: int | None) -> None:
+def _replace(store: Store, path: str, before: Acls, after: Acls, version: int | None) -> None:
     if after == before and (after or version is None):
         return
     if version is None:

@@ -1,13 +1,13 @@
-"""The znodes in which the controller is asked for something, or told, as Kafka 0.10.1 writes them.
+"""The znodes of requests and notifications to the controller, as Kafka 0.10.1 writes them.
 
-    /admin/reassign_partitions          Reassignments; partitions leave it as they are done, then it goes
-    /admin/preferred_replica_election   PreferredElection; goes once the controller has seen to it
-    /isr_change_notification/isr_change_N   IsrChange, sequential; the controller removes what it has read
-    /log_dir_event_notification/log_dir_event_N   LogFailures, the same; Kafka has it from 1.0 on, for all
-                                                  that lies in a directory and with no partitions named
+    /admin/reassign_partitions          Reassignments; shrinks as partitions are done, deleted after the last
+    /admin/preferred_replica_election   PreferredElection; the controller deletes it when it is done
+    /isr_change_notification/isr_change_N   IsrChange, sequential; the controller deletes it when it is read
+    /log_dir_event_notification/log_dir_event_N   LogFailures, likewise; Kafka has it from 1.0 on, for a whole
+                                                  directory and without partitions
 
-One znode holds a request as a whole, so ``to_json`` refuses what one cannot hold: some 15,000 partitions with
-three replicas each, some 25,000 to elect. ``from_json`` is as in ``paths``.
+A request is in one znode, so ``to_json`` refuses one that is too large: the limit is about 15,000 partitions
+with three replicas each, or 25,000 partitions to elect. ``from_json`` is as in ``paths``.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _LOG_FAILURE = 1
 
 @dataclass(frozen=True, slots=True)
 class Reassignments:
-    """Which partitions are to have other replicas."""
+    """The new replicas of partitions that are to be reassigned."""
 
     partitions: Mapping[TopicPartition, tuple[int, ...]]
     """Partition -> all its brokers, the preferred leader first."""
 
     def to_json(self) -> bytes:
-        """Bytes for ``REASSIGN_PARTITIONS``. CoordinationError when they are too many."""
+        """Bytes for ``REASSIGN_PARTITIONS``. Raises CoordinationError for too many partitions."""
         return _request(
             REASSIGN_PARTITIONS,
             [{**_named(tp), "replicas": list(self.partitions[tp])} for tp in sorted(self.partitions)],
@@ -41,8 +41,8 @@ class Reassignments:
 
     @classmethod
     def from_json(cls, data: bytes, path: str = REASSIGN_PARTITIONS) -> Reassignments:
-        """The reassignments in ``data``. CoordinationError also where a partition is named twice, or a
-        broker for one partition, or none is.
+        """The reassignments in ``data``. CoordinationError also for a duplicate partition, a duplicate broker
+        of a partition, or a partition without brokers.
         """
         node = Node(data, path)
         partitions: dict[TopicPartition, tuple[int, ...]] = {}
@@ -50,57 +50,60 @@ class Reassignments:
             tp = node.topic_partition("partitions", fields)
             replicas = node.broker_ids("replicas", fields.get("replicas"))
             if not replicas or len(set(replicas)) < len(replicas):
-                raise CoordinationError(f"{path}: {tp} cannot have the replicas {list(replicas)}")
+                raise CoordinationError(
+                    f"{path}: invalid replicas {list(replicas)} for {tp}: "
+                    "expected one or more distinct brokers"
+                )
             if tp in partitions:
-                raise _twice(path, tp)
+                raise _duplicate(path, tp)
             partitions[tp] = replicas
         return cls(partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class PreferredElection:
-    """Which partitions are to be led by their first replica."""
+    """The partitions that are to be led by their preferred replica, the first one."""
 
     partitions: frozenset[TopicPartition]
 
     def to_json(self) -> bytes:
-        """Bytes for ``PREFERRED_ELECTION``. CoordinationError when they are too many."""
+        """Bytes for ``PREFERRED_ELECTION``. Raises CoordinationError for too many partitions."""
         return _request(PREFERRED_ELECTION, [_named(tp) for tp in sorted(self.partitions)])
 
     @classmethod
     def from_json(cls, data: bytes, path: str = PREFERRED_ELECTION) -> PreferredElection:
         """The election in ``data``; the list may also be called ``partition``, as the texts' example has it.
-        CoordinationError also where a partition is named twice.
+        CoordinationError also for a duplicate partition.
         """
         node = Node(data, path)
         key = "partition" if node.value("partitions") is None else "partitions"
         partitions: set[TopicPartition] = set()
         for tp in _partitions(node, key):
             if tp in partitions:
-                raise _twice(path, tp)
+                raise _duplicate(path, tp)
             partitions.add(tp)
         return cls(frozenset(partitions))
 
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """The news that the leaders of these partitions have changed the in-sync replicas in their states."""
+    """The notification that leaders have changed the ISRs of these partitions in their state znodes."""
 
     partitions: frozenset[TopicPartition]
 
     def to_json(self) -> bytes:
-        """Bytes for a new znode under ``ISR_CHANGES``. CoordinationError when they are too many."""
+        """Bytes for a new znode under ``ISR_CHANGES``. Raises CoordinationError for too many partitions."""
         return _request(ISR_CHANGES, [_named(tp) for tp in sorted(self.partitions)])
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> IsrChange:
-        """The news in ``data``."""
+        """The notification in ``data``."""
         return cls(frozenset(_partitions(Node(data, path), "partitions")))
 
 
 @dataclass(frozen=True, slots=True)
 class LogFailures:
-    """The news that a broker cannot write to the logs of these partitions."""
+    """The notification that a broker cannot write to the logs of these partitions."""
 
     broker_id: int
     partitions: frozenset[TopicPartition]
@@ -112,10 +115,10 @@ class LogFailures:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> LogFailures:
-        """The news in ``data``."""
+        """The notification in ``data``."""
         node = Node(data, path)
         if node.integer("event") != _LOG_FAILURE:
-            raise node.error("event", f"{_LOG_FAILURE}, a failure")
+            raise node.error("event", f"{_LOG_FAILURE} (log failure)")
         return cls(node.integer("broker"), frozenset(_partitions(node, "partitions")))
 
 
@@ -127,15 +130,15 @@ def _partitions(node: Node, key: str) -> Iterable[TopicPartition]:
     return (node.topic_partition(key, fields) for fields in node.objects(key))
 
 
-def _twice(path: str, tp: TopicPartition) -> CoordinationError:
-    return CoordinationError(f"{path}: {tp} is named twice")
+def _duplicate(path: str, tp: TopicPartition) -> CoordinationError:
+    return CoordinationError(f"{path}: duplicate partition {tp}")
 
 
 def _request(path: str, partitions: list[dict[str, Any]]) -> bytes:
     data = dump({"version": 1, "partitions": partitions})
     if len(data) > DATA_MAX_BYTES:
         raise CoordinationError(
-            f"{path} cannot take {len(partitions)} partitions at once: they are {len(data)} bytes, and a "
-            f"znode has at most {DATA_MAX_BYTES}; ask for fewer at a time"
+            f"too many partitions for {path}: {len(partitions)} partitions are {len(data)} bytes, "
+            f"the limit of a znode is {DATA_MAX_BYTES}; request fewer at a time"
         )
     return data

@@ -1,9 +1,9 @@
-"""The brokers that are registered in ZooKeeper, as clients and tools read them.
+"""The live brokers, read from ZooKeeper by clients and tools.
 
-    /brokers/ids/N               BrokerRegistration, ephemeral: a broker that lives
+    /brokers/ids/N               BrokerRegistration, ephemeral: a live broker
 
-A znode that cannot be read keeps nobody from finding the other brokers: it is left out, with one warning for
-each session until it changes.
+A znode that cannot be read does not hide the other brokers: it is ignored, with one warning per session until
+it changes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from minikafka.registry.store import Store
 _log = logging.getLogger(__name__)
 
 _warned: WeakKeyDictionary[Store, dict[str, str]] = WeakKeyDictionary()
-"""Path -> the warning that was given of it last."""
+"""Store -> path -> the problem that was logged for it last."""
 
 
 def live_brokers(store: Store) -> dict[int, BrokerRegistration]:
-    """The registrations that can be read, by the brokers' ids, in order."""
+    """Return the readable registrations by broker id, in ascending order."""
     try:
         names = store.children(paths.BROKER_IDS)
     except NoNode:
@@ -40,12 +40,12 @@ def live_brokers(store: Store) -> dict[int, BrokerRegistration]:
     warned = _warned.get(store, {})
     for path, problem in problems.items():
         if warned.get(path) != problem:
-            _log.warning("the broker registered at %s is left out: %s", path, problem)
+            _log.warning("ignoring the broker registration at %s: %s", path, problem)
     _warned[store] = problems
     return dict(sorted(found.items()))
 
 
 def plaintext_addresses(store: Store) -> list[str]:
-    """``host:port`` of each live broker that takes connections in plain text."""
-    addresses = (one.address for one in live_brokers(store).values())
+    """Return ``host:port`` of each live broker that has a plain-text listener."""
+    addresses = (registration.address for registration in live_brokers(store).values())
     return [host_port(address.host, address.port) for address in addresses if address is not None]

@@ -1,10 +1,10 @@
-"""Consumer groups that keep themselves in ZooKeeper, as Kafka's consumers of 0.8 to 0.10 do.
+"""The znodes of consumer groups that are managed in ZooKeeper, as by Kafka's consumers of 0.8 to 0.10.
 
-    /consumers/G/ids/ID          ConsumerRegistration, ephemeral: a consumer that lives
-    /consumers/G/owners/T/P      ID-N, ephemeral: the consumer that reads a partition, in its thread N
+    /consumers/G/ids/ID          ConsumerRegistration, ephemeral: a live consumer
+    /consumers/G/owners/T/P      ID-N, ephemeral: the consumer and its thread N that read a partition
     /consumers/G/offsets/T/P     the next offset to read, a bare number
 
-All that is above them is persistent and made as it is needed.
+Their parents are persistent and created when needed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from minikafka.registry.store import Store, parent_of
 _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 4
-"""At a conditional write that others are quicker with, the first without looking included."""
+"""At a conditional write that conflicts with other writers; includes the first one, made without reading."""
 
 StillOwned = Callable[[Collection[TopicPartition]], Collection[TopicPartition]]
-"""Those of some partitions that are owned, as ZooKeeper says at this moment."""
+"""Return those of the given partitions that are still owned, as read from ZooKeeper now."""
 
 
 def read_offsets(store: Store, group: str) -> dict[TopicPartition, int]:
-    """All that ``group`` has committed; what is no number there counts as nothing."""
+    """Return all offsets that ``group`` has committed. A znode that does not hold a number is ignored."""
     paths_to_partitions: dict[str, TopicPartition] = {}
     above = paths.consumer_offsets_path(group)
     for topic in children(store, above):
@@ -46,8 +46,8 @@ def read_offsets(store: Store, group: str) -> dict[TopicPartition, int]:
 
 
 def write_offsets(store: Store, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Let ``group`` go on there, whoever owns the partitions: for administrators. Consumers commit through
-    ``ZookeeperOffsets``. Many znodes are under way at once.
+    """Write offsets of ``group``, whoever owns the partitions: for administrators. Consumers commit through
+    ``ZookeeperOffsets``. Many requests are in flight at once.
     """
     nodes = {
         paths.consumer_offset_path(group, *tp): str(offset).encode("ascii") for tp, offset in offsets.items()
@@ -65,7 +65,7 @@ def write_offsets(store: Store, group: str, offsets: Mapping[TopicPartition, int
 def owned_in_session(
     store: Store, group: str, partitions: Iterable[TopicPartition], session_id: int
 ) -> frozenset[TopicPartition]:
-    """Those of ``partitions`` whose owner's znode was made in the session; all are looked up at once."""
+    """Return those of ``partitions`` whose owner znode was created in the session. All are read at once."""
     paths_to_partitions = {paths.consumer_owner_path(group, *tp): tp for tp in partitions}
     return frozenset(
         paths_to_partitions[path]
@@ -75,37 +75,37 @@ def owned_in_session(
 
 
 class ZookeeperOffsets:
-    """The offsets that the owner of partitions commits to ZooKeeper. Not thread-safe.
+    """Commits offsets of owned partitions to ZooKeeper. Not thread-safe.
 
-    A znode is written under the condition of the version that was read, or written, last. So what a consumer
-    that has lost its partition writes late fails, and no offset goes back by it. The owner itself looks again
-    and writes: first the version is read, then ownership, so that whoever owns the partition next writes a
-    later version.
+    A znode is written conditionally on the version that was read or written last. So a late write of a
+    consumer that has lost its partition fails, and cannot move the offset back. The owner then retries: it
+    reads first the version and then the ownership, so that the next owner of the partition writes a later
+    version.
     """
 
     def __init__(self, store: Store, group: str) -> None:
         self._store = store
         self._group = group
         self.checkpointed: dict[TopicPartition, int] = {}
-        """What is known to stand there: it is not written again."""
+        """The offsets that are known to be stored: they are not written again."""
         self._versions: dict[TopicPartition, int] = {}
-        """Of the znodes, as far as they are known."""
+        """The known versions of the znodes."""
 
     def forget(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Nothing is known any more of these (None: of any)."""
+        """Forget the stored offsets and versions of these partitions (None: of all)."""
         for tp in list(self._versions if partitions is None else partitions):
             self.checkpointed.pop(tp, None)
             self._versions.pop(tp, None)
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """What stands there. CoordinationError, also for what is no number, with the path."""
+        """Return the stored offsets. Raises CoordinationError, with the path, if one is not a number."""
         wanted = {paths.consumer_offset_path(self._group, *tp): tp for tp in partitions}
         self.forget(wanted.values())
         found = {}
         for path, (data, stat) in self._store.read_all(wanted).items():
             offset = number_in(data.strip())
             if offset is None:
-                raise CoordinationError(f"{path}: an offset is wanted, this is {data[:200]!r}")
+                raise CoordinationError(f"{path}: expected an offset, got {data[:200]!r}")
             tp = wanted[path]
             found[tp] = offset
             self._note_stored(tp, offset, stat.version)
@@ -114,9 +114,9 @@ class ZookeeperOffsets:
     def commit(
         self, offsets: Mapping[TopicPartition, int], still_owned: StillOwned
     ) -> frozenset[TopicPartition]:
-        """Write those that do not stand there; return the partitions that are left to their new owners.
+        """Write the offsets that are not stored yet. Return the partitions that are not owned any more.
 
-        ``still_owned`` is asked of what others have written, or what was never looked at.
+        ``still_owned`` is asked about znodes that others have written, and those that were never read.
         """
         left = changed = self._uncommitted(offsets)
         lost: frozenset[TopicPartition] = frozenset()
@@ -128,29 +128,33 @@ class ZookeeperOffsets:
                     return lost
                 self._read_versions(left)
                 owned = frozenset(still_owned(left))
-                gone = left.keys() - owned
-                for tp in sorted(gone):
-                    _log.warning("%s is not owned any more: its offset %d is not committed", tp, left[tp])
-                self.forget(gone)
-                lost |= gone
+                newly_lost = left.keys() - owned
+                for tp in sorted(newly_lost):
+                    _log.warning(
+                        "offset %d of %s was not committed: the partition is no longer owned", left[tp], tp
+                    )
+                self.forget(newly_lost)
+                lost |= newly_lost
                 left = {tp: offset for tp, offset in left.items() if tp in owned}
                 self._create({tp: offset for tp, offset in left.items() if tp not in self._versions})
                 left = self._uncommitted(left)
         except CoordinationError:
-            # Which of them was written is not known.
+            # It is not known which of them were written.
             self.forget(changed)
             raise
         if left:
             path = paths.consumer_offset_path(self._group, *min(left))
-            raise CoordinationError(f"{path} is written by others again and again")
+            raise CoordinationError(
+                f"failed to commit to {path}: it was changed concurrently in each of {_ATTEMPTS} attempts"
+            )
         return lost
 
     def _uncommitted(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Those that are not known to stand there."""
+        """Return those that are not known to be stored."""
         return {tp: offset for tp, offset in offsets.items() if self.checkpointed.get(tp) != offset}
 
     def _write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write those whose versions are known; what others have written meanwhile is not known any more."""
+        """Write those whose versions are known, and forget those that others have written meanwhile."""
         known = {paths.consumer_offset_path(self._group, *tp): tp for tp in offsets if tp in self._versions}
         if not known:
             return
@@ -184,10 +188,10 @@ class ZookeeperOffsets:
 
 
 class SoleConsumer:
-    """The one consumer of a group: registered, and the owner of all that it reads, in its first thread.
+    """The only consumer of a group: it is registered, and its first thread owns all partitions that it reads.
 
-    Whoever else is registered in the group, or owns one of its partitions, is respected: GroupHeld. After a
-    session has expired ``hold`` registers anew. Not thread-safe.
+    Raises GroupInUse if another consumer is registered in the group or owns one of the partitions. After the
+    session has expired, ``hold`` registers again. Not thread-safe.
     """
 
     def __init__(self, store: Store, group: str, consumer_id: str, now_ms: Callable[[], int]) -> None:
@@ -197,19 +201,19 @@ class SoleConsumer:
         self._now_ms = now_ms
         self._offsets = ZookeeperOffsets(store, group)
         self._session = 0
-        """The session that what follows was made in."""
+        """The session in which the registration and the owner znodes were created."""
         self._topics: frozenset[str] | None = None
         self._owned: set[TopicPartition] = set()
 
     @property
     def thread_id(self) -> str:
-        """What stands in the partitions that it owns."""
+        """The data of the owner znodes."""
         return f"{self._id}-0"
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
-        """Be registered, for the topics of ``partitions``, and own these and no others.
+        """Register for the topics of ``partitions``, and own exactly these partitions.
 
-        Raises GroupHeld with the names of those who were there before.
+        Raises GroupInUse with the names of the present members.
         """
         if self._session != self._store.session_id:
             self._topics, self._owned = None, set()
@@ -226,19 +230,21 @@ class SoleConsumer:
             self._own(tp)
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Let the group go on there.
+        """Commit offsets of the group.
 
-        Raises SessionExpired where a partition is not owned, or not any more, in the session that ``hold``
-        registered in; the others are committed.
+        Raises SessionExpired if a partition is not owned, or no longer owned, in the session in which
+        ``hold`` registered; the others are committed.
         """
         lost = self._offsets.commit(offsets, self._still_owned)
         if lost:
-            self._owned -= lost  # the next ``hold`` owns them again, or finds who does
+            self._owned -= lost  # the next ``hold`` owns them again, or raises GroupInUse
             names = ", ".join(map(str, sorted(lost)))
-            raise SessionExpired(f"{self._id} does not own {names} now: no offset of them is committed")
+            raise SessionExpired(
+                f"failed to commit offsets of {names}: consumer {self._id} does not own them"
+            )
 
     def release(self) -> None:
-        """Own nothing, and be registered no more. What another session owns by now stays."""
+        """Give up all partitions and the registration. Znodes of other sessions stay."""
         for tp in sorted(self._owned):
             self._disown(tp)
         session, self._topics, self._session = self._session, None, 0
@@ -255,7 +261,7 @@ class SoleConsumer:
         return ConsumerRegistration(dict.fromkeys(sorted(topics), 1), self._now_ms()).to_json()
 
     def _register(self, topics: Iterable[str]) -> None:
-        """Look before and after: of two that come at the same moment at least one sees the other."""
+        """Check before and after: of two consumers that register at once at least one sees the other."""
         self._check_alone()
         session = self._store.session_id
         self._create(self._path, self._registration(topics), session)
@@ -287,7 +293,7 @@ class SoleConsumer:
         return None
 
     def _create(self, path: str, data: bytes, session: int) -> None:
-        """Make an ephemeral znode, unless a call whose answer was lost has made it."""
+        """Create an ephemeral znode, unless an earlier call, whose answer was lost, has created it."""
         try:
             self._store.create(path, data, ephemeral=True, make_parents=True)
         except NodeExists:
@@ -299,7 +305,8 @@ class SoleConsumer:
         return owned_in_session(self._store, self._group, partitions, self._session)
 
     def _disown(self, tp: TopicPartition) -> None:
-        # The registration proves the session: after its end the owner's znode may be another's, and stays.
+        # The registration proves the session: after its end the owner znode may be of another consumer, and
+        # stays.
         with contextlib.suppress(NoNode):
             self._store.delete_if_exists(paths.consumer_owner_path(self._group, *tp), self._path)
         self._owned.discard(tp)
@@ -307,7 +314,7 @@ class SoleConsumer:
 
 
 def children(store: Store, path: str) -> list[str]:
-    """Names of the children, sorted; none where there is no such znode."""
+    """Return the names of the children, sorted; none if the znode does not exist."""
     try:
         return store.children(path)
     except NoNode:

@@ -1,9 +1,9 @@
 """ZooKeeper in memory, for tests and simulations: sessions, watches, ephemeral znodes, faults, and no thread.
 
-``MemoryZooKeeper`` is the server; ``connect`` gives a store. Nothing happens by itself: callbacks run inside
-``deliver``, sessions end by ``expire``, connections are lost and found by ``suspend`` and ``resume``.
-Everything runs on the caller's thread, so that a run can be repeated exactly. An exception of a callback goes
-to who called ``deliver``.
+``MemoryZooKeeper`` is the server; ``connect`` returns a store. Nothing happens by itself: callbacks run
+inside ``deliver``, sessions end by ``expire``, connections are lost by ``suspend`` and come back by
+``resume``. Everything runs on the caller's thread, so that a run can be repeated exactly. An exception of a
+callback propagates to the caller of ``deliver``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Znode:
     modified_at: int
     version: int = 0
     created_children: int = 0
-    """Ever created below it: the next sequential child's number."""
+    """The number of children ever created: the next sequential child's number."""
     deleted_children: int = 0
     children_changed_at: int = 0
     children: set[str] = field(default_factory=set)
@@ -66,7 +66,7 @@ class _Znode:
 
 @dataclass(frozen=True, slots=True)
 class MemoryCopy:
-    """What a ``MemoryZooKeeper`` held at one moment."""
+    """A copy of a ``MemoryZooKeeper`` at one moment."""
 
     nodes: Mapping[str, _Znode]
     sessions: Mapping[int, bytes]
@@ -83,11 +83,11 @@ class MemoryZooKeeper:
         self._sessions: dict[int, bytes] = {}
         self._last_session_id = 0x1000
         self._changes = 0
-        """How many there were so far."""
+        """The number of changes so far: the last ``zxid``."""
         self._queue: deque[Callable[[], None]] = deque()
 
     def connect(self, chroot: str = "") -> MemoryStore:
-        """A new session, with all its paths below ``chroot``, which is made when absent."""
+        """Open a session whose paths are below ``chroot``, which is created if absent."""
         if chroot:
             check_path(chroot)
         store = MemoryStore(self, chroot)
@@ -97,7 +97,7 @@ class MemoryZooKeeper:
         return store
 
     def deliver(self) -> int:
-        """Run all callbacks that are due, and those that come of them; return how many ran."""
+        """Run all callbacks that are due, also those that the callbacks cause; return the number that ran."""
         count = 0
         while self._queue:
             self._queue.popleft()()
@@ -105,9 +105,9 @@ class MemoryZooKeeper:
         return count
 
     def expire(self, store: MemoryStore) -> None:
-        """End the session of ``store``, as ZooKeeper does when it has not heard of it in time.
+        """End the session of ``store``, as ZooKeeper does after the session time-out.
 
-        A connected store gets SUSPENDED, EXPIRED and CONNECTED; a suspended one gets EXPIRED when it is
+        A connected store reports SUSPENDED, EXPIRED and CONNECTED; a suspended one reports EXPIRED when it is
         resumed.
         """
         self._end(store.session_id)
@@ -117,27 +117,27 @@ class MemoryZooKeeper:
         store._suspend()
 
     def resume(self, store: MemoryStore) -> None:
-        """Give ``store`` its connection back, and a new session when the old one is gone."""
+        """Reconnect ``store``, with a new session if the old one has ended."""
         store._resume()
 
     def lose_next_answer(self, store: MemoryStore) -> None:
-        """The next write of ``store`` takes effect and raises CoordinationLost."""
+        """Let the next write of ``store`` take effect and raise CoordinationLost."""
         store._lose_answer = True
 
     def suspend_at_next_write(self, store: MemoryStore) -> None:
-        """The next write of ``store`` takes effect, and its connection is cut before the answer."""
+        """Let the next write of ``store`` take effect, and cut the connection before the answer."""
         store._lose_answer = store._cut_then = True
 
     def copy(self) -> MemoryCopy:
-        """All that it holds, for ``restore``."""
+        """Return a copy of the whole state, for ``restore``."""
         nodes = {path: replace(node, children={*node.children}) for path, node in self._znodes.items()}
         return MemoryCopy(nodes, dict(self._sessions), self._changes)
 
     def restore(self, copy: MemoryCopy | None) -> None:
-        """Go back to an earlier copy; None: to nothing.
+        """Go back to an earlier copy; None: to an empty tree.
 
-        Every client gets a new session, as it has seen what is not there any more. Sessions of the copy, with
-        their ephemeral znodes, live again until somebody ends them (``end_stray_sessions``).
+        Every client gets a new session, as it has seen changes that are lost. Sessions of the copy, with
+        their ephemeral znodes, live again until ``end_stray_sessions``.
         """
         for store in self._stores:
             store._suspend()
@@ -150,12 +150,12 @@ class MemoryZooKeeper:
             store._resume()
 
     def end_stray_sessions(self) -> None:
-        """Let the sessions time out that no client has."""
+        """End the sessions that no client has, as a time-out would."""
         for session_id in self._sessions.keys() - {store.session_id for store in self._stores}:
             self._end(session_id)
 
     def alive(self, session_id: int) -> bool:
-        """Whether the session exists."""
+        """Return True if the session exists."""
         return session_id in self._sessions
 
     def _open(self) -> SessionTicket:
@@ -165,7 +165,7 @@ class MemoryZooKeeper:
         return SessionTicket(self._last_session_id, password)
 
     def _end(self, session_id: int) -> None:
-        """End a session, remove its ephemeral znodes and tell the client whose it was."""
+        """End a session, delete its ephemeral znodes and report the expiry to its client."""
         if self._sessions.pop(session_id, None) is None:
             return
         for path in sorted(path for path, node in self._znodes.items() if node.ephemeral_owner == session_id):
@@ -187,11 +187,13 @@ class MemoryZooKeeper:
             raise NoNode(f"cannot create {path}: {parent_path} does not exist")
         parent = self._znodes[parent_path]
         if parent.ephemeral_owner:
-            raise CoordinationError(f"cannot create {path}: {parent_path} is ephemeral and has no children")
+            raise CoordinationError(
+                f"cannot create {path}: {parent_path} is ephemeral and cannot have children"
+            )
         if sequential:
             path = f"{path}{parent.created_children:010d}"
         if path in self._znodes:
-            raise NodeExists(f"{path} exists already")
+            raise NodeExists(f"{path} already exists")
         now_ms = self._clock.now_ms()
         self._changes += 1
         self._znodes[path] = made = _Znode(data, owner, now_ms, now_ms, self._changes, self._changes)
@@ -236,7 +238,7 @@ class MemoryZooKeeper:
     @staticmethod
     def _check_version(path: str, node: _Znode, version: int) -> None:
         if version not in (-1, node.version):
-            raise BadVersion(f"{path} has version {node.version}, not {version}")
+            raise BadVersion(f"version conflict at {path}: expected {version}, found {node.version}")
 
     def _changed(self, path: str) -> None:
         for store in self._stores:
@@ -244,7 +246,7 @@ class MemoryZooKeeper:
 
 
 class _MemoryWatch:
-    """One watch; ``read`` gives the state as the arguments of the callback."""
+    """A watch; ``read`` returns the state as the arguments of the callback."""
 
     def __init__(self, path: str, read: Callable[[], tuple[object, ...]], call: Callable[..., None]) -> None:
         self.path = path
@@ -259,7 +261,7 @@ class _MemoryWatch:
         try:
             state = self._read()
         except (CoordinationLost, SessionExpired):
-            return  # it is refreshed when the connection is back
+            return  # refreshed after the reconnection
         if state != self._last:
             self._last = state
             self._call(*state)
@@ -272,7 +274,7 @@ class MemoryStore:
     """A session with a ``MemoryZooKeeper``: the port ``Store``. Not thread-safe."""
 
     session_timeout_ms = 40_000
-    """The most that ZooKeeper grants by itself. Here sessions end when a test ends them."""
+    """The most that ZooKeeper grants by default. Here sessions end only when a test ends them."""
 
     def __init__(self, server: MemoryZooKeeper, chroot: str) -> None:
         self._server = server
@@ -287,12 +289,12 @@ class MemoryStore:
 
     @property
     def session_id(self) -> int:
-        """Id of the present session."""
+        """The id of the current session."""
         return self._ticket.session_id
 
     @property
     def ticket(self) -> SessionTicket:
-        """The present session's id and password."""
+        """The current session's id and password."""
         return self._ticket
 
     def create(
@@ -390,7 +392,7 @@ class MemoryStore:
                 node = self._server._node(self._full(path))
             except NoNode:
                 return None, None
-            # The numbers tell of a child that went and came back in between.
+            # The counts also change for a child that was deleted and created again in between.
             return sorted(node.children), (node.created_children, node.deleted_children)
 
         def call(names: list[str] | None, version: object) -> None:
@@ -422,7 +424,7 @@ class MemoryStore:
         return True
 
     def close(self) -> None:
-        """See ``Store.close``. Without a connection the session stays until the server ends it."""
+        """See ``Store.close``. Without a connection the session lasts until the server ends it."""
         if self._closed:
             return
         self._closed = True
@@ -434,12 +436,12 @@ class MemoryStore:
             self._server._end(self.session_id)
 
     def _full(self, path: str) -> str:
-        """The path below the server's root, when there is a connection to ask."""
+        """Return the path below the server's root. Raises CoordinationLost without a connection."""
         check_path(path)
         if self._closed:
-            raise CoordinationError("this session with ZooKeeper was closed")
+            raise CoordinationError("the ZooKeeper session is closed")
         if not self._connected:
-            raise CoordinationLost(f"no connection to ZooKeeper to ask for {path}")
+            raise CoordinationLost(f"no connection to ZooKeeper for {path}")
         return self._chroot + path if path != "/" else self._chroot or "/"
 
     def _answer(self, path: str) -> None:
@@ -448,7 +450,7 @@ class MemoryStore:
             if self._cut_then:
                 self._cut_then = False
                 self._suspend()
-            raise CoordinationLost(f"the connection to ZooKeeper broke before the answer for {path} came")
+            raise CoordinationLost(f"lost the connection to ZooKeeper before the answer for {path}")
 
     def _watch(
         self, path: str, read: Callable[[], tuple[object, ...]], callback: Callable[..., None]

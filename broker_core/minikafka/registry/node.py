@@ -1,4 +1,4 @@
-"""The JSON object in a znode: read with complaints that name the znode, written as Kafka writes it."""
+"""The JSON object in a znode: read with errors that name the znode, written as Kafka writes it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ def dump(fields: Mapping[str, object]) -> bytes:
 
 
 def number_in(text: str | bytes) -> int | None:
-    """The number that stands alone in a text, of up to 64 bits; None where there is none.
+    """Return the number of up to 64 bits that the whole text is; None if it is not one.
 
-    What ``str.isdigit`` takes for digits is more than ``int`` reads.
+    ``str.isdigit`` accepts more characters than ``int`` reads.
     """
     text = text.decode("ascii", "replace") if isinstance(text, bytes) else text
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def id_in(text: str | bytes) -> int | None:
-    """The same for what has 32 bits and is not negative: ids, epochs, partitions."""
+    """Return the number that the text is if it is a non-negative int32 (id, epoch, partition), else None."""
     number = number_in(text)
     return number if _is_int32(number) and number >= 0 else None
 
 
 def _shown(data: bytes) -> str:
-    """The beginning of a znode's data for a message; settings stand in znodes too."""
+    """The beginning of a znode's data for a message. Secrets are redacted: znodes also hold settings."""
     return redact_text(repr(data))[:200]
 
 
@@ -43,7 +43,7 @@ _REQUIRED = object()
 
 
 class Node:
-    """The JSON object in a znode; every complaint names the znode."""
+    """The JSON object in a znode; every error names the znode."""
 
     def __init__(self, data: bytes, path: str) -> None:
         self._data = data
@@ -51,13 +51,14 @@ class Node:
         try:
             fields = json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise CoordinationError(f"{path} does not hold JSON ({error}): {_shown(data)}") from None
+            raise CoordinationError(f"{path}: invalid JSON ({error}): {_shown(data)}") from None
         if not isinstance(fields, dict):
-            raise CoordinationError(f"{path}: a JSON object is wanted, this is {_shown(data)}")
+            raise CoordinationError(f"{path}: expected a JSON object, got {_shown(data)}")
         self._fields: dict[str, Any] = fields
 
-    def error(self, key: str, wanted: str) -> CoordinationError:
-        return CoordinationError(f"{self._path}: '{key}' should be {wanted} in {_shown(self._data)}")
+    def error(self, key: str, expected: str) -> CoordinationError:
+        """The error for the field ``key``, which is not as ``expected``."""
+        return CoordinationError(f"{self._path}: '{key}' must be {expected}: {_shown(self._data)}")
 
     def value(self, key: str) -> Any:
         return self._fields.get(key)
@@ -65,32 +66,32 @@ class Node:
     def integer(self, key: str, default: object = _REQUIRED) -> int:
         value = self._fields.get(key, default)
         if not _is_int32(value):
-            raise self.error(key, "a number of 32 bits")
+            raise self.error(key, "a 32-bit integer")
         return value
 
     def number_as_text(self, key: str, default: object = _REQUIRED) -> int:
         value = self._fields.get(key, default)
         number = number_in(value) if isinstance(value, str) else value
         if type(number) is not int:
-            raise self.error(key, "a number, written as a text")
+            raise self.error(key, "an integer in a string")
         return number
 
     def text(self, key: str) -> str:
         value = self._fields.get(key)
         if not isinstance(value, str) or not value:
-            raise self.error(key, "a text")
+            raise self.error(key, "a non-empty string")
         return value
 
     def optional_text(self, key: str) -> str | None:
         value = self._fields.get(key)
         if value is not None and not isinstance(value, str):
-            raise self.error(key, "a text")
+            raise self.error(key, "a string")
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
         value = self._fields.get(key)
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.error(key, "a list of texts")
+            raise self.error(key, "a list of strings")
         return tuple(value)
 
     def mapping(self, key: str) -> dict[str, Any]:
@@ -102,7 +103,7 @@ class Node:
     def broker_ids(self, key: str, value: Any) -> tuple[int, ...]:
         if not isinstance(value, list) or not all(_is_int32(item) and item >= 0 for item in value):
             raise self.error(
-                key, "made of lists of broker ids" if key == "partitions" else "a list of broker ids"
+                key, "an object of lists of broker ids" if key == "partitions" else "a list of broker ids"
             )
         return tuple(value)
 
@@ -116,7 +117,7 @@ class Node:
         """The partition that an object of the list ``key`` names."""
         topic, partition = fields.get("topic"), fields.get("partition")
         if not isinstance(topic, str) or not topic or not _is_int32(partition) or partition < 0:
-            raise self.error(key, "made of objects that have a topic and a partition")
+            raise self.error(key, "a list of objects with topic and partition")
         return TopicPartition(topic, partition)
 
 

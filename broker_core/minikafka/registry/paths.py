@@ -1,23 +1,23 @@
 """Kafka's znodes: their paths and their JSON, as Kafka 0.10.1 writes them.
 
-Every value class has ``to_json`` (bytes for the znode), unless nobody writes it here, and
-``from_json(data, path)``, which raises CoordinationError with the path when the data is not what it should
-be. Keys that we do not know are accepted, as later releases add some. Mind the types: ``version`` is a string
-in the cluster id and a number elsewhere, timestamps are strings.
+Every value class has ``to_json`` (bytes for the znode), unless it is only read here, and
+``from_json(data, path)``, which raises CoordinationError, with the path, for invalid data. Unknown keys are
+ignored, as later releases add some. Mind the types: ``version`` is a string in the cluster id and a number
+elsewhere, timestamps are strings.
 
     /brokers/ids/N                       BrokerRegistration, ephemeral
     /brokers/topics/T                    TopicAssignment
-    /brokers/topics/T/partitions/P/state PartitionState, written under the condition of the znode's version
+    /brokers/topics/T/partitions/P/state PartitionState, written conditionally on the znode's version
     /controller                          ControllerRegistration, ephemeral
     /controller_epoch                    ControllerEpoch, a bare number
     /cluster/id                          ClusterId
     /config/topics/T                     EntityConfig
-    /config/clients/C                    EntityConfig; the client's id as in a URL, or <default>
+    /config/clients/C                    EntityConfig; the client id as in a URL, or <default>
     /config/changes/config_change_N      ConfigChange, sequential
-    /consumers/G/ids/ID                  ConsumerRegistration, ephemeral; beside it see ``consumers``
-    /latest_producer_id_block            ProducerIdBlock, of 0.11 and later, written as the states are
+    /consumers/G/ids/ID                  ConsumerRegistration, ephemeral; for more see ``consumers``
+    /latest_producer_id_block            ProducerIdBlock, of 0.11 and later, written like the states
 
-What the controller is asked for, and told, stands in ``admin_paths``; who may do what in ``acl_paths``.
+Requests and notifications to the controller are in ``admin_paths``, ACLs in ``acl_paths``.
 """
 
 from __future__ import annotations
@@ -63,26 +63,26 @@ PERSISTENT_PATHS = (
     CONSUMERS,
     ISR_CHANGES,
 )
-"""What a 0.10.1 broker makes at its start, empty, for others to watch and to write below."""
+"""The znodes that a 0.10.1 broker creates at its start, empty, as parents and for watches."""
 
 TOPICS = "topics"
 CLIENTS = "clients"
 BROKERS = "brokers"
 ENTITY_TYPES = (TOPICS, CLIENTS, "users", BROKERS)
-"""What has settings, in 0.10.1."""
+"""The types of entities that have settings, in 0.10.1."""
 _EPOCH_MAX = (1 << 31) - 1
-"""The epoch behind which none can follow."""
+"""The largest epoch: no other can follow it."""
 DEFAULT_ENTITY = "<default>"
-"""In place of a client's name: all clients that have no settings of their own."""
+"""In place of a client's name: all clients without settings of their own."""
 
 
 def broker_path(broker_id: int) -> str:
-    """Where broker ``broker_id`` registers."""
+    """The registration znode of broker ``broker_id``."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
-    """Where the replica assignment of ``topic`` stands."""
+    """The znode of the replica assignment of ``topic``."""
     return f"{BROKER_TOPICS}/{topic}"
 
 
@@ -92,47 +92,47 @@ def partitions_path(topic: str) -> str:
 
 
 def partition_state_path(topic: str, partition: int) -> str:
-    """Where leader and in-sync replicas of one partition stand."""
+    """The znode of the leader and ISR of one partition."""
     return f"{BROKER_TOPICS}/{topic}/partitions/{partition}/state"
 
 
 def topic_config_path(topic: str) -> str:
-    """Where the settings of ``topic`` stand."""
+    """The znode of the settings of ``topic``."""
     return config_path(TOPICS, topic)
 
 
 def config_path(kind: str, name: str) -> str:
-    """Where the settings of an entity stand, of a kind among ``ENTITY_TYPES``."""
+    """The znode of the settings of an entity; ``kind`` is one of ``ENTITY_TYPES``."""
     return f"/config/{kind}/{name}"
 
 
 def client_entity(client_id: str) -> str:
-    """What a client is called in paths: later releases write what a path cannot have as in a URL."""
+    """Return the entity name of a client id: URL-encoded, as by later releases, so that it fits in a path."""
     return client_id if client_id == DEFAULT_ENTITY else quote(client_id, safe="")
 
 
 def client_of(entity: str) -> str:
-    """The other way."""
+    """Return the client id of an entity name: the inverse of ``client_entity``."""
     return entity if entity == DEFAULT_ENTITY else unquote(entity)
 
 
 def consumer_ids_path(group: str) -> str:
-    """The parent of the consumers of ``group`` that live. INVALID_GROUP_ID as all that follow."""
+    """The parent of the live consumers of ``group``. Raises INVALID_GROUP_ID, as do all functions below."""
     return f"{consumer_group_path(group)}/ids"
 
 
 def consumer_id_path(group: str, consumer_id: str) -> str:
-    """Where one consumer of ``group`` registers."""
+    """The registration znode of one consumer of ``group``."""
     return f"{consumer_ids_path(group)}/{consumer_id}"
 
 
 def consumer_owners_path(group: str) -> str:
-    """The parent of the topics of which ``group`` owns partitions, or has owned them."""
+    """The parent of the topics of which ``group`` owns, or has owned, partitions."""
     return f"{consumer_group_path(group)}/owners"
 
 
 def consumer_owner_path(group: str, topic: str, partition: int) -> str:
-    """Where the consumer's thread that reads a partition stands, as a bare text."""
+    """The znode of the owner of a partition, a consumer's thread id as plain text."""
     return f"{consumer_owners_path(group)}/{topic}/{partition}"
 
 
@@ -142,22 +142,22 @@ def consumer_offsets_path(group: str) -> str:
 
 
 def consumer_offset_path(group: str, topic: str, partition: int) -> str:
-    """Where a group of the time before the offsets topic keeps how far it has read: a bare integer."""
+    """The znode of the offset that ``group`` has committed: a bare integer, as before the offsets topic."""
     return f"{consumer_offsets_path(group)}/{topic}/{partition}"
 
 
 def consumer_group_path(group: str) -> str:
-    """The parent of all that a group keeps in ZooKeeper.
+    """The root of all znodes of a group.
 
     Raises BrokerError INVALID_GROUP_ID for a name that cannot be part of a path.
     """
     if not is_znode_name(group):
-        raise BrokerError(ErrorCode.INVALID_GROUP_ID, f"{group!r} cannot be a group in ZooKeeper")
+        raise BrokerError(ErrorCode.INVALID_GROUP_ID, f"invalid group id: {group!r} cannot be a znode name")
     return f"{CONSUMERS}/{group}"
 
 
 def consumer_id(group: str, host: str, timestamp_ms: int, random_hex: str) -> str:
-    """The name under which a consumer registers, as 0.10.1 makes it; ``random_hex`` begins with a UUID."""
+    """Return the id of a consumer in the form of 0.10.1; ``random_hex`` begins with a UUID."""
     return f"{group}_{host}-{timestamp_ms}-{random_hex[:8]}"
 
 
@@ -167,7 +167,7 @@ class BrokerRegistration:
 
     broker_id: int
     host: str | None
-    """Host and port of the plain-text listener; None and -1 when a broker has none."""
+    """Host and port of the plain-text listener; None and -1 if the broker has none."""
     port: int
     endpoints: tuple[str, ...]
     """One ``PROTOCOL://host:port`` for each listener."""
@@ -187,7 +187,7 @@ class BrokerRegistration:
 
     @property
     def address(self) -> BrokerAddress | None:
-        """Where it takes plain text; None when it has no such listener."""
+        """The address of the plain-text listener; None if there is none."""
         for endpoint in self.endpoints:
             scheme, _, location = endpoint.partition("://")
             host, _, port = location.rpartition(":")
@@ -219,7 +219,7 @@ class BrokerRegistration:
         name = path.rpartition("/")[2]
         broker_id = id_in(name)
         if broker_id is None:
-            raise CoordinationError(f"{path}: {name!r} is not a broker id")
+            raise CoordinationError(f"{path}: invalid broker id {name!r}")
         version = node.integer("version")
         host, port = node.optional_text("host"), node.integer("port")
         endpoints = node.texts("endpoints") if version >= 2 else (f"PLAINTEXT://{host}:{port}",)
@@ -249,20 +249,20 @@ class TopicAssignment:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> TopicAssignment:
-        """The assignment in ``data``. CoordinationError also for a partition that has no replica, or names a
-        broker twice. Lists of different lengths are what a reassignment leaves while it runs.
+        """The assignment in ``data``. CoordinationError also for a partition without replicas, or with a
+        duplicate broker. Lists may have different lengths: a running reassignment leaves them so.
         """
         node = Node(data, path)
         partitions = {}
         for key, listed in node.mapping("partitions").items():
             partition = id_in(key)
             if partition is None or key != str(partition):
-                raise node.error("partitions", "numbers as keys")
+                raise node.error("partitions", "an object whose keys are partition numbers")
             replicas = node.broker_ids("partitions", listed)
             if not replicas or len(set(replicas)) < len(replicas):
                 raise CoordinationError(
-                    f"{path}: partition {partition} cannot have the replicas {list(replicas)}: one or more "
-                    "brokers are wanted, each once"
+                    f"{path}: invalid replicas {list(replicas)} for partition {partition}: "
+                    "expected one or more distinct brokers"
                 )
             partitions[partition] = replicas
         return cls(dict(sorted(partitions.items())))
@@ -270,10 +270,10 @@ class TopicAssignment:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who leads a partition and who is in sync. The znode's version guards writes; it is not in the JSON."""
+    """The leader and ISR of a partition. The znode's version guards writes; it is not in the JSON."""
 
     leader: int
-    """Broker id; -1 when there is none."""
+    """Broker id; -1 if there is none."""
     leader_epoch: int
     """Raised at every change of the leader."""
     isr: tuple[int, ...]
@@ -295,8 +295,8 @@ class PartitionState:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> PartitionState:
-        """The state in ``data``. CoordinationError also where a broker is in sync twice, and for a leader or
-        an epoch that nobody has. Whether leader and ISR fit the replicas is for the controller to decide.
+        """The state in ``data``. CoordinationError also for a duplicate broker in the ISR, and for a leader
+        or an epoch out of range. The controller checks that leader and ISR fit the replicas.
         """
         node = Node(data, path)
         state = cls(
@@ -306,9 +306,9 @@ class PartitionState:
             controller_epoch=node.integer("controller_epoch"),
         )
         if len(set(state.isr)) < len(state.isr):
-            raise node.error("isr", "a list of broker ids, each once,")
+            raise node.error("isr", "a list of distinct broker ids")
         if state.leader < -1:
-            raise node.error("leader", "a broker id, or -1,")
+            raise node.error("leader", "a broker id or -1")
         if not 0 <= state.leader_epoch < _EPOCH_MAX:
             raise node.error("leader_epoch", f"a number from 0 to {_EPOCH_MAX - 1}")
         if state.controller_epoch < 0:
@@ -318,11 +318,11 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class ControllerRegistration:
-    """Which broker is the controller."""
+    """The broker that is the controller."""
 
     broker_id: int
     timestamp_ms: int
-    """When it was elected; -1 when the znode does not say."""
+    """When it was elected; -1 if the znode does not say."""
 
     def to_json(self) -> bytes:
         """Bytes for ``CONTROLLER``."""
@@ -340,7 +340,7 @@ class ControllerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class ControllerEpoch:
-    """How often a controller was elected. The first one has epoch 1."""
+    """The number of controller elections so far. The first controller has epoch 1."""
 
     epoch: int
 
@@ -353,13 +353,13 @@ class ControllerEpoch:
         """The epoch in ``data``."""
         epoch = id_in(data.strip())
         if epoch is None:
-            raise CoordinationError(f"{path}: a number is wanted, this is {data[:200]!r}")
+            raise CoordinationError(f"{path}: expected a number, got {data[:200]!r}")
         return cls(epoch)
 
 
 @dataclass(frozen=True, slots=True)
 class EntityConfig:
-    """The settings that one topic or client has of its own."""
+    """The settings of one topic, client or broker."""
 
     config: Mapping[str, str] = field(default_factory=dict)
     """Kafka's name of the setting -> value as text."""
@@ -370,24 +370,24 @@ class EntityConfig:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> EntityConfig:
-        """The settings in ``data``: none where there is no data."""
+        """The settings in ``data``; none if there is no data."""
         if not data:
             return cls()
         node = Node(data, path)
         config = node.mapping("config")
         if not all(isinstance(value, str) for value in config.values()):
-            raise node.error("config", "texts as values")
+            raise node.error("config", "an object whose values are strings")
         return cls(config)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """The news that an entity has other settings: versions 1 and 2 of the JSON."""
+    """The notification that the settings of an entity have changed: versions 1 and 2 of the JSON."""
 
     entity_type: str
     """One of ``ENTITY_TYPES``."""
     entity_name: str
-    """A topic; of users and clients it may have more parts, ``alice/clients/app``."""
+    """A topic, client or broker; for users it may have more parts, ``alice/clients/app``."""
 
     def to_json(self) -> bytes:
         """Bytes for a new znode under ``CONFIG_CHANGES``, of version 2, which 0.10.1 writes."""
@@ -395,7 +395,7 @@ class ConfigChange:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> ConfigChange:
-        """The news in ``data``."""
+        """The notification in ``data``."""
         node = Node(data, path)
         match node.integer("version"):
             case 1:
@@ -406,12 +406,12 @@ class ConfigChange:
             case _:
                 raise node.error("version", "1 or 2")
         if change.entity_type not in ENTITY_TYPES or not change.entity_name:
-            raise node.error(key, f"of {', '.join(ENTITY_TYPES)}, with a name")
+            raise node.error(key, f"one of {', '.join(ENTITY_TYPES)}, with a name")
         return change
 
 
 _ESCAPED_TOO = re.compile(r"[/\x7f-\x9f]")
-"""What 0.10.1 escapes in a pattern beside what JSON has to."""
+"""Characters that 0.10.1 escapes in a pattern although JSON does not require it."""
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -420,17 +420,17 @@ def _escape(found: re.Match[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRegistration:
-    """A consumer of a group in ZooKeeper, and what it reads."""
+    """A consumer of a group in ZooKeeper, with its subscription."""
 
     subscription: Mapping[str, int]
-    """Topic, or pattern -> how many threads read it."""
+    """Topic or pattern -> number of threads that read it."""
     timestamp_ms: int
-    """When it registered; -1 when the znode does not say."""
+    """When it registered; -1 if the znode does not say."""
     pattern: str = "static"
     """``static`` for topics; ``white_list`` or ``black_list`` for a pattern."""
 
     def to_json(self) -> bytes:
-        """Bytes for ``consumer_id_path(group, consumer_id)``, the very ones that 0.10.1 writes."""
+        """Bytes for ``consumer_id_path(group, consumer_id)``, identical to those that 0.10.1 writes."""
         plain = dump(
             {
                 "version": 1,
@@ -447,13 +447,13 @@ class ConsumerRegistration:
         node = Node(data, path)
         subscription = node.mapping("subscription")
         if not all(type(threads) is int for threads in subscription.values()):
-            raise node.error("subscription", "numbers of threads as values")
+            raise node.error("subscription", "an object whose values are numbers of threads")
         return cls(subscription, node.number_as_text("timestamp", -1), node.text("pattern"))
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterId:
-    """The cluster's id: 22 characters of URL-safe base64, made once and never replaced."""
+    """The cluster's id: 22 characters of URL-safe base64, created once and never replaced."""
 
     id: str
 
@@ -470,7 +470,7 @@ class ClusterId:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """The producer ids that a broker took last; both ends included. The next one takes those behind."""
+    """The block of producer ids that was allocated last, both ends included. The next block follows it."""
 
     broker_id: int
     first: int

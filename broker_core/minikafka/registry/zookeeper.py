@@ -75,10 +75,10 @@ _IN_FLIGHT_MAX = 256
 """Requests sent before the first is answered; ZooKeeper flushes them together."""
 
 _ERRORS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[CoordinationError], str], ...] = (
-    (kazoo_errors.NoNodeError, NoNode, "it, or what is above it, does not exist"),
-    (kazoo_errors.NodeExistsError, NodeExists, "it exists already"),
-    (kazoo_errors.NotEmptyError, NotEmpty, "it has children"),
-    (kazoo_errors.BadVersionError, BadVersion, "it has another version than the expected one"),
+    (kazoo_errors.NoNodeError, NoNode, "the znode or its parent does not exist"),
+    (kazoo_errors.NodeExistsError, NodeExists, "the znode already exists"),
+    (kazoo_errors.NotEmptyError, NotEmpty, "the znode has children"),
+    (kazoo_errors.BadVersionError, BadVersion, "version conflict"),
     (
         (
             kazoo_errors.ConnectionLoss,
@@ -88,10 +88,10 @@ _ERRORS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[Coordin
             KazooTimeoutError,
         ),
         CoordinationLost,
-        "the connection to ZooKeeper broke before an answer came",
+        "lost the connection to ZooKeeper before an answer",
     ),
     # Below the others: kazoo derives ConnectionClosedError from it.
-    (kazoo_errors.SessionExpiredError, SessionExpired, "the session with ZooKeeper has expired"),
+    (kazoo_errors.SessionExpiredError, SessionExpired, "the ZooKeeper session has expired"),
 )
 
 Item = TypeVar("Item")
@@ -124,13 +124,13 @@ def parse_connect(connect: str) -> tuple[str, str]:
     chroot = "/" + below.strip("/") if below.strip("/") else ""
     try:
         servers, _ = collect_hosts(hosts)
-        # kazoo takes port 0 for none, and would use 2181.
+        # kazoo treats port 0 as no port, and would use 2181.
         if any(port > 0xFFFF for _, port in servers) or re.search(r":0+(,|$)", hosts):
-            raise ValueError("a port is 1 to 65535")
+            raise ValueError("a port must be 1 to 65535")
         if chroot:
             check_path(chroot)
     except (ValueError, CoordinationError) as error:
-        allowed = f"HOST:PORT, several with commas between them, then /CHROOT if wanted ({error})"
+        allowed = f"HOST:PORT[,HOST:PORT...][/CHROOT] ({error})"
         raise ConfigError("zookeeper.connect", connect, allowed) from None
     return hosts, chroot
 
@@ -207,7 +207,7 @@ class ZooKeeperStore:
         if identity is None and self._connected.wait(self._request_timeout_s):
             identity = self._client.client_id
         if identity is None or identity[0] is None:
-            raise CoordinationLost(f"no connection to ZooKeeper at {self._hosts}, so no session")
+            raise CoordinationLost(f"no session: no connection to ZooKeeper at {self._hosts}")
         return SessionTicket(identity[0], identity[1])
 
     @property
@@ -424,7 +424,7 @@ class ZooKeeperStore:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise CoordinationError("this session with ZooKeeper was closed")
+            raise CoordinationError("the ZooKeeper session is closed")
 
     def _full(self, path: str) -> str:
         check_path(path)
@@ -526,7 +526,7 @@ class ZooKeeperStore:
         if state is SessionState.CONNECTED:
             self._queue.put(self._refresh_watches)
         level = logging.INFO if state is SessionState.CONNECTED else logging.WARNING
-        _log.log(level, "session with ZooKeeper at %s: %s", self._hosts, state.value)
+        _log.log(level, "ZooKeeper session at %s: %s", self._hosts, state.value)
 
     def _refresh_watches(self) -> None:
         with self._lock:
@@ -574,7 +574,7 @@ def _start(client: Any, hosts: str, timeout_ms: int, waited_ms: int = 0) -> None
     if not client.connected:
         _stop(client)
         raise CoordinationLost(
-            f"no ZooKeeper answered at {hosts} within {timeout_ms} ms: see that it runs there, "
+            f"no answer from ZooKeeper at {hosts} within {timeout_ms} ms: check that it is running, "
             "or correct the address (zookeeper.connect, --zookeeper)"
         )
 

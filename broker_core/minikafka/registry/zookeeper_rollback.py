@@ -1,13 +1,13 @@
-"""A ZooKeeper that went back under a client: restored from an older copy of its data, or emptied.
+"""Detects that ZooKeeper was rolled back under a client: restored from an older copy of its data, or emptied.
 
-A client tells each server that it connects to the newest change that it has seen (``zxid``). A server that
-has not come so far closes the connection: in an ensemble another one is asked then. Where all of them went
-back, every connection is refused, for ever, and nobody says why.
+A client sends the newest change that it has seen (``zxid``) to each server that it connects to. A server that
+has not reached that change closes the connection; in an ensemble the client then tries another server. If all
+of them were rolled back, every connection is refused for ever, without a reason.
 
-So once a connection has been lost for longer than the session lasts, a client of a new session, which any
-server takes, looks how far ZooKeeper has come. Where that is less than was seen before, the old session is
-ended (the copy may know it, with ephemeral znodes that nobody would remove), and what was seen is forgotten:
-the next connection is told that the session has expired, and all goes on as after any other expiry.
+So once a connection has been lost for longer than the session lasts, a client with a new session, which any
+server accepts, reads the newest change of ZooKeeper. If that is older than the newest one seen before, the
+old session is ended (the copy may contain it, with ephemeral znodes that nothing else would delete), and the
+seen ``zxid`` is reset: the next connection gets a session expiry, which is handled like any other.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _log = logging.getLogger(__name__)
 
 
 class RollbackWatch:
-    """Looks after one client of kazoo while it has no connection. ``lost`` is for any thread.
+    """Checks for a rollback while a kazoo client has no connection. ``lost`` is for any thread.
 
-    ``connect`` gives a started client of a new session, and raises CoordinationLost; ``disconnect`` ends it.
-    ``end_session`` ends another one, for certain. ``over`` is set while there is a connection, and when the
-    client is closed. ``patience_s`` says how long to wait before each look.
+    ``connect`` returns a started client with a new session, and raises CoordinationLost; ``disconnect`` ends
+    it. ``end_session`` ends another session reliably. ``over`` is set while there is a connection, and when
+    the client is closed. ``patience_s`` returns the seconds to wait before each check.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class RollbackWatch:
         self._term = 0
 
     def lost(self) -> None:
-        """The connection is lost: look after it until there is one again."""
+        """Handle a lost connection: check for a rollback until there is a connection again."""
         self._term += 1
         threading.Thread(
             target=self._run, args=(self._term,), name="minikafka-zookeeper-lost", daemon=True
@@ -66,14 +66,14 @@ class RollbackWatch:
             try:
                 self._look()
             except (MinikafkaError, KazooException, KazooTimeoutError):
-                continue  # it is not there
+                continue  # ZooKeeper is not available
             except Exception:  # noqa: BLE001 - without this thread the client would be refused for ever
                 _log.exception(
-                    "nobody can tell whether ZooKeeper at %s went back; it is looked at again", self._hosts
+                    "unexpected error while checking ZooKeeper at %s for a rollback; retrying", self._hosts
                 )
 
     def _look(self) -> None:
-        # kazoo tells its ``client_id`` only while there is a connection.
+        # kazoo has a ``client_id`` only while there is a connection.
         seen, session_id, password = (
             self._client.last_zxid,
             self._client._session_id,
@@ -81,7 +81,7 @@ class RollbackWatch:
         )
         probe = self._connect()
         try:
-            # In an ensemble the one that answers may be behind the others.
+            # In an ensemble the server that answers may lag behind the others.
             probe.sync_async("/").get(timeout=self._patience_s())
             probe.exists_async("/").get(timeout=self._patience_s())
             reached = probe.last_zxid
@@ -90,9 +90,8 @@ class RollbackWatch:
         if self._over.is_set() or reached >= seen:
             return
         _log.error(
-            "ZooKeeper at %s went back: its last change is %#x, and this client has seen %#x; its data was "
-            "restored from an older copy, or removed. What was changed since is lost there. This client "
-            "begins a new session",
+            "ZooKeeper at %s was rolled back: its last change is %#x, this client has seen %#x; its data was "
+            "restored from an older copy or removed, and later changes are lost. Starting a new session",
             self._hosts,
             reached,
             seen,

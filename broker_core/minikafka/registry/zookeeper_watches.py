@@ -1,8 +1,8 @@
-"""Persistent watches over ZooKeeper's own, which fire once.
+"""Persistent watches, built on ZooKeeper's own, which fire once.
 
-A broker has a few, and the controller one for each topic. So those that are to read at the same time, as
-after a lost connection, ask one after the other and then take the answers: one round trip for all. What
-they find is reported in the same order.
+A broker has a few, and the controller one for each topic. So watches that read at the same time, as after a
+lost connection, send all requests before they wait for the answers: one round trip for all. The states are
+reported in the same order.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 from minikafka.base.errors import CoordinationLost, NoNode, SessionExpired
 
 Fired = Callable[[object], None]
-"""To be called when ZooKeeper's watch fires, or was lost with the connection; on any thread."""
+"""Called when ZooKeeper's watch fires or is lost with the connection; on any thread."""
 Begin = Callable[[Fired], Callable[[], Any]]
-"""Ask ZooKeeper something and set its watch; the answer comes from what is returned. Both may raise."""
+"""Send a request that sets ZooKeeper's watch; the returned function waits for the answer. Both may raise."""
 
 _ABSENT = (None, None)
 
 
 class PersistentWatch:
-    """Everything but ``cancel`` and ``_fired`` runs on the store's thread."""
+    """A watch that reports every change. All but ``cancel`` and ``_fired`` runs on the store's thread."""
 
     def __init__(
         self,
@@ -35,9 +35,11 @@ class PersistentWatch:
         lost: Callable[[PersistentWatch], None],
         cancelled: Callable[[PersistentWatch], None],
     ) -> None:
-        """``begin`` asks for the znode, ``look`` whether there is one: only that watch of ZooKeeper's tells
-        of a znode that comes to be. ``callback`` gets the parts of the state that ``state_in`` finds in an
-        answer. ``fired``: it is to be read again; ``lost``: that was not possible.
+        """Create a watch.
+
+        ``begin`` reads the znode and ``look`` its existence: only that watch of ZooKeeper reports the
+        creation of a znode. ``callback`` gets the parts of the state that ``state_in`` finds in an answer.
+        ``fired`` requests another read of this watch; ``lost`` reports that a read failed.
         """
         self._begin = begin
         self._look = look
@@ -55,7 +57,7 @@ class PersistentWatch:
         self._has_ended(self)
 
     def begin(self) -> Callable[[], Any] | None:
-        """Ask for the state, with a new one-shot watch; None where that is not possible."""
+        """Request the state, with a new one-shot watch; None if the connection or session is lost."""
         if self._cancelled:
             return None
         try:
@@ -65,7 +67,7 @@ class PersistentWatch:
             return None
 
     def report(self, answer: Callable[[], Any]) -> None:
-        """Report the state in ``answer``, unless it is the one that was reported last."""
+        """Report the state in ``answer`` unless it equals the last reported one."""
         if self._cancelled:
             return
         try:
@@ -82,7 +84,7 @@ class PersistentWatch:
             try:
                 return self._state_in(answer())
             except NoNode:
-                # It may have come meanwhile.
+                # It may have been created meanwhile.
                 if self._look(self._fired)() is None:
                     return _ABSENT
                 answer = self._begin(self._fired)
@@ -92,6 +94,6 @@ class PersistentWatch:
 
 
 def read_again(watches: Iterable[PersistentWatch]) -> Iterator[Callable[[], None]]:
-    """Have all of these ask for the state; what reports it, of one after the other."""
-    begun = [(watch, watch.begin()) for watch in watches]
-    return (partial(watch.report, answer) for watch, answer in begun if answer is not None)
+    """Request the states of all watches; yield the functions that report them, in the same order."""
+    requested = [(watch, watch.begin()) for watch in watches]
+    return (partial(watch.report, answer) for watch, answer in requested if answer is not None)

@@ -77,7 +77,7 @@ def test_a_zookeeper_without_a_cluster_is_left_as_it_is(
         )
         out, err = capfd.readouterr()
         assert (status, out) == (1, "")
-        assert "/else knows no Kafka cluster" in err
+        assert f"no Kafka cluster in ZooKeeper at {minikafka_cluster.zookeeper_connect}/else" in err
 
 
 def test_rates_of_replication_are_set_and_read_at_the_broker_or_in_zookeeper(

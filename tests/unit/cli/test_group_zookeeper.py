@@ -322,7 +322,7 @@ def test_a_new_group_is_made_in_zookeeper_where_that_was_named(
     rows(capfd, "reset", "new", "--to-offset", "3", "--topic", "t:1", "--execute")
     assert world.offsets("new") == ({T1: 3}, {})
     status, told = failed(capfd, "reset", "a/b", "--to-latest", "--topic", "t", *AT)
-    assert (status, "'a/b' cannot be a group in ZooKeeper" in told) == (2, True)
+    assert (status, "'a/b' cannot be a znode name" in told) == (2, True)
 
 
 @pytest.mark.parametrize("form", ["table", "json"])

@@ -412,10 +412,10 @@ def test_a_dry_run_sets_no_throttle(store: MemoryStore, plan: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "does not hold JSON"),
+        ("{", "invalid JSON"),
         (PLAN.replace('"t"', '"tt"'), "there is no topic 'tt'; there is 't'; nothing was changed"),
         (PLAN.replace("[2,1]", "[7,1]"), "the brokers that live are [0, 1, 2]; nothing was changed"),
-        (PLAN.replace("[2,1]", "[2,2]"), "cannot have the replicas [2, 2]"),
+        (PLAN.replace("[2,1]", "[2,2]"), "invalid replicas [2, 2]"),
     ],
 )
 def test_a_plan_that_cannot_be_is_one_line_and_status_two(

@@ -23,7 +23,7 @@ from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
 
 PATIENCE_S = 20.0
-"""For what a real ZooKeeper does in milliseconds, on a busy machine."""
+"""A real ZooKeeper needs milliseconds; on a busy machine much more."""
 
 
 class ZooKeeperHarness(Protocol):
@@ -38,7 +38,7 @@ class ZooKeeperHarness(Protocol):
 
 
 class MemoryZooKeeperHarness:
-    """Over ``MemoryZooKeeper``: things happen when ``settles`` delivers them."""
+    """A harness over ``MemoryZooKeeper``: callbacks run when ``settles`` delivers them."""
 
     def __init__(self) -> None:
         self.server = MemoryZooKeeper()
@@ -67,7 +67,7 @@ class MemoryZooKeeperHarness:
 
 
 class RealZooKeeperHarness:
-    """Over the real one: each store has its own proxy."""
+    """A harness over a real ZooKeeper: each store has its own proxy."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -111,7 +111,7 @@ class RealZooKeeperHarness:
 
 
 class Proxy:
-    """Passes connections on to ``address`` until they are cut; then it closes every new one too."""
+    """Forwards connections to ``address`` until they are cut; then it also closes new ones."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.partition(":")

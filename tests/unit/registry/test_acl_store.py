@@ -1,4 +1,4 @@
-"""Access rules in ZooKeeper: written under a condition, told, and read whole."""
+"""ACLs in ZooKeeper: conditional writes, change notifications, and reads."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import BrokerError, CoordinationError
 from minikafka.registry.acl_paths import ACL_CHANGES, ResourceAcls, acl_path
 from minikafka.registry.acl_store import (
+    Acls,
     AclsChanged,
-    Rules,
     change_resource,
-    forget_resource,
+    delete_resource,
     read_acls,
     read_resource,
 )
@@ -22,7 +22,7 @@ TOPIC = Resource(ResourceType.TOPIC, "t")
 READ = Acl("User:alice", Permission.ALLOW, "*", Operation.READ)
 WRITE = Acl("User:bob", Permission.DENY, "*", Operation.WRITE)
 ALTER = Acl("User:eve", Permission.ALLOW, "*", Operation.ALTER)
-NONE: Rules = frozenset()
+NONE: Acls = frozenset()
 
 
 @pytest.fixture
@@ -30,52 +30,52 @@ def store() -> MemoryStore:
     return MemoryZooKeeper(ManualClock(0)).connect()
 
 
-def told(store: MemoryStore) -> list[bytes]:
+def notifications(store: MemoryStore) -> list[bytes]:
     return [store.read(f"{ACL_CHANGES}/{name}")[0] for name in store.children(ACL_CHANGES)]
 
 
-def test_the_first_rule_makes_the_znode_and_the_last_one_takes_it_away(store: MemoryStore) -> None:
-    assert change_resource(store, TOPIC, lambda rules: rules | {READ}) == AclsChanged(NONE, frozenset({READ}))
+def test_first_acl_creates_the_znode_and_last_one_deletes_it(store: MemoryStore) -> None:
+    assert change_resource(store, TOPIC, lambda acls: acls | {READ}) == AclsChanged(NONE, frozenset({READ}))
     assert read_resource(store, TOPIC) == {READ}
-    assert change_resource(store, TOPIC, lambda rules: rules - {READ}) == AclsChanged(frozenset({READ}), NONE)
+    assert change_resource(store, TOPIC, lambda acls: acls - {READ}) == AclsChanged(frozenset({READ}), NONE)
     assert store.exists(acl_path(TOPIC)) is None
-    assert told(store) == [b"Topic:t"] * 2
+    assert notifications(store) == [b"Topic:t"] * 2
 
 
-def test_what_changes_nothing_is_told_but_not_written(store: MemoryStore) -> None:
-    change_resource(store, TOPIC, lambda rules: rules | {READ})
-    change_resource(store, TOPIC, lambda rules: rules | {READ})
+def test_unchanged_acls_are_notified_but_not_written(store: MemoryStore) -> None:
+    change_resource(store, TOPIC, lambda acls: acls | {READ})
+    change_resource(store, TOPIC, lambda acls: acls | {READ})
     assert store.read(acl_path(TOPIC))[1].version == 0
-    assert told(store) == [b"Topic:t"] * 2
+    assert notifications(store) == [b"Topic:t"] * 2
 
 
-def test_a_change_is_made_of_what_somebody_else_wrote_meanwhile(store: MemoryStore) -> None:
-    change_resource(store, TOPIC, lambda rules: rules | {READ})
-    seen: list[Rules] = []
+def test_change_is_computed_again_after_a_concurrent_write(store: MemoryStore) -> None:
+    change_resource(store, TOPIC, lambda acls: acls | {READ})
+    seen: list[Acls] = []
 
-    def change(rules: Rules) -> Rules:
-        seen.append(rules)
+    def change(acls: Acls) -> Acls:
+        seen.append(acls)
         if len(seen) == 1:
             store.write(acl_path(TOPIC), ResourceAcls(frozenset({WRITE})).to_json())
-        return rules | {ALTER}
+        return acls | {ALTER}
 
     assert change_resource(store, TOPIC, change).after == {WRITE, ALTER}
     assert seen == [{READ}, {WRITE}]
 
 
-def test_who_never_gets_to_write_gives_up(store: MemoryStore) -> None:
-    def change(rules: Rules) -> Rules:
-        store.delete(acl_path(TOPIC)) if rules else store.create(
+def test_change_gives_up_after_many_conflicts(store: MemoryStore) -> None:
+    def change(acls: Acls) -> Acls:
+        store.delete(acl_path(TOPIC)) if acls else store.create(
             acl_path(TOPIC), ResourceAcls(frozenset({READ})).to_json(), make_parents=True
         )
         return frozenset({WRITE})
 
-    with pytest.raises(CoordinationError, match="/kafka-acl/Topic/t was changed by others 100 times"):
+    with pytest.raises(CoordinationError, match=r"/kafka-acl/Topic/t\b.* 100 attempts"):
         change_resource(store, TOPIC, change)
 
 
-def test_what_cannot_be_read_is_named_and_the_others_are_there(store: MemoryStore) -> None:
-    change_resource(store, TOPIC, lambda rules: rules | {READ})
+def test_unreadable_acls_are_named_and_do_not_hide_others(store: MemoryStore) -> None:
+    change_resource(store, TOPIC, lambda acls: acls | {READ})
     bad = Resource(ResourceType.GROUP, "g")
     store.create(acl_path(bad), b"{}", make_parents=True)
     store.create("/kafka-acl/Planet")
@@ -86,23 +86,23 @@ def test_what_cannot_be_read_is_named_and_the_others_are_there(store: MemoryStor
     assert "Planet" in stored.unknown[0]
 
 
-def test_nothing_is_there_where_nobody_made_a_rule(store: MemoryStore) -> None:
+def test_cluster_without_acls_has_none(store: MemoryStore) -> None:
     assert read_acls(store).acls == {}
     assert read_resource(store, TOPIC) == NONE
-    assert forget_resource(store, TOPIC) == NONE
+    assert delete_resource(store, TOPIC) == NONE
 
 
-def test_a_resource_is_forgotten_with_what_nobody_can_read(store: MemoryStore) -> None:
-    change_resource(store, TOPIC, lambda rules: rules | {READ})
-    assert forget_resource(store, TOPIC) == {READ}
+def test_unreadable_acls_can_be_deleted(store: MemoryStore) -> None:
+    change_resource(store, TOPIC, lambda acls: acls | {READ})
+    assert delete_resource(store, TOPIC) == {READ}
     store.create(acl_path(TOPIC), b"{}")
     with pytest.raises(CoordinationError, match="/kafka-acl/Topic/t"):
-        change_resource(store, TOPIC, lambda rules: rules | {READ})
-    assert forget_resource(store, TOPIC) is None
+        change_resource(store, TOPIC, lambda acls: acls | {READ})
+    assert delete_resource(store, TOPIC) is None
     assert store.exists(acl_path(TOPIC)) is None
-    assert len(told(store)) == 3
+    assert len(notifications(store)) == 3
 
 
 def test_a_name_that_no_znode_can_have_is_refused(store: MemoryStore) -> None:
     with pytest.raises(BrokerError, match="a/b"):
-        change_resource(store, Resource(ResourceType.GROUP, "a/b"), lambda rules: rules | {READ})
+        change_resource(store, Resource(ResourceType.GROUP, "a/b"), lambda acls: acls | {READ})

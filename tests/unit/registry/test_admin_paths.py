@@ -1,4 +1,4 @@
-"""What the controller is asked for and told: as 0.10.1.1 wrote it, and what it cannot mean."""
+"""Requests and notifications to the controller: as 0.10.1.1 wrote them, and invalid ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 
 
 def recorded(path: str) -> bytes:
-    """What the release's tool had written there, and the controller not yet taken."""
+    """Data that the release's tool wrote, before the controller read it."""
     file = GOLDEN / "09-election-and-reassignment-requested-broker-halted.json"
     data = json.loads(file.read_text("utf-8"))[path]["data"]
     assert isinstance(data, str)
@@ -40,14 +40,14 @@ def test_a_recorded_election_is_read_and_written_alike() -> None:
     assert asked.to_json() == data
 
 
-def test_news_of_an_isr_are_read_and_written_as_0_10_1_has_them() -> None:
+def test_isr_change_is_read_and_written_as_by_0_10_1() -> None:
     data = b'{"version":1,"partitions":[{"topic":"a","partition":3},{"topic":"b","partition":0}]}'
-    news = IsrChange(frozenset({TopicPartition("b", 0), TopicPartition("a", 3)}))
-    assert IsrChange.from_json(data, f"{paths.ISR_CHANGES}/{paths.ISR_CHANGE_PREFIX}0000000000") == news
-    assert news.to_json() == data
+    change = IsrChange(frozenset({TopicPartition("b", 0), TopicPartition("a", 3)}))
+    assert IsrChange.from_json(data, f"{paths.ISR_CHANGES}/{paths.ISR_CHANGE_PREFIX}0000000000") == change
+    assert change.to_json() == data
 
 
-def test_news_that_name_a_partition_twice_are_read() -> None:
+def test_isr_change_with_a_duplicate_partition_is_read() -> None:
     data = b'{"version":1,"partitions":[{"topic":"a","partition":3},{"topic":"a","partition":3}]}'
     assert IsrChange.from_json(data, "/p") == IsrChange(frozenset({TopicPartition("a", 3)}))
 
@@ -67,7 +67,7 @@ def test_keys_of_later_releases_are_accepted() -> None:
 READERS: dict[str, Callable[[bytes, str], object]] = {
     "reassignments": Reassignments.from_json,
     "election": PreferredElection.from_json,
-    "news": IsrChange.from_json,
+    "ISR change": IsrChange.from_json,
 }
 
 
@@ -111,24 +111,24 @@ def test_replicas_that_cannot_be_are_refused(replicas: str) -> None:
 @pytest.mark.parametrize("reader", ["reassignments", "election"])
 def test_a_request_that_names_a_partition_twice_is_refused(reader: str) -> None:
     one = '{"topic":"t","partition":0,"replicas":[1]}'
-    with pytest.raises(CoordinationError, match="/p: t-0 is named twice"):
+    with pytest.raises(CoordinationError, match="/p: duplicate partition t-0"):
         READERS[reader](f'{{"partitions":[{one},{one}]}}'.encode(), "/p")
 
 
-def test_twenty_thousand_partitions_of_three_replicas_are_refused_with_their_size() -> None:
+def test_reassignment_too_large_for_a_znode_is_refused_with_its_size() -> None:
     asked = Reassignments({TopicPartition("orders", number): (0, 1, 2) for number in range(20_000)})
     refusal = (
-        "/admin/reassign_partitions cannot take 20000 partitions at once: they are 1108918 bytes, "
-        f"and a znode has at most {DATA_MAX_BYTES}"
+        "/admin/reassign_partitions: 20000 partitions are 1108918 bytes, "
+        f"the limit of a znode is {DATA_MAX_BYTES}"
     )
     with pytest.raises(CoordinationError, match=refusal):
         asked.to_json()
 
 
-def test_an_election_of_twenty_thousand_partitions_is_one_request_unless_their_names_are_long() -> None:
+def test_election_is_refused_only_if_too_large_for_a_znode() -> None:
     def asked(topic: str) -> PreferredElection:
         return PreferredElection(frozenset(TopicPartition(topic, number) for number in range(20_000)))
 
     assert PreferredElection.from_json(asked("orders").to_json()) == asked("orders")
-    with pytest.raises(CoordinationError, match="/admin/preferred_replica_election cannot take 20000 part"):
+    with pytest.raises(CoordinationError, match="/admin/preferred_replica_election: 20000 partitions are "):
         asked("orders" * 6).to_json()

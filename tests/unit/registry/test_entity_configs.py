@@ -1,4 +1,4 @@
-"""Settings in ZooKeeper: how they are changed, and that brokers hear of it."""
+"""Settings in ZooKeeper: changes and their notifications."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def store() -> Store:
     return store
 
 
-def test_what_is_written_is_read_and_told_to_the_brokers(store: Store) -> None:
+def test_written_config_is_read_and_notified(store: Store) -> None:
     assert read_config(store, paths.CLIENTS, "app") == {}
     for rate in ("1", "2"):
         write_config(store, paths.CLIENTS, "app", {"producer_byte_rate": rate})
@@ -28,9 +28,9 @@ def test_what_is_written_is_read_and_told_to_the_brokers(store: Store) -> None:
         assert paths.ConfigChange.from_json(store.read(path)[0], path) == paths.ConfigChange("clients", "app")
 
 
-def test_where_no_broker_has_been_is_no_cluster(store: Store) -> None:
+def test_address_without_brokers_is_no_cluster(store: Store) -> None:
     check_cluster(store, "localhost:2181")
-    with pytest.raises(CoordinationError, match="localhost:2181/other knows no Kafka cluster"):
+    with pytest.raises(CoordinationError, match="no Kafka cluster in ZooKeeper at localhost:2181/other"):
         check_cluster(MemoryZooKeeper().connect(), "localhost:2181/other")
 
 

@@ -1,4 +1,4 @@
-"""What only the registry in memory has: determinism and injected faults."""
+"""The registry in memory: determinism and injected faults."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_the_children_of_nothing_are_refused(store: Store) -> None:
         store.children("/a")
 
 
-def test_the_stat_tells_how_often_children_came_and_went(store: Store) -> None:
+def test_stat_counts_created_and_deleted_children(store: Store) -> None:
     store.create("/parent")
     seen = []
     for change in (store.create, store.delete, store.create):
@@ -153,7 +153,7 @@ def test_the_stat_tells_how_often_children_came_and_went(store: Store) -> None:
     assert store.read("/parent/child")[1].created_at == seen[2][1]
 
 
-def test_the_stat_of_a_new_znode_tells_that_its_making_was_the_last_change_below_it(store: Store) -> None:
+def test_new_znode_has_its_own_creation_as_last_child_change(store: Store) -> None:
     store.create("/parent")
     store.create("/parent/child")
     store.sync()
@@ -191,7 +191,7 @@ def test_the_stat_tells_version_and_times(store: Store) -> None:
     ],
 )
 def test_a_bad_path_is_refused(store: Store, path: str) -> None:
-    with pytest.raises(CoordinationError, match="not a znode path"):
+    with pytest.raises(CoordinationError, match="znode path"):
         store.create(path)
 
 
@@ -332,7 +332,7 @@ def test_closing_is_not_reported(harness: ZooKeeperHarness) -> None:
     assert states == []
 
 
-# Removing what a killed predecessor left
+# Ending the session of a killed predecessor
 
 
 def test_a_ticket_ends_its_session_and_no_other(harness: ZooKeeperHarness) -> None:
@@ -393,7 +393,7 @@ def test_a_children_watch_follows_every_change(harness: ZooKeeperHarness) -> Non
     assert harness.settles(lambda: seen[-1] == ["b"])
 
 
-def test_a_children_watch_tells_of_a_child_that_went_and_came_back_before_it_could_look(
+def test_children_watch_reports_a_child_that_was_recreated_unseen(
     harness: ZooKeeperHarness,
 ) -> None:
     store, other = harness.connect(), harness.connect()
@@ -478,7 +478,7 @@ def test_the_last_of_many_quick_changes_is_seen(harness: ZooKeeperHarness) -> No
     assert harness.settles(lambda: bool(seen) and seen[-1] == b"100")
 
 
-def test_several_watches_on_one_znode_are_all_told(harness: ZooKeeperHarness) -> None:
+def test_all_watches_of_a_znode_are_called(harness: ZooKeeperHarness) -> None:
     store, other = harness.connect(), harness.connect()
     one: Seen = []
     two: Seen = []

@@ -1,4 +1,4 @@
-"""What the store port deletes and what it refuses to, over memory and over a real ZooKeeper."""
+"""Deletions through the store port, over memory and over a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_deleting_at_another_version_is_refused(store: Store) -> None:
     assert store.exists("/a") is None
 
 
-def test_a_deletion_beside_another_znode_is_made_only_while_that_is_there(store: Store) -> None:
+def test_conditional_deletion_needs_the_other_znode(store: Store) -> None:
     store.create("/a")
     with pytest.raises(NoNode, match="/beside"):
         store.delete_if_exists("/a", "/beside")

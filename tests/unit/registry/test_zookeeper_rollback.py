@@ -1,4 +1,4 @@
-"""The look at a ZooKeeper that may have gone back, without ZooKeeper."""
+"""The check for a rolled back ZooKeeper, without ZooKeeper."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from minikafka.registry.zookeeper_rollback import RollbackWatch
 
 
-def test_a_look_that_fails_for_any_reason_is_taken_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_rollback_check_is_repeated(caplog: pytest.LogCaptureFixture) -> None:
     over = threading.Event()
     client = SimpleNamespace(last_zxid=9, _session_id=None, _session_passwd=b"")
     reached = SimpleNamespace(get=lambda timeout: None)

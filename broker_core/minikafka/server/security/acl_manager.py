@@ -24,7 +24,7 @@ from minikafka.base.errors import (
     SessionExpired,
 )
 from minikafka.registry.acl_paths import ACL_CHANGE_PREFIX, ACL_CHANGES, ACLS, AclChange
-from minikafka.registry.acl_store import AclsChanged, Rules, change_resource, read_acls, read_resource
+from minikafka.registry.acl_store import Acls, AclsChanged, change_resource, read_acls, read_resource
 from minikafka.registry.store import SessionState
 from minikafka.server.security.access_control import AccessControl
 from minikafka.server.security.authorizer import DENY_ALL, Authorizer
@@ -60,7 +60,7 @@ class AclManager:
         self._store.on_session(self._session_changed)
         self._store.watch_children(ACL_CHANGES, lambda _: self._worker.submit(self._follow))
 
-    def change(self, resource: Resource, change: Callable[[Rules], Rules]) -> AclsChanged:
+    def change(self, resource: Resource, change: Callable[[Acls], Acls]) -> AclsChanged:
         """A job: change the ACLs of a resource. They are in force on this broker when this returns.
 
         Raises BrokerError with the reason when the change is not possible.
@@ -111,7 +111,7 @@ class AclManager:
             raise CoordinationError(f"{path}: {error.detail}") from None
         self._hold(resource, acls)
 
-    def _hold(self, resource: Resource, acls: Rules) -> None:
+    def _hold(self, resource: Resource, acls: Acls) -> None:
         authorizer = self._permissions.authorizer or self._bare
         if authorizer.acls.get(resource, frozenset()) != acls:
             _log.info("ACLs of %s: %s", resource, "; ".join(map(str, sorted(acls))) or "none")

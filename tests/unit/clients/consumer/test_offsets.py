@@ -185,7 +185,7 @@ def test_after_an_answer_that_was_lost_it_is_written_anew(harness: OffsetsHarnes
 
 def test_offset_that_is_no_number_is_refused_with_its_path(harness: OffsetsHarness) -> None:
     harness.store.create("/consumers/g/offsets/t/0", b"five", make_parents=True)
-    with pytest.raises(CoordinationError, match="/consumers/g/offsets/t/0: an offset is wanted"):
+    with pytest.raises(CoordinationError, match="/consumers/g/offsets/t/0: expected an offset"):
         harness.mine.fetch([T0])
 
 

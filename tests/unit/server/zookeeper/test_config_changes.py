@@ -66,7 +66,7 @@ def test_nonsense_is_told_once_and_the_others_are_acted_on(caplog: pytest.LogCap
     assert world.follow() == ["t"]
     assert world.follow() == []
     (line,) = caplog.messages
-    assert f"passed over: {path} does not hold JSON" in line
+    assert f"passed over: {path}: invalid JSON" in line
 
 
 def test_a_notification_on_which_could_not_be_acted_is_acted_on_the_next_time() -> None:
