@@ -35,7 +35,7 @@ class SubscribePattern:
 
     def among(self, topics: Iterable[str]) -> list[str]:
         """Those of ``topics`` that match."""
-        expression = translator.compiled(self.pattern)
+        expression = translator.compile_pattern(self.pattern)
         return [topic for topic in topics if expression.fullmatch(topic)]
 
 
@@ -96,7 +96,7 @@ def _subscribe_pattern(value: str) -> SubscribePattern:
     if not pattern:
         raise ConfigError("subscribePattern", value, "must be a regular expression on topic names, not empty")
     try:
-        translator.compiled(pattern)
+        translator.compile_pattern(pattern)
     except translator.BadPattern as problem:
         allowed = f"must be a regular expression of Java that Python can follow: {problem}"
         raise ConfigError("subscribePattern", value, allowed) from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from minikafka.clients.java_regex.translator import BadPattern, compiled
+from minikafka.clients.java_regex.translator import BadPattern, compile_pattern
 from tests.seeds import seeds
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_a_pattern_matches_the_names_that_java_matches_or_is_refused(spark: Spar
     taken = 0
     for pattern in patterns(random.Random(seed), 400):
         try:
-            expression = compiled(pattern)
+            expression = compile_pattern(pattern)
         except BadPattern:
             continue
         taken += 1

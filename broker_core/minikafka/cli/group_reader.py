@@ -33,9 +33,9 @@ def filter_pattern(wanted: TopicFilter) -> re.Pattern[str]:
     import re
 
     from minikafka.clients.consumer.topic_filter import Blacklist
-    from minikafka.clients.java_regex.translator import compiled
+    from minikafka.clients.java_regex.translator import compile_pattern
 
-    named = compiled(wanted.regex)
+    named = compile_pattern(wanted.regex)
     return re.compile(rf"(?!(?:{named.pattern})\Z).*") if isinstance(wanted, Blacklist) else named
 
 

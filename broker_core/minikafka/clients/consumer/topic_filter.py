@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import OFFSETS_TOPIC
-from minikafka.clients.java_regex.translator import BadPattern, compiled
+from minikafka.clients.java_regex.translator import BadPattern, compile_pattern
 
 _BLANKS = "".join(map(chr, range(33)))
 """The characters that Java's ``trim`` removes."""
@@ -42,7 +42,7 @@ class TopicFilter:
         regex = raw_regex.strip(_BLANKS).replace(",", "|").replace(" ", "")
         self._regex = _QUOTES_BEHIND.sub("", _QUOTES_BEFORE.sub("", regex))
         try:
-            self._compiled: re.Pattern[str] = compiled(self._regex, for_every_java=True)
+            self._compiled: re.Pattern[str] = compile_pattern(self._regex, all_java_releases=True)
         except BadPattern as problem:
             raise ConfigError(type(self).__name__, raw_regex, _allowed_text(raw_regex, problem)) from None
 

@@ -1,4 +1,4 @@
-"""Java's regular expressions for Python's ``re``: topics are chosen by patterns that Java programs share.
+"""Java's regular expressions for Python's ``re``: topic patterns are shared with Java programs.
 
-Imports nothing of the project but errors.
+Imports nothing of the project.
 """

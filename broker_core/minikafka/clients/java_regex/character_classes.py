@@ -1,6 +1,6 @@
-"""The classes of characters that Java's regular expressions know by name, as far as ASCII goes. Pure.
+"""The named character classes of Java's regular expressions, reduced to ASCII. Pure.
 
-As Java 17 and 25 have them; other scripts and blocks than those of ASCII, and title case, are left out.
+They are those of Java 17 and 25, without title case, and without scripts and blocks beyond ASCII.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _of_category(category: str) -> frozenset[str]:
     return frozenset(c for c in ASCII if unicodedata.category(c).startswith(category))
 
 
-# What \p{NAME} has in ASCII, in Java 17 and 25.
+# The ASCII characters of \p{NAME}, in Java 17 and 25.
 _NAMED_SETS = {
     "Lower": _LOWER,
     "Upper": _UPPER,
@@ -67,7 +67,7 @@ _NAMED_SETS = {
     "javaDefined": ASCII,
     "javaIdeographic": frozenset(),
 }
-# The same for \p{IsNAME}, where letters may be of any case.
+# The ASCII characters of \p{IsNAME}; Java ignores the case of NAME.
 _UNICODE_SETS = {
     **dict.fromkeys(("ALPHABETIC", "ALPHA", "LETTER"), LETTERS),
     **dict.fromkeys(("LOWERCASE", "LOWER"), _LOWER),
@@ -113,12 +113,12 @@ _SCRIPTS = {"LATIN": LETTERS, "LATN": LETTERS, "COMMON": ASCII - LETTERS, "ZYYY"
 _BLOCKS = dict.fromkeys(("BASICLATIN", "BASIC_LATIN", "BASIC LATIN"), ASCII)
 
 
-def _named(name: str) -> frozenset[str] | None:
+def _named_set(name: str) -> frozenset[str] | None:
     return _of_category(name) if name in _CATEGORIES else _NAMED_SETS.get(name)
 
 
 def property_set(name: str) -> frozenset[str] | None:
-    """What ``\\p{NAME}`` has in ASCII; None for a name that is not known here."""
+    """Return the ASCII characters of ``\\p{NAME}``; None for an unknown name."""
     kind, has_kind, value = name.partition("=")
     if has_kind:
         match kind.lower():
@@ -127,13 +127,14 @@ def property_set(name: str) -> frozenset[str] | None:
             case "blk" | "block":
                 return _BLOCKS.get(value.upper())
             case "gc" | "general_category":
-                return _named(value)
+                return _named_set(value)
         return None
     if name.startswith("In"):
         return _BLOCKS.get(name[2:].upper())
     if name.startswith("Is"):
-        for found in (_UNICODE_SETS.get(name[2:].upper()), _named(name[2:]), _SCRIPTS.get(name[2:].upper())):
+        value = name[2:]
+        for found in (_UNICODE_SETS.get(value.upper()), _named_set(value), _SCRIPTS.get(value.upper())):
             if found is not None:
                 return found
         return None
-    return _named(name)
+    return _named_set(name)

@@ -1,18 +1,21 @@
-"""Regular expressions of Java, in which topics are chosen by pattern, for Python's ``re``. Pure.
+"""Translates Java's regular expressions on topic names into Python's ``re``. Pure.
 
-The filters of consumers in ZooKeeper are such, which consumers in Java read as well, and
+Java's syntax is used by the topic filters of consumers in ZooKeeper, which consumers in Java read too, and by
 ``subscribePattern`` of the Spark source.
 
-A pattern means here what it means in ``java.util.regex`` of Java 9 and later, or it is refused with what
-stands in it; what older releases of Java take for something else is refused to whoever asks for that. It is
-only ever asked about names of topics, which are ASCII without line ends, and that decides much:
+A translated pattern means what it means in ``java.util.regex`` of Java 9 and later. Any other pattern is
+refused, and the error names the construct. On request, constructs that older releases of Java read
+differently are refused too. Patterns are matched only against topic names, which are ASCII without line ends.
+That makes the translation simple:
 
-* A class of characters, with its unions and intersections, is worked out to the ASCII characters in it.
-* A letter under ``(?i)`` is a class of two; so no flag is left whose reach would differ.
-* ``(?m)``, ``(?s)`` and ``(?d)`` are about line ends, ``(?u)`` about other letters: they change nothing.
-* A possessive or atomic part, which Python has from 3.11 on only, is a look-ahead and what that found.
+* A character class, with its unions and intersections, becomes the set of its ASCII characters.
+* A letter under ``(?i)`` becomes a class of two, so that no flag is left whose scope would differ.
+* ``(?m)``, ``(?s)`` and ``(?d)`` concern line ends, and ``(?u)`` other letters: they change nothing.
+* A possessive quantifier or atomic group, which Python has only since 3.11, becomes a look-ahead and a
+  reference to what it matched.
 
-Capturing groups are named for their numbers in Java: those that are added must not shift them.
+Capturing groups are named after their numbers in Java, because groups that the translation adds must not
+shift them.
 """
 
 from __future__ import annotations
@@ -32,193 +35,202 @@ from minikafka.clients.java_regex.character_classes import (
     property_set,
 )
 
-_Modes = tuple[bool, bool, bool]
-"""What ``(?i)``, ``(?u)`` and ``(?x)`` have turned on."""
+_Flags = tuple[bool, bool, bool]
+"""The states of ``(?i)``, ``(?u)`` and ``(?x)``."""
 _ESCAPED_CHARACTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
-_ESCAPED_PLACES = {"b": r"\b", "B": r"\B", "A": r"\A", "G": r"\A", "z": r"\Z", "Z": r"\Z"}
-_NOTHING = "(?!)"
+_ESCAPED_ASSERTIONS = {"b": r"\b", "B": r"\B", "A": r"\A", "G": r"\A", "z": r"\Z", "Z": r"\Z"}
+_NEVER = "(?!)"
 _FLAGS = frozenset("idmsux")
-_TIMES_MOST = (1 << 31) - 1
+_MAX_REPETITIONS = (1 << 31) - 1
 
 
 class BadPattern(ValueError):
-    """A pattern that Java refuses, or one that cannot be had in Python. Says what stands where in it."""
+    """Raised for a pattern that Java refuses, or that has no equivalent in Python. The text names the
+    construct and its position.
+    """
 
 
-class _Mark(NamedTuple):
-    """A character of the pattern. ``quoted``: it stood between ``\\Q`` and ``\\E``."""
+class _Character(NamedTuple):
+    """A character of the pattern, and its position. ``quoted``: it is between ``\\Q`` and ``\\E``."""
 
     character: str
     quoted: bool
     at: int
 
 
-@functools.lru_cache(maxsize=64)  # at every rebalance the filters of the whole group are read
-def compiled(pattern: str, *, for_every_java: bool = False) -> re.Pattern[str]:
-    """``pattern`` for Python, to be used with ``fullmatch`` on names of topics. BadPattern.
+@functools.lru_cache(maxsize=64)  # each rebalance reads the filters of the whole group
+def compile_pattern(pattern: str, *, all_java_releases: bool = False) -> re.Pattern[str]:
+    """Return ``pattern`` compiled for ``fullmatch`` on topic names. Raises BadPattern.
 
-    With ``for_every_java`` what Java before 9 reads in another way, or not at all, is refused too.
+    With ``all_java_releases`` constructs that Java before 9 refuses or reads differently are refused too.
     """
     try:
-        return re.compile(_Translator(pattern, for_every_java).all(), re.ASCII)
-    except re.error as problem:
-        raise BadPattern(f"{problem.msg} in {pattern!r}, which is not possible here") from None
+        return re.compile(_Translator(pattern, all_java_releases).translate(), re.ASCII)
+    except re.error as error:
+        raise BadPattern(f"not supported by Python's re: {error.msg}, in {pattern!r}") from None
     except RecursionError:
-        raise BadPattern(f"too many brackets in one another in {pattern[:100]!r}…") from None
+        raise BadPattern(f"brackets are nested too deeply in {pattern[:100]!r}…") from None
 
 
-def _marks(pattern: str) -> Iterator[_Mark]:
+def _split(pattern: str) -> Iterator[_Character]:
     at = 0
     while at < len(pattern):
         if pattern.startswith("\\Q", at):
             end = pattern.find("\\E", at + 2)
             end = len(pattern) if end < 0 else end
             for place in range(at + 2, end):
-                yield _Mark(pattern[place], True, place)
+                yield _Character(pattern[place], True, place)
             at = end + 2
         elif pattern[at] == "\\":
             for place in range(at, min(at + 2, len(pattern))):
-                yield _Mark(pattern[place], False, place)
+                yield _Character(pattern[place], False, place)
             at += 2
         else:
-            yield _Mark(pattern[at], False, at)
+            yield _Character(pattern[at], False, at)
             at += 1
 
 
 class _Translator:
-    """One pass over a pattern, by recursive descent: alternatives, sequences, atoms, classes."""
+    """Translates one pattern in one pass, by recursive descent: alternatives, sequences, atoms, classes."""
 
-    def __init__(self, pattern: str, for_every_java: bool) -> None:
+    def __init__(self, pattern: str, all_java_releases: bool) -> None:
         self._pattern = pattern
-        self._for_every_java = for_every_java
-        self._marks = list(_marks(pattern))
-        self._next = 0
+        self._all_java_releases = all_java_releases
+        self._characters = list(_split(pattern))
+        self._index = 0
+        """The index of the next character."""
         self._groups = 0
-        self._closed: set[int] = set()
-        self._unsure: set[int] = set()
-        """Groups in a repeated, atomic or looked-around part that is over: Java may still have for them
-        what a try found that was given up.
+        """The number of capturing groups that have started."""
+        self._closed_groups: set[int] = set()
+        self._unreliable_groups: set[int] = set()
+        """Groups in repeated, atomic or look-around parts that have ended: Java may keep what such a group
+        matched in an attempt that was abandoned.
         """
         self._names: dict[str, int] = {}
-        self._added = 0
-        self._conditions = 0
-        """Parts so far that match nothing but a place."""
+        self._atomic_groups = 0
+        """The number of groups that the translation has added."""
+        self._assertions = 0
+        """The number of zero-width assertions so far."""
         self._look_behind = 0
-        """How many there are around."""
+        """The number of look-behinds around the current position."""
         self._ignore_case = False
         self._unicode_case = False
-        self._comments = False
+        self._comments_mode = False
 
-    def all(self) -> str:
+    def translate(self) -> str:
+        """Return the whole pattern in Python's syntax."""
         found = self._alternatives()
-        if self._next < len(self._marks):
-            self._refuse("the unmatched ')'")
+        if self._index < len(self._characters):
+            self._refuse("unmatched ')'")
         return found
 
-    # Reading.
+    # --- reading
 
-    def _refuse(self, what: str) -> NoReturn:
-        index = min(self._next, len(self._marks))
-        at = self._marks[index].at if index < len(self._marks) else len(self._pattern)
-        raise BadPattern(f"{what} at position {at} of {self._pattern!r}")
+    def _refuse(self, problem: str) -> NoReturn:
+        """Raise BadPattern with the current position."""
+        index = min(self._index, len(self._characters))
+        at = self._characters[index].at if index < len(self._characters) else len(self._pattern)
+        raise BadPattern(f"{problem} at position {at} of {self._pattern!r}")
 
-    def _skip(self) -> None:
-        """Under ``(?x)``, pass over blanks and comments."""
-        while self._comments and self._next < len(self._marks):
-            mark = self._marks[self._next]
-            if mark.quoted or (mark.character not in WHITE and mark.character != "#"):
+    def _skip_comments(self) -> None:
+        """Skip blanks and comments under ``(?x)``."""
+        while self._comments_mode and self._index < len(self._characters):
+            current = self._characters[self._index]
+            if current.quoted or (current.character not in WHITE and current.character != "#"):
                 return
-            comment = mark.character == "#"
-            self._next += 1
-            while comment and self._next < len(self._marks) and self._raw_peek() not in ("\n", "\r"):
-                self._next += 1
+            comment = current.character == "#"
+            self._index += 1
+            while comment and self._index < len(self._characters) and self._raw_peek() not in ("\n", "\r"):
+                self._index += 1
 
     def _peek(self) -> str | None:
-        """The next character that may mean something; None for one that is quoted, or at the end."""
-        self._skip()
+        """Return the next character after blanks and comments; None if it is quoted, or at the end."""
+        self._skip_comments()
         return self._raw_peek()
 
     def _raw_peek(self, ahead: int = 0) -> str | None:
-        index = self._next + ahead
-        if index >= len(self._marks) or self._marks[index].quoted:
+        index = self._index + ahead
+        if index >= len(self._characters) or self._characters[index].quoted:
             return None
-        return self._marks[index].character
+        return self._characters[index].character
 
     def _at_end(self) -> bool:
-        self._skip()
-        return self._next >= len(self._marks)
+        self._skip_comments()
+        return self._index >= len(self._characters)
 
     def _take(self) -> str:
-        """The next character whatever it is."""
-        if self._next >= len(self._marks):
-            self._refuse("the end, where something is missing,")
-        self._next += 1
-        return self._marks[self._next - 1].character
+        """Return and consume the next character, quoted or not."""
+        if self._index >= len(self._characters):
+            self._refuse("unexpected end of the pattern")
+        self._index += 1
+        return self._characters[self._index - 1].character
 
     def _take_plain(self) -> str:
-        """The next character of an escape, a repetition or a name, which must not be quoted."""
-        if self._next < len(self._marks) and self._marks[self._next].quoted:
-            self._refuse("a quotation inside of something else")
+        """Return and consume the next character of an escape, quantifier or name: it must not be quoted."""
+        if self._index < len(self._characters) and self._characters[self._index].quoted:
+            self._refuse("quoted text inside an escape, quantifier or name")
         return self._take()
 
     def _accept(self, text: str) -> bool:
+        """Consume ``text`` if it is next; return whether it is."""
         if all(self._raw_peek(n) == character for n, character in enumerate(text)):
-            self._next += len(text)
+            self._index += len(text)
             return True
         return False
 
-    def _until(self, end: str, what: str) -> str:
+    def _take_until(self, end: str, construct: str) -> str:
+        """Return and consume the characters before ``end``, and consume ``end``."""
         found = ""
         while not self._accept(end):
-            if self._next >= len(self._marks):
-                self._refuse(f"{what} without its {end!r}")
+            if self._index >= len(self._characters):
+                self._refuse(f"missing {end!r} of {construct}")
             found += self._take_plain()
         return found
 
-    def _older_differ(self, what: str) -> None:
-        """Refuse what older releases of Java take for something else, where that matters."""
-        if self._for_every_java:
-            self._refuse(f"{what}, of which releases of Java differ,")
+    def _refuse_if_releases_differ(self, construct: str) -> None:
+        """Refuse a construct that older releases of Java read differently, if those count."""
+        if self._all_java_releases:
+            self._refuse(f"{construct}, which releases of Java read differently,")
 
-    # Writing.
+    # --- writing
 
-    def _one_of(self, characters: frozenset[str]) -> str:
+    def _character_class(self, characters: frozenset[str]) -> str:
         if not characters:
-            return _NOTHING
+            return _NEVER
         return "[" + "".join(f"\\x{ord(character):02x}" for character in sorted(characters)) + "]"
 
-    def _with_cases(self, characters: frozenset[str]) -> frozenset[str]:
+    def _fold_case(self, characters: frozenset[str]) -> frozenset[str]:
         if not self._ignore_case:
             return characters
         return characters | {c.swapcase() for c in characters if c in LETTERS}
 
     def _check_case(self, *characters: str) -> None:
-        """Under ``(?iu)`` some letters beyond ASCII mean some of ASCII."""
+        """Refuse letters beyond ASCII under ``(?iu)``, where some of them also match ASCII letters."""
         if self._ignore_case and self._unicode_case and not all(map(str.isascii, characters)):
-            self._refuse("a character beyond ASCII under (?iu)")
+            self._refuse("unsupported character beyond ASCII under (?iu)")
 
     def _literal(self, character: str) -> str:
         self._check_case(character)
         if self._ignore_case and character in LETTERS:
-            return self._one_of(self._with_cases(frozenset(character)))
+            return self._character_class(self._fold_case(frozenset(character)))
         return re.escape(character)
 
-    def _atomic(self, inside: str) -> str:
-        self._added += 1
-        return f"(?=(?P<a{self._added}>{inside}))(?P=a{self._added})"
+    def _atomic_group(self, inside: str) -> str:
+        self._atomic_groups += 1
+        return f"(?=(?P<a{self._atomic_groups}>{inside}))(?P=a{self._atomic_groups})"
 
     def _reference(self, group: int) -> str:
         if group > self._groups:
-            self._refuse(f"a reference to group {group}, which does not stand before it,")
-        if group not in self._closed:
-            self._refuse(f"a reference to group {group} from inside of it")
-        if group in self._unsure:
-            self._refuse(f"a reference to group {group} in a repeated, atomic or looked-around part")
+            self._refuse(f"reference to group {group}, which does not precede it,")
+        if group not in self._closed_groups:
+            self._refuse(f"reference to group {group} inside the group")
+        if group in self._unreliable_groups:
+            self._refuse(f"unsupported reference to group {group} in a repeated, atomic or look-around part")
         if self._look_behind:
-            self._refuse("a reference in a look-behind")
+            self._refuse("unsupported reference in a look-behind")
         return f"(?{'i' if self._ignore_case else ''}:(?P=g{group}))"
 
-    # The grammar.
+    # --- the grammar
 
     def _alternatives(self) -> str:
         return "|".join(self._each_alternative())
@@ -233,91 +245,94 @@ class _Translator:
     def _sequence(self) -> str:
         found = ""
         while not self._at_end() and self._peek() not in ("|", ")"):
-            groups, conditions = self._groups, self._conditions
+            groups, assertions = self._groups, self._assertions
             atom = self._atom()
             if atom is None:
-                continue  # it was a flag, and what follows begins anew
-            repeated = self._repeated(atom, self._conditions > conditions)
+                continue  # a flag, which cannot be repeated
+            repeated = self._quantified(atom, self._assertions > assertions)
             if repeated != atom:
-                self._unsure.update(range(groups + 1, self._groups + 1))
+                self._unreliable_groups.update(range(groups + 1, self._groups + 1))
             found += repeated
         return found
 
-    def _repeated(self, atom: str, conditional: bool) -> str:
-        times = self._times(conditional)
-        if times is None:
+    def _quantified(self, atom: str, has_assertion: bool) -> str:
+        """Return an atom with the quantifier that follows it, if there is one."""
+        quantifier = self._quantifier(has_assertion)
+        if quantifier is None:
             return atom
-        inside = f"(?:{atom}){times}"
+        inside = f"(?:{atom}){quantifier}"
         if self._peek() == "?":
             self._take()
             inside += "?"
         elif self._peek() == "+":
             self._take()
-            # Java gives nothing back of any of the times.
-            inside = self._atomic(f"(?:{self._atomic(atom)}){times}")
+            # Java backtracks into none of the repetitions.
+            inside = self._atomic_group(f"(?:{self._atomic_group(atom)}){quantifier}")
         if self._peek() in ("*", "+", "?", "{"):
-            self._refuse(f"the repetition {self._peek()!r} of a repetition")
+            self._refuse(f"second quantifier {self._peek()!r}")
         return inside
 
-    def _times(self, conditional: bool) -> str | None:
-        mark = self._peek()
-        if mark is not None and mark in "*+?":
+    def _quantifier(self, has_assertion: bool) -> str | None:
+        character = self._peek()
+        if character is not None and character in "*+?":
             return self._take()
-        if mark != "{":
+        if character != "{":
             return None
         self._take()
-        text = self._until("}", "a repetition")
+        text = self._take_until("}", "a quantifier")
         found = re.fullmatch(r"([0-9]{1,99})(,([0-9]{0,99}))?", text)
-        least, most = (int(found[1]), int(found[3] or _TIMES_MOST)) if found else (1, 0)
-        if not least <= most <= _TIMES_MOST:
-            self._refuse(f"the repetition {{{text}}}")
-        if conditional and least > 1:
-            # Java repeats no more once a time has matched nothing, whatever the next one would.
-            self._refuse(f"the repetition {{{text}}} of a part with '^', '$', a boundary or a look-around")
+        least, most = (int(found[1]), int(found[3] or _MAX_REPETITIONS)) if found else (1, 0)
+        if not least <= most <= _MAX_REPETITIONS:
+            self._refuse(f"invalid quantifier {{{text}}}")
+        if has_assertion and least > 1:
+            # Java stops at a repetition that matches nothing, even if the next one would match.
+            self._refuse(
+                f"unsupported quantifier {{{text}}} of a part with '^', '$', a boundary or a look-around"
+            )
         return f"{{{text}}}"
 
     def _atom(self) -> str | None:
-        self._skip()
-        mark = self._raw_peek()
-        if mark is None:
+        self._skip_comments()
+        character = self._raw_peek()
+        if character is None:
             return self._literal(self._take())
-        if mark == "[":
+        if character == "[":
             self._take()
-            return self._one_of(self._class())
-        if mark == "(":
+            return self._character_class(self._class())
+        if character == "(":
             self._take()
             return self._group()
-        if mark == "\\":
+        if character == "\\":
             self._take()
             return self._escape()
-        if mark in "*+?{":
-            self._refuse(f"{mark!r} with nothing to repeat")
+        if character in "*+?{":
+            self._refuse(f"quantifier {character!r} with nothing to repeat")
         self._take()
-        if mark in "^$":
-            self._conditions += 1
-            return mark
-        return mark if mark == "." else self._literal(mark)
+        if character in "^$":
+            self._assertions += 1
+            return character
+        return character if character == "." else self._literal(character)
 
     def _group(self) -> str | None:
-        """What follows a bracket; None where that is only a flag."""
-        before = (self._ignore_case, self._unicode_case, self._comments)
+        """Translate the rest of a group after its ``(``; None if it only sets flags."""
+        before = (self._ignore_case, self._unicode_case, self._comments_mode)
         if not self._accept("?"):
             return self._capturing(None, before)
         for start in ("<=", "<!"):
             if self._accept(start):
-                return self._behind(start, before)
+                return self._look_behind_group(start, before)
         for start in (":", "=", "!", ">"):
             if self._accept(start):
                 groups = self._groups
-                inside = "|".join(self._inside(before))
+                inside = "|".join(self._group_body(before))
                 if start != ":":
-                    self._conditions += 1
-                    self._unsure.update(range(groups + 1, self._groups + 1))
-                return self._atomic(inside) if start == ">" else f"(?{start}{inside})"
+                    self._assertions += 1
+                    self._unreliable_groups.update(range(groups + 1, self._groups + 1))
+                return self._atomic_group(inside) if start == ">" else f"(?{start}{inside})"
         if self._accept("<"):
-            name = self._until(">", "the name of a group")
+            name = self._take_until(">", "a group name")
             if re.fullmatch(r"[A-Za-z][A-Za-z0-9]*", name) is None or name in self._names:
-                self._refuse(f"the group name {name!r}")
+                self._refuse(f"invalid or repeated group name {name!r}")
             return self._capturing(name, before)
         flags = ""
         while self._raw_peek() not in (":", ")", None):
@@ -325,108 +340,110 @@ class _Translator:
         on, _, off = flags.partition("-")
         unknown = (set(on) | set(off)) - _FLAGS
         if unknown or not flags.strip("-") or self._raw_peek() is None:
-            self._refuse(f"the group (?{flags}")
+            self._refuse(f"unsupported group (?{flags}")
         self._ignore_case = ("i" in on or self._ignore_case) and "i" not in off
         self._unicode_case = ("u" in on or self._unicode_case) and "u" not in off
-        self._comments = ("x" in on or self._comments) and "x" not in off
-        # Until the group around it ends, or for the inside of this one.
-        return f"(?:{'|'.join(self._inside(before))})" if self._take() == ":" else None
+        self._comments_mode = ("x" in on or self._comments_mode) and "x" not in off
+        # Flags hold until the surrounding group ends, or inside this group.
+        return f"(?:{'|'.join(self._group_body(before))})" if self._take() == ":" else None
 
-    def _behind(self, start: str, before: _Modes) -> str:
-        """A look-behind: Python has it for one length only, so each alternative gets its own."""
+    def _look_behind_group(self, start: str, before: _Flags) -> str:
+        """Translate a look-behind: Python's have one length, so each alternative becomes its own."""
         self._look_behind += 1
         groups = self._groups
-        each = [f"(?{start}{one})" for one in self._inside(before)]
+        look_behinds = [f"(?{start}{alternative})" for alternative in self._group_body(before)]
         self._look_behind -= 1
-        self._conditions += 1
-        self._unsure.update(range(groups + 1, self._groups + 1))
-        return "".join(each) if start == "<!" else f"(?:{'|'.join(each)})"
+        self._assertions += 1
+        self._unreliable_groups.update(range(groups + 1, self._groups + 1))
+        return "".join(look_behinds) if start == "<!" else f"(?:{'|'.join(look_behinds)})"
 
-    def _capturing(self, name: str | None, before: _Modes) -> str:
+    def _capturing(self, name: str | None, before: _Flags) -> str:
         self._groups += 1
         number = self._groups
         if name is not None:
             self._names[name] = number
-        inside = "|".join(self._inside(before))
-        self._closed.add(number)
+        inside = "|".join(self._group_body(before))
+        self._closed_groups.add(number)
         return f"(?P<g{number}>{inside})"
 
-    def _inside(self, before: _Modes) -> list[str]:
-        """The alternatives up to the bracket that closes the group."""
+    def _group_body(self, before: _Flags) -> list[str]:
+        """Return the alternatives of a group, consume its ``)`` and restore the flags."""
         found = self._each_alternative()
         if self._peek() != ")":
-            self._refuse("the end, where a ')' is missing,")
+            self._refuse("missing ')'")
         self._take()
-        self._ignore_case, self._unicode_case, self._comments = before
+        self._ignore_case, self._unicode_case, self._comments_mode = before
         return found
 
     def _escape(self) -> str:
-        """What follows a backslash outside of a class."""
-        mark = self._take()
-        if mark in _ESCAPED_PLACES:
-            if mark == "b" and self._raw_peek() == "{":
-                self._refuse("the boundary \\b{")
-            self._conditions += 1
-            return _ESCAPED_PLACES[mark]
-        if mark == "R":
-            return _NOTHING
-        if mark == "X":
-            self._older_differ("\\X")
+        """Translate an escape outside of a class, after its backslash."""
+        character = self._take()
+        if character in _ESCAPED_ASSERTIONS:
+            if character == "b" and self._raw_peek() == "{":
+                self._refuse("unsupported boundary \\b{")
+            self._assertions += 1
+            return _ESCAPED_ASSERTIONS[character]
+        if character == "R":
+            return _NEVER
+        if character == "X":
+            self._refuse_if_releases_differ("\\X")
             return "."
-        if mark in "123456789":
-            group = int(mark)
+        if character in "123456789":
+            group = int(character)
             while (digit := self._peek()) is not None and digit in DIGITS:
                 if group * 10 + int(digit) > self._groups:
                     break
                 group = group * 10 + int(self._take())
             return self._reference(group)
-        if mark == "k":
-            name = self._until(">", "\\k") if self._accept("<") else ""
+        if character == "k":
+            name = self._take_until(">", "\\k") if self._accept("<") else ""
             if name not in self._names:
-                self._refuse(f"the reference \\k<{name}> to no group")
+                self._refuse(f"reference \\k<{name}> to an unknown group")
             return self._reference(self._names[name])
-        found = self._escaped_set(mark)
-        return self._literal(self._escaped_character(mark)) if found is None else self._one_of(found)
+        found = self._escaped_set(character)
+        if found is not None:
+            return self._character_class(found)
+        return self._literal(self._escaped_character(character))
 
-    def _escaped_set(self, mark: str) -> frozenset[str] | None:
-        """The characters of ``\\d``, ``\\P{Alpha}``, …; None for an escape that is no set."""
-        if mark.lower() in ESCAPED_SETS:
-            found = ESCAPED_SETS[mark.lower()]
-        elif mark in "pP":
-            name = self._until("}", "\\p{") if self._accept("{") else self._take_plain()
+    def _escaped_set(self, character: str) -> frozenset[str] | None:
+        """Return the characters of ``\\d``, ``\\P{Alpha}``, …; None for an escape that is not a set."""
+        if character.lower() in ESCAPED_SETS:
+            found = ESCAPED_SETS[character.lower()]
+        elif character in "pP":
+            name = self._take_until("}", "\\p{") if self._accept("{") else self._take_plain()
             known = property_set(name)
             if known is None:
-                self._refuse(f"\\p{{{name}}}")
+                self._refuse(f"unsupported property \\p{{{name}}}")
             found = known
-            if self._with_cases(found) != found:
-                self._older_differ(f"\\p{{{name}}} under (?i)")
-                found = self._with_cases(found)
+            if self._fold_case(found) != found:
+                self._refuse_if_releases_differ(f"\\p{{{name}}} under (?i)")
+                found = self._fold_case(found)
         else:
             return None
-        return found if mark.islower() else ASCII - found
+        return found if character.islower() else ASCII - found
 
-    def _escaped_character(self, mark: str) -> str:
-        """The one character that an escape stands for."""
-        if mark in _ESCAPED_CHARACTERS:
-            return _ESCAPED_CHARACTERS[mark]
-        if mark == "c":
+    def _escaped_character(self, character: str) -> str:
+        """Return the single character of an escape."""
+        if character in _ESCAPED_CHARACTERS:
+            return _ESCAPED_CHARACTERS[character]
+        if character == "c":
             return chr(ord(self._take_plain()) ^ 64)
-        if mark == "0":
+        if character == "0":
             return chr(self._number(8, 3, 0o377))
-        if mark == "x" and self._accept("{"):
-            digits = self._until("}", "\\x{")
+        if character == "x" and self._accept("{"):
+            digits = self._take_until("}", "\\x{")
             if re.fullmatch(r"[0-9A-Fa-f]{1,6}", digits) is None or int(digits, 16) > 0x10FFFF:
-                self._refuse(f"\\x{{{digits}}}")
+                self._refuse(f"invalid escape \\x{{{digits}}}")
             return chr(int(digits, 16))
-        if mark in "xu":
-            length = 2 if mark == "x" else 4
+        if character in "xu":
+            length = 2 if character == "x" else 4
             digits = "".join(self._take_plain() for _ in range(length))
             if any(digit not in string.hexdigits for digit in digits):
-                self._refuse(f"\\{mark}{digits}")
+                self._refuse(f"invalid escape \\{character}{digits}")
             return chr(int(digits, 16))
-        if mark in LETTERS or mark in DIGITS:
-            self._refuse(f"\\{mark}")
-        return mark
+        if character in LETTERS or character in DIGITS:
+            self._refuse(f"unsupported escape \\{character}")
+        return character
 
     def _number(self, base: int, length: int, most: int) -> int:
         found: int | None = None
@@ -437,34 +454,40 @@ class _Translator:
                 break
             found = (found or 0) * base + int(self._take())
             digits += 1
-        if found is None or (self._comments and digits < length):
-            # Under (?x) Java looks for the others behind blanks.
-            self._refuse("\\0 without its three digits" if self._comments else "\\0 without its digits")
+        if found is None or (self._comments_mode and digits < length):
+            # Under (?x) Java looks for the other digits after blanks.
+            self._refuse(
+                "unsupported \\0 without three digits under (?x)"
+                if self._comments_mode
+                else "\\0 without octal digits"
+            )
         return found
 
     def _class(self) -> frozenset[str]:
-        """What follows ``[``: items, other classes, and ``&&`` between them."""
+        """Return the characters of a class, after its ``[``: items, nested classes, and ``&&`` between
+        them.
+        """
         negated = self._accept("^")
         found: frozenset[str] | None = None
-        """What stands left of the last ``&&``."""
+        """The characters of the operands before the last ``&&``."""
         items: frozenset[str] = frozenset()
         seen = ""
-        """What kinds of items there were since: ``[`` a class, ``.`` another."""
+        """The kinds of items after the last ``&&``: ``[`` for a class, ``.`` for any other."""
         while True:
-            mark = self._peek()
+            character = self._peek()
             if self._at_end():
-                self._refuse("the end, where a ']' is missing,")
-            if mark == "]" and (seen or found is not None):
+                self._refuse("missing ']'")
+            if character == "]" and (seen or found is not None):
                 self._take()
                 break
-            if mark == "&" and self._intersects():
+            if character == "&" and self._intersects():
                 if not seen:
-                    self._refuse("'&&' with nothing before it")
+                    self._refuse("nothing before '&&'")
                 found, items, seen = items if found is None else found & items, frozenset(), ""
                 continue
-            if mark == "[":
+            if character == "[":
                 if negated:
-                    self._older_differ("a class in one that is negated")
+                    self._refuse_if_releases_differ("a class nested in a negated class")
                 self._take()
                 items |= self._class()
                 seen += "["
@@ -472,50 +495,52 @@ class _Translator:
                 items |= self._item()
                 seen += "."
             if found is not None and "[." in seen:
-                self._older_differ("more than a class behind '&&'")
+                self._refuse_if_releases_differ("more than a class after '&&'")
         if not seen:
-            self._refuse("'&&' with nothing behind it")
+            self._refuse("nothing after '&&'")
         if found is not None and negated:
-            self._older_differ("'&&' in a class that is negated")
+            self._refuse_if_releases_differ("'&&' in a negated class")
         found = items if found is None else found & items
         return ASCII - found if negated else found
 
     def _intersects(self) -> bool:
-        """Pass over ``&&``; Java sees it also with blanks between under ``(?x)``."""
-        before = self._next
+        """Consume ``&&``, which under ``(?x)`` may have blanks inside; return whether it is next."""
+        before = self._index
         self._take()
         if self._peek() != "&":
-            self._next = before
+            self._index = before
             return False
         self._take()
         if self._peek() == "&":
-            self._refuse("'&&&' in a class")
+            self._refuse("unsupported '&&&' in a class")
         return True
 
     def _item(self) -> frozenset[str]:
-        """A character, a range or a set in a class."""
+        """Return the characters of one item of a class: a character, a range or an escaped set."""
         first = self._member()
         if isinstance(first, frozenset):
             return first
-        if self._peek() != "-" or self._raw_peek(1) in ("[", "]") or self._next + 1 >= len(self._marks):
+        if self._peek() != "-" or self._raw_peek(1) in ("[", "]") or self._index + 1 >= len(self._characters):
             self._check_case(first)
-            return self._with_cases(frozenset(first) & ASCII)
+            return self._fold_case(frozenset(first) & ASCII)
         self._take()
-        self._skip()
+        self._skip_comments()
         last = self._member()
         if isinstance(last, frozenset) or last < first:
-            self._refuse(f"the range from {first!r}")
+            self._refuse(f"invalid range from {first!r}")
         self._check_case(first, last)
-        return self._with_cases(frozenset(c for c in ASCII if first <= c <= last))
+        return self._fold_case(frozenset(c for c in ASCII if first <= c <= last))
 
     def _member(self) -> str | frozenset[str]:
+        """Return a character, or the set of an escape."""
         if self._raw_peek() != "\\":
             return self._take()
         self._take()
-        mark = self._take()
-        found = self._escaped_set(mark)
+        character = self._take()
+        found = self._escaped_set(character)
         if found is not None:
             return found
-        if mark in _ESCAPED_PLACES or mark in "RXk" or (mark in DIGITS and mark != "0"):
-            self._refuse(f"\\{mark} in a class")
-        return self._escaped_character(mark)
+        is_reference = character in DIGITS and character != "0"
+        if character in _ESCAPED_ASSERTIONS or character in "RXk" or is_reference:
+            self._refuse(f"unsupported escape \\{character} in a class")
+        return self._escaped_character(character)

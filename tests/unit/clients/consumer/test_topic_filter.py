@@ -70,7 +70,7 @@ def test_registered_filter_round_trips() -> None:
     ("raw", "said"),
     [
         ("a{2,3}", "a comma stands for '|'"),
-        ("(", "')' is missing"),
+        ("(", "missing ')'"),
         ("(?P<n>a)", "(?P<n>a"),
         ("(?(1)a|b)", "(?(1"),
         ("(?#x)a", "(?#x"),

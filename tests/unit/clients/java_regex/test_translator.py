@@ -1,5 +1,5 @@
-"""Java's regular expressions on names of topics. Java's own answers are in the data; it is asked again, at
-random, in tests/spark/test_patterns.py.
+"""Java's regular expressions on topic names. Java's own results are in the data; tests/spark/test_patterns.py
+compares random patterns with a running Java.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.clients.java_regex.translator import BadPattern, compiled
+from minikafka.clients.java_regex.translator import BadPattern, compile_pattern
 
 RECORDED = json.loads((Path(__file__).parents[3] / "data" / "java-regex.json").read_text(encoding="utf-8"))
-"""Of Java 17, and 25 gives the same: ``names``, the ones among them that each of ``patterns`` matches (null
-where Java refuses it), and the characters of ASCII, but the line feed, that each class in ``properties``
-has.
+"""Recorded with Java 17; 25 has the same results: ``names``; those of them that each of ``patterns`` matches
+(null where Java refuses it); and the ASCII characters, without the line feed, of each class in
+``properties``.
 """
 NAMES = ("a", "A", "ab", "AB", "b", "abab", "a-b", "a.b", "a1", "12", "orders.eu", "orders-1")
 
 
 def among(pattern: str) -> list[str]:
-    return [name for name in NAMES if compiled(pattern).fullmatch(name)]
+    return [name for name in NAMES if compile_pattern(pattern).fullmatch(name)]
 
 
 @pytest.mark.parametrize(
@@ -51,18 +51,20 @@ def among(pattern: str) -> list[str]:
         (r"((a)b)\1", ["abab"]),
     ],
 )
-def test_a_pattern_means_what_it_means_in_java(pattern: str, names: list[str]) -> None:
+def test_pattern_means_what_it_means_in_java(pattern: str, names: list[str]) -> None:
     assert among(pattern) == names
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    ("pattern", "problem"),
     [
-        ("(", "')' is missing"),
-        ("a)", "unmatched ')'"),
-        ("[a", "']' is missing"),
+        ("(", "missing ')' at position 1"),
+        ("a)", "unmatched ')' at position 1"),
+        ("[a", "missing ']' at position 2"),
+        ("a{2", "missing '}' of a quantifier"),
+        ("\\", "unexpected end of the pattern"),
         ("*a", "'*' with nothing to repeat"),
-        ("a**", "a repetition"),
+        ("a**", "second quantifier '*'"),
         ("a{,2}", "{,2}"),
         (r"\y", r"\y"),
         (r"(?P<x>a)", "(?P<x>a"),
@@ -71,87 +73,87 @@ def test_a_pattern_means_what_it_means_in_java(pattern: str, names: list[str]) -
         (r"\b{g}", r"\b{"),
         ("(?U)a", "(?U"),
         ("(?<=a+)b", "look-behind"),
-        (r"(a)(?<=\1)", "a reference in a look-behind"),
-        (r"\1(a)", "group 1, which does not stand before it"),
+        (r"(a)(?<=\1)", "reference in a look-behind"),
+        (r"\1(a)", "group 1, which does not precede it"),
         (r"(a)*\1", "group 1 in a repeated"),
-        (r"(?=(a))\1", "group 1 in a repeated, atomic or looked-around"),
-        (r"(a\1)", "from inside of it"),
+        (r"(?=(a))\1", "group 1 in a repeated, atomic or look-around"),
+        (r"(a\1)", "group 1 inside the group"),
         ("a{99999999999}", "{99999999999}"),
         ("a{" + "9" * 5000 + "}", "9}"),
         ("(?:^|a){2}", "of a part with '^'"),
         ("{2}", "nothing to repeat"),
-        (r"a{\Q2\E}", "a quotation inside"),
-        (r"\x\Q61\E", "a quotation inside"),
+        (r"a{\Q2\E}", "quoted text inside"),
+        (r"\x\Q61\E", "quoted text inside"),
         (r"(?x)\01 41", "three digits"),
         ("(?iu)\u017f", "beyond ASCII"),
-        ("[a&&]", "nothing behind"),
+        ("[a&&]", "nothing after '&&'"),
         ("[a&&&b]", "'&&&'"),
-        (r"[a-\d]", "the range from"),
+        (r"[a-\d]", "invalid range from 'a'"),
         (r"\p{IsTitlecase}", r"\p{IsTitlecase}"),
         (r"\N{DIGIT ONE}", r"\N"),
         ("(?(1)a|b)", "(?(1"),
         (r"\k{n}", r"\k<"),
-        ("(?<n>a)(?<n>b)", "the group name 'n'"),
+        ("(?<n>a)(?<n>b)", "group name 'n'"),
     ],
 )
-def test_what_java_or_python_cannot_do_is_refused_by_name(pattern: str, said: str) -> None:
+def test_construct_that_java_or_python_lacks_is_named(pattern: str, problem: str) -> None:
     with pytest.raises(BadPattern) as refusal:
-        compiled(pattern)
-    assert said in str(refusal.value)
+        compile_pattern(pattern)
+    assert problem in str(refusal.value)
     assert repr(pattern) in str(refusal.value)
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    ("pattern", "construct"),
     [
-        ("[^a[b]]", "a class in one that is negated"),
-        ("[^a&&b]", "'&&' in a class that is negated"),
-        ("[ab&&[b]c]", "more than a class behind '&&'"),
+        ("[^a[b]]", "a class nested in a negated class"),
+        ("[^a&&b]", "'&&' in a negated class"),
+        ("[ab&&[b]c]", "more than a class after '&&'"),
         (r"(?i)\p{Lower}", r"\p{Lower} under (?i)"),
         (r"(?i)[^\p{Lu}]", r"\p{Lu} under (?i)"),
         (r"\X", r"\X"),
     ],
 )
-def test_what_older_releases_of_java_read_in_another_way_is_refused_to_who_asks_for_that(
-    pattern: str, said: str
+def test_construct_that_java_releases_read_differently_is_refused_on_request(
+    pattern: str, construct: str
 ) -> None:
-    compiled(pattern)
-    with pytest.raises(BadPattern, match="releases of Java differ") as refusal:
-        compiled(pattern, for_every_java=True)
-    assert said in str(refusal.value)
+    compile_pattern(pattern)
+    with pytest.raises(BadPattern, match="releases of Java read differently") as refusal:
+        compile_pattern(pattern, all_java_releases=True)
+    assert construct in str(refusal.value)
 
 
-def test_brackets_in_one_another_without_end_are_refused() -> None:
-    with pytest.raises(BadPattern, match="too many brackets"):
-        compiled("(" * 20_000 + ")" * 20_000)
-    assert compiled("(?:" * 50 + "a" + ")" * 50).fullmatch("a")
+def test_brackets_nested_too_deeply_are_refused() -> None:
+    with pytest.raises(BadPattern, match="nested too deeply"):
+        compile_pattern("(" * 20_000 + ")" * 20_000)
+    assert compile_pattern("(?:" * 50 + "a" + ")" * 50).fullmatch("a")
 
 
-def test_a_recorded_pattern_matches_what_java_matches_or_is_refused() -> None:
+def test_recorded_pattern_matches_as_in_java_or_is_refused() -> None:
     names = RECORDED["names"].split()
-    taken = 0
+    compiled = 0
     for pattern, theirs in RECORDED["patterns"].items():
         try:
-            expression = compiled(pattern)
+            expression = compile_pattern(pattern)
         except BadPattern:
             continue
         assert theirs is not None, f"Java refuses {pattern!r}"
         assert [name for name in names if expression.fullmatch(name)] == theirs.split(), pattern
-        taken += 1
-    assert taken > 350
+        compiled += 1
+    assert compiled > 350
 
 
 @pytest.mark.parametrize("form", [r"\p{%s}", r"[\p{%s}]", r"(?i:\p{%s})"])
-def test_a_class_of_characters_with_a_name_has_the_characters_that_java_has(form: str) -> None:
+def test_named_character_class_has_the_characters_of_java(form: str) -> None:
     every = [chr(code) for code in range(128) if code != 10]
-    taken = 0
+    compiled = 0
     for name, theirs in RECORDED["properties"].items():
         try:
-            expression = compiled(form % name)
+            expression = compile_pattern(form % name)
         except BadPattern:
             continue
         assert theirs is not None, f"Java refuses {name!r}"
         wanted = set(theirs) | (set(theirs.swapcase()) if "(?i" in form else set())
         assert {character for character in every if expression.fullmatch(character)} == wanted, name
-        taken += 1
-    assert taken > 100
+        compiled += 1
+    assert compiled > 100
