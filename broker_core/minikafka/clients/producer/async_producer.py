@@ -104,14 +104,14 @@ class AsyncProducer:
                 taken += self.queue.offer_columns(columns.slice(taken, len(columns) - taken))
 
     def step(self) -> bool:
-        """Without threads: send what may leave the queue now. Return whether there was anything."""
+        """Without threads: send the messages that may leave the queue now. Return whether there were any."""
         return self._thread.step()
 
     def close(self, on_end: Callable[[], None]) -> bool:
         """Accept no more messages, send all that are queued, and end the thread. A second call only waits.
 
         Return False if called on the send thread, which cannot wait for itself: it runs ``on_end`` when it
-        ends. An exception that ends the wait, as Ctrl-C, is raised: call ``give_up`` next.
+        ends. An exception that ends the wait, such as Ctrl-C, is raised: call ``give_up`` next.
         """
         was_closed = self.queue.is_closed
         if not was_closed:
@@ -163,7 +163,9 @@ class AsyncProducer:
             logger.error("minikafka: a producer was closed: %s %s not sent", counted(failed, "message"), were)
 
     def _send_with_callback(self, event: KeyedMessage, callback: CallbackHandler) -> bool:
-        """Queue one event between the calls of the callback handler. Return whether there was room."""
+        """Queue one event, with the calls of the callback handler before and after. Return whether there was
+        room.
+        """
         event = callback.before_enqueue(event)
         if not isinstance(event, KeyedMessage):
             raise TypeError(f"callback before_enqueue returned {event!r:.100}, expected a KeyedMessage")

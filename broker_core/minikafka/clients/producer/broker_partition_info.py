@@ -32,7 +32,7 @@ class BrokerPartitionInfo:
         self._seen: set[str] = set()
         self._sticky_partitions: dict[str, int] = {}
         self.unreachable: NetworkError | None = None
-        """Why the last look-up found no broker; None if it did."""
+        """The error of the last look-up, if it reached no broker; else None."""
 
     def refresh_if_due(self, topics: Iterable[str]) -> None:
         """Refresh the metadata if it is due, before messages are sent to ``topics``."""
@@ -59,9 +59,9 @@ class BrokerPartitionInfo:
             logger.warning("minikafka: metadata refresh of a producer failed: %s", error)
 
     def topic(self, name: str, *, wait: bool) -> TopicMetadata:
-        """Return the topic's metadata, if known without a request. Unknown topics are looked up, with retries
-        if ``wait``, as a topic may be under creation. Raises the reason if there is no topic: NetworkError if
-        no broker answers, for all topics of one attempt.
+        """Return the topic's metadata, without a request if it is known. With ``wait`` an unknown topic is
+        looked up, with retries, as it may be under creation. Raises the reason if there is no metadata:
+        NetworkError if no broker answers, for all topics of one attempt.
         """
         known = self._cluster.known_topic(name)
         if known is not None:
@@ -82,11 +82,11 @@ class BrokerPartitionInfo:
             self.unreachable = NetworkError(f"no broker could be reached: {error}")
 
     def partitions_without_key(self, topic: TopicMetadata, count: int) -> NDArray[np.int32]:
-        """Return partitions for ``count`` messages without a key, int32[count], chosen at random among the
-        available.
+        """Return partitions for ``count`` messages without a key, int32[count], chosen at random from those
+        with a leader.
 
-        Raises LEADER_NOT_AVAILABLE if there are none. A sticky partition stays while its leader is away: a
-        failure there has another one chosen.
+        Raises LEADER_NOT_AVAILABLE if there are none. A sticky partition is kept while its leader is
+        unavailable; the refresh after a failure selects another one.
         """
         if self._config.null_key_partition == EACH:
             return np.array(self._random.choices(self._available(topic), k=count), dtype=np.int32)

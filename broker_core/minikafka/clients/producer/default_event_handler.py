@@ -145,7 +145,7 @@ class DefaultEventHandler(EventHandler):
         """The deadline of an outage while the producer is being closed."""
 
     def begin_close(self) -> None:
-        """Note that the producer is being closed: from now on one outage is waited for once."""
+        """Note that the producer is being closed: later batches together wait only once for an outage."""
         self._closing = True
 
     def give_up(self) -> None:
@@ -161,7 +161,7 @@ class DefaultEventHandler(EventHandler):
             self.handle_fields(fields_of(events))
 
     def handle_fields(self, fields: Sequence[list[Any]]) -> None:
-        """As ``handle``, for messages as fields (``messages.fields_of``)."""
+        """Send messages given as fields (``messages.fields_of``). Raises as ``handle``."""
         refused: list[tuple[KeyedMessage, Exception]] = []
         try:
             columns = serialize(fields, self._encoder, self._key_encoder)
@@ -178,9 +178,9 @@ class DefaultEventHandler(EventHandler):
         """Send serialized messages. Raises as ``handle``, also for those that an encoder ``refused``."""
         failures = _Failures()
         total = len(refused)
-        for several in _group_distinct_topics(columns):
-            total += sum(map(len, several))
-            self._send(several, failures)
+        for group in _group_distinct_topics(columns):
+            total += sum(map(len, group))
+            self._send(group, failures)
         if failures.permanent or refused:
             error = self._failure(failures.permanent, refused, total)
             self.stats.record_failed_batch(len(error.failed))
@@ -247,7 +247,7 @@ class DefaultEventHandler(EventHandler):
                 return
 
     def _reason_to_fail(self, left: Sequence[_TopicRows]) -> NetworkError | None:
-        """Return why messages fail without an attempt, or None."""
+        """Return the error with which messages fail without an attempt, or None."""
         if self._given_up:
             return NetworkError("not sent, as the producer was closed without waiting")
         if not (self._closing and self._outage):
@@ -261,7 +261,7 @@ class DefaultEventHandler(EventHandler):
         return NetworkError(f"not sent, as the producer is being closed: {self._topics.unreachable}")
 
     def _dispatch(self, left: Sequence[_TopicRows], failures: _Failures, *, wait: bool) -> None:
-        """Make one attempt."""
+        """Make one attempt to send all rows that are left."""
         partitions: list[PartitionRecords] = []
         formats: dict[tuple[int, Codec], int | MinikafkaError] = {}
         for part in left:
@@ -369,7 +369,7 @@ class DefaultEventHandler(EventHandler):
     def _leader_magic(
         self, leader_id: int, codec: Codec, formats: dict[tuple[int, Codec], int | MinikafkaError]
     ) -> int:
-        """Return the format that a leader accepts. An unreachable one is waited for once in an attempt."""
+        """Return the record format that a leader accepts. An attempt waits for an unreachable leader once."""
         if (leader_id, codec) not in formats:
             try:
                 formats[leader_id, codec] = self._sync.magic(leader_id, codec)
@@ -386,12 +386,12 @@ class DefaultEventHandler(EventHandler):
         """Send the current batch of each partition. Return the partitions that have more."""
         under_way: list[PendingProduce] = []
         results: dict[TopicPartition, MinikafkaError | None] = {}
-        for several in _group_into_requests(partitions):
-            sets = {pending.topic_partition: pending.current.data for pending in several}
+        for group in _group_into_requests(partitions):
+            records = {pending.topic_partition: pending.current.data for pending in group}
             try:
-                under_way.append(self._sync.send(several[0].leader_id, sets, several[0].magic))
+                under_way.append(self._sync.send(group[0].leader_id, records, group[0].magic))
             except MinikafkaError as error:
-                results.update(dict.fromkeys(sets, error))
+                results.update(dict.fromkeys(records, error))
         deadline = self._cluster.deadline(self._config.request_timeout_ms)
         for pending in partitions:
             pending.prepare()
@@ -422,7 +422,7 @@ class DefaultEventHandler(EventHandler):
         return more
 
     def _too_large(self, code: ErrorCode, pending: PartitionRecords, failures: _Failures) -> BrokerError:
-        """Return the error of a message, the current batch, that its broker refuses for its size."""
+        """Return the error of a message (the current batch) that its broker refuses for its size."""
         topic = pending.topic_partition.topic
         name = "max.message.bytes" if code is ErrorCode.MESSAGE_TOO_LARGE else "segment.bytes"
         if (topic, name) not in failures.limits:
@@ -481,12 +481,12 @@ def _is_retried(error: Exception) -> bool:
 
 
 def _error_text(error: Exception) -> str:
-    """Return the text of an error; of foreign errors with the type, without which the text says little."""
+    """Return the text of an error, with the type if the error is not this project's."""
     return str(error) if isinstance(error, MinikafkaError) else f"{type(error).__name__}: {error}"
 
 
 def _group_distinct_topics(columns: Iterable[MessageColumns]) -> Iterable[list[MessageColumns]]:
-    """Yield the columns in groups with each topic once: later columns are sent later."""
+    """Yield the columns in groups that have each topic once; later columns of a topic are in later groups."""
     group: dict[str, MessageColumns] = {}
     for piece in columns:
         if piece.topic in group:
@@ -503,10 +503,10 @@ def _group_into_requests(partitions: Iterable[PartitionRecords]) -> Iterable[lis
     of_leader: dict[tuple[int, int], list[PartitionRecords]] = {}
     for pending in partitions:
         of_leader.setdefault((pending.leader_id, pending.magic), []).append(pending)
-    for several in of_leader.values():
+    for of_one_leader in of_leader.values():
         request: list[PartitionRecords] = []
         size = 0
-        for pending in several:
+        for pending in of_one_leader:
             if request and size + len(pending.current.data) > REQUEST_BYTES:
                 yield request
                 request, size = [], 0

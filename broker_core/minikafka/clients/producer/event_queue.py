@@ -1,7 +1,7 @@
 """The bounded queue between the callers of an asynchronous producer and its send thread.
 
-Messages are stored as their fields, one after the other in one list, and unpacked by slices. As objects they
-would be scanned by Python's garbage collector again and again, which cost more than all other work.
+Messages are stored as their fields, one after the other in one list, and unpacked by slices. Python's garbage
+collector would scan message objects again and again, which would cost more than all other work.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from minikafka.clients.producer.messages import KeyedMessage, MessageColumns
 FIELDS_PER_MESSAGE = len(KeyedMessage._fields)
 
 Piece = list[Any] | MessageColumns
-"""Messages that came one by one (topic, message, key, part_key, topic, …), or all in one call."""
+"""Fields of messages that were queued one by one (topic, message, key, part_key, topic, …), or the columns of
+one call.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueBatch:
-    """Messages that left the queue together. ``expired``: because the time was up, before a batch
-    was full.
-    """
+    """Messages that left the queue together. ``expired``: the time was up before a batch was full."""
 
     pieces: tuple[Piece, ...]
     expired: bool
@@ -39,8 +39,8 @@ class QueueBatch:
 class EventQueue:
     """A FIFO queue of messages, and of columns that count as many messages as they hold. Thread-safe.
 
-    Messages leave once ``batch_messages`` of them are queued, or when ``queue_ms`` have passed since the
-    first of them came (or since messages were taken before it), or after ``close``.
+    Messages leave once ``batch_messages`` are queued, or ``queue_ms`` after the first of them was queued (or
+    after the last messages left, if that is later), or after ``close``.
     """
 
     def __init__(self, clock: Clock, *, max_messages: int, batch_messages: int, queue_ms: int) -> None:
@@ -52,7 +52,7 @@ class EventQueue:
         self._filled = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
         self._closed_pieces: list[Piece] = []
-        """Pieces that came before ``_fields``."""
+        """Pieces that were queued before ``_fields``."""
         self._closed_pieces_size = 0
         self._fields: list[Any] = []
         self._since_ms = 0

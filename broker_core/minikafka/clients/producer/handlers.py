@@ -29,8 +29,8 @@ class EventHandler(ABC):
 
 
 class CallbackHandler:
-    """Called at each stage of the asynchronous producer. Plugged in by ``callback.handler``; override methods
-    as needed, the defaults change nothing.
+    """Hooks into the stages of an asynchronous producer. Plugged in by ``callback.handler``. Override methods
+    as needed; the defaults change nothing.
 
     ::
 

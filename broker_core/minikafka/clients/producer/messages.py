@@ -43,8 +43,8 @@ class KeyedMessage(NamedTuple):
 
 PIECE_BYTES = 16 << 20
 PIECE_ROWS = 8_192
-"""Limits of one piece; 100-byte messages then make one batch. Larger pieces would allocate new memory each
-time, whose first use costs more than all other work.
+"""Limits of one piece; 100-byte messages then make one batch. A larger piece would allocate new memory each
+time, and the first use of that memory costs more than all other work.
 """
 _PASS_THROUGH = DefaultEncoder()
 _FIELDS = tuple(itemgetter(place) for place in range(len(KeyedMessage._fields)))
@@ -53,7 +53,7 @@ _FIELDS = tuple(itemgetter(place) for place in range(len(KeyedMessage._fields)))
 @dataclass(frozen=True, slots=True)
 class MessageColumns:
     """One topic's messages as columns. ``values`` and ``keys`` are pa.BinaryArray or pa.StringArray of one
-    length; None stands for keys that are all null. ``part_keys`` select the partitions: a column, a list of
+    length; if all keys are null, ``keys`` is None. ``part_keys`` select the partitions: a column, a list of
     Python objects, or None.
 
     ``originals`` are the message, key and part_key of each message before encoding, if the columns were made
@@ -94,11 +94,13 @@ class MessageColumns:
         if sum(array.nbytes for array in (*ours, *theirs) if array is not None) > PIECE_BYTES:
             return None
         pairs = zip(ours, theirs, strict=True)
-        values, keys = (None if one is None else pa.concat_arrays([one, two]) for one, two in pairs)
+        values, keys = (
+            None if first is None else pa.concat_arrays([first, second]) for first, second in pairs
+        )
         return MessageColumns(self.topic, values, keys, keys)
 
     def _arrays(self) -> tuple[pa.Array, pa.Array | None] | None:
-        """Return values and keys, if there is nothing else."""
+        """Return values and keys; None if there are separate partition keys, or originals."""
         return (self.values, self.keys) if self.part_keys is self.keys and self.originals is None else None
 
     def part_keys_of(self, rows: NDArray[np.int64]) -> pa.Array | Sequence[Any] | None:
@@ -196,9 +198,7 @@ def serialize(
 
 
 def encoded_column(values: Sequence[Any], encoder: Encoder[Any]) -> pa.Array | pa.ChunkedArray:
-    """Return values as a column of bytes or UTF-8; None is null, whatever the encoder. Chunked
-    above 2 GiB.
-    """
+    """Return values as a column of bytes or UTF-8, chunked above 2 GiB. None is null with every encoder."""
     if _is_utf8(values, encoder):
         try:
             return pa.array(values, pa.string())

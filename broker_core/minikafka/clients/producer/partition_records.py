@@ -1,4 +1,4 @@
-"""The messages of one partition on their way to its leader: encoded batches, one after the other."""
+"""The messages of one partition that are sent to its leader: encoded batches, one after the other."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from minikafka.records.format.message_set import Codec
 Rows = NDArray[np.int64]
 
 MAX_BATCH_BYTES = 900_000
-"""Of the largest batch: a broker with default limits accepts it."""
+"""Limit of one batch, which a broker with default settings accepts."""
 
 
 class PartitionRecords:
-    """Rows of ``columns``, encoded batch by batch. A batch is sent when the one before it was acknowledged,
+    """Rows of ``columns``, encoded batch by batch. A batch is sent after the one before it was acknowledged,
     so that failures keep the order.
 
-    leader_id: the broker that they go to, which accepts ``magic``. timestamps: int64[all rows].
+    leader_id: the broker to send to, which accepts ``magic``. timestamps: int64[all rows].
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class PartitionRecords:
         self.current = self._next_batch()
 
     def acknowledge(self) -> bool:
-        """Remove the current batch, which the broker has; return False if it was the last."""
+        """Remove the current batch, which the broker has written; return False if it was the last."""
         self.remaining = self.remaining[self.current.count :]
         if not len(self.remaining):
             return False

@@ -1,8 +1,8 @@
-"""``kafka.producer.Partitioner`` and the two of Kafka 0.10.1, with Java's hashes.
+"""``kafka.producer.Partitioner`` and the two partitioners of Kafka 0.10.1, with Java's hashes.
 
-A hash counts by its absolute value, and -2^31, which has none, as 0, as in the release: masking the sign bit
-would select another partition. All partitions count, with a leader or without: a key must not move when a
-broker fails.
+The partition is the absolute value of the hash modulo the number of partitions. -2^31, which has no absolute
+value in Java, counts as 0, as in the release; masking the sign bit would select another partition. Partitions
+without a leader count too, so that a key does not move when a broker fails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BYTES_LIKE = (bytes, bytearray, memoryview)
 
 
 class Partitioner(Protocol):
-    """Selects partitions. Plugged in by ``partitioner.class``. Called only for messages with a key."""
+    """Selects the partition of a message with a key. Plugged in by ``partitioner.class``."""
 
     def partition(self, key: Any, num_partitions: int) -> int:
         """Return a number in ``range(num_partitions)``."""
@@ -47,7 +47,7 @@ class DefaultPartitioner:
         return partition_of_hash(_java_hash(key), num_partitions)
 
     def partition_all(self, keys: Sequence[Any] | pa.Array, num_partitions: int) -> NDArray[np.int32]:
-        """Return the partition of each key, int32[n]; -1 for None. An Arrow column is one of binary or
+        """Return the partition of each key, int32[n]; -1 for None. An Arrow column must be binary or
         string.
         """
         if not isinstance(keys, pa.Array):

@@ -92,15 +92,15 @@ class Producer:
             else:
                 self._async.send(messages)
             return
-        several = messages if isinstance(messages, (list, tuple)) else _to_list(messages)
-        if not set(map(type, several)) <= _MESSAGES:  # a tenth of the time of a check of each message
-            for item in several:
+        batch = messages if isinstance(messages, (list, tuple)) else _to_list(messages)
+        if not set(map(type, batch)) <= _MESSAGES:  # a tenth of the time of a check of each message
+            for item in batch:
                 if not isinstance(item, KeyedMessage):
                     raise TypeError(_type_error_text(item))
         if self._async is None:
-            self._send_sync(several)
+            self._send_sync(batch)
         else:
-            self._async.send_all(several)
+            self._async.send_all(batch)
 
     def send_values(self, topic: str, values: Any, keys: Any = None) -> None:
         """Send many messages for one topic in one call, without an object for each.
@@ -122,7 +122,7 @@ class Producer:
             self._async.send_columns(columns)
 
     def step(self) -> bool:
-        """Without threads: send what may leave the queue now. Return whether there was anything."""
+        """Without threads: send the messages that may leave the queue now. Return whether there were any."""
         return self._async is not None and self._async.step()
 
     @property

@@ -1,6 +1,4 @@
-"""``kafka.producer.async.ProducerSendThread``: takes events from the queue and passes them to the
-handlers.
-"""
+"""``kafka.producer.async.ProducerSendThread``: passes events from the queue to the handlers."""
 
 from __future__ import annotations
 
@@ -25,11 +23,12 @@ logger = logging.getLogger("minikafka.clients.producer")
 
 
 class ProducerSendThread(threading.Thread):
-    """Runs until the queue is closed and empty. ``step`` runs one round of it, for producers without threads.
+    """Sends queued events until the queue is closed and empty. For producers without threads, ``step`` makes
+    one round.
 
     A plugged-in event handler or callback handler gets at most ``batch_messages`` at a time, as in the
-    release. The default handler alone gets more if more are queued: behind a slow broker batches grow, and
-    not the number of requests.
+    release. The default handler alone gets more if more are queued, so that a slow broker makes batches
+    larger, and not the number of requests.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class ProducerSendThread(threading.Thread):
         self._batch_messages = batch_messages
         self._in_flight = 0
         self.on_end: Callable[[], None] | None = None
-        """Called at the end, if the thread's own code has closed the producer."""
+        """Called when the thread ends, if code on the thread itself has closed the producer."""
 
     @property
     def pending_count(self) -> int:
@@ -62,7 +61,7 @@ class ProducerSendThread(threading.Thread):
                 self._handle(taken)
             self.send_last_batch()
         except BaseException:
-            # Such as SystemExit in a callback. Callers that wait for room would wait for ever.
+            # For example SystemExit in a callback. Callers that wait for room would wait for ever.
             self._queue.close()
             lost = self.pending_count
             self._queue.clear()
@@ -77,7 +76,7 @@ class ProducerSendThread(threading.Thread):
             self.on_end()
 
     def step(self) -> bool:
-        """Handle what may leave the queue now. Return whether there was anything."""
+        """Handle the events that may leave the queue now. Return whether there were any."""
         taken = self._queue.take(self._max_batch_messages(), wait=False)
         if taken is None:
             return False
@@ -93,7 +92,7 @@ class ProducerSendThread(threading.Thread):
                 self._send_events(events)
 
     def _max_batch_messages(self) -> int:
-        """Return how many messages to handle together."""
+        """Return the largest number of messages to handle together."""
         so_far = self._stats.all_topics
         plugged = self._callback is not None or not isinstance(self._handler, DefaultEventHandler)
         if plugged or not so_far.messages:
@@ -149,7 +148,7 @@ class ProducerSendThread(threading.Thread):
         try:
             send()
         except FailedToSendMessage as error:
-            # The handler has counted them.
+            # The handler has counted the failed messages.
             logger.error("minikafka: %s", error)
             return error
         except Exception as error:
@@ -161,7 +160,9 @@ class ProducerSendThread(threading.Thread):
     def _call_callback(
         self, call: Callable[[], Sequence[KeyedMessage] | None], lost: Sequence[object]
     ) -> Sequence[KeyedMessage]:
-        """Return the events of a callback; none if it fails, and the events ``lost`` with it are counted."""
+        """Return the events of a callback. If it fails, count the events ``lost`` as failed, and return
+        none.
+        """
         try:
             return call() or ()
         except Exception:
@@ -172,8 +173,8 @@ class ProducerSendThread(threading.Thread):
 
 
 def _check_events(given: object) -> Sequence[KeyedMessage]:
-    """Check what a callback has returned, which must be a sequence of messages: a single message is a tuple
-    of its fields, and a missing ``return`` (None) would lose events silently.
+    """Return the result of a callback. Raises TypeError unless it is a sequence of messages: a single message
+    is a tuple of its fields, and a missing ``return`` (None) would lose events silently.
     """
     if isinstance(given, KeyedMessage) or not isinstance(given, Iterable):
         raise TypeError(f"the callback returned {given!r:.100}, expected a sequence of KeyedMessages")
@@ -185,7 +186,7 @@ def _check_events(given: object) -> Sequence[KeyedMessage]:
 
 
 def concatenate(pieces: Iterable[Piece]) -> list[Piece]:
-    """Return the same messages with neighbouring columns joined, as each piece is a request of its own."""
+    """Return the same messages with neighbouring columns joined, because each piece is a separate request."""
     found: list[Piece] = []
     for piece in pieces:
         last = found[-1] if found else None

@@ -61,17 +61,19 @@ class PendingProduce:
             return None
         if code is None:
             return NetworkError(f"broker {self._broker_id} left {tp} out of its response")
-        why = (
+        replicas_hint = (
             not_enough_replicas_hint(self._cluster.known_in_sync(tp))
             if code in NOT_ENOUGH_REPLICAS_CODES
             else ""
         )
-        right = authorization_hint(code, "Write", f"Topic:{tp.topic}")
-        return BrokerError(code, f"broker {self._broker_id} refused records for {tp}{why}{right}")
+        acl_hint = authorization_hint(code, "Write", f"Topic:{tp.topic}")
+        return BrokerError(
+            code, f"broker {self._broker_id} refused records for {tp}{replicas_hint}{acl_hint}"
+        )
 
 
 class SyncProducer:
-    """Sends records to brokers in one attempt, without regard to leaders. One thread at a time.
+    """Sends records to a given broker in one attempt; the caller finds the leader. For one thread at a time.
 
     acks: 0, 1 or -1. timeout_ms: ``request.timeout.ms``.
     """
@@ -93,13 +95,13 @@ class SyncProducer:
             )
         return magic_for_version(version)
 
-    def send(self, broker_id: int, sets: Mapping[TopicPartition, Buffer], magic: int) -> PendingProduce:
+    def send(self, broker_id: int, records: Mapping[TopicPartition, Buffer], magic: int) -> PendingProduce:
         """Send records in the format ``magic`` for each partition, without waiting for the response.
 
         Raises NetworkError if the broker cannot be reached.
         """
         topics: dict[str, list[ProducePartition]] = {}
-        for tp, data in sets.items():
+        for tp, data in records.items():
             topics.setdefault(tp.topic, []).append(ProducePartition(index=tp.partition, records=data))
         request = ProduceRequest(
             transactional_id=None,
@@ -114,15 +116,14 @@ class SyncProducer:
                 raise NetworkError(f"broker {broker_id} was restarted with another Produce version")
             return request
 
-        link = self._cluster.connection(broker_id, ConnectionPool.PRODUCE)
+        connection = self._cluster.connection(broker_id, ConnectionPool.PRODUCE)
         deadline = self._cluster.deadline(self._timeout_ms)
         newest = None if magic == magic_for_version(MAGIC_2_SINCE) else MAGIC_2_SINCE - 1
         if self._acks == 0:
-            link.send_without_response(PRODUCE, of_version, deadline, newest)
-            return PendingProduce(self._cluster, broker_id, sets, None)
-        return PendingProduce(
-            self._cluster, broker_id, sets, link.send(PRODUCE, of_version, deadline, newest)
-        )
+            connection.send_without_response(PRODUCE, of_version, deadline, newest)
+            return PendingProduce(self._cluster, broker_id, records, None)
+        reply = connection.send(PRODUCE, of_version, deadline, newest)
+        return PendingProduce(self._cluster, broker_id, records, reply)
 
     def _produce_version(self, broker_id: int, deadline: Deadline) -> int:
         return self._cluster.connection(broker_id, ConnectionPool.PRODUCE).version(PRODUCE, deadline)
