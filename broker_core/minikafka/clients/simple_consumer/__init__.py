@@ -1,12 +1,12 @@
-"""The low-level consumer of the reference texts: one broker, no state, and the offset in every request.
+"""The low-level consumer of the reference texts: one broker, no group, and an offset in every request.
 
     with SimpleConsumer("localhost", 9092) as consumer:
         for message in consumer.fetch(FetchRequest("t", 0, offset=0, max_size=1 << 20)):
             print(message.offset, message.value)
 
-It asks only its own broker, and looks for no leader. With ``classic=True`` it uses the texts' own protocol
-(``minikafka.wire.classic``) with a CLASSIC listener; otherwise Kafka's, with any broker since Kafka 0.10. A
-broken connection is opened again once for each call.
+It sends requests only to its own broker, and does not look for leaders. With ``classic=True`` it uses the
+texts' own protocol (``minikafka.wire.classic``) with a CLASSIC listener; otherwise Kafka's, with any broker
+since Kafka 0.10. If the connection breaks, a call reconnects once.
 
     simple_consumer   SimpleConsumer
     channels          the connection to the broker, in either protocol

@@ -1,5 +1,5 @@
-"""The connection of a simple consumer to its broker (the texts' ``BlockingChannel``): in the texts' protocol,
-or in Kafka's.
+"""The connection of a simple consumer to its broker (the texts' ``BlockingChannel``), with either the texts'
+protocol or Kafka's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minikafka.clients.consumer.stats import FetchRequestAndResponseStats
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig, ResponseFuture
 from minikafka.clients.network.retry import Deadline, EventWaiter
 from minikafka.clients.simple_consumer.fetch_response import FetchedMessages
-from minikafka.clients.simple_consumer.requests import FetchRequest, MultiFetchRequest
+from minikafka.clients.simple_consumer.requests import CONSUMER, FetchRequest, MultiFetchRequest
 from minikafka.net.interfaces import Connection, Connector
 from minikafka.wire import classic
 from minikafka.wire.api import Api
@@ -26,11 +26,11 @@ RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
 _UNKNOWN = -1
-_SEGMENTS = 0
-"""The version of ListOffsets that returns several offsets, those of segments."""
+_SEGMENT_OFFSETS_VERSION = 0
+"""The version of ListOffsets that returns several offsets: those of segments."""
 
 
-class Channel(Protocol):
+class BlockingChannel(Protocol):
     """One connection to one broker, opened when it is first needed. Not thread-safe.
 
     Raises NetworkError and RemoteWireError; BrokerError UNSUPPORTED_VERSION for requests that the protocol
@@ -58,7 +58,9 @@ class Channel(Protocol):
         request: Callable[[int], RequestT],
         version: int | None = None,
     ) -> ResponseT:
-        """Return the response of a request of Kafka's protocol; only in ``version``, if set."""
+        """Return the response to a request of Kafka's protocol, sent in ``version``, or else in the newest
+        version that both sides support.
+        """
 
 
 class ClassicChannel:
@@ -85,30 +87,30 @@ class ClassicChannel:
     def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
         if request.may_wait or request.version is not None:
             raise _not_classic("fetch that waits or has a version")
-        begun_ms = self._clock.monotonic_ms()
+        start_ms = self._clock.monotonic_ms()
         if len(request.fetches) == 1:
-            answers = [classic.decode_message_set_send(self._send(request.fetches[0]))]
+            responses = [classic.decode_message_set_send(self._send(request.fetches[0]))]
         else:
             frame = self._send(classic.MultiFetch(request.fetches))
-            _, answers = classic.decode_multi_message_set_send(frame)
-            if len(answers) != len(request.fetches):
-                raise RemoteWireError(f"expected {len(request.fetches)} message sets, got {len(answers)}")
+            _, responses = classic.decode_multi_message_set_send(frame)
+            if len(responses) != len(request.fetches):
+                raise RemoteWireError(f"expected {len(request.fetches)} message sets, got {len(responses)}")
         found = [
-            FetchedMessages(asked, classic.error_of(answer.error_code), buffer_of(answer.messages))
-            for asked, answer in zip(request.fetches, answers, strict=True)
+            FetchedMessages(fetch, classic.error_of(response.error_code), buffer_of(response.messages))
+            for fetch, response in zip(request.fetches, responses, strict=True)
         ]
         self._stats.record_fetch(
             self._host,
             self._port,
-            request_ms=self._clock.monotonic_ms() - begun_ms,
+            request_ms=self._clock.monotonic_ms() - start_ms,
             response_bytes=sum(fetched.size_bytes for fetched in found),
             throttle_ms=0,
         )
         return found
 
     def offsets(self, tp: TopicPartition, time_ms: int, max_count: int) -> tuple[ErrorCode, list[int]]:
-        asked = classic.Offsets(tp.topic, tp.partition, time_ms, max_count)
-        code, offsets = classic.decode_offsets(self._send(asked))
+        request = classic.Offsets(tp.topic, tp.partition, time_ms, max_count)
+        code, offsets = classic.decode_offsets(self._send(request))
         return classic.error_of(code), offsets
 
     def earliest_or_latest(self, tp: TopicPartition, time_ms: int, replica_id: int) -> tuple[ErrorCode, int]:
@@ -149,33 +151,34 @@ class KafkaChannel:
         self._timeout_ms = request_timeout_ms
         self._clock = SystemClock()
         config = ConnectionConfig(connector, self._clock, EventWaiter(), stats.client_id, request_timeout_ms)
-        self._link = BrokerConnection(f"the broker at {host}:{port}", host, port, config)
+        self._connection = BrokerConnection(f"the broker at {host}:{port}", host, port, config)
 
     def connect(self) -> None:
-        self._link.connect(Deadline(self._clock, self._timeout_ms))
+        self._connection.connect(Deadline(self._clock, self._timeout_ms))
 
     def close(self) -> None:
-        self._link.disconnect()
+        self._connection.disconnect()
 
     def fetch(self, request: MultiFetchRequest) -> list[FetchedMessages]:
-        # One request each, unless the broker waits for data of all: in one response the first message may be
-        # larger than requested, and leave nothing for the others.
-        groups = [request.fetches] if request.may_wait else [(single,) for single in request.fetches]
-        begun_ms = self._clock.monotonic_ms()
-        under_way = [(group, self._fetch(request, group)) for group in groups]
+        # One request for each fetch, unless the broker waits for data of all: the first message of a response
+        # may be larger than requested, and leave no room for the other fetches.
+        groups = [request.fetches] if request.may_wait else [(fetch,) for fetch in request.fetches]
+        start_ms = self._clock.monotonic_ms()
+        pending = [(group, self._fetch(request, group)) for group in groups]
         return [
             found
-            for group, reply in under_way
-            for found in self._take(group, reply.result(self._timeout_ms + request.max_wait_ms), begun_ms)
+            for group, reply in pending
+            for found in self._process(group, reply.result(self._timeout_ms + request.max_wait_ms), start_ms)
         ]
 
     def offsets(self, tp: TopicPartition, time_ms: int, max_count: int) -> tuple[ErrorCode, list[int]]:
-        request = _list_offsets(tp, time_ms, max_count, fetching_as=-1)
-        part = self.request(listing.LIST_OFFSETS, lambda _: request, _SEGMENTS).topics[0].partitions[0]
+        request = _list_offsets(tp, time_ms, max_count, replica_id=CONSUMER)
+        response = self.request(listing.LIST_OFFSETS, lambda _: request, _SEGMENT_OFFSETS_VERSION)
+        part = response.topics[0].partitions[0]
         return ErrorCode.of(part.error_code), list(part.offsets)
 
     def earliest_or_latest(self, tp: TopicPartition, time_ms: int, replica_id: int) -> tuple[ErrorCode, int]:
-        request = _list_offsets(tp, time_ms, 1, fetching_as=replica_id)
+        request = _list_offsets(tp, time_ms, 1, replica_id=replica_id)
         part = self.request(listing.LIST_OFFSETS, lambda _: request).topics[0].partitions[0]
         return ErrorCode.of(part.error_code), part.offsets[0] if part.offsets else part.offset
 
@@ -198,11 +201,12 @@ class KafkaChannel:
             if version is not None and newest != version:
                 raise BrokerError(
                     ErrorCode.UNSUPPORTED_VERSION,
-                    f"{self._link.name} and this client support {api.name} {newest}, not {version}",
+                    f"{api.name} {version} is not supported: {self._connection.name} and this client support "
+                    f"versions up to {newest}",
                 )
             return request(newest)
 
-        return self._link.send(api, build, Deadline(self._clock, timeout_ms), version)
+        return self._connection.send(api, build, Deadline(self._clock, timeout_ms), version)
 
     def _fetch(
         self, request: MultiFetchRequest, fetches: Sequence[FetchRequest]
@@ -211,7 +215,7 @@ class KafkaChannel:
         for fetch in fetches:
             part = fetching.FetchPartition(fetch.partition, _UNKNOWN, fetch.offset, _UNKNOWN, fetch.max_size)
             topics.setdefault(fetch.topic, []).append(part)
-        asked = fetching.FetchRequest(
+        fetch_request = fetching.FetchRequest(
             replica_id=request.replica_id,
             max_wait_ms=request.max_wait_ms,
             min_bytes=request.min_bytes,
@@ -222,24 +226,24 @@ class KafkaChannel:
             topics=tuple(fetching.FetchTopic(name, tuple(parts)) for name, parts in topics.items()),
         )
         timeout_ms = self._timeout_ms + request.max_wait_ms
-        return self._send(fetching.FETCH, lambda _: asked, request.version, timeout_ms)
+        return self._send(fetching.FETCH, lambda _: fetch_request, request.version, timeout_ms)
 
-    def _take(
-        self, fetches: Sequence[FetchRequest], answer: fetching.FetchResponse, begun_ms: int
+    def _process(
+        self, fetches: Sequence[FetchRequest], response: fetching.FetchResponse, start_ms: int
     ) -> Iterator[FetchedMessages]:
-        parts = {(topic.name, part.index): part for topic in answer.topics for part in topic.partitions}
+        parts = {(topic.name, part.index): part for topic in response.topics for part in topic.partitions}
         self._stats.record_fetch(
             self._host,
             self._port,
-            request_ms=self._clock.monotonic_ms() - begun_ms,
+            request_ms=self._clock.monotonic_ms() - start_ms,
             response_bytes=sum(len(buffer_of(part.records)) for part in parts.values()),
-            throttle_ms=answer.throttle_time_ms,
+            throttle_ms=response.throttle_time_ms,
         )
         for fetch in fetches:
             part = parts.get((fetch.topic, fetch.partition))
             if part is None:  # newer brokers, for a client above its quota
                 raise NetworkError(
-                    f"{self._link.name} left {fetch.topic}-{fetch.partition} out of its response"
+                    f"{self._connection.name} left {fetch.topic}-{fetch.partition} out of its response"
                 )
             yield FetchedMessages(
                 fetch, ErrorCode.of(part.error_code), buffer_of(part.records), part.high_watermark
@@ -247,15 +251,15 @@ class KafkaChannel:
 
 
 def _list_offsets(
-    tp: TopicPartition, time_ms: int, max_count: int, *, fetching_as: int
+    tp: TopicPartition, time_ms: int, max_count: int, *, replica_id: int
 ) -> listing.ListOffsetsRequest:
-    asked = listing.ListOffsetsPartition(tp.partition, _UNKNOWN, time_ms, max_count)
-    topics = (listing.ListOffsetsTopic(tp.topic, (asked,)),)
-    return listing.ListOffsetsRequest(fetching_as, fetching.READ_UNCOMMITTED, topics)
+    partition = listing.ListOffsetsPartition(tp.partition, _UNKNOWN, time_ms, max_count)
+    topics = (listing.ListOffsetsTopic(tp.topic, (partition,)),)
+    return listing.ListOffsetsRequest(replica_id, fetching.READ_UNCOMMITTED, topics)
 
 
-def _not_classic(what: str) -> BrokerError:
+def _not_classic(request: str) -> BrokerError:
     return BrokerError(
         ErrorCode.UNSUPPORTED_VERSION,
-        f"the classic protocol has no {what}: use a Kafka listener, without classic=True",
+        f"the classic protocol has no {request}: use a Kafka listener, without classic=True",
     )

@@ -1,5 +1,5 @@
-"""The messages that fetches return: those of one fetch, of several, and an iterator that reads on to the end
-of the log.
+"""The messages that fetches return: those of one fetch, of several fetches, and an iterator that reads to the
+end of the log.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class FetchedMessages:
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last whole message: where the next fetch continues."""
+        """The offset after the last whole message, from which the next fetch continues."""
         found = scan(self._data, base_offset=None, index_interval_bytes=_NO_INDEX, check_crc=False)
         return max(self.request.offset, found.next_offset)
 
@@ -71,12 +71,12 @@ class FetchedMessages:
     def check(self) -> None:
         """Raise the broker's error, if there is one."""
         if self.error is not ErrorCode.NONE:
-            asked, found = self.request, None
+            request, found = self.request, None
             if self.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 found = self.find_log_range()
             log = "" if found is None else f": the log starts at {found[0]} and ends at {found[1]}"
             raise BrokerError(
-                self.error, f"fetching {asked.topic}-{asked.partition} from {asked.offset}{log}"
+                self.error, f"fetching {request.topic}-{request.partition} from {request.offset}{log}"
             )
 
 
@@ -165,7 +165,7 @@ class MessageIterator:
             self.next_offset = found.next_offset
 
     def _read(self) -> FetchedMessages:
-        """Return the next messages: whole ones, or none at all."""
+        """Return the next whole messages; none at the end of the log."""
         self.buffer_size = self._request.max_size
         while True:
             request = replace(self._request, offset=self.next_offset, max_size=self.buffer_size)

@@ -1,5 +1,5 @@
-"""The requests of the simple consumer and their responses, but for the messages: fetches, committed offsets
-and metadata.
+"""The requests of the simple consumer, for fetches, committed offsets and metadata, and their responses.
+(``fetch_response`` has the responses to fetches.)
 
 The version of an offset request selects the store: version 0 is ZooKeeper's (``/consumers/GROUP/offsets``),
 which any broker writes; later versions are kept by the group's coordinator alone.
@@ -41,11 +41,12 @@ CONSUMER = -1
 
 @dataclass(frozen=True, slots=True)
 class MultiFetchRequest:
-    """Several fetches, answered in their order (``FetchRequest`` of text 004 and the release, which holds
+    """Several fetches, with results in their order (``FetchRequest`` of text 004 and the release, which holds
     many partitions; a list of them in the earlier texts).
 
-    max_wait_ms, min_bytes: the broker waits for so many bytes of all partitions together, but no longer. Then
-        the fetches are one request, in which a partition may appear once; otherwise each is its own request.
+    max_wait_ms, min_bytes: the broker waits until all partitions together have ``min_bytes``, at most
+        ``max_wait_ms``. If both are set, the fetches are one request, in which a partition may appear once;
+        otherwise each fetch is its own request.
     replica_id: -1 for a consumer, the broker id of a follower, -2 for a reader of uncommitted records.
     version: the version of Fetch to send; None: the newest that both sides support.
     """
@@ -86,22 +87,22 @@ class FetchRequestBuilder:
         self._version: int | None = None
 
     def add_fetch(self, topic: str, partition: int, offset: int, fetch_size: int) -> FetchRequestBuilder:
-        """Fetch from ``offset``, at most ``fetch_size`` bytes."""
+        """Add a fetch of a partition from ``offset``, of at most ``fetch_size`` bytes."""
         self._fetches.append(FetchRequest(topic, partition, offset, fetch_size))
         return self
 
     def max_wait(self, milliseconds: int) -> FetchRequestBuilder:
-        """Wait for ``min_bytes`` no longer than that."""
+        """Set the longest time that the broker waits for ``min_bytes``."""
         self._max_wait_ms = milliseconds
         return self
 
     def min_bytes(self, count: int) -> FetchRequestBuilder:
-        """Respond when there are so many bytes, or after ``max_wait``."""
+        """Set the number of bytes for which the broker waits, at most for ``max_wait``."""
         self._min_bytes = count
         return self
 
     def replica_id(self, replica_id: int) -> FetchRequestBuilder:
-        """Fetch as this replica instead of a consumer."""
+        """Fetch as this replica instead of as a consumer."""
         self._replica_id = replica_id
         return self
 

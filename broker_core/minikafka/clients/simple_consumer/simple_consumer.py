@@ -1,4 +1,4 @@
-"""``SimpleConsumer``: calls in turn over one connection, which is opened again once if it breaks."""
+"""``SimpleConsumer``: calls, one at a time, over one connection to one broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minikafka.clients.consumer.stats import (
 from minikafka.clients.group.offsets import Committer, commit_request
 from minikafka.clients.network.arguments import to_topic_partitions
 from minikafka.clients.network.metadata import from_response
-from minikafka.clients.simple_consumer.channels import Channel, ClassicChannel, KafkaChannel
+from minikafka.clients.simple_consumer.channels import BlockingChannel, ClassicChannel, KafkaChannel
 from minikafka.clients.simple_consumer.fetch_response import (
     FetchedMessages,
     MessageIterator,
@@ -58,10 +58,10 @@ Result = TypeVar("Result")
 class SimpleConsumer:
     """A connection to one broker (``SimpleConsumer``, with its ``BlockingChannel``).
 
-    It is opened by the first call. Threads may share the consumer, and take turns. All calls raise
-    NetworkError if the broker cannot be reached or does not answer in time, RemoteWireError for an invalid
-    response, and BrokerError UNSUPPORTED_VERSION for a request that the protocol does not have: with
-    ``classic`` all except fetches and offsets.
+    The first call connects; a call reconnects once if that breaks. Threads may share it: one call runs
+    at a time. All calls raise NetworkError if the broker cannot be reached or does not answer in time,
+    RemoteWireError for an invalid response, and BrokerError UNSUPPORTED_VERSION for a request that the
+    protocol does not have: with ``classic`` all except fetches and offsets.
     """
 
     def __init__(
@@ -76,15 +76,17 @@ class SimpleConsumer:
     ) -> None:
         connector = connector or SocketConnector(request_timeout_ms=request_timeout_ms)
         self._lock = threading.Lock()
-        self._other_protocol = (
-            "a Kafka listener: leave classic=True out" if classic else "CLASSIC: give classic=True"
+        self._protocol_hint = (
+            "if the port is a Kafka listener, omit classic=True"
+            if classic
+            else "if the port is a CLASSIC listener, pass classic=True"
         )
         self._has_answered = False
         acquire_stats(client_id)
         weakref.finalize(self, release_stats, client_id).atexit = False
         self.stats = FetchRequestAndResponseStatsRegistry.get(client_id)
         """The fetch metrics of this client id, over all its consumers."""
-        self._channel: Channel
+        self._channel: BlockingChannel
         if classic:
             self._channel = ClassicChannel(host, port, connector, self.stats)
         else:
@@ -103,7 +105,7 @@ class SimpleConsumer:
             self._channel.close()
 
     def close(self) -> None:
-        """As ``disconnect``."""
+        """Close the connection: another name of ``disconnect``."""
         self.disconnect()
 
     def __enter__(self) -> SimpleConsumer:
@@ -125,7 +127,7 @@ class SimpleConsumer:
     def fetch(self, request: FetchRequest | MultiFetchRequest) -> FetchedMessages | MultiFetchResponse:
         """Fetch messages of one partition, or of several with a MultiFetchRequest (``fetch``).
 
-        Return the present messages: only a MultiFetchRequest can wait for more.
+        Only a MultiFetchRequest can wait for messages; otherwise the response has those that are present.
         """
         if isinstance(request, MultiFetchRequest):
             return self.multifetch(request)
@@ -136,8 +138,8 @@ class SimpleConsumer:
         """Return the messages of each request, in their order (``multifetch``). An error concerns only its
         partition.
         """
-        asked = requests if isinstance(requests, MultiFetchRequest) else MultiFetchRequest(tuple(requests))
-        found = self._with_reconnect(lambda: self._channel.fetch(asked))
+        request = requests if isinstance(requests, MultiFetchRequest) else MultiFetchRequest(tuple(requests))
+        found = self._with_reconnect(lambda: self._channel.fetch(request))
         for messages in found:
             messages.find_log_range = functools.partial(
                 self._log_range, TopicPartition(messages.request.topic, messages.request.partition)
@@ -147,8 +149,8 @@ class SimpleConsumer:
     def iterator(
         self, request: FetchRequest, *, max_buffer_size: int = DEFAULT_MAX_BUFFER_SIZE
     ) -> MessageIterator:
-        """Return all messages from ``request.offset`` to the end of the log, in reads of ``request.max_size``
-        bytes.
+        """Return an iterator over all messages from ``request.offset`` to the end of the log, in reads of
+        ``request.max_size`` bytes.
 
         For a larger message the read is retried with twice the size, up to ``max_buffer_size`` bytes ("Reads"
         in the texts).
@@ -158,8 +160,9 @@ class SimpleConsumer:
     # --- offsets of the log
 
     def get_offsets_before(self, topic: str, partition: int, time_ms: int, max_num_offsets: int) -> list[int]:
-        """Return up to so many offsets of segments last written before ``time_ms``, the latest first
-        (``getOffsetsBefore``). LATEST_TIME also returns the log's end, EARLIEST_TIME only its start.
+        """Return offsets of segments last written before ``time_ms``, the latest first, at most
+        ``max_num_offsets`` (``getOffsetsBefore``). LATEST_TIME also returns the log's end, EARLIEST_TIME only
+        its start.
 
         Raises BrokerError with the broker's code; UNSUPPORTED_VERSION for Kafka 4, which no longer returns
         them.
@@ -207,19 +210,18 @@ class SimpleConsumer:
         """Request the leaders of topics' partitions, or the coordinator of a group (``send``)."""
         if isinstance(request, ConsumerMetadataRequest):
             return self._coordinator(request)
-        asked = MetadataRequest(request.topics or None, request.creates_topics)
-        found = from_response(
-            self._with_reconnect(lambda: self._channel.request(METADATA, lambda _: asked)), 0, request.topics
-        )
+        metadata = MetadataRequest(request.topics or None, request.creates_topics)
+        response = self._with_reconnect(lambda: self._channel.request(METADATA, lambda _: metadata))
+        found = from_response(response, 0, request.topics)
         return TopicMetadataResponse(found.brokers, found.topics)
 
     def _coordinator(self, request: ConsumerMetadataRequest) -> ConsumerMetadataResponse:
-        asked = FindCoordinatorRequest(request.group)
-        answer = self._with_reconnect(lambda: self._channel.request(FIND_COORDINATOR, lambda _: asked))
-        error = ErrorCode.of(answer.error_code)
+        find = FindCoordinatorRequest(request.group)
+        response = self._with_reconnect(lambda: self._channel.request(FIND_COORDINATOR, lambda _: find))
+        error = ErrorCode.of(response.error_code)
         if error is not ErrorCode.NONE:
             return ConsumerMetadataResponse(None, error)
-        return ConsumerMetadataResponse(BrokerAddress(answer.node_id, answer.host, answer.port), error)
+        return ConsumerMetadataResponse(BrokerAddress(response.node_id, response.host, response.port), error)
 
     # --- offsets of groups
 
@@ -227,15 +229,15 @@ class SimpleConsumer:
         """Commit offsets of a group (``commitOffsets``): to ZooKeeper in version 0, with any broker; from 1
         on to the offset manager, the group's coordinator. Another broker answers NOT_COORDINATOR_FOR_GROUP.
         """
-        author = Committer(request.generation_id, request.consumer_id)
-        asked = commit_request(request.group_id, author, request.offsets)
-        answer = self._with_reconnect(
-            lambda: self._channel.request(OFFSET_COMMIT, lambda _: asked, request.version)
+        committer = Committer(request.generation_id, request.consumer_id)
+        commit = commit_request(request.group_id, committer, request.offsets)
+        response = self._with_reconnect(
+            lambda: self._channel.request(OFFSET_COMMIT, lambda _: commit, request.version)
         )
         return OffsetCommitResponse(
             {
                 TopicPartition(topic.name, part.partition_index): ErrorCode.of(part.error_code)
-                for topic in answer.topics
+                for topic in response.topics
                 for part in topic.partitions
             }
         )
@@ -248,25 +250,25 @@ class SimpleConsumer:
         for tp in request.partitions:
             topics.setdefault(tp.topic, []).append(tp.partition)
         rows = tuple(OffsetFetchRequestTopic(name, tuple(numbers)) for name, numbers in topics.items())
-        asked = FetchOffsets(request.group_id, rows)
-        answer = self._with_reconnect(
-            lambda: self._channel.request(OFFSET_FETCH, lambda _: asked, request.version)
+        fetch = FetchOffsets(request.group_id, rows)
+        response = self._with_reconnect(
+            lambda: self._channel.request(OFFSET_FETCH, lambda _: fetch, request.version)
         )
         return OffsetFetchResponse(
             {
                 TopicPartition(topic.name, part.partition_index): OffsetMetadataAndError(
                     part.committed_offset, part.metadata or "", ErrorCode.of(part.error_code)
                 )
-                for topic in answer.topics
+                for topic in response.topics
                 for part in topic.partitions
             },
-            ErrorCode.of(answer.error_code),
+            ErrorCode.of(response.error_code),
         )
 
     # --- inside
 
     def _log_range(self, tp: TopicPartition) -> tuple[int, int] | None:
-        """Return the start and the end of a log; None if the broker does not return them (any more)."""
+        """Return the start and the end of a log; None if the broker does not return them."""
         try:
             return (
                 self.earliest_or_latest_offset(tp, EARLIEST_TIME),
@@ -275,26 +277,26 @@ class SimpleConsumer:
         except MinikafkaError:
             return None
 
-    def _with_reconnect(self, ask: Callable[[], Result]) -> Result:
+    def _with_reconnect(self, call: Callable[[], Result]) -> Result:
         with self._lock:
             try:
-                found = ask()
+                found = call()
             except NetworkError:
                 self._channel.close()
-                found = self._retry(ask)
+                found = self._retry(call)
             self._has_answered = True
             return found
 
-    def _retry(self, ask: Callable[[], Result]) -> Result:
+    def _retry(self, call: Callable[[], Result]) -> Result:
         try:
-            return ask()
+            return call()
         except NetworkError as error:
             # A listener closes connections whose bytes it cannot parse.
             if self._has_answered or "closed the connection" not in str(error):
                 raise
-            raise NetworkError(f"{error}; is this port {self._other_protocol}?") from None
+            raise NetworkError(f"{error}; {self._protocol_hint}") from None
 
 
 def _check(error: ErrorCode, tp: TopicPartition) -> None:
     if error is not ErrorCode.NONE:
-        raise BrokerError(error, f"asking for the offsets of {tp}")
+        raise BrokerError(error, f"looking up offsets of {tp}")
