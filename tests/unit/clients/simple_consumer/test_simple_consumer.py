@@ -290,7 +290,7 @@ def test_unsupported_version_is_refused_before_it_is_sent() -> None:
     world = World(False)
     request = FetchRequestBuilder().add_fetch("t", 0, 0, 100).request_version(99).build()
     with pytest.raises(
-        BrokerError, match="UNSUPPORTED_VERSION: Fetch 99 is not supported: .*machine-0.* versions up to 10"
+        BrokerError, match=r"UNSUPPORTED_VERSION: Fetch 99 is not supported: .*machine-0.* versions up to 10"
     ):
         world.consumer.fetch(request)
 
