@@ -279,7 +279,7 @@ class Connection:
 
     def close(self) -> None:
         if not self.closed:
-            self.fail("the connection was closed here")
+            self.fail("the connection was closed by this client")
 
     def fail(self, reason: str) -> None:
         """This end gives up, and the other one hears of it."""

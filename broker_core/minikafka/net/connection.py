@@ -163,7 +163,7 @@ class SocketConnection:
         self._write(encode_frame(parts), None)
 
     def close(self) -> None:
-        self._fail(NetworkError(f"{self.peer}: the connection was closed here"))
+        self._fail(NetworkError(f"{self.peer}: the connection was closed by this client"))
 
     def receive_arrived(self) -> None:
         """Read what has arrived, without waiting; nothing when another thread is reading."""

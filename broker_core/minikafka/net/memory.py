@@ -334,7 +334,7 @@ class MemoryConnection:
 
     def close(self) -> None:
         # What was sent before the close still arrives, as on a socket; its answers go nowhere.
-        self._fail("the connection was closed here")
+        self._fail("the connection was closed by this client")
         if not self._requests:
             self.network.forget(self)
 
@@ -391,8 +391,8 @@ class MemoryConnection:
         except RemoteWireError as error:
             self.end_by_server(str(error))
         except Exception:
-            logger.exception("a request of %s failed", self.client_host)
-            self.end_by_server("its request failed")
+            logger.exception("unexpected error in a request of %s", self.client_host)
+            self.end_by_server("unexpected error in its request")
 
     def _deliver_response(self, data: bytes) -> None:
         strikes = self.network.strikes

@@ -52,7 +52,7 @@ class NetworkSend:
                     shared[id(part)] = part
                 self._parts.append(memoryview(part).cast("B") if is_memory else part)  # type: ignore[arg-type]
         self.shared = tuple(shared.values())
-        """Large immutable parts, each once, which other responses may share."""
+        """Large immutable parts, without duplicates, which other responses may share."""
         self._sendfile = HAS_SENDFILE
         self.waits_for: LazyPart | None = None
         """The lazy part that must produce its next bytes before anything more can be sent."""

@@ -46,7 +46,7 @@ class ResponseMemory:
     def begin(self, size: int, shared: Sequence[bytes] = ()) -> LargeResponse | None:
         """Count a response of ``size`` bytes; return None when there is no room.
 
-        ``shared``: its pieces, each once, that other responses may share.
+        ``shared``: its pieces, without duplicates, that other responses may share.
         """
         own_bytes = size - sum(map(len, shared))
         with self._lock:
@@ -66,14 +66,14 @@ class ResponseMemory:
     def end(self, own_bytes: int, shared: Sequence[bytes]) -> None:
         """Uncount a response."""
         with self._lock:
-            gone = [own_bytes]
+            released = [own_bytes]
             for piece in shared:
                 if self._holders[id(piece)] == 1:
-                    gone.append(len(piece))
+                    released.append(len(piece))
                 _decrement(self._holders, id(piece))
-            for size in gone:
+            for size in released:
                 _decrement(self._sizes, size)
-            self._used_bytes -= sum(gone)
+            self._used_bytes -= sum(released)
 
 
 def _decrement(counts: Counter[int], key: int) -> None:

@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 UNSENT_BYTES = 128 << 20
+"""The default limit on memory of large responses that peers have not read yet."""
 _STUCK_MS = 5000
 """The time after the drain for which a stop waits for a blocking handler."""
 

@@ -10,15 +10,15 @@ import pytest
 
 from minikafka.net.interfaces import Endpoint, RequestHandler
 from minikafka.net.server import SocketServer
-from tests.unit.net.support import HOST, MemoryZooKeeperHarness, NetworkHarness, SocketWorld
+from tests.unit.net.support import HOST, MemoryNetworkHarness, NetworkHarness, SocketNetworkHarness
 
 
-@pytest.fixture(params=[SocketWorld, MemoryZooKeeperHarness], ids=["sockets", "memory"])
-def world(request: pytest.FixtureRequest) -> Iterator[NetworkHarness]:
+@pytest.fixture(params=[SocketNetworkHarness, MemoryNetworkHarness], ids=["sockets", "memory"])
+def harness(request: pytest.FixtureRequest) -> Iterator[NetworkHarness]:
     """Both networks, one after the other."""
-    world: NetworkHarness = request.param()
-    yield world
-    world.close()
+    harness: NetworkHarness = request.param()
+    yield harness
+    harness.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Handlers and worlds for the tests of the network."""
+"""Handlers and harnesses for the tests of the network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minikafka.wire.frame_parts import Part
 
 HOST = "127.0.0.1"
 PATIENCE_SECONDS = 20
-"""How long a test waits for what should happen at once: it is only reached by a test that fails."""
+"""The time-out of waits. Only a failing test reaches it."""
 
 
 def eventually(condition: Callable[[], Any], what: str) -> None:
@@ -25,13 +25,13 @@ def eventually(condition: Callable[[], Any], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {PATIENCE_SECONDS} s in vain until {what}")
+            raise AssertionError(f"timed out after {PATIENCE_SECONDS} s: waited until {what}")
         time.sleep(0.002)
 
 
 @dataclass
 class Answering:
-    """Answers each request at once with what ``answer`` makes of it."""
+    """A handler that answers each request at once with the result of ``answer``."""
 
     answer: Callable[[bytes], Sequence[Part]] = lambda frame: [frame]
     seen: list[bytes] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Answering:
 
 @dataclass
 class Keeping:
-    """Keeps each exchange for the test to answer."""
+    """A handler that keeps each exchange for the test to answer."""
 
     exchanges: list[Exchange] = field(default_factory=list)
     frames: list[memoryview] = field(default_factory=list)
@@ -53,17 +53,17 @@ class Keeping:
         self.exchanges.append(exchange)
 
 
-def go_round(server: SocketServer) -> None:
-    """Return when each processor has asked its selector twice more, and served what that had found."""
+def run_processors(server: SocketServer) -> None:
+    """Wait until each processor has asked its selector twice more, and served the ready connections."""
     for _ in range(3):
         for processor in server._processors:
-            been_here = threading.Event()
-            processor.execute(been_here.set)
-            assert been_here.wait(PATIENCE_SECONDS) or not processor._thread.is_alive()
+            reached = threading.Event()
+            processor.execute(reached.set)
+            assert reached.wait(PATIENCE_SECONDS) or not processor._thread.is_alive()
 
 
 class NetworkHarness(Protocol):
-    """A network in which a server and clients can be made, and waited for."""
+    """A network with a server and clients, and ways to wait for them."""
 
     def listen(
         self, handler: RequestHandler, *, max_request_bytes: int = 1 << 20, port: int = 0
@@ -73,25 +73,25 @@ class NetworkHarness(Protocol):
 
     @property
     def connector(self) -> Connector:
-        """What makes the connections."""
+        """The connector of the clients."""
 
     @property
     def clock(self) -> Clock:
-        """The server's time."""
+        """The server's clock."""
 
     def until(self, condition: Callable[[], Any], what: str) -> None:
-        """Let things happen until ``condition()`` holds."""
+        """Run until ``condition()`` holds."""
 
     def until_later(self, condition: Callable[[], Any], what: str) -> None:
-        """The same for what only time brings."""
+        """Run, and let time pass, until ``condition()`` holds."""
 
     def settle(self) -> None:
-        """Let happen what would happen by itself now."""
+        """Run everything that is due now."""
 
     def close(self) -> None: ...
 
 
-class SocketWorld:
+class SocketNetworkHarness:
     """Real sockets on the loopback interface, one processor thread."""
 
     clock = SystemClock()
@@ -123,7 +123,7 @@ class SocketWorld:
 
     def settle(self) -> None:
         for server in self._servers:
-            go_round(server)
+            run_processors(server)
 
     def close(self) -> None:
         for connection in self._connections:
@@ -132,7 +132,7 @@ class SocketWorld:
             server.stop(drain_ms=0)
 
 
-class MemoryZooKeeperHarness:
+class MemoryNetworkHarness:
     """The network in memory."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The acceptor when the system has nothing left."""
+"""The acceptor when the system has no descriptors or memory left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.net.support import HOST, eventually
 
 
 class Listener(socket.socket):
-    """A listening socket whose ``accept`` fails as often as it is told to."""
+    """A listening socket whose ``accept`` fails a given number of times."""
 
     failures: int
     code: int
@@ -39,7 +39,7 @@ class Listener(socket.socket):
 
 
 class Catching:
-    """Keeps what it is given."""
+    """Collects the accepted connections."""
 
     def __init__(self) -> None:
         self.sockets: list[socket.socket] = []

@@ -1,4 +1,4 @@
-"""The client's connection: many threads, peers that misbehave, and peers that are out of step."""
+"""The client's connection: many threads, and peers that misbehave or answer out of turn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Serve = Callable[..., SocketServer]
 
 @contextlib.contextmanager
 def against(serve_one: Callable[[socket.socket], object], **options: Any) -> Iterator[SocketConnection]:
-    """A connection to a peer that ``serve_one`` plays on a thread; the peer closes when that returns."""
+    """A connection to a peer that runs ``serve_one`` on a thread and closes when that returns."""
 
     def play() -> None:
         with listener.accept()[0] as peer:
@@ -137,7 +137,7 @@ def test_a_writer_reads_when_the_peer_answers_before_it_reads_on(serve: Serve) -
     server = serve(Answering(lambda frame: [big]), max_request_bytes=32 << 20)
     connection = connect(HOST, server.port)
     pending = [connection.request([big]) for _ in range(3)]
-    assert [bytes(one.result()) == big for one in pending] == [True] * 3
+    assert [bytes(response.result()) == big for response in pending] == [True] * 3
     connection.close()
 
 
@@ -148,7 +148,7 @@ def test_closing_ends_the_wait_of_another_thread(serve: Serve) -> None:
         waiting = pool.submit(pending.result)
         eventually(lambda: connection._has_reader, "the thread waits")
         connection.close()
-        with pytest.raises(NetworkError, match="closed here"):
+        with pytest.raises(NetworkError, match="closed by this client"):
             waiting.result(PATIENCE_SECONDS)
 
 
@@ -164,7 +164,7 @@ def test_a_time_out_in_one_thread_ends_the_wait_of_the_others(serve: Serve) -> N
             waiting.result(PATIENCE_SECONDS)
 
 
-def test_a_peer_that_closes_an_idle_connection_is_noticed_before_anything_is_sent() -> None:
+def test_closed_idle_connection_is_noticed_before_sending() -> None:
     with against(lambda peer: None) as connection:
         eventually(lambda: select.select([connection._sock], [], [], 0)[0], "the close has arrived")
         with pytest.raises(NetworkError, match="the peer closed the connection while idle"):
@@ -172,12 +172,12 @@ def test_a_peer_that_closes_an_idle_connection_is_noticed_before_anything_is_sen
         assert connection.closed
 
 
-def test_a_peer_that_closes_before_it_answers_is_an_error_for_all_requests() -> None:
+def test_peer_that_closes_early_fails_all_pending_requests() -> None:
     with against(lambda peer: read_exactly(peer, 10)) as connection:
         pending = [connection.request([b"?"]), connection.request([b"!"])]
-        for one in pending:
+        for response in pending:
             with pytest.raises(NetworkError, match="the peer closed the connection before it answered"):
-                one.result()
+                response.result()
 
 
 def test_a_response_cut_short_is_an_error() -> None:
@@ -217,7 +217,7 @@ def test_a_response_is_bounded_by_what_its_own_request_allows() -> None:
             connection.request([b"?"], max_response_bytes=19).result()
 
 
-def test_a_response_that_nobody_asked_for_ends_the_connection() -> None:
+def test_unexpected_response_ends_the_connection() -> None:
     def serve_one(peer: socket.socket) -> None:
         peer.sendall(struct.pack(">i", 0))
         until_closed(peer)
@@ -228,7 +228,7 @@ def test_a_response_that_nobody_asked_for_ends_the_connection() -> None:
             connection.request([b"?"])
 
 
-def test_a_peer_that_takes_nothing_is_given_up_after_the_request_time_out() -> None:
+def test_peer_that_reads_nothing_fails_after_the_request_timeout() -> None:
     done = threading.Event()
     with against(lambda peer: done.wait(PATIENCE_SECONDS), request_timeout_ms=50) as connection:
         with pytest.raises(NetworkError, match="read nothing of a request for 50 ms"):

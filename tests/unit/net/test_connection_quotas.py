@@ -1,4 +1,4 @@
-"""Limits on connections: counted here, kept over real sockets."""
+"""Limits on connections: the counts, and real sockets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from minikafka.net.connection_quotas import (
 )
 from minikafka.net.server import SocketServer
 from tests.unit.net.support import HOST, Answering, eventually
-from tests.unit.net.test_server import framed, gone, plain, read_frame
+from tests.unit.net.test_server import framed, is_closed, plain, read_frame
 
 Serve = Callable[..., SocketServer]
 
@@ -68,7 +68,7 @@ def test_connections_leave_descriptors_to_the_logs(caplog: pytest.LogCaptureFixt
     assert admission.admit("a", 499) == 0
 
 
-def test_some_connections_are_served_where_logs_have_nearly_all_descriptors() -> None:
+def test_minimum_of_connections_is_served_without_free_descriptors() -> None:
     admission = ConnectionQuotas(ConnectionLimits(), 1, ManualClock(), descriptors=500)
     dealt = [admission.admit("a", 600 + number) for number in range(MIN_CONNECTIONS + 1)]
     assert dealt == [0] * MIN_CONNECTIONS + [None]
@@ -120,11 +120,11 @@ def test_connection_above_a_limit_is_closed_at_once(
                 sock.sendall(framed(b"?"))
                 assert read_frame(sock) == b"?"
             with plain(server) as three:
-                assert gone(three)
+                assert is_closed(three)
             assert f"refused a connection from {HOST}" in caplog.text
             two.sendall(framed(b"still"))
             assert read_frame(two) == b"still"
-        # Room again, as soon as the server has noticed that one is gone.
+        # There is room as soon as the server has noticed that a peer disconnected.
         eventually(lambda: answers(server), "another one is taken")
 
 
@@ -141,4 +141,4 @@ def test_connections_of_all_listeners_count_together(serve: Serve) -> None:
         sock.sendall(framed(b"?"))
         assert read_frame(sock) == b"?"
         with socket.create_connection((HOST, server.ports["B"])) as other:
-            assert gone(other)
+            assert is_closed(other)

@@ -1,4 +1,4 @@
-"""What both networks promise: the one over sockets and the one in memory."""
+"""The contract of both networks: over sockets and in memory."""
 
 from __future__ import annotations
 
@@ -13,41 +13,43 @@ from minikafka.net.interfaces import Exchange
 from tests.unit.net.support import HOST, Answering, Keeping, NetworkHarness
 
 
-def test_a_request_gets_its_response(world: NetworkHarness) -> None:
+def test_a_request_gets_its_response(harness: NetworkHarness) -> None:
     handler = Answering(lambda frame: [b"<", memoryview(frame), b"", bytearray(b">")])
-    connection = world.connect(world.listen(handler))
+    connection = harness.connect(harness.listen(handler))
     assert bytes(connection.request([b"he", memoryview(b"llo")]).result()) == b"<hello>"
     assert handler.seen == [b"hello"]
 
 
-def test_responses_come_in_the_order_of_the_requests(world: NetworkHarness) -> None:
-    connection = world.connect(world.listen(Answering()))
+def test_responses_come_in_the_order_of_the_requests(harness: NetworkHarness) -> None:
+    connection = harness.connect(harness.listen(Answering()))
     pending = [connection.request([str(number).encode()]) for number in range(20)]
-    assert [bytes(one.result()) for one in reversed(pending)] == [str(n).encode() for n in range(19, -1, -1)]
+    assert [bytes(response.result()) for response in reversed(pending)] == [
+        str(n).encode() for n in range(19, -1, -1)
+    ]
 
 
-def test_the_next_request_of_a_connection_waits_until_the_first_is_answered(world: NetworkHarness) -> None:
+def test_next_request_waits_until_the_first_is_answered(harness: NetworkHarness) -> None:
     handler = Keeping()
-    connection = world.connect(world.listen(handler))
+    connection = harness.connect(harness.listen(handler))
     first, second = connection.request([b"1"]), connection.request([b"2"])
-    world.until(lambda: handler.exchanges, "the first request has come")
-    world.settle()
+    harness.until(lambda: handler.exchanges, "the first request has come")
+    harness.settle()
     assert len(handler.exchanges) == 1
     handler.exchanges[0].respond([b"one"])
     assert bytes(first.result()) == b"one"
-    world.until(lambda: len(handler.exchanges) == 2, "the second request has come")
+    harness.until(lambda: len(handler.exchanges) == 2, "the second request has come")
     handler.exchanges[1].respond([b"two"])
     assert bytes(second.result()) == b"two"
 
 
-def test_connections_do_not_wait_for_each_other(world: NetworkHarness) -> None:
+def test_connections_do_not_wait_for_each_other(harness: NetworkHarness) -> None:
     handler = Keeping()
-    server = world.listen(handler)
-    slow, quick = world.connect(server), world.connect(server)
+    server = harness.listen(handler)
+    slow, quick = harness.connect(server), harness.connect(server)
     waiting = slow.request([b"slow"])
-    world.until(lambda: len(handler.exchanges) == 1, "the slow request has come")
+    harness.until(lambda: len(handler.exchanges) == 1, "the slow request has come")
     pending = quick.request([b"quick"])
-    world.until(lambda: len(handler.exchanges) == 2, "the quick request has come")
+    harness.until(lambda: len(handler.exchanges) == 2, "the quick request has come")
     handler.exchanges[1].respond([b"done"])
     assert bytes(pending.result()) == b"done"
     assert not waiting.done()
@@ -55,9 +57,9 @@ def test_connections_do_not_wait_for_each_other(world: NetworkHarness) -> None:
     assert bytes(waiting.result()) == b"late"
 
 
-def test_a_request_without_response_lets_the_next_one_in(world: NetworkHarness) -> None:
+def test_a_request_without_response_lets_the_next_one_in(harness: NetworkHarness) -> None:
     handler = Answering(lambda frame: [] if frame.startswith(b"acks=0") else [frame])
-    connection = world.connect(world.listen(handler))
+    connection = harness.connect(harness.listen(handler))
     connection.send([b"acks=0 first"])
     connection.send([b"acks=0 second"])
     assert bytes(connection.request([b"third"]).result()) == b"third"
@@ -65,32 +67,32 @@ def test_a_request_without_response_lets_the_next_one_in(world: NetworkHarness) 
 
 
 @pytest.mark.parametrize("answer", [[b"one"], []], ids=["answered", "without answer"])
-def test_a_pause_holds_up_what_comes_after_the_answer(world: NetworkHarness, answer: list[bytes]) -> None:
+def test_a_pause_holds_up_what_comes_after_the_answer(harness: NetworkHarness, answer: list[bytes]) -> None:
     handler = Keeping()
-    connection = world.connect(world.listen(handler))
+    connection = harness.connect(harness.listen(handler))
     first = connection.request([b"1"]) if answer else connection.send([b"1"])
-    world.until(lambda: handler.exchanges, "the first request has come")
+    harness.until(lambda: handler.exchanges, "the first request has come")
     second = connection.request([b"2"])
-    world.settle()
-    began_ms = world.clock.monotonic_ms()
+    harness.settle()
+    began_ms = harness.clock.monotonic_ms()
     handler.exchanges[0].respond(answer, pause_ms=30)
     if first is not None:
         assert bytes(first.result()) == b"one"
-    assert not world.connector.wait_any([second], 5)
-    world.until_later(lambda: len(handler.exchanges) == 2, "the second request has come")
-    assert world.clock.monotonic_ms() - began_ms >= 30
+    assert not harness.connector.wait_any([second], 5)
+    harness.until_later(lambda: len(handler.exchanges) == 2, "the second request has come")
+    assert harness.clock.monotonic_ms() - began_ms >= 30
     handler.exchanges[1].respond([b"two"])
     assert bytes(second.result()) == b"two"
 
 
-def test_a_slice_of_a_file_arrives_among_memory(world: NetworkHarness, tmp_path: Path) -> None:
+def test_a_slice_of_a_file_arrives_among_memory(harness: NetworkHarness, tmp_path: Path) -> None:
     content = bytes(range(256)) * 4096
     file = RealFiles().open(str(tmp_path / "segment"), create=True)
     try:
         file.write_at(0, content)
         piece = FileSlice(file, 100, len(content) - 300)
-        connection = world.connect(
-            world.listen(Answering(lambda frame: [b"head", piece, b"mid", piece, b"tail"]))
+        connection = harness.connect(
+            harness.listen(Answering(lambda frame: [b"head", piece, b"mid", piece, b"tail"]))
         )
         whole = content[100:-200]
         assert bytes(connection.request([b"?"]).result()) == b"head" + whole + b"mid" + whole + b"tail"
@@ -99,12 +101,12 @@ def test_a_slice_of_a_file_arrives_among_memory(world: NetworkHarness, tmp_path:
 
 
 def test_a_file_shorter_than_promised_ends_the_connection(
-    world: NetworkHarness, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    harness: NetworkHarness, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = RealFiles().open(str(tmp_path / "short"), create=True)
     try:
         file.write_at(0, b"too short")
-        connection = world.connect(world.listen(Answering(lambda frame: [FileSlice(file, 0, 1000)])))
+        connection = harness.connect(harness.listen(Answering(lambda frame: [FileSlice(file, 0, 1000)])))
         with pytest.raises(NetworkError, match=f"{HOST}:.*closed the connection"):
             connection.request([b"?"]).result()
         assert connection.closed
@@ -115,23 +117,23 @@ def test_a_file_shorter_than_promised_ends_the_connection(
 
 
 @pytest.mark.parametrize("failure", [ZeroDivisionError, BlockingIOError, ConnectionResetError, StorageError])
-def test_a_failing_handler_ends_its_connection_only_and_leaves_a_traceback(
-    world: NetworkHarness, caplog: pytest.LogCaptureFixture, failure: type[Exception]
+def test_failing_handler_ends_only_its_connection_with_a_traceback(
+    harness: NetworkHarness, caplog: pytest.LogCaptureFixture, failure: type[Exception]
 ) -> None:
     def answer(frame: bytes) -> list[bytes]:
         if frame == b"bad":
             raise failure("on purpose")
         return [frame]
 
-    server = world.listen(Answering(answer))
-    other = world.connect(server)
+    server = harness.listen(Answering(answer))
+    other = harness.connect(server)
     assert bytes(other.request([b"before"]).result()) == b"before"
-    connection = world.connect(server)
+    connection = harness.connect(server)
     pending = [connection.request([b"good"]), connection.request([b"bad"]), connection.request([b"good"])]
     assert bytes(pending[0].result()) == b"good"
-    for one in pending[1:]:
+    for response in pending[1:]:
         with pytest.raises(NetworkError):
-            one.result()
+            response.result()
     assert bytes(other.request([b"after"]).result()) == b"after"
     (record,) = [record for record in caplog.records if record.exc_info]
     assert record.levelno == logging.ERROR
@@ -139,12 +141,12 @@ def test_a_failing_handler_ends_its_connection_only_and_leaves_a_traceback(
 
 
 def test_senseless_bytes_end_the_connection_with_the_reason_in_one_line(
-    world: NetworkHarness, caplog: pytest.LogCaptureFixture
+    harness: NetworkHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     def answer(frame: bytes) -> list[bytes]:
         raise RemoteWireError("API key 99 is not served")
 
-    connection = world.connect(world.listen(Answering(answer)))
+    connection = harness.connect(harness.listen(Answering(answer)))
     with pytest.raises(NetworkError):
         connection.request([b"?"]).result()
     (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
@@ -153,24 +155,24 @@ def test_senseless_bytes_end_the_connection_with_the_reason_in_one_line(
 
 
 def test_a_handler_can_end_the_connection_in_place_of_an_answer(
-    world: NetworkHarness, caplog: pytest.LogCaptureFixture
+    harness: NetworkHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Closing:
         def on_request(self, exchange: Exchange, frame: memoryview) -> None:
             exchange.close("not with me")
 
-    connection = world.connect(world.listen(Closing()))
+    connection = harness.connect(harness.listen(Closing()))
     with pytest.raises(NetworkError):
         connection.request([b"?"]).result()
     assert "not with me" in caplog.text
 
 
 def test_a_request_above_the_limit_ends_its_connection_only(
-    world: NetworkHarness, caplog: pytest.LogCaptureFixture
+    harness: NetworkHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     handler = Answering()
-    server = world.listen(handler, max_request_bytes=100)
-    other, connection = world.connect(server), world.connect(server)
+    server = harness.listen(handler, max_request_bytes=100)
+    other, connection = harness.connect(server), harness.connect(server)
     assert bytes(connection.request([bytes(100)]).result()) == bytes(100)
     with pytest.raises(NetworkError):
         connection.request([bytes(101)]).result()
@@ -180,91 +182,91 @@ def test_a_request_above_the_limit_ends_its_connection_only(
 
 
 def test_exchange_memory_belongs_to_its_connection(
-    world: NetworkHarness,
+    harness: NetworkHarness,
 ) -> None:
     class Counting:
         def on_request(self, exchange: Exchange, frame: memoryview) -> None:
             exchange.memory["requests"] = exchange.memory.get("requests", 0) + 1
             exchange.respond([str(exchange.memory["requests"]).encode()])
 
-    server = world.listen(Counting())
-    one, other = world.connect(server), world.connect(server)
+    server = harness.listen(Counting())
+    one, other = harness.connect(server), harness.connect(server)
     found = [bytes(connection.request([b"?"]).result()) for connection in (one, one, other, one)]
     assert found == [b"1", b"2", b"1", b"3"]
 
 
-def test_an_exchange_is_answered_once(world: NetworkHarness) -> None:
+def test_an_exchange_is_answered_once(harness: NetworkHarness) -> None:
     handler = Keeping()
-    connection = world.connect(world.listen(handler))
+    connection = harness.connect(harness.listen(handler))
     pending = connection.request([b"?"])
-    world.until(lambda: handler.exchanges, "the request has come")
+    harness.until(lambda: handler.exchanges, "the request has come")
     handler.exchanges[0].respond([b"!"])
     with pytest.raises(RuntimeError, match="answered twice"):
         handler.exchanges[0].respond([b"!"])
     assert bytes(pending.result()) == b"!"
 
 
-def test_an_answer_to_a_connection_that_is_gone_does_nothing(world: NetworkHarness) -> None:
+def test_an_answer_to_a_connection_that_is_gone_does_nothing(harness: NetworkHarness) -> None:
     handler = Keeping()
-    server = world.listen(handler)
-    connection = world.connect(server)
+    server = harness.listen(handler)
+    connection = harness.connect(server)
     connection.request([b"?"])
-    world.until(lambda: handler.exchanges, "the request has come")
+    harness.until(lambda: handler.exchanges, "the request has come")
     connection.close()
-    world.settle()
+    harness.settle()
     handler.exchanges[0].respond([b"!"])
-    other = world.connect(server)
+    other = harness.connect(server)
     pending = other.request([b"next"])
-    world.until(lambda: len(handler.exchanges) == 2, "another connection is served")
+    harness.until(lambda: len(handler.exchanges) == 2, "another connection is served")
     handler.exchanges[1].respond([b"fine"])
     assert bytes(pending.result()) == b"fine"
 
 
-def test_a_request_is_writable_memory_of_its_own(world: NetworkHarness) -> None:
+def test_a_request_is_writable_memory_of_its_own(harness: NetworkHarness) -> None:
     handler = Keeping()
-    connection = world.connect(world.listen(handler))
+    connection = harness.connect(harness.listen(handler))
     sent = b"abc"
     pending = connection.request([sent])
-    world.until(lambda: handler.exchanges, "the request has come")
+    harness.until(lambda: handler.exchanges, "the request has come")
     handler.frames[0][0] = ord("x")
     handler.exchanges[0].respond([handler.frames[0]])
     assert (bytes(pending.result()), sent) == (b"xbc", b"abc")
 
 
-def test_a_response_is_writable_memory_of_its_own(world: NetworkHarness) -> None:
-    connection = world.connect(world.listen(Answering()))
+def test_a_response_is_writable_memory_of_its_own(harness: NetworkHarness) -> None:
+    connection = harness.connect(harness.listen(Answering()))
     frame = connection.request([b"abc"]).result()
     frame[0] = ord("x")
     assert bytes(frame) == b"xbc"
 
 
-def test_the_server_knows_where_a_request_comes_from(world: NetworkHarness) -> None:
+def test_the_server_knows_where_a_request_comes_from(harness: NetworkHarness) -> None:
     handler = Keeping()
-    connection = world.connect(world.listen(handler))
+    connection = harness.connect(harness.listen(handler))
     connection.request([b"?"])
-    world.until(lambda: handler.exchanges, "the request has come")
+    harness.until(lambda: handler.exchanges, "the request has come")
     assert handler.exchanges[0].client_host
 
 
-def test_nobody_listening_is_an_error_with_the_address(world: NetworkHarness) -> None:
-    server = world.listen(Answering())
+def test_nobody_listening_is_an_error_with_the_address(harness: NetworkHarness) -> None:
+    server = harness.listen(Answering())
     server.stop()
     with pytest.raises(NetworkError, match=rf"^{HOST}:{server.port}: cannot connect: Connection refused$"):
-        world.connect(server)
+        harness.connect(server)
 
 
-def test_an_address_can_be_listened_on_once_at_a_time(world: NetworkHarness) -> None:
-    server = world.listen(Answering())
+def test_an_address_can_be_listened_on_once_at_a_time(harness: NetworkHarness) -> None:
+    server = harness.listen(Answering())
     with pytest.raises(NetworkError, match=rf"cannot listen on {HOST}:{server.port}: Address already in use"):
-        world.listen(Answering(), port=server.port)
+        harness.listen(Answering(), port=server.port)
     server.stop()
-    again = world.listen(Answering(), port=server.port)
-    assert bytes(world.connect(again).request([b"again"]).result()) == b"again"
+    again = harness.listen(Answering(), port=server.port)
+    assert bytes(harness.connect(again).request([b"again"]).result()) == b"again"
 
 
-def test_no_response_in_time_ends_the_connection(world: NetworkHarness) -> None:
+def test_no_response_in_time_ends_the_connection(harness: NetworkHarness) -> None:
     handler = Keeping()
-    connection = world.connect(world.listen(handler))
+    connection = harness.connect(harness.listen(handler))
     first, second = connection.request([b"1"]), connection.request([b"2"])
     for _ in range(2):
         with pytest.raises(NetworkError, match=f"{HOST}:.*: no response within 30 ms"):
@@ -276,75 +278,75 @@ def test_no_response_in_time_ends_the_connection(world: NetworkHarness) -> None:
         connection.request([b"3"])
 
 
-def test_whoever_waits_learns_that_the_connection_was_closed_here(world: NetworkHarness) -> None:
-    connection = world.connect(world.listen(Keeping()))
+def test_closing_a_connection_fails_its_waiting_requests(harness: NetworkHarness) -> None:
+    connection = harness.connect(harness.listen(Keeping()))
     pending = connection.request([b"?"])
     assert not pending.done()
     connection.close()
     connection.close()
     assert connection.closed
     assert pending.done()
-    with pytest.raises(NetworkError, match="closed here"):
+    with pytest.raises(NetworkError, match="closed by this client"):
         pending.result()
-    with pytest.raises(NetworkError, match="closed here"):
+    with pytest.raises(NetworkError, match="closed by this client"):
         connection.send([b"?"])
 
 
-def test_done_takes_in_what_has_arrived(world: NetworkHarness) -> None:
+def test_done_takes_in_what_has_arrived(harness: NetworkHarness) -> None:
     handler = Keeping()
-    connection = world.connect(world.listen(handler))
+    connection = harness.connect(harness.listen(handler))
     pending = connection.request([b"?"])
-    world.until(lambda: handler.exchanges, "the request has come")
+    harness.until(lambda: handler.exchanges, "the request has come")
     assert not pending.done()
     handler.exchanges[0].respond([b"!"])
-    world.until(pending.done, "the response has come")
+    harness.until(pending.done, "the response has come")
     assert bytes(pending.result(timeout_ms=0)) == b"!"
 
 
-def test_a_stop_closes_connections_and_a_second_one_does_nothing(world: NetworkHarness) -> None:
-    server = world.listen(Answering())
-    connection = world.connect(server)
+def test_a_stop_closes_connections_and_a_second_one_does_nothing(harness: NetworkHarness) -> None:
+    server = harness.listen(Answering())
+    connection = harness.connect(server)
     assert bytes(connection.request([b"1"]).result()) == b"1"
     server.stop()
     server.stop()
-    world.until(lambda: connection.closed, "the client has noticed")
+    harness.until(lambda: connection.closed, "the client has noticed")
     with pytest.raises(NetworkError, match=f"^{HOST}:{server.port}: "):
         connection.request([b"2"])
 
 
 def test_a_stop_does_not_wait_longer_than_it_was_told(
-    world: NetworkHarness, caplog: pytest.LogCaptureFixture
+    harness: NetworkHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     handler = Keeping()
-    server = world.listen(handler)
-    pending = world.connect(server).request([b"?"])
-    world.until(lambda: handler.exchanges, "the request has come")
+    server = harness.listen(handler)
+    pending = harness.connect(server).request([b"?"])
+    harness.until(lambda: handler.exchanges, "the request has come")
     server.stop(drain_ms=20)
     with pytest.raises(NetworkError):
         pending.result()
     assert "was not answered before the stop" in caplog.text
 
 
-def test_of_several_responses_the_first_to_come_ends_the_wait(world: NetworkHarness) -> None:
+def test_of_several_responses_the_first_to_come_ends_the_wait(harness: NetworkHarness) -> None:
     slow, quick = Keeping(), Answering()
-    pending = [world.connect(world.listen(handler)).request([b"?"]) for handler in (slow, quick, slow)]
-    assert world.connector.wait_any(pending, 10_000)
-    assert [one.done() for one in pending] == [False, True, False]
+    pending = [harness.connect(harness.listen(handler)).request([b"?"]) for handler in (slow, quick, slow)]
+    assert harness.connector.wait_any(pending, 10_000)
+    assert [response.done() for response in pending] == [False, True, False]
 
 
-def test_a_wait_for_several_that_is_over_leaves_their_connections_as_they_are(world: NetworkHarness) -> None:
+def test_timed_out_wait_for_any_leaves_the_connections_open(harness: NetworkHarness) -> None:
     handler = Keeping()
-    pending = [world.connect(world.listen(handler)).request([b"?"]) for _ in range(2)]
-    world.until(lambda: len(handler.exchanges) == 2, "both requests have come")
-    assert not world.connector.wait_any(pending, 5)
+    pending = [harness.connect(harness.listen(handler)).request([b"?"]) for _ in range(2)]
+    harness.until(lambda: len(handler.exchanges) == 2, "both requests have come")
+    assert not harness.connector.wait_any(pending, 5)
     for exchange in handler.exchanges:
         exchange.respond([b"!"])
-    assert [bytes(one.result()) for one in pending] == [b"!", b"!"]
+    assert [bytes(response.result()) for response in pending] == [b"!", b"!"]
 
 
-def test_a_wait_for_several_ends_when_one_of_their_connections_breaks(world: NetworkHarness) -> None:
-    connections = [world.connect(world.listen(Keeping())) for _ in range(2)]
+def test_a_wait_for_several_ends_when_one_of_their_connections_breaks(harness: NetworkHarness) -> None:
+    connections = [harness.connect(harness.listen(Keeping())) for _ in range(2)]
     pending = [connection.request([b"?"]) for connection in connections]
     connections[1].close()
-    assert world.connector.wait_any(pending, 10_000)
-    assert [one.done() for one in pending] == [False, True]
+    assert harness.connector.wait_any(pending, 10_000)
+    assert [response.done() for response in pending] == [False, True]

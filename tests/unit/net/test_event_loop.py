@@ -1,4 +1,4 @@
-"""Alarms: what idles is looked at when it is time, and costs nothing before."""
+"""Timers of the event loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Item:
     timer_ms: int = NEVER_MS
 
 
-def test_an_alarm_rings_once_when_it_is_time() -> None:
+def test_timer_is_due_once_at_its_time() -> None:
     alarms, item = Timers[Item](), Item()
     alarms.set(item, 10)
     assert (list(alarms.due(9)), alarms.next_ms()) == ([], 10)
@@ -20,7 +20,7 @@ def test_an_alarm_rings_once_when_it_is_time() -> None:
     assert (list(alarms.due(99)), alarms.next_ms()) == ([], None)
 
 
-def test_the_earlier_of_two_alarms_of_an_item_counts() -> None:
+def test_earlier_of_two_timers_of_an_item_counts() -> None:
     alarms, item = Timers[Item](), Item()
     for at_ms in (30, 10, 20):
         alarms.set(item, at_ms)
@@ -28,14 +28,14 @@ def test_the_earlier_of_two_alarms_of_an_item_counts() -> None:
     assert list(alarms.due(40)) == []
 
 
-def test_alarms_ring_in_the_order_of_their_times() -> None:
+def test_timers_are_due_in_the_order_of_their_times() -> None:
     alarms, items = Timers[Item](), [Item() for _ in range(3)]
     for item, at_ms in zip(items, (3, 1, 2), strict=True):
         alarms.set(item, at_ms)
     assert list(alarms.due(3)) == [items[1], items[2], items[0]]
 
 
-def test_a_cleared_alarm_does_not_ring_and_can_be_set_again() -> None:
+def test_cleared_timer_is_not_due_and_can_be_set_again() -> None:
     alarms, item = Timers[Item](), Item()
     alarms.set(item, 10)
     alarms.clear(item)
@@ -44,7 +44,7 @@ def test_a_cleared_alarm_does_not_ring_and_can_be_set_again() -> None:
     assert list(alarms.due(20)) == [item]
 
 
-def test_items_that_are_gone_are_not_kept_until_their_time() -> None:
+def test_stale_items_are_not_kept_until_their_time() -> None:
     alarms = Timers[Item]()
     for _ in range(10_000):
         item = Item()

@@ -1,4 +1,4 @@
-"""What only the network in memory has: faults, and time that somebody turns."""
+"""The network in memory: faults, and time that the test advances."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minikafka.net.memory import Fault, MemoryNetwork
 from tests.unit.net.support import Answering, Keeping
 
 
-def test_time_passes_only_while_somebody_waits_and_the_steps_are_told() -> None:
+def test_clock_advances_only_during_a_wait_with_its_steps() -> None:
     clock = ManualClock()
     network = MemoryNetwork(clock, step_ms=10)
     handler = Keeping()
@@ -75,9 +75,9 @@ def test_a_fault_strikes_where_its_name_says(fault: Fault, served: list[bytes], 
     network.inject("a", 9092, fault)
     connection = network.connect("a", 9092)
     pending = [connection.request([b"1"]), connection.request([b"2"])]
-    for one in pending:
+    for response in pending:
         with pytest.raises(NetworkError, match=message):
-            one.result()
+            response.result()
     assert connection.closed
     assert handler.seen == served
     assert bytes(network.connect("a", 9092).request([b"3"]).result()) == b"3", "the fault is over"

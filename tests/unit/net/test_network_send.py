@@ -1,4 +1,4 @@
-"""Parts into sockets."""
+"""Sending parts of frames to sockets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def file(tmp_path: Path) -> Iterator[File]:
 
 
 def pump(outgoing: NetworkSend, pair: tuple[socket.socket, socket.socket], most: int) -> bytes:
-    """Write and read in turn, at most ``most`` bytes a read."""
+    """Write and read in turn, at most ``most`` bytes a read; return the bytes."""
     one, other = pair
     received = bytearray()
     while not outgoing.done:
@@ -112,7 +112,7 @@ def test_peers_are_named_as_users_write_them() -> None:
 
 
 class Made(LazyPart):
-    """Pieces that are made when they are asked for."""
+    """A lazy part whose pieces are made when they are requested."""
 
     def __init__(self, pieces: list[bytes]) -> None:
         self.length = sum(map(len, pieces))
@@ -144,9 +144,7 @@ class Made(LazyPart):
         raise NotImplementedError
 
 
-def test_what_is_lazy_is_waited_for_piece_by_piece(
-    pair: tuple[socket.socket, socket.socket], file: File
-) -> None:
+def test_lazy_part_is_awaited_piece_by_piece(pair: tuple[socket.socket, socket.socket], file: File) -> None:
     lazy = Made([b"x" * 100, b"y" * 300_000, b"z"])
     parts: list[Part] = [b"a", lazy, FileSlice(file, 1, 7), b"b"]
     wanted = join(parts)
@@ -168,7 +166,7 @@ def test_what_is_lazy_is_waited_for_piece_by_piece(
     assert lazy.closed
 
 
-def test_what_is_lazy_is_closed_with_what_it_belongs_to() -> None:
+def test_closing_a_send_closes_its_lazy_parts() -> None:
     lazy = Made([b"x"])
     NetworkSend([b"a", lazy]).close()
     assert lazy.closed

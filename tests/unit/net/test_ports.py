@@ -1,4 +1,4 @@
-"""Questions to ports."""
+"""Free ports, reachability checks, and the mode of a ZooKeeper server."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_mode_is_what_srvr_says(answer: bytes, mode: str | None) -> None:
     assert asked == [b"srvr"]
 
 
-def test_nobody_there_has_no_mode() -> None:
+def test_port_without_a_server_has_no_mode() -> None:
     assert zookeeper_mode(HOST, free_port()) is None
 
 
@@ -89,7 +89,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answering(listener: socket.socket, answers: list[bytes]) -> threading.Thread:
-    """Give one connection after the other its answer; those of b"" are forgotten, as ZooKeeper does."""
+    """Answer one connection after the other; those of b"" get nothing, as from a starting ZooKeeper."""
 
     def serve() -> None:
         forgotten = []

@@ -1,4 +1,4 @@
-"""Large responses that their peers do not take."""
+"""The limit on memory of large responses that peers do not read."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from minikafka.net.request_limiter import FREE_BYTES
 from minikafka.net.response_memory import STALL_BYTES, LargeResponse, ResponseMemory
 from tests.unit.net.support import Answering, Keeping, eventually
 from tests.unit.net.test_request_limiter import Serve
-from tests.unit.net.test_server import framed, gone, plain, read_frame
+from tests.unit.net.test_server import framed, is_closed, plain, read_frame
 
 LARGE = 8 << 20
-"""More than the buffers of a connection take."""
+"""More than the buffers of a connection hold."""
 BUFFER = 65_536
 
 
@@ -51,7 +51,7 @@ def test_what_responses_share_is_counted_once() -> None:
     assert unsent._used_bytes == 0
 
 
-def test_who_takes_what_others_have_anyway_is_never_refused() -> None:
+def test_response_of_shared_pieces_is_never_refused() -> None:
     unsent = ResponseMemory(10 * MB)
     body = bytes(4 * MB)
     begun(unsent, len(body) + 10, body)
@@ -62,7 +62,7 @@ def test_who_takes_what_others_have_anyway_is_never_refused() -> None:
     begun(unsent, len(body) + 10, body)
 
 
-def test_who_takes_enough_between_two_looks_does_not_stall() -> None:
+def test_peer_that_reads_enough_between_checks_is_not_stalled() -> None:
     unsent = ResponseMemory(MB)
     slow, fast = begun(unsent, 500_000), begun(unsent, 500_000)
     assert (slow.is_stalled(), fast.is_stalled()) == (False, False)  # the first look
@@ -82,7 +82,7 @@ def test_a_very_large_response_must_be_taken_faster() -> None:
     assert looks == [(False, False)] * 5 + [(True, False)] * 5
 
 
-def test_nobody_stalls_while_there_is_room() -> None:
+def test_no_peer_is_stalled_while_there_is_room() -> None:
     unsent = ResponseMemory(MB)
     slow, other = begun(unsent, 400_000), begun(unsent, 500_000)
     slow.is_stalled()
@@ -93,7 +93,7 @@ def test_nobody_stalls_while_there_is_room() -> None:
     assert slow.is_stalled()
 
 
-def test_who_does_not_read_is_cut_off_where_memory_is_scarce(
+def test_peer_that_does_not_read_is_closed_when_memory_is_scarce(
     serve: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processor, "STALL_MS", 30)
@@ -121,7 +121,7 @@ def test_a_response_for_which_there_is_no_room_ends_its_connection_only(
             sock.sendall(framed(b"large"))
         eventually(lambda: server._response_memory._used_bytes > 2 * LARGE, "they are being sent")
         refused.sendall(framed(b"medium"))
-        assert gone(refused)
+        assert is_closed(refused)
         assert "no memory for its response" in caplog.text
         other.sendall(framed(b"small"))
         assert read_frame(other) == b"small"

@@ -1,4 +1,4 @@
-"""The server against peers that are slow, rude or gone: bytes written by hand into real sockets."""
+"""The server against peers that are slow, misbehave or disconnect: hand-made bytes in real sockets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.net.interfaces import Endpoint, Exchange
 from minikafka.net.processor import ROUNDS
 from minikafka.net.server import SocketServer
-from tests.unit.net.support import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually, go_round
+from tests.unit.net.support import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually, run_processors
 from tests.unit.net.test_network_send import Made
 
 Serve = Callable[..., SocketServer]
@@ -31,7 +31,7 @@ Serve = Callable[..., SocketServer]
 
 @contextlib.contextmanager
 def plain(server: SocketServer, receive_buffer: int | None = None) -> Iterator[socket.socket]:
-    """A socket without any manners."""
+    """A plain socket that is connected to ``server``."""
     with socket.socket() as sock:
         sock.settimeout(PATIENCE_SECONDS)
         if receive_buffer is not None:
@@ -59,8 +59,8 @@ def read_frame(sock: socket.socket) -> bytes:
     return exactly(sock, struct.unpack(">i", exactly(sock, 4))[0])
 
 
-def gone(sock: socket.socket) -> bool:
-    """Whether the server has closed."""
+def is_closed(sock: socket.socket) -> bool:
+    """Return True if the server has closed the connection."""
     try:
         return sock.recv(1) == b""
     except ConnectionError:
@@ -107,7 +107,7 @@ def test_invalid_frame_closes_only_its_connection(
     with plain(server) as other, plain(server) as sock:
         host, port = sock.getsockname()
         sock.sendall(data)
-        assert gone(sock)
+        assert is_closed(sock)
         other.sendall(framed(b"fine"))
         assert read_frame(other) == b"fine"
     (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
@@ -131,7 +131,7 @@ def test_a_peer_that_resets_its_connection_disturbs_nobody(
     with plain(server) as other:
         with plain(server) as sock:
             sock.sendall(b"\0")
-            go_round(server)
+            run_processors(server)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         eventually(lambda: "reset" in caplog.text, "it is logged")
         other.sendall(framed(b"fine"))
@@ -139,7 +139,7 @@ def test_a_peer_that_resets_its_connection_disturbs_nobody(
     assert all(record.levelno < logging.WARNING for record in caplog.records)
 
 
-def test_a_peer_that_resets_its_connection_while_it_waits_frees_its_place_at_once(serve: Serve) -> None:
+def test_reset_while_a_request_waits_frees_the_connection(serve: Serve) -> None:
     handler = Keeping()
     server = serve(handler, limits=ConnectionLimits(total=1))
     with plain(server) as sock:
@@ -160,10 +160,10 @@ def test_a_peer_that_has_closed_its_side_still_gets_its_response(serve: Serve) -
         sock.sendall(framed(b"?"))
         sock.shutdown(socket.SHUT_WR)
         eventually(lambda: handler.exchanges, "the request has come")
-        go_round(server)
+        run_processors(server)
         handler.exchanges[0].respond([b"answer"])
         assert read_frame(sock) == b"answer"
-        assert gone(sock)
+        assert is_closed(sock)
 
 
 def test_a_slow_reader_does_not_hold_up_the_others(serve: Serve) -> None:
@@ -227,7 +227,7 @@ def answers_port(answers: list[tuple[str, Exchange]]) -> str:
     return answers[0][0].split("-")[2]
 
 
-def test_answering_one_connection_while_serving_another_works_on_the_same_thread(serve: Serve) -> None:
+def test_handler_may_answer_another_connection_of_its_thread(serve: Serve) -> None:
     class Releasing(Keeping):
         def on_request(self, exchange: Exchange, frame: memoryview) -> None:
             if bytes(frame) == b"wait":
@@ -242,15 +242,15 @@ def test_answering_one_connection_while_serving_another_works_on_the_same_thread
     with plain(server) as waiting, plain(server) as other:
         waiting.sendall(framed(b"wait", b"again"))
         eventually(lambda: handler.exchanges, "the first request has come")
-        go_round(server)
+        run_processors(server)
         other.sendall(framed(b"go"))
         assert read_frame(other) == b"done"
         assert read_frame(waiting) == b"released"
 
 
-def test_who_sends_far_ahead_gets_no_larger_share_as_time_goes_on(serve: Serve) -> None:
+def test_peer_that_sends_ahead_gets_no_larger_share(serve: Serve) -> None:
     class Counting(Keeping):
-        """Counts what is served between two requests of a connection that always has one under way."""
+        """Counts the requests served between two requests of a connection that always has one in flight."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -296,7 +296,7 @@ def test_connections_are_dealt_out_to_all_processors(serve: Serve) -> None:
     assert names == {f"net-processor-{server.port}-{number}".encode() for number in range(3)}
 
 
-def test_an_idle_connection_is_closed_and_one_with_a_request_in_flight_is_not(
+def test_idle_connection_is_closed_but_not_one_in_flight(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -304,12 +304,12 @@ def test_an_idle_connection_is_closed_and_one_with_a_request_in_flight_is_not(
     server = serve(handler, idle_ms=40)
     with plain(server) as waiting, plain(server) as idle:
         waiting.sendall(framed(b"?"))
-        assert gone(idle)
+        assert is_closed(idle)
         assert "idle for" in caplog.text
         eventually(lambda: handler.exchanges, "the request has come")
         handler.exchanges[0].respond([b"late"])
         assert read_frame(waiting) == b"late"
-        assert gone(waiting)
+        assert is_closed(waiting)
 
 
 def test_a_paused_connection_is_not_read_until_its_time_has_come(serve: Serve) -> None:
@@ -320,12 +320,12 @@ def test_a_paused_connection_is_not_read_until_its_time_has_come(serve: Serve) -
         eventually(lambda: handler.exchanges, "the request has come")
         handler.exchanges[0].respond([b"one"], pause_ms=5000)
         assert read_frame(sock) == b"one"
-        go_round(server)
+        run_processors(server)
         clock.advance(4999)
-        go_round(server)
+        run_processors(server)
         assert len(handler.exchanges) == 1
         clock.advance(1)
-        go_round(server)
+        run_processors(server)
         assert len(handler.exchanges) == 2
 
 
@@ -337,14 +337,14 @@ def test_an_idle_connection_is_closed_while_it_is_paused_too(serve: Serve) -> No
         eventually(lambda: handler.exchanges, "the request has come")
         handler.exchanges[0].respond([b"one"], pause_ms=5000)
         assert read_frame(sock) == b"one"
-        go_round(server)
+        run_processors(server)
         clock.advance(1000)
-        go_round(server)
-        assert gone(sock)
+        run_processors(server)
+        assert is_closed(sock)
     assert len(handler.exchanges) == 1
 
 
-def test_a_stop_does_not_wait_for_who_is_paused(serve: Serve) -> None:
+def test_stop_does_not_wait_for_paused_connections(serve: Serve) -> None:
     handler = Keeping()
     server = serve(handler)
     with plain(server) as sock:
@@ -371,7 +371,7 @@ def test_a_peer_that_takes_nothing_of_its_response_is_cut_off(
         eventually(lambda: "it read nothing of its response for" in caplog.text, "it is cut off")
 
 
-def test_a_stop_lets_responses_out_even_past_requests_that_nobody_will_read(serve: Serve) -> None:
+def test_stop_sends_responses_despite_unread_requests(serve: Serve) -> None:
     handler = Keeping()
     server = serve(handler)
     big = bytes(4 << 20)
@@ -381,7 +381,7 @@ def test_a_stop_lets_responses_out_even_past_requests_that_nobody_will_read(serv
         stopping = threading.Thread(target=server.stop)
         stopping.start()
         eventually(lambda: not accepts(server.port), "the port is closed")
-        go_round(server)
+        run_processors(server)
         handler.exchanges[0].respond([big])
         assert read_frame(sock) == big
         assert sock.recv(1) == b""
@@ -427,11 +427,11 @@ def test_a_stop_leaves_a_handler_that_blocks_behind(
         server.stop(drain_ms=0)
         assert f"net-processor-{server.port}-0 did not stop" in caplog.text
         go_on.set()
-        assert gone(sock)
+        assert is_closed(sock)
     server._processors[0].join(PATIENCE_SECONDS * 1000)
 
 
-def test_what_cannot_be_sent_is_told_to_who_answers(serve: Serve) -> None:
+def test_respond_raises_for_a_frame_that_cannot_be_sent(serve: Serve) -> None:
     handler = Keeping()
     server = serve(handler)
     with plain(server) as sock:
@@ -475,7 +475,7 @@ def test_all_addresses_are_listened_on_without_a_host() -> None:
         server.stop()
 
 
-def test_a_server_has_several_listeners_and_says_by_which_one_a_request_came(serve: Serve) -> None:
+def test_exchange_names_the_listener_of_its_connection(serve: Serve) -> None:
     class Naming:
         def on_request(self, exchange: Exchange, frame: memoryview) -> None:
             exchange.respond([exchange.listener.encode()])
@@ -507,7 +507,7 @@ def test_a_stop_closes_all_listeners_and_lets_the_answers_of_each_out(serve: Ser
             exchange.respond([b"answer"])
         for sock in socks:
             assert read_frame(sock) == b"answer"
-            assert gone(sock)
+            assert is_closed(sock)
             sock.close()
         stopping.join(PATIENCE_SECONDS)
         assert not stopping.is_alive()
@@ -533,14 +533,14 @@ def test_processors_sleep_while_all_connections_idle(serve: Serve) -> None:
             sock = stack.enter_context(plain(server))
             sock.sendall(framed(b"?"))
             assert read_frame(sock) == b"?"
-        go_round(server)
+        run_processors(server)
         patience = server._processors[0]._select_timeout_seconds()
         assert patience is not None
         assert patience > 3000
 
 
 class SlowlyMade(Made):
-    """Whose pieces are made when the test says so."""
+    """A lazy part whose pieces are made when the test calls ``make``."""
 
     def __init__(self, pieces: list[bytes]) -> None:
         super().__init__(pieces)
@@ -554,7 +554,7 @@ class SlowlyMade(Made):
         self.waiting.pop()()
 
 
-def test_an_answer_that_is_made_while_it_is_sent_holds_up_nobody(serve: Serve) -> None:
+def test_lazy_response_does_not_delay_other_connections(serve: Serve) -> None:
     lazy = SlowlyMade([b"a" * 10, b"b" * 10])
     server = serve(Answering(lambda frame: [lazy] if frame == b"old" else [frame]), processors=1)
     with plain(server) as old, plain(server) as new:
@@ -569,7 +569,7 @@ def test_an_answer_that_is_made_while_it_is_sent_holds_up_nobody(serve: Serve) -
         assert read_frame(old) == b"again"
 
 
-def test_what_is_made_for_a_connection_that_has_ended_is_closed(serve: Serve) -> None:
+def test_lazy_part_of_an_ended_connection_is_closed(serve: Serve) -> None:
     lazy = SlowlyMade([b"a" * 10, b"b" * 10])
     server = serve(Answering(lambda frame: [lazy]), processors=1)
     with plain(server) as old:
