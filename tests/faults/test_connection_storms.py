@@ -9,22 +9,28 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import selectors
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.records.format.message_set import Record, build_message_set, iterate
+from minikafka.wire.api import ApiKey
+from minikafka.wire.frame_parts import buffer_of
 from tests.faults.test_request_bombs import (
     HOST,
     AttackedBroker,
     Others,
     broker,
     frame_of,
+    response_of,
     wait_until,
 )
 from tests.scenarios import simulation
@@ -150,6 +156,52 @@ def test_frames_that_come_byte_by_byte_stop_nobody(broker: AttackedBroker, annou
             for sock in socks:
                 with contextlib.suppress(OSError):
                     sock.send(b"\0")
+    check_at_rest(broker, before)
+
+
+FETCHING = 500
+
+
+def fetch_again_and_again(socks: list[socket.socket], ended: threading.Event) -> int:
+    """On each connection ask for what comes behind what was answered last; how many messages came."""
+    offsets, frames = dict.fromkeys(socks, 0), dict.fromkeys(socks, b"")
+    came = 0
+
+    def ask(sock: socket.socket) -> None:
+        sock.sendall(frame_of(simulation.fetch("steady", offsets[sock], wait_ms=500, version=4)))
+
+    with selectors.DefaultSelector() as ready:
+        for sock in socks:
+            ready.register(sock, selectors.EVENT_READ)
+            ask(sock)
+        while not ended.is_set():
+            for key, _ in ready.select(0.1):
+                sock = cast(socket.socket, key.fileobj)
+                received = sock.recv(1 << 16)
+                assert received, "the broker has closed the connection"
+                frame = frames[sock] = frames[sock] + received
+                if len(frame) < 4 + int.from_bytes(frame[:4]):
+                    continue
+                frames[sock] = b""
+                (part,) = response_of(frame[4:], ApiKey.FETCH, 4).topics[0].partitions
+                assert part.error_code == 0
+                for record in iterate(buffer_of(part.records)):
+                    came += 1
+                    assert record.offset == offsets[sock]
+                    offsets[sock] += 1
+                ask(sock)
+    return came
+
+
+def test_five_hundred_fetching_connections_stop_nobody(broker: AttackedBroker) -> None:
+    before = descriptors(broker)
+    with connections(broker, FETCHING) as socks, ThreadPoolExecutor(1) as fetching:
+        ended = threading.Event()
+        with Others(broker):
+            fetched = fetching.submit(fetch_again_and_again, socks, ended)
+            wait([fetched], 2 * ATTACK_S)
+            ended.set()
+            assert fetched.result() > FETCHING
     check_at_rest(broker, before)
 
 

@@ -191,8 +191,13 @@ def answer_of(connection: SocketConnection, request: simulation.Request) -> Any:
 def read_answer(sock: socket.socket, request: simulation.Request) -> Any:
     """The response to ``request``, which was sent by hand."""
     (size,) = struct.unpack(">i", read_exactly(sock, 4))
-    _, body = split_response(memoryview(bytearray(read_exactly(sock, size))))
-    return APIS[ApiKey(request.key)].decode_response(request.version, body)
+    return response_of(read_exactly(sock, size), request.key, request.version)
+
+
+def response_of(frame: bytes, key: ApiKey, version: int) -> Any:
+    """The response in a frame, without the frame's size."""
+    _, body = split_response(memoryview(bytearray(frame)))
+    return APIS[ApiKey(key)].decode_response(version, body)
 
 
 def read_exactly(sock: socket.socket, size: int) -> bytes:
