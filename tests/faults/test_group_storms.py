@@ -1,0 +1,194 @@
+"""Fifty members of a group that join, leave and vanish all the time. See ``test_request_bombs`` for who else
+is there, and what must hold for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from minikafka.base.errors import ErrorCode
+from minikafka.net.connection import connect
+from minikafka.wire.api import ApiKey
+from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
+from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
+from minikafka.wire.apis.heartbeat import HeartbeatRequest
+from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from minikafka.wire.apis.leave_group import LeaveGroupRequest
+from minikafka.wire.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.faults.test_request_bombs import HOST, AttackedBroker, Others, answer_of, broker, wait_until
+from tests.scenarios.simulation import Request
+
+__all__ = ["broker"]
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.slow,
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the memory of a process in /proc"),
+]
+
+GROUP = "storm"
+MEMBERS = 50
+STORM_S = 15.0
+SESSION_MS = 6_000
+"""The least that a broker allows by default."""
+STABLE_WITHIN_S = 30.0
+"""How soon after the storm all have one generation: those that vanished have to time out."""
+
+
+@dataclass
+class Storm:
+    """What the members share."""
+
+    over: threading.Event = field(default_factory=threading.Event)
+    """Nobody leaves or vanishes any more."""
+    ended: threading.Event = field(default_factory=threading.Event)
+    errors: list[BaseException] = field(default_factory=list)
+    generations: dict[int, int] = field(default_factory=dict)
+    """In which generation each member is now; -1: in none."""
+    leaders: dict[int, set[str]] = field(default_factory=dict)
+    """Of each generation."""
+
+
+class Member(threading.Thread):
+    """One client, with a connection of its own, which is a new member after it left or vanished."""
+
+    def __init__(self, broker: AttackedBroker, storm: Storm, number: int) -> None:
+        super().__init__(name=f"member {number}")
+        self._broker = broker
+        self._storm = storm
+        self._number = number
+        self._chance = random.Random(number)
+        self._id = ""
+        self._generation = -1
+
+    def run(self) -> None:
+        self._connection = connect(HOST, self._broker.port)
+        try:
+            while not self._storm.ended.is_set():
+                if self._join():
+                    self._stay()
+        except BaseException as error:  # noqa: BLE001 - the test raises it
+            self._storm.errors.append(error)
+        finally:
+            self._connection.close()
+
+    def _join(self) -> bool:
+        """Whether this member has its part of the work."""
+        self._storm.generations[self._number] = -1
+        protocol = JoinGroupRequestProtocol("p", b"%d" % self._number)
+        body = JoinGroupRequest(GROUP, SESSION_MS, SESSION_MS, self._id, "consumer", (protocol,))
+        joined = answer_of(self._connection, Request(ApiKey.JOIN_GROUP, 2, body))
+        if joined.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+            self._id = ""
+            return False
+        assert joined.error_code == ErrorCode.NONE, joined
+        self._id, self._generation = joined.member_id, joined.generation_id
+        ids = [member.member_id for member in joined.members]
+        if joined.leader == self._id:
+            self._storm.leaders.setdefault(self._generation, set()).add(self._id)
+            assert len(set(ids)) == len(ids)
+            assert self._id in ids
+        else:
+            assert not ids
+        assignments = tuple(SyncGroupRequestAssignment(member, self._part_of(member)) for member in ids)
+        sync = SyncGroupRequest(GROUP, self._generation, self._id, assignments)
+        synced = answer_of(self._connection, Request(ApiKey.SYNC_GROUP, 1, sync))
+        if synced.error_code in {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID}:
+            return False
+        assert synced.error_code == ErrorCode.NONE, synced
+        assert synced.assignment == self._part_of(self._id), "the assignment is another member's"
+        self._storm.generations[self._number] = self._generation
+        return True
+
+    def _part_of(self, member_id: str) -> bytes:
+        return b"%d of %s" % (self._generation, member_id.encode())
+
+    def _stay(self) -> None:
+        """Beat until the group is to be balanced anew, or this member has enough."""
+        while not self._storm.ended.wait(0.1):
+            code = self._beat()
+            if code != ErrorCode.NONE:
+                assert code in {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID}, code
+                return
+            choice = 1.0 if self._storm.over.is_set() else self._chance.random()
+            if choice < 0.02:
+                self._leave()
+                return
+            if choice < 0.025:
+                self._connection.close()
+                self._connection = connect(HOST, self._broker.port)
+                self._id = ""
+                return
+
+    def _beat(self) -> int:
+        body = HeartbeatRequest(GROUP, self._generation, self._id)
+        code: int = answer_of(self._connection, Request(ApiKey.HEARTBEAT, 1, body)).error_code
+        return code
+
+    def _leave(self) -> None:
+        body = LeaveGroupRequest(GROUP, self._id)
+        left = answer_of(self._connection, Request(ApiKey.LEAVE_GROUP, 1, body))
+        assert left.error_code in {ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID}, left
+        # Whoever left sets no offset back.
+        part = OffsetCommitRequestPartition(0, 1, -1, -1, "")
+        commit = OffsetCommitRequest(
+            GROUP, self._generation, self._id, -1, (OffsetCommitRequestTopic("steady", (part,)),)
+        )
+        done = answer_of(self._connection, Request(ApiKey.OFFSET_COMMIT, 2, commit))
+        assert done.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID, done
+        self._id = ""
+
+
+@contextlib.contextmanager
+def members(broker: AttackedBroker, storm: Storm) -> Iterator[None]:
+    """All members, until the end of the block."""
+    threads = [Member(broker, storm, number) for number in range(MEMBERS)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        storm.ended.set()
+        for thread in threads:
+            thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_a_storm_of_fifty_members_ends_with_all_of_them_in_one_generation(broker: AttackedBroker) -> None:
+    storm = Storm()
+    wait_until(
+        lambda: (
+            broker.call(Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest(GROUP))).error_code == 0
+        )
+    )
+    with Others(broker), members(broker, storm):
+        time.sleep(STORM_S)
+        storm.over.set()
+        deadline = time.monotonic() + STABLE_WITHIN_S
+
+        def settled() -> bool:
+            found = set(storm.generations.values())
+            assert time.monotonic() < deadline or storm.errors, f"generations {sorted(found)}"
+            return bool(storm.errors) or (len(found) == 1 and found != {-1})
+
+        wait_until(settled)
+        assert not storm.errors, storm.errors
+        (group,) = broker.call(Request(ApiKey.DESCRIBE_GROUPS, 0, DescribeGroupsRequest((GROUP,)))).groups
+    assert not storm.errors, storm.errors
+    assert (group.group_state, len(group.members)) == ("Stable", MEMBERS)
+    assert all(len(leaders) == 1 for leaders in storm.leaders.values())
+    assert len(storm.leaders) > 5, "there was no storm"
