@@ -1,0 +1,136 @@
+"""Wall clocks set on, or back, under brokers: leaders, replicas in sync, sessions and offsets stay."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import ErrorCode
+from minikafka.registry import paths
+from minikafka.registry.paths import PartitionState
+from minikafka.wire.api import ApiKey
+from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
+from minikafka.wire.apis.heartbeat import HeartbeatRequest
+from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from minikafka.wire.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.scenarios.simulation import Machine, Request, Simulation
+
+BROKERS = 3
+PROPERTIES = {
+    "replica.lag.time.max.ms": "3000",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+}
+DAY_MS = 86_400_000
+"""Longer than sessions, lags and time-outs; shorter than what keeps messages and offsets."""
+STARTED_MS = 1_700_000_000_000
+
+
+class Group:
+    """One member of a group on the coordinator, machine 0."""
+
+    def __init__(self, world: Simulation) -> None:
+        self._world = world
+        for _ in range(20):
+            found = world.call(Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g")))
+            if found.error_code == ErrorCode.NONE:
+                break
+            pass_time(world, 500)
+        world.move_to(found.host)
+        protocol = JoinGroupRequestProtocol("p", b"")
+        joined = world.call(
+            Request(ApiKey.JOIN_GROUP, 1, JoinGroupRequest("g", 10_000, 10_000, "", "consumer", (protocol,)))
+        )
+        assert joined.error_code == ErrorCode.NONE, joined
+        self._id, self._generation, self._host = joined.member_id, joined.generation_id, found.host
+        part = (SyncGroupRequestAssignment(self._id, b""),)
+        sync = SyncGroupRequest("g", self._generation, self._id, part)
+        assert world.call(Request(ApiKey.SYNC_GROUP, 0, sync)).error_code == ErrorCode.NONE
+
+    def beat(self) -> None:
+        self._world.move_to(self._host)
+        body = HeartbeatRequest("g", self._generation, self._id)
+        assert self._world.call(Request(ApiKey.HEARTBEAT, 0, body)).error_code == ErrorCode.NONE
+
+    def commit(self, offset: int) -> None:
+        self._world.move_to(self._host)
+        part = OffsetCommitRequestPartition(0, offset, -1, -1, "")
+        body = OffsetCommitRequest(
+            "g", self._generation, self._id, -1, (OffsetCommitRequestTopic("t", (part,)),)
+        )
+        done = self._world.call(Request(ApiKey.OFFSET_COMMIT, 2, body))
+        assert done.topics[0].partitions[0].error_code == ErrorCode.NONE, done
+
+    def committed(self) -> int:
+        self._world.move_to(self._host)
+        body = OffsetFetchRequest("g", (OffsetFetchRequestTopic("t", (0,)),))
+        found = self._world.call(Request(ApiKey.OFFSET_FETCH, 1, body))
+        offset: int = found.topics[0].partitions[0].committed_offset
+        return offset
+
+
+def pass_time(world: Simulation, ms: int, group: Group | None = None) -> None:
+    for _ in range(ms // 500):
+        world.clock.advance(500)
+        world.settle()
+        if group is not None:
+            group.beat()
+
+
+def state_of(world: Simulation) -> PartitionState:
+    store = world.zookeeper.connect()
+    path = paths.partition_state_path("t", 0)
+    state = PartitionState.from_json(store.read(path)[0], path)
+    store.close()
+    return state
+
+
+def produce(world: Simulation, value: bytes) -> int:
+    world.move_to(f"machine-{state_of(world).leader}")
+    answer = world.produce("t", value)
+    assert answer.error_code == ErrorCode.NONE, answer
+    offset: int = answer.base_offset
+    return offset
+
+
+@pytest.mark.parametrize("jumps_ms", [(DAY_MS,), (-DAY_MS,), (DAY_MS, -2 * DAY_MS, 3 * DAY_MS)])
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_leaders_replicas_in_sync_and_groups_stay_when_clocks_are_set(
+    jumps_ms: tuple[int, ...], kind: str
+) -> None:
+    world = Simulation()
+    world.clock.adjust_wall_clock(STARTED_MS)
+    machines: list[Machine] = [world.machine_of(number) for number in range(BROKERS)]
+    for machine in machines:
+        machine.start(PROPERTIES)
+    settings = {"message.timestamp.type": kind, "segment.bytes": "300", "segment.index.bytes": "1000"}
+    assert world.create_topic("t", replicas=BROKERS, settings=settings) == 0
+    pass_time(world, 3_000)
+    group = Group(world)
+    before, count = state_of(world), 0
+    for jump_ms in jumps_ms:
+        for _ in range(5):
+            assert produce(world, b"%d" % count) == count
+            count += 1
+        group.commit(count)
+        world.clock.adjust_wall_clock(jump_ms)
+        pass_time(world, 12_000, group)
+        assert group.committed() == count
+        for _ in range(5):
+            assert produce(world, b"%d" % count) == count
+            count += 1
+        pass_time(world, 12_000, group)
+        assert state_of(world) == before
+    world.move_to(f"machine-{before.leader}")
+    assert [record.value for record in world.records("t")] == [b"%d" % n for n in range(count)]
+    for machine in machines:
+        machine.kill()
+        machine.start(PROPERTIES)
+    pass_time(world, 20_000)
+    world.move_to(f"machine-{state_of(world).leader}")
+    assert [record.value for record in world.records("t")] == [b"%d" % n for n in range(count)]
