@@ -127,4 +127,4 @@ def test_a_broker_without_an_id_gets_a_new_one_and_keeps_it_with_its_data(
     with broker(system, tmp_path, 7, data) as other, pytest.raises(BrokerFailed) as refused:
         other.wait_ready()
     assert refused.value.exit_code == 2
-    assert f"belongs to broker {FIRST_GENERATED}, this one is broker 7" in str(refused.value)
+    assert f"belongs to broker {FIRST_GENERATED}, not to broker 7" in str(refused.value)

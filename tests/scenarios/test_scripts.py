@@ -170,4 +170,4 @@ def test_an_exception_in_the_brokers_log_is_not_overlooked() -> None:
     with World() as world:
         run(script, "s.txt", VOCABULARY, world)
         (line,) = world.unshown_exceptions()
-    assert line.startswith("error /data/t_0 cannot be flushed")
+    assert line.startswith("error failed to flush log /data/t_0")

@@ -58,7 +58,7 @@ def _cleanup_policy(name: str, text: str) -> frozenset[str]:
         raise ConfigError(
             name,
             text,
-            "delete, compact, or both with a comma between, in lower case (package.module:Class for delete)",
+            "delete, compact, or both separated by a comma, in lower case (package.module:Class for delete)",
         )
     for policy in policies - {"delete", "compact"}:
         if name == "log.cleanup.policy":
@@ -332,7 +332,7 @@ class LogConfig:
             raise ConfigError(
                 "cleanup.policy",
                 overrides["cleanup.policy"],
-                f"{min(unknown)} must be named by the broker's own log.cleanup.policy first",
+                f"{min(unknown)} must be named by log.cleanup.policy of the broker first",
             )
         return config
 
@@ -356,7 +356,7 @@ class LogConfig:
         config = self.with_overrides(usable)
         if unsure:
             config = replace(config, deletion_policies=())
-            problems.append("until this is put right, nothing of the topic is deleted for its age or size")
+            problems.append("retention by age and size is disabled for the topic until this is fixed")
         return config, problems
 
 

@@ -56,8 +56,8 @@ class Cut:
 
     def __str__(self) -> str:
         return (
-            f"{self.path}: {self.length} bytes from position {self.position} were cut: {self.reason}; "
-            f"they are kept in {self.saved_to}"
+            f"{self.path}: removed {self.length} bytes from position {self.position}: {self.reason}; "
+            f"saved in {self.saved_to}"
         )
 
 
@@ -76,7 +76,7 @@ class RecoveryReport:
         return sum(cut.length for cut in self.cuts)
 
     def __str__(self) -> str:
-        return "; ".join(str(cut) for cut in self.cuts) + f"; the log now ends at offset {self.end_offset}"
+        return "; ".join(str(cut) for cut in self.cuts) + f"; log end offset is now {self.end_offset}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ def scan_file(
         if rewrite_from is not None and next_offset > rewrite_from:
             _rewrite(file, window, rewrite_from)
     if valid < end and problem is None:
-        problem = f"the file ends before its size, at position {valid}"
+        problem = f"unexpected end of file, at position {valid}"
     return FileScan(
         valid,
         next_offset,
@@ -239,8 +239,8 @@ def save_bytes(files: Files, file: File, position: int, end: int) -> str:
         with contextlib.suppress(StorageError, FileNotFoundError):
             files.remove(path)  # it is tried again, and what room there is must not fill with halves
         raise StorageError(
-            f"{end - position} damaged bytes at the end of {file.path} cannot be saved before they are cut: "
-            f"{error}; make room, or cut them by hand"
+            f"cannot save {end - position} damaged bytes at the end of {file.path} before truncating it: "
+            f"{error}; free disk space, or truncate the file by hand"
         ) from error
     finally:
         copy.close()

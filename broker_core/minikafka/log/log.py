@@ -222,7 +222,8 @@ class Log:
             self._check_appendable()
             if copied.first_offset < self._end_offset:
                 raise StorageError(
-                    f"{self.directory} ends at offset {self._end_offset}, and was given {copied.first_offset}"
+                    f"out of order: log {self.directory} ends at offset {self._end_offset}, "
+                    f"the records to append begin at {copied.first_offset}"
                 )
             self.epochs.copy(copied, epochs)
             self.epochs.require_saved()
@@ -293,7 +294,7 @@ class Log:
         try:
             segment.file.sync()
         except StorageError as error:
-            self._failure = f"a flush failed: {error}"
+            self._failure = f"flush failed: {error}"
             raise
 
     # Taking away.
@@ -401,7 +402,7 @@ class Log:
             raise
         except StorageError as error:
             # Another one may report success for names that are lost, and old files would go for them.
-            self._failure = f"a flush failed: {error}"
+            self._failure = f"flush failed: {error}"
             raise
 
     def _take_deleted_files(self) -> list[str]:
@@ -414,7 +415,7 @@ class Log:
         behind = first + len(old)
         self._check_appendable()
         if segments[first:behind] != tuple(old) or behind >= len(segments):
-            raise StorageError(f"{self.directory} has changed: {new.path} takes no segment's place")
+            raise StorageError(f"segments of {self.directory} have changed: {new.path} replaces none of them")
         new.move(swap_path)
         self._segments = (*segments[:first], new, *segments[behind:])
         self._change = segment_replacement.SegmentReplacement(old, new)
@@ -444,7 +445,7 @@ class Log:
         try:
             self._truncate(offset, anew)
         except StorageError as error:
-            self._failure = f"a truncation to offset {offset} failed: {error}"
+            self._failure = f"truncation to offset {offset} failed: {error}"
             raise
         finally:
             # Once more: a flush that began in the middle must not raise the recovery point either.
@@ -557,7 +558,7 @@ class Log:
             except (StorageError, FileNotFoundError) as error:
                 if self.closed:
                     return self._recovery_point  # deleted or closed meanwhile: nothing is left to flush
-                self._failure = f"a flush failed: {error}"
+                self._failure = f"flush failed: {error}"
                 raise StorageError(f"{self.directory}: {self._failure}") from error
             if self._failure is not None:
                 # Another thread's flush failed: its pages are lost, and this one's success says nothing.
@@ -593,7 +594,7 @@ class Log:
             return
         try:
             if self._failure is not None:
-                raise StorageError(f"{self.directory} is not closed cleanly: {self._failure}")
+                raise StorageError(f"cannot close log {self.directory} cleanly: {self._failure}")
             self.flush()
             self._segments[-1].trim()
             self.producers.take_snapshot(self._end_offset, self._end_offset, closing=True)
@@ -638,9 +639,8 @@ class Log:
 
     def _check_appendable(self) -> None:
         if self._closed:
-            raise StorageError(f"{self.directory} is closed")
+            raise StorageError(f"log {self.directory} is closed")
         if self._failure is not None:
             raise StorageError(
-                f"{self.directory} takes no more messages: {self._failure}; "
-                "restart the broker once the disk is mended"
+                f"log {self.directory} is offline: {self._failure}; fix the disk, then restart the broker"
             )

@@ -199,8 +199,7 @@ class LogManager:
         if self._offline and not new:
             path, reason = next(iter(self._offline.items()))
             raise StorageError(
-                f"{partition} is in no directory that can be used, and may lie in {path}, which "
-                f"cannot: {reason}"
+                f"cannot create the log of {partition}: it may exist in {path}, which is offline: {reason}"
             )
         self.delete(partition)  # what an earlier deletion may have left
         check_topic_name(partition.topic)
@@ -216,9 +215,12 @@ class LogManager:
                 except StorageError:
                     raise error from None  # what lies there must not lie in two directories
                 _logger.warning(
-                    "%s is not made in %s, another directory is tried: %s", partition, home.path, error
+                    "failed to create the log of %s in %s, trying another directory: %s",
+                    partition,
+                    home.path,
+                    error,
                 )
-        raise StorageError(f"{partition} cannot be made: no data directory is in use")
+        raise StorageError(f"cannot create the log of {partition}: no data directory is online")
 
     def _create_in(
         self,
@@ -258,12 +260,12 @@ class LogManager:
         for directory in self._directories:
             known, gone = directory.failure, directory.find_removed()
             if gone and known is None:
-                _logger.error("%s: its logs take no more messages", directory.failure)
+                _logger.error("%s; all its logs are offline", directory.failure)
             for partition, log in self._in(directory):
                 if directory.failure is not None:
                     log.fail(directory.failure)
                 elif log.failure is None and not log.closed and log.find_removed():
-                    _logger.error("%s takes no more messages: %s", partition, log.failure)
+                    _logger.error("log of %s is offline: %s", partition, log.failure)
         lost = [directory.failure for directory in self._directories]
         return None if None in lost else next(iter(lost), None)
 
@@ -385,7 +387,7 @@ class LogManager:
         log.increment_start_offset(offset)
         with home.writing:
             if not self._write_starts(home):
-                raise StorageError(f"{home.start_offsets.path} cannot be written")
+                raise StorageError(f"cannot write {home.start_offsets.path}")
 
     def set_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Give the topic's logs these properties over the broker's from now on."""
@@ -416,7 +418,7 @@ class LogManager:
             try:
                 log.flush(None if everything else log.segments[-1].base_offset)
             except StorageError:
-                _logger.exception("%s cannot be flushed and takes no more messages", log.directory)
+                _logger.exception("failed to flush log %s; it is offline until the next start", log.directory)
                 continue
             if everything:
                 self._flushed_ms[partition] = now_ms
@@ -441,7 +443,7 @@ class LogManager:
                     partial(_expired, log.config, now_ms), readable(partition, log), now_ms
                 )
             except Exception as error:  # noqa: BLE001 - a policy of the operator's own can raise anything
-                _logger.error("old segments of %s are not deleted: %s", partition, error)
+                _logger.error("failed to delete old segments of %s: %s", partition, error)
                 continue
             if gone:
                 _logger.info(
@@ -483,7 +485,7 @@ class LogManager:
             try:
                 self._close_directory(directory)
             except StorageError as error:
-                _logger.error("%s is not closed cleanly: %s", directory.path, error)
+                _logger.error("failed to close data directory %s cleanly: %s", directory.path, error)
                 first = first or error
         self._leave()
         if first is not None:
@@ -501,7 +503,7 @@ class LogManager:
         if len(self._offline) + 1 == len(self._paths):
             raise error
         self._offline[path] = str(error)
-        _logger.error("%s is left out, what lies in it is not served until the next start: %s", path, error)
+        _logger.error("data directory %s is offline until the next start: %s", path, error)
 
     def _jobs_of(
         self, directory: DataDirectory, overrides: Overrides, progress: OpeningProgress
@@ -525,7 +527,7 @@ class LogManager:
             if partition in self._directory_of:
                 other = self._directory_of[partition].path
                 raise _DuplicatePartition(
-                    f"{partition} lies in {other} and in {directory.path}; move one away"
+                    f"duplicate logs of {partition} in {other} and {directory.path}; move one of them away"
                 )
             self._directory_of[partition] = directory
             known = LoadHints(clean, points.get(partition, 0), starts.get(partition, 0), progress.advance)
@@ -544,7 +546,7 @@ class LogManager:
         try:
             self._open(partition, self._directory_of[partition], overrides.get(partition.topic, {}), known)
         except (StorageError, FileNotFoundError) as error:
-            _logger.warning("%s cannot be opened, it is tried again: %s", path, error)
+            _logger.warning("failed to open log %s, will retry: %s", path, error)
         progress.opened()
 
     def _open(
@@ -581,9 +583,7 @@ class LogManager:
         config, problems = self._config.with_known_overrides(overrides)
         # Once for all partitions, and again only when something has changed.
         if problems and problems != self._warned.get(topic):
-            _logger.warning(
-                "topic %s: properties that cannot be used are left out: %s", topic, "; ".join(problems)
-            )
+            _logger.warning("topic %s: ignoring invalid properties: %s", topic, "; ".join(problems))
         self._warned[topic] = problems
         if topic in INTERNAL_TOPICS:
             # Compacted in every cluster: recovery must not take their holes for losses.

@@ -118,8 +118,10 @@ def policy_of(name: str) -> RetentionPolicy:
         policy = pkgutil.resolve_name(name)()
     except Exception as error:
         raise ConfigError(
-            "log.cleanup.policy", name, f"is no class that can be made without arguments: {error!r}"
+            "log.cleanup.policy", name, f"cannot create an instance without arguments: {error!r}"
         ) from error
     if not callable(getattr(policy, "expired", None)):
-        raise ConfigError("log.cleanup.policy", name, "has no method expired(segments, limits, now_ms)")
+        raise ConfigError(
+            "log.cleanup.policy", name, "expected a class with a method expired(segments, limits, now_ms)"
+        )
     return policy  # type: ignore[no-any-return]

@@ -247,7 +247,7 @@ class Segment:
         try:
             self.file.truncate(size)
         except StorageError as second:
-            raise UnusableSegment(f"{error}; and its end cannot be cut off again: {second}") from error
+            raise UnusableSegment(f"{error}; and the failed append cannot be removed: {second}") from error
 
     def _index_appended(self, data: Buffer, marks: Marks | None, position: int, interval_bytes: int) -> None:
         index = self.index(interval_bytes)
@@ -278,8 +278,8 @@ class Segment:
                 return self._find_entry(offset)
             except _CorruptPosition as nonsense:
                 raise StorageError(
-                    f"{self.path} is damaged at position {nonsense.position}: no message lies there; "
-                    "`minikafka log verify` shows what is damaged, and from which offset on it can be read"
+                    f"{self.path} is damaged at position {nonsense.position}: no valid message there; "
+                    "`minikafka log verify` shows the damage and the offset from which it can be read"
                 ) from None
 
     def _find_entry(self, offset: int) -> OffsetPosition | None:
@@ -440,7 +440,7 @@ class Segment:
             self.times().append(*self.max_timestamp())
             return self._write_out(sync=sync)
         except FileNotFoundError as error:
-            raise StorageError(f"the directory of {self.path} is gone") from error
+            raise StorageError(f"the directory of {self.path} was deleted") from error
         except StorageError:
             # A file that stayed could be believed: parts of it may be older than the segment.
             self.remove_indexes()

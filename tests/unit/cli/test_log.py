@@ -160,7 +160,7 @@ def test_a_file_that_is_not_what_its_name_says_is_told_and_the_next_is_printed(
     right.write_bytes(b"0\n1\n3 7\n")
     status, rows, err = dump(capfd, str(wrong), str(right))
     assert (status, rows) == (1, [{"epoch": 3, "start_offset": 7}])
-    assert err.startswith(f"minikafka: {wrong} is no producer snapshot")
+    assert err.startswith(f"minikafka: {wrong} is not a producer snapshot")
     assert err.count("\n") == 1
 
 

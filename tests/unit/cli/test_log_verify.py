@@ -81,7 +81,7 @@ def test_notes_change_no_status(capfd: pytest.CaptureFixture[str], data_dir: Pat
     left.write_bytes(b"")
     assert verify(capfd, str(data_dir))[::2] == (
         0,
-        f"minikafka: note: {left}: a deleted file that waits for its removal\n",
+        f"minikafka: note: {left}: a deleted file waiting for removal\n",
     )
 
 
@@ -89,7 +89,7 @@ def test_a_directory_without_logs_is_bad_input(capfd: pytest.CaptureFixture[str]
     for path in (tmp_path, tmp_path / "absent"):
         status, out, err = verify(capfd, str(path))
         assert (status, out) == (2, "")
-        assert "no logs of a broker lie there" in err
+        assert "no logs of a broker found" in err
 
 
 def test_a_directory_in_use_is_told_and_checked_all_the_same(

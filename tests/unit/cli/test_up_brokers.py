@@ -129,7 +129,7 @@ def test_a_broker_that_ends_says_why(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.communicate()
-    assert f"{tmp_path / 'd' / 'broker-0'} was removed, or emptied, while it was in use: this broker" in err
+    assert f"{tmp_path / 'd' / 'broker-0'} was removed or emptied while in use: this broker" in err
     assert "broker 0 ended with status 1 (" in err
 
 

@@ -191,7 +191,7 @@ def test_what_cannot_be_used_is_left_out_and_told_by_name_and_value() -> None:
 def test_while_a_setting_that_keeps_messages_cannot_be_used_nothing_is_deleted(name: str) -> None:
     config, problems = LogConfig().with_known_overrides({name: "for ever", "segment.bytes": "2000"})
     assert config == replace(LogConfig(segment_bytes=2000), deletion_policies=())
-    assert "nothing of the topic is deleted" in problems[-1]
+    assert "retention by age and size is disabled" in problems[-1]
 
 
 def test_overrides_without_a_fault_give_no_problems() -> None:

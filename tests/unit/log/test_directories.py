@@ -40,7 +40,7 @@ def test_a_directory_that_cannot_be_used_is_told_and_the_others_are_served(
     manager = one_left_out(files)
     assert set(manager.logs()) == {TWO}
     assert manager.paths == ("d2",)
-    assert "d1 is left out, what lies in it is not served until the next start" in caplog.text
+    assert "data directory d1 is offline until the next start" in caplog.text
     manager.close()
     assert set(manager_of(files, "d1", "d2").logs()) == {ONE, TWO}
 
@@ -83,7 +83,7 @@ def test_without_any_usable_directory_there_is_no_start(files: MemoryFiles) -> N
 
 def test_what_may_lie_in_a_directory_that_is_left_out_is_not_made_elsewhere(files: MemoryFiles) -> None:
     manager = one_left_out(files)
-    with pytest.raises(StorageError, match="may lie in d1"):
+    with pytest.raises(StorageError, match="may exist in d1, which is offline"):
         manager.create(ONE, new=False)
     assert manager.create(OTHER, new=True).directory == "d2/other_0"
 

@@ -83,10 +83,10 @@ def test_a_failed_flush_stops_appends_but_not_reads(files: MemoryFiles) -> None:
         log.flush()
     assert log.recovery_point == 0
     assert log.failure is not None
-    with pytest.raises(StorageError, match="takes no more messages: a flush failed"):
+    with pytest.raises(StorageError, match="is offline: flush failed"):
         log.append(valid_set([b"x"]))
     assert len(read_all(log)) == 5
-    with pytest.raises(StorageError, match="not closed cleanly"):
+    with pytest.raises(StorageError, match=r"cannot close log .* cleanly"):
         log.close()
 
 
@@ -96,7 +96,7 @@ def test_after_a_failed_flush_no_other_flush_claims_that_all_is_durable(files: M
     files.fail_next_sync()
     with pytest.raises(StorageError, match="cannot flush"):
         log.flush()
-    with pytest.raises(StorageError, match="a flush failed"):
+    with pytest.raises(StorageError, match="flush failed"):
         log.flush()
     assert log.recovery_point == 0
 
@@ -173,9 +173,9 @@ def test_when_the_end_cannot_be_cut_back_appends_stop_and_reads_go_on(files: Mem
     fill(log, 5)
     files.fail_next_write(after_bytes=30, match=".kafka")
     files.fail_next_truncate()
-    with pytest.raises(StorageError, match="cannot be cut off again"):
+    with pytest.raises(StorageError, match="the failed append cannot be removed"):
         fill(log, 5)
-    with pytest.raises(StorageError, match="takes no more messages"):
+    with pytest.raises(StorageError, match="is offline"):
         fill(log, 5)
     assert [record.value for record in read_all(log)] == numbered(0, 5)
     files.kill_process()

@@ -108,4 +108,4 @@ def test_contents_of_a_data_directory_are_told_by_topic() -> None:
 
 
 def test_contents_of_a_data_directory_that_cannot_be_read_are_told_as_such() -> None:
-    assert contents(disk_with("a_0/", "b-0/"), "d").startswith("d cannot be read: d holds partitions in the")
+    assert contents(disk_with("a_0/", "b-0/"), "d").startswith("cannot read d: d holds partitions in the")

@@ -438,7 +438,7 @@ def test_a_failed_truncation_stops_appends(files: MemoryFiles) -> None:
     with pytest.raises(StorageError):
         log.truncate_to(3)
     assert log.recovery_point == 3
-    with pytest.raises(StorageError, match="a truncation to offset 3 failed"):
+    with pytest.raises(StorageError, match="truncation to offset 3 failed"):
         fill(log, 5)
 
 

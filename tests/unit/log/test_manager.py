@@ -171,7 +171,7 @@ def test_a_log_that_failed_keeps_its_directory_from_counting_as_clean(files: Mem
     files.fail_next_sync(match="d1/my_topic_0")
     with pytest.raises(StorageError):
         log_of(manager, ONE).flush()
-    with pytest.raises(StorageError, match="not closed cleanly"):
+    with pytest.raises(StorageError, match=r"cannot close log .* cleanly"):
         manager.close()
     assert not files.exists(f"d1/{MARKER}")
     assert files.exists(f"d2/{MARKER}")
@@ -221,7 +221,7 @@ def test_what_recovery_cut_is_logged_and_the_checkpoint_follows(
     with caplog.at_level(logging.WARNING):
         log = log_of(manager_of(files), ONE)
     assert log.end_offset == 9
-    assert "51 bytes from position 486 were cut" in caplog.text
+    assert "removed 51 bytes from position 486" in caplog.text
     assert read_file(files, f"d1/{CHECKPOINT}") == b"0\n1\nmy_topic 0 9\n"
 
 
@@ -371,7 +371,7 @@ def test_a_data_directory_that_is_gone_is_a_storage_error_and_the_others_are_ser
     assert manager.flush_dirty_logs() == [TWO]
     manager.checkpoint_offsets()
     assert read_file(files, f"{homes[1]}/{CHECKPOINT}") == b"0\n1\nmy_topic 1 5\n"
-    with pytest.raises(StorageError, match="is gone"):
+    with pytest.raises(StorageError, match=f"cannot delete {ONE} completely"):
         manager.delete(ONE)
     manager.close()
     assert files.exists(f"{homes[1]}/{MARKER}")
@@ -405,7 +405,7 @@ def test_one_partition_in_two_directories_is_refused(files: MemoryFiles) -> None
         manager = manager_of(files, path)
         manager.create(ONE)
         manager.close()
-    with pytest.raises(StorageError, match="my_topic-0 lies in d1 and in d2"):
+    with pytest.raises(StorageError, match="duplicate logs of my_topic-0 in d1 and d2"):
         manager_of(files, "d1", "d2")
     manager_of(files, "d1").close()
 
@@ -482,7 +482,7 @@ def test_a_log_that_cannot_be_flushed_does_not_hold_up_the_others(
     files.fail_next_sync(match="my_topic_0")
     clock.advance(10)
     assert manager.flush_dirty_logs() == [TWO]
-    assert "my_topic_0 cannot be flushed" in caplog.text
+    assert "failed to flush log d1/my_topic_0" in caplog.text
     with pytest.raises(StorageError):
         fill(log_of(manager, ONE), 5)
     fill(log_of(manager, TWO), 5)

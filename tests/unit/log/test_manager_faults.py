@@ -217,7 +217,7 @@ def test_a_log_that_cannot_be_opened_leaves_the_others_and_is_opened_later_where
     files.fail_next_read(match="d1/my_topic_0")
     manager = manager_of(files, "d1", "d2")
     assert set(manager.logs()) == {TWO}
-    assert "d1/my_topic_0 cannot be opened, it is tried again: cannot read" in caplog.text
+    assert "failed to open log d1/my_topic_0, will retry: cannot read" in caplog.text
     manager.delete(TWO)  # d2 has the fewest now
     manager.checkpoint_offsets()
     assert read_checkpoint(files, f"d1/{CHECKPOINT}") == {ONE: 40}

@@ -107,9 +107,7 @@ def test_other_logs_go_on_beside_one_that_was_removed(
     with pytest.raises(StorageError, match="was removed"):
         fill(log_of(manager, ONE), 5)
     told = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
-    assert told == [
-        "my_topic-0 takes no more messages: d1/my_topic_0/00000000000.kafka was removed or replaced"
-    ]
+    assert told == ["log of my_topic-0 is offline: d1/my_topic_0/00000000000.kafka was removed or replaced"]
 
 
 def two_directories(files: MemoryFiles) -> LogManager:
@@ -129,7 +127,7 @@ def test_logs_of_a_removed_directory_take_no_more_messages(
     files.remove_tree("d1")
     for _ in range(2):
         assert manager.find_removed() is None
-    with pytest.raises(StorageError, match="d1 was removed, or emptied"):
+    with pytest.raises(StorageError, match="d1 was removed or emptied"):
         fill(log_of(manager, ONE), 5)
     fill(log_of(manager, TWO), 5)
     manager.checkpoint_offsets()
@@ -140,7 +138,7 @@ def test_logs_of_a_removed_directory_take_no_more_messages(
     manager.flush_names()
     assert not files.exists("d1")
     assert [one.getMessage() for one in caplog.records] == [
-        "d1 was removed, or emptied, while it was in use: its logs take no more messages"
+        "data directory d1 was removed or emptied while in use; all its logs are offline"
     ]
 
 
@@ -162,7 +160,7 @@ def test_a_directory_that_was_emptied_counts_as_removed(files: MemoryFiles) -> N
     files.remove_tree("d1")
     files.make_dirs("d1")
     manager.find_removed()
-    with pytest.raises(StorageError, match="d1 was removed, or emptied"):
+    with pytest.raises(StorageError, match="d1 was removed or emptied"):
         fill(log_of(manager, ONE), 5)
     assert files.list_dir("d1") == []
 
@@ -172,7 +170,7 @@ def test_the_last_directory_that_goes_is_a_reason_to_stop(files: MemoryFiles) ->
     files.remove_tree("d1")
     assert manager.find_removed() is None
     files.remove_tree("d2")
-    assert manager.find_removed() == "d1 was removed, or emptied, while it was in use"
+    assert manager.find_removed() == "data directory d1 was removed or emptied while in use"
 
 
 def test_a_lock_file_that_was_removed_is_held_again(files: MemoryFiles) -> None:
@@ -189,7 +187,7 @@ def test_a_directory_that_another_process_has_taken_is_left_to_it(files: MemoryF
     files.remove("d1/.lock")
     other = files.lock("d1/.lock")
     manager.find_removed()
-    with pytest.raises(StorageError, match="lock file was removed, and d1 is in use"):
+    with pytest.raises(StorageError, match="lock file of d1 was removed while in use: d1 is in use"):
         fill(log_of(manager, ONE), 5)
     before = len(files.operations)
     manager.checkpoint_offsets()
@@ -207,8 +205,8 @@ def test_a_lock_file_that_cannot_be_made_again_is_tried_again(
     assert manager.find_removed() is None
     assert manager.find_removed() is None
     assert [one.getMessage() for one in caplog.records] == [
-        "the lock file was removed, and cannot be made again yet: cannot open d1/.lock: Input/output error",
-        "d1/.lock was removed, and is held again",
+        "lock file of d1 was removed, failed to create it again: cannot open d1/.lock: Input/output error",
+        "lock file of d1 was removed; created and locked it again",
     ]
 
 

@@ -130,7 +130,7 @@ def test_a_batch_that_overlaps_what_is_there_is_not_written() -> None:
     write(other, 3)
     follower.apply_leadership(leadership(1))
     follower.append_as_follower(taken(other, 0), 0)
-    with pytest.raises(Exception, match="ends at offset 3, and was given 0"):
+    with pytest.raises(Exception, match="ends at offset 3, the records to append begin at 0"):
         follower.append_as_follower(taken(leader, 3), 0)
     assert follower.log.end_offset == 3
 

@@ -55,7 +55,7 @@ def contents(files: Files, path: str) -> str:
         for partition, _ in layout.found(files, path) if layout else ():
             topics.setdefault(partition.topic, []).append(partition.partition)
     except StorageError as error:
-        return f"{path} cannot be read: {error}"
+        return f"cannot read {path}: {error}"
     named = [
         f"{topic} (partition{'s' if len(numbers) > 1 else ''} {ranges(numbers)})"
         for topic, numbers in sorted(topics.items())
@@ -105,7 +105,7 @@ class OffsetCheckpointFile:
                 self.held = {}
             if str(error) != self._problem:
                 _logger.warning(
-                    "%s; until it can be, the next start may have more to check: make room, or mend the disk",
+                    "%s; the next start may check more until this succeeds: free disk space, or fix the disk",
                     error,
                 )
             self._problem = str(error)
@@ -167,21 +167,21 @@ class DataDirectory:
         try:
             self._files.open(self.file(META_FILE), read_only=True).close()
         except FileNotFoundError:
-            self.failure = f"{self.path} was removed, or emptied, while it was in use"
+            self.failure = f"data directory {self.path} was removed or emptied while in use"
             return True
         except StorageError:
             return False  # nobody can tell
         try:
             lock = self._files.lock(self.file(LOCK_FILE))
         except DirectoryLocked as error:
-            self.failure = f"the lock file was removed, and {error}"
+            self.failure = f"lock file of {self.path} was removed while in use: {error}"
             return True
         except (StorageError, FileNotFoundError) as error:
-            _logger.warning("the lock file was removed, and cannot be made again yet: %s", error)
+            _logger.warning("lock file of %s was removed, failed to create it again: %s", self.path, error)
             return False
         self._lock.release()
         self._lock = lock
-        _logger.warning("%s was removed, and is held again", self.file(LOCK_FILE))
+        _logger.warning("lock file of %s was removed; created and locked it again", self.path)
         return False
 
     def leave(self) -> None:
@@ -214,7 +214,7 @@ class DataDirectory:
                 marker.close()
             self._files.sync_dir(self.path)
         except StorageError as error:
-            _logger.warning("%s; all messages are flushed, but the next start checks the logs", error)
+            _logger.warning("%s; all messages are flushed, but the next start will check the logs", error)
 
     def unmark(self) -> None:
         """Remove the marker: from now on logs may grow. Also flush the names of partitions: whoever made the

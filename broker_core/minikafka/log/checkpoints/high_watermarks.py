@@ -27,7 +27,7 @@ class HighWatermarkCheckpoints:
         try:
             directory.high_watermarks.read()
         except StorageError as error:
-            _logger.warning("%s; followers ask their leaders how far they agree", error)
+            _logger.warning("%s; followers will ask their leaders where to truncate", error)
         self._directories.append(directory)
 
     def of(self, partition: TopicPartition) -> int:

@@ -56,7 +56,7 @@ class LeaderEpochJournal:
         except FileNotFoundError:
             return
         except (StorageError, ValueError, KeyError, TypeError, AttributeError) as error:
-            _logger.warning("%s is left out, the epochs count that the logs' own files have: %r", path, error)
+            _logger.warning("ignoring %s, using the epochs in the files of the logs: %r", path, error)
             self._stale.add(directory.path)  # the next start may read it
 
     def of(self, partition: TopicPartition) -> Entries:
@@ -108,7 +108,7 @@ class LeaderEpochJournal:
         try:
             replace_file(self._files, directory.file(BEGUN_FILE), data)
         except FileNotFoundError as error:
-            raise StorageError(f"cannot write {BEGUN_FILE}: {directory.path} is gone") from error
+            raise StorageError(f"cannot write {BEGUN_FILE}: {directory.path} was deleted") from error
         self._told[directory.path] = set(told)
         self._stale.discard(directory.path)
 

@@ -79,7 +79,7 @@ class LeaderEpochs:
         except FileNotFoundError:
             pass
         except StorageError as error:
-            _log.warning("%s; the epochs are not known", error)
+            _log.warning("%s; the leader epochs of this log are unknown", error)
         return epochs
 
     @property
@@ -216,7 +216,7 @@ class LeaderEpochs:
         if not self.written:
             self.save()
             if not self._saved:
-                raise StorageError(f"nothing can be written before the leader epochs are: {self._complaint}")
+                raise StorageError(f"cannot append before the leader epochs are saved: {self._complaint}")
 
     def make_durable(self) -> bool:
         """Flush the file where that may not have been done; whether its name has to be, too. StorageError."""
@@ -238,7 +238,7 @@ class LeaderEpochs:
             replace_file(self._files, self.path, "".join(f"{line}\n" for line in lines).encode(), sync=sync)
         except (StorageError, FileNotFoundError) as error:
             if self._complaint != str(error):
-                _log.warning("%s; it is tried again", error)
+                _log.warning("%s; will retry", error)
             self._complaint = str(error)
         else:
             self._saved, self._durable, self._complaint = True, sync, None
@@ -250,16 +250,16 @@ def read_epochs(files: Files, path: str) -> tuple[tuple[int, int], ...]:
     try:
         return _parse(data.decode("ascii")) if data else ()
     except (ValueError, IndexError) as error:
-        raise StorageError(f"{path} is not a file of leader epochs of version {VERSION}: {error}") from None
+        raise StorageError(f"{path} is not a leader epoch file of version {VERSION}: {error}") from None
 
 
 def _parse(content: str) -> tuple[tuple[int, int], ...]:
     if not content.endswith("\n"):
-        raise ValueError("its last line has no end")  # half an offset is one too
+        raise ValueError("the last line is incomplete")  # half an offset is one too
     entries: list[tuple[int, int]] = []
     for text in counted_lines(content):
         epoch, offset = (int(part) for part in text.split())
         if epoch < 0 or offset < 0 or (entries and (epoch <= entries[-1][0] or offset < entries[-1][1])):
-            raise ValueError(f"{text!r} does not follow the line before")
+            raise ValueError(f"{text!r} is out of order")
         entries.append((epoch, offset))
     return tuple(entries)

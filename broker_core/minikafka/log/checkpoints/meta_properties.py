@@ -48,10 +48,10 @@ def read_meta(files: Files, directory: str) -> MetaProperties | None:
         if separator and not line.lstrip().startswith(("#", "!")):
             values[name.strip()] = value.strip()
     if values.get("version") != str(VERSION):
-        raise StorageError(f"{path}: version={values.get('version')}, only version={VERSION} can be read")
+        raise StorageError(f"{path}: version={values.get('version')}, expected version={VERSION}")
     broker_id = values.get("broker.id", "")
     if not broker_id.isdigit():
-        raise StorageError(f"{path}: broker.id={broker_id!r} is not a broker's number")
+        raise StorageError(f"{path}: broker.id={broker_id!r}, expected a whole number")
     return MetaProperties(int(broker_id), values.get("cluster.id") or None)
 
 
@@ -70,7 +70,7 @@ def _add_cluster(files: Files, directory: str, cluster_id: str) -> None:
         text = read_file(files, path).rstrip(b"\n")
         replace_file(files, path, text + f"\ncluster.id={cluster_id}\n".encode("latin-1"))
     except StorageError as error:
-        _logger.warning("%s; it does not say of which cluster the directory is", error)
+        _logger.warning("%s; the directory still has no cluster.id", error)
 
 
 def known_cluster(files: Files, directories: Sequence[str]) -> str | None:
@@ -85,7 +85,9 @@ def known_cluster(files: Files, directories: Sequence[str]) -> str | None:
                 found[directory] = meta.cluster_id
     if len(set(found.values())) > 1:
         listed = ", ".join(f"{directory} of cluster {cluster}" for directory, cluster in found.items())
-        raise StorageError(f"the data directories belong to different clusters: {listed}; name those of one")
+        raise StorageError(
+            f"the data directories belong to different clusters: {listed}; configure those of one cluster"
+        )
     return next(iter(found.values()), None)
 
 
@@ -96,7 +98,7 @@ def agreed_meta(files: Files, directories: Sequence[str]) -> MetaProperties | No
     if len({meta.broker_id for meta in found.values()}) > 1:
         listed = ", ".join(f"{directory} of broker {meta.broker_id}" for directory, meta in found.items())
         raise StorageError(
-            f"the data directories belong to different brokers: {listed}; name those of one broker"
+            f"the data directories belong to different brokers: {listed}; configure those of one broker"
         )
     return next(iter(found.values()), None)
 
@@ -113,8 +115,8 @@ def claim_directories(
     agreed = agreed_meta(files, directories)
     if broker_id is not None and agreed is not None and agreed.broker_id != broker_id:
         raise StorageError(
-            f"the data in {', '.join(directories)} belongs to broker {agreed.broker_id}, this one is broker "
-            f"{broker_id}; set broker.id to the former or name another directory"
+            f"the data in {', '.join(directories)} belongs to broker {agreed.broker_id}, not to broker "
+            f"{broker_id}; set broker.id={agreed.broker_id}, or configure another directory"
         )
     own = broker_id if agreed is None else agreed.broker_id
     if own is None:

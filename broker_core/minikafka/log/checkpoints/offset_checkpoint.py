@@ -26,7 +26,7 @@ def write_checkpoint(files: Files, path: str, offsets: Mapping[TopicPartition, i
     try:
         replace_file(files, path, "".join(f"{line}\n" for line in lines).encode())
     except FileNotFoundError as error:
-        raise StorageError(f"cannot write {path}: its directory is gone") from error
+        raise StorageError(f"cannot write {path}: its directory was deleted") from error
 
 
 def read_checkpoint(files: Files, path: str) -> dict[TopicPartition, int]:
@@ -53,7 +53,7 @@ def counted_lines(text: str) -> list[str]:
         raise ValueError(f"version {lines[0]}")
     count, entries = int(lines[1]), [line for line in lines[2:] if line.strip()]
     if count != len(entries):
-        raise ValueError(f"{count} lines are announced, {len(entries)} follow")
+        raise ValueError(f"expected {count} lines, found {len(entries)}")
     return entries
 
 

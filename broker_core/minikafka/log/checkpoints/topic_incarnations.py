@@ -94,7 +94,7 @@ class TopicIncarnations:
             return
         except (StorageError, ValueError, KeyError, TypeError, AttributeError) as error:
             path = directory.file(CREATIONS_FILE)
-            _logger.warning("%s is left out, the logs count as those of the topics: %r", path, error)
+            _logger.warning("ignoring %s, assuming that the logs belong to the topics: %r", path, error)
             return
         self._known |= {key: change for key, change in read.known.items() if key in partitions}
         self._rolled_back |= read.rolled_back.intersection(partitions)
@@ -111,12 +111,10 @@ class TopicIncarnations:
                 continue
             self._written.pop(directory.path, None)
             if before[0] == tree[0]:
-                what = (
-                    f"the znodes of cluster {tree[0]} were copied: its logs are taken for those of the topics"
-                )
+                what = f"znodes of cluster {tree[0]} were copied: assuming that the logs belong to the topics"
                 self._known = {key: at for key, at in self._known.items() if key not in directory.partitions}
             else:
-                what = f"its logs are of cluster {before[0]}, and not of this one, {tree[0]}"
+                what = f"the logs belong to cluster {before[0]}, not to this cluster {tree[0]}"
                 self._known |= dict.fromkeys(directory.partitions & self._known.keys(), _ELSEWHERE)
             _logger.warning("%s: %s", directory.path, what)
         # The one that was written last. Where no log lies nobody writes any more.
@@ -136,9 +134,9 @@ class TopicIncarnations:
             return
         self._children = children
         _logger.error(
-            "ZooKeeper went back: %d topics were made or removed there, and %d before; its data was restored "
-            "from an older copy. Topics that were made since are gone there, and their logs stay here: a "
-            "topic that is made again by the same name, with as many partitions, has its records",
+            "ZooKeeper data was restored from an older copy: %d topics were created or deleted there, %d "
+            "before. Topics created since are missing there, and their logs stay here: a topic that is "
+            "created again with the same name and as many partitions has its records",
             children.changes,
             before.changes,
         )
@@ -147,7 +145,7 @@ class TopicIncarnations:
         try:
             self._write_stale()
         except StorageError as error:
-            _logger.warning("%s; it is tried again when a topic is made", error)
+            _logger.warning("%s; will retry when a topic is created", error)
 
     def _went_back(self, before: Children, now: Children) -> bool:
         if now.made_at is not None and now.made_at != before.made_at:
@@ -230,7 +228,7 @@ class TopicIncarnations:
         try:
             replace_file(self._files, directory.file(CREATIONS_FILE), data)
         except FileNotFoundError as error:
-            raise StorageError(f"cannot write {CREATIONS_FILE}: {directory.path} is gone") from error
+            raise StorageError(f"cannot write {CREATIONS_FILE}: {directory.path} was deleted") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,16 +89,16 @@ class CleanReport:
             return 100 * (1 - after / before) if before else 0.0
 
         text = (
-            f"{self.directory} was cleaned from offset {self.first_dirty_offset} to {self.end_offset} in "
-            f"{self.seconds:.1f} s ({self.bytes_read / _MB / max(self.seconds, 0.001):.1f} MB/s; "
-            f"{self.seconds_indexing:.1f} s for the keys of {self.bytes_indexed / _MB:.1f} MB, which fill "
-            f"{100 * self.map_fullness:.1f}% of the map): of {self.bytes_read / _MB:.1f} MB and "
-            f"{self.messages_read} messages {self.bytes_written / _MB:.1f} MB and {self.messages_written} "
-            f"messages are left ({smaller(self.bytes_read, self.bytes_written):.1f}% and "
-            f"{smaller(self.messages_read, self.messages_written):.1f}% fewer)"
+            f"cleaned log {self.directory} from offset {self.first_dirty_offset} to {self.end_offset} in "
+            f"{self.seconds:.1f} s ({self.bytes_read / _MB / max(self.seconds, 0.001):.1f} MB/s; indexed "
+            f"{self.bytes_indexed / _MB:.1f} MB in {self.seconds_indexing:.1f} s, offset map "
+            f"{100 * self.map_fullness:.1f}% full): kept {self.bytes_written / _MB:.1f} of "
+            f"{self.bytes_read / _MB:.1f} MB ({smaller(self.bytes_read, self.bytes_written):.1f}% less) and "
+            f"{self.messages_written} of {self.messages_read} messages "
+            f"({smaller(self.messages_read, self.messages_written):.1f}% fewer)"
         )
         if self.messages_without_key:
-            text += f"; {self.messages_without_key} messages had no key and are gone"
+            text += f"; dropped {self.messages_without_key} messages without a key"
         return text
 
 
@@ -224,7 +224,7 @@ class _Pass:
 
     def _check(self) -> None:
         if self._should_stop():
-            raise CleaningStopped(f"the cleaning of {self._log.directory} was stopped")
+            raise CleaningStopped(f"cleaning of {self._log.directory} was stopped")
 
     def _dirty(self) -> Iterator[tuple[Segment, int, int]]:
         """Segments of the dirty part, where it begins in each, and the offset behind each."""
@@ -242,7 +242,7 @@ class _Pass:
             yield window
             self._check()
         if reached < segment.size:
-            raise Uncleanable(f"{segment.path}: {problem or f'it ends at position {reached}'}")
+            raise Uncleanable(f"{segment.path}: {problem or f'unexpected end at position {reached}'}")
 
     def _map_keys(self) -> None:
         offsets = self._offsets
@@ -293,7 +293,7 @@ class _Pass:
                     if kept is None:
                         continue
                     if cleaned.size + len(kept.data) > _POSITION_MAX:
-                        raise Uncleanable(f"{segment.path}: what stays of it is too much for one segment")
+                        raise Uncleanable(f"{segment.path}: the retained data does not fit one segment")
                     cleaned.append(
                         kept.data,
                         kept.newest,

@@ -192,7 +192,9 @@ class LogCleanerManager:
         )
 
     def _put_off(self, partition: TopicPartition, error: Exception) -> None:
-        _logger.warning("%s is not cleaned now, and tried again in a minute: %s", partition, error)
+        _logger.warning(
+            "failed to clean the log of %s, retrying in %d s: %s", partition, RETRY_MS // 1000, error
+        )
         self._try_later(partition)
 
     def _try_later(self, partition: TopicPartition) -> None:
@@ -211,8 +213,8 @@ class LogCleanerManager:
         except Uncleanable as error:
             self._uncleanable[partition] = str(error)
             _logger.error(
-                "%s cannot be cleaned and grows: %s; until the next start it is left alone, and served as it "
-                "is; `minikafka log verify` shows what is damaged",
+                "cannot clean the log of %s: %s; it is served, but grows and is not cleaned until the next "
+                "start; `minikafka log verify` shows what is damaged",
                 partition,
                 error,
             )
@@ -243,8 +245,8 @@ class LogCleanerManager:
             return point
         if point > log.end_offset or not log.config.deletion_policies:
             _logger.warning(
-                "%s: %s says that it is clean up to offset %d, and it has those from %d to %d; all of it "
-                "counts as dirty",
+                "%s: invalid first dirty offset in %s: %d is not in the log (offsets %d to %d); the log will "
+                "be cleaned from its start",
                 log.directory,
                 CLEANER_POINT_FILE,
                 point,
@@ -265,7 +267,7 @@ class LogCleanerManager:
             try:
                 file.read()
             except StorageError as error:
-                _logger.warning("%s; its logs count as dirty", error)
+                _logger.warning("%s; its logs will be cleaned from their start", error)
             self._points[directory] = file
         return file
 
@@ -280,7 +282,7 @@ class LogCleanerManager:
         try:
             file.write(points)
         except StorageError as error:
-            _logger.error("%s; messages may count as clean that are not", error)
+            _logger.error("%s; the checkpoint may say that dirty messages are clean", error)
 
     # For the threads that change logs.
 

@@ -42,7 +42,7 @@ class FileDeletion:
                 except FileNotFoundError:
                     continue  # with its whole partition, for one
                 except StorageError as error:
-                    _logger.warning("%s; the next start removes it", error)
+                    _logger.warning("%s; the next start will remove it", error)
 
 
 def remove_partitions(
@@ -67,7 +67,7 @@ def remove_partitions(
 
     def fail(partition: TopicPartition, error: StorageError | FileNotFoundError) -> None:
         if isinstance(error, FileNotFoundError):
-            error = StorageError(f"{partition} is not removed whole: {error.filename} is gone")
+            error = StorageError(f"cannot delete {partition} completely: {error.filename} is missing")
         failed[partition] = error
 
     def of_each(step: Callable[[TopicPartition], None]) -> None:

@@ -199,33 +199,34 @@ def _check(producer: ProducerStateEntry, header: BatchHeader, batch: BatchMetada
     if epoch < max(producer.epoch, 0):
         raise BrokerError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"{name} has epoch {epoch}, and epoch {producer.epoch} has written here: it is another's id now",
+            f"{name} has epoch {epoch}, but a producer with epoch {producer.epoch} has written here",
         )
     if epoch != producer.epoch:
         if first != 0 and producer is _NOBODY:
             raise BrokerError(
                 ErrorCode.UNKNOWN_PRODUCER_ID,
-                f"{name} goes on with sequence {first}, and nothing is known of it: what it wrote is gone, "
-                "or it was silent for longer than transactional.id.expiration.ms",
+                f"{name} continues with sequence {first}, but is unknown: its records were deleted, or it "
+                "was idle for longer than transactional.id.expiration.ms",
             )
         if first != 0:
-            raise _gap(f"{name} begins epoch {epoch} with sequence {first}, not 0")
+            raise _gap(f"{name} begins epoch {epoch} with sequence {first}, expected 0")
     elif first != (producer.last_sequence + 1) % _SEQUENCES:
         if _is_of_another(producer, batch):
             raise BrokerError(
                 ErrorCode.UNKNOWN_PRODUCER_ID,
-                f"{name} begins with sequence 0, and another producer has written sequences up to "
-                f"{producer.last_sequence} under this id: it was given out twice; the client has to ask for "
-                "another id, or raise its epoch",
+                f"{name} begins with sequence 0, but another producer has written sequences up to "
+                f"{producer.last_sequence} with this id: the id was assigned twice; the client must request "
+                "another id or bump its epoch",
             )
-        text = f"{name} sends sequences {first} to {batch.last_sequence} after {producer.last_sequence}"
+        text = f"{name} sent sequences {first} to {batch.last_sequence} after {producer.last_sequence}"
         if _lies_before(batch, producer.batches):
-            raise BrokerError(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, f"{text}: they were appended before")
+            raise BrokerError(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, f"{text}: already appended")
         raise _gap(text)
     if producer.current_txn_first_offset >= 0 and not header.transactional:
         raise BrokerError(
             ErrorCode.INVALID_TXN_STATE,
-            f"{name} has had a transaction open since offset {producer.current_txn_first_offset}",
+            f"{name} sent a non-transactional batch in its transaction, open since offset "
+            f"{producer.current_txn_first_offset}",
         )
 
 

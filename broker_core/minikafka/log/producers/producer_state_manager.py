@@ -166,9 +166,9 @@ class ProducerStateManager:
             replace_file(self._files, path, encode_producers(self._known), sync=closing)
         except (StorageError, FileNotFoundError) as error:
             if closing and self._known and not self._snapshots:
-                raise StorageError(f"what is known of producers cannot be kept: {error}") from error
+                raise StorageError(f"cannot save the producer state: {error}") from error
             if self._complaint != str(error):
-                _log.warning("%s; the next start finds out again what is known of producers", error)
+                _log.warning("%s; the next start will rebuild the producer state from the log", error)
             self._complaint = str(error)
             with contextlib.suppress(StorageError, FileNotFoundError):
                 self._files.remove(path + TEMPORARY_SUFFIX)
@@ -235,7 +235,7 @@ class ProducerStateManager:
         except StorageError as error:
             known, wrong = {}, str(error)
         if wrong is not None:
-            _log.warning("%s is passed over: %s; the log is read instead", path, wrong)
+            _log.warning("ignoring producer snapshot %s, reading the log instead: %s", path, wrong)
             return False
         self._known = dict(sorted(known.items(), key=lambda item: item[1].last_timestamp_ms))
         self._open = {

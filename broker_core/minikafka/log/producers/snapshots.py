@@ -63,16 +63,17 @@ def parse_producers(path: str, data: bytes) -> tuple[dict[int, ProducerStateEntr
     """
     if len(data) < _HEADER.size:
         raise StorageError(
-            f"{path} is no producer snapshot: {len(data)} bytes are less than its header, which has "
-            f"{_HEADER.size}"
+            f"{path} is not a producer snapshot: {len(data)} bytes, expected a header of {_HEADER.size}"
         )
     version, crc, count = _HEADER.unpack_from(data)
     if version != VERSION:
-        raise StorageError(f"{path} is no producer snapshot that can be read: version {version}, not 1")
+        raise StorageError(
+            f"{path} is not a producer snapshot that can be read: version {version}, expected {VERSION}"
+        )
     if len(data) != _HEADER.size + count * _PRODUCER.size:
         raise StorageError(
-            f"{path} is no whole producer snapshot: {len(data)} bytes, with {count} producers it has "
-            f"{_HEADER.size + count * _PRODUCER.size}"
+            f"{path} is not a complete producer snapshot: {len(data)} bytes, expected "
+            f"{_HEADER.size + count * _PRODUCER.size} for {count} producers"
         )
     producers = {}
     for row in _PRODUCER.iter_unpack(data[_HEADER.size :]):
@@ -83,5 +84,5 @@ def parse_producers(path: str, data: bytes) -> tuple[dict[int, ProducerStateEntr
             epoch, batches, timestamp_ms, coordinator_epoch, open_from
         )
     computed = crc32c(data[COVERED_AT:])
-    wrong = f"their checksum is {computed:#010x}, the file says {crc:#010x}"
+    wrong = f"checksum mismatch: computed {computed:#010x}, the file has {crc:#010x}"
     return producers, None if computed == crc else wrong

@@ -80,7 +80,7 @@ def _create(
     try:
         file = files.open(os.path.join(directory, name), create=True)
     except FileNotFoundError as error:
-        raise StorageError(f"{directory} is gone: it was deleted, or moved while in use") from error
+        raise StorageError(f"log directory {directory} was deleted or moved while in use") from error
     if file.size():
         file.truncate(0)  # left by something that failed half-way: no message was ever served from it
     if room_bytes:
@@ -288,7 +288,7 @@ class _Recovery:
         if found.next_offset > following[0].base_offset:
             return f"the segment before it has offsets up to {found.next_offset - 1}"
         if found.next_offset < following[0].base_offset and not self._config.compacted:
-            return f"the segment before it ends at offset {found.next_offset}: what lay between them is lost"
+            return f"the segment before it ends at offset {found.next_offset}: offsets between are missing"
         return None
 
     def _set_aside(self, segments: list[Segment], reason: str) -> None:

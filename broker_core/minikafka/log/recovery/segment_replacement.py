@@ -128,7 +128,7 @@ def _finish(files: Files, directory: str, layout: Layout, base: int, swap: str) 
         # It was flushed before it got this name: the disk has lost some of it, and the old ones may be there.
         saved = free_path(files, swap)
         files.rename(swap, saved)
-        _log.warning("%s is damaged and replaces nothing: %s; it is kept in %s", swap, found.problem, saved)
+        _log.warning("ignoring damaged swap file %s: %s; saved in %s", swap, found.problem, saved)
         return
     behind = max(found.next_offset, base + 1)
     others = (layout.segment_base(name) for name in files.list_dir(directory))

@@ -79,13 +79,13 @@ def damaged_entry(window: Window, position: int, end: int, reason: str) -> Damag
 def entry_size(window: Window, position: int, end: int) -> tuple[int, str | None]:
     """Size with header of the entry at ``position``, and why it cannot be one (None when it can)."""
     if end - position < ENTRY_HEADER_BYTES:
-        return 0, f"{end - position} bytes are less than an entry's header"
+        return 0, f"{end - position} bytes, fewer than an entry header has ({ENTRY_HEADER_BYTES})"
     offset, size = _HEADER.unpack(window.take(position, ENTRY_HEADER_BYTES))
     if size < MIN_SIZE:
         return 0, f"the size field holds {size}, the smallest message has {MIN_SIZE} bytes"
     if position + ENTRY_HEADER_BYTES + size > end:
         missing = position + ENTRY_HEADER_BYTES + size - end
-        return 0, f"the size field holds {size}, for which {missing} bytes are missing at the end of the file"
+        return 0, f"the size field holds {size}, but {missing} bytes are missing at the end of the file"
     if offset < 0:
         return 0, f"the offset field holds {offset}"
     return ENTRY_HEADER_BYTES + size, None

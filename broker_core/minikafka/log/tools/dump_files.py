@@ -128,7 +128,9 @@ def _index_rows(files: Files, path: str, kind: Kind, base: int | None) -> Iterat
 
 def _rest(path: str, size: int, entry_bytes: int) -> list[Damage]:
     rest = size % entry_bytes
-    return [Damage(path, size - rest, rest, f"an entry has {entry_bytes} bytes")] if rest else []
+    return (
+        [Damage(path, size - rest, rest, f"incomplete entry, expected {entry_bytes} bytes")] if rest else []
+    )
 
 
 def transactions(data: bytes) -> Iterator[dict[str, int]]:
@@ -170,6 +172,6 @@ def read_properties(files: Files, path: str) -> dict[str, str]:
         if line.strip() and not line.lstrip().startswith(("#", "!")):
             found = _PROPERTY.fullmatch(line)
             if found is None:
-                raise StorageError(f"{path} is no file of properties: {line!r} has no value")
+                raise StorageError(f"{path} is not a properties file: {line!r} has no value")
             values[found[1].strip()] = found[2].strip()
     return values

@@ -204,7 +204,7 @@ class _Check:
         """Note the damage at ``position``, and give the next position at which an entry may lie."""
         rest = self._end - position
         if why is None:
-            self._note(Damage(self._file.path, position, rest, "the file has become shorter"))
+            self._note(Damage(self._file.path, position, rest, "the file was truncated while it was read"))
             return self._end
         _, reason = entry_size(self._reader, position, self._end)
         if reason is not None:
@@ -273,7 +273,7 @@ class _Check:
                     for number in range(int(begins.searchsorted(at)), stop):
                         self._decode(window, begins, good, number, number + 1)
                     return
-                reason = f"it holds offset {offsets.min()}, the offset before is {self._last_record}"
+                reason = f"offset {offsets.min()} does not follow offset {self._last_record}"
                 self._note(Damage(self._file.path, window.position + at, end - at, reason))
             if len(offsets):
                 self._records += len(offsets)
@@ -328,7 +328,7 @@ def _fault(entry: memoryview) -> str:
         Decoder(INT64_MIN, INT64_MAX).add(entry)
     except BrokerError as error:
         return f"{error.detail} of the entry"
-    return "what it holds cannot be decoded"
+    return "its content cannot be decoded"
 
 
 def check_offset_index(
@@ -342,22 +342,22 @@ def check_offset_index(
     relative, position = entries.T
     offset, precedes = base_offset + relative, segment.looked_up.precedes
     end = segment.last_offset if segment.last_offset is not None else base_offset - 1
-    found.add(np.minimum(relative, position) < 0, lambda i: "a number is negative")
+    found.add(np.minimum(relative, position) < 0, lambda i: "negative number")
     falls = np.zeros(len(entries), dtype=np.bool_)
     falls[1:] = (np.diff(relative) <= 0) | (np.diff(position) <= 0)
-    found.add(falls, lambda i: "it does not rise above the entry before it")
+    found.add(falls, lambda i: "not greater than the entry before it")
     beyond = position >= segment.size_bytes
     if growing:
         found.pass_over(beyond)
     found.add(beyond, lambda i: f"the segment has {segment.size_bytes} bytes")
     found.pass_over(segment.is_damaged(position))
     found.add(precedes == _NOTHING, lambda i: "no entry of the segment begins there")
-    found.add(offset <= precedes, lambda i: f"what precedes that position reaches to offset {precedes[i]}")
+    found.add(offset <= precedes, lambda i: f"the entries before that position reach offset {precedes[i]}")
     # What is wrong with an entry does not tell on the one before it.
     reaches = np.append(np.where(found.open, precedes, end)[1:], end)[: len(entries)]
     found.add(
         (offset > reaches) & ~(growing & (reaches == end)),
-        lambda i: f"from that position to where the next entry points, offsets reach to {reaches[i]}",
+        lambda i: f"offsets from there to the next indexed position reach {reaches[i]}",
     )
     return found.damage()
 
@@ -378,10 +378,10 @@ def check_time_index(
     found = _Findings(path, entries, ("timestamp", "offset"), (0, base_offset), TimeIndex.LAYOUT.itemsize)
     timestamp, relative = entries.T
     looked_up = segment.looked_up
-    found.add(np.minimum(timestamp, relative) < 0, lambda i: "a number is negative")
+    found.add(np.minimum(timestamp, relative) < 0, lambda i: "negative number")
     falls = np.zeros(len(entries), dtype=np.bool_)
     falls[1:] = (np.diff(timestamp) <= 0) | (np.diff(relative) < 0)
-    found.add(falls, lambda i: "it does not rise above the entry before it")
+    found.add(falls, lambda i: "not greater than the entry before it")
     missing = looked_up.newest == _NOTHING
     if growing or segment.damage:
         found.pass_over(missing)
@@ -392,14 +392,14 @@ def check_time_index(
     )
     found.add(
         looked_up.newest_before >= timestamp,
-        lambda i: f"before that offset the timestamp {looked_up.newest_before[i]} occurs",
+        lambda i: f"timestamp {looked_up.newest_before[i]} occurs before that offset",
     )
     damage = found.damage()
     noted = int(timestamp[-1]) if len(entries) else NO_TIMESTAMP
     # An entry of time 0 and offset 0 cannot be told from room taken beforehand.
     if closed and not damage and not segment.damage and noted < segment.newest_ms and segment.newest_ms > 0:
         end = len(entries) * TimeIndex.LAYOUT.itemsize
-        reason = f"it ends with the timestamp {noted}, the segment has {segment.newest_ms}"
+        reason = f"the last timestamp is {noted}, the largest of the segment is {segment.newest_ms}"
         damage.append(Damage(path, end, 0, reason))
     return damage
 

@@ -67,10 +67,10 @@ _NONE = np.empty(0, dtype=np.int64)
 _MUST_BE_HERE = (RECOVERY_POINT_FILE, "replication-offset-checkpoint")
 """Checkpoints that name every partition of the directory and no other. The others may keep old ones."""
 _LEFT_BEHIND = {
-    GONE_SUFFIX: "a deleted file that waits for its removal",
-    CLEANED_SUFFIX: "compaction was writing it",
-    SWAP_SUFFIX: "compaction was about to put it in place",
-    CORRUPT_SUFFIX: "recovery took it away",
+    GONE_SUFFIX: "a deleted file waiting for removal",
+    CLEANED_SUFFIX: "left by a compaction that was writing it",
+    SWAP_SUFFIX: "left by a compaction before it was put in place",
+    CORRUPT_SUFFIX: "damaged bytes that recovery removed from the log",
 }
 
 
@@ -119,7 +119,7 @@ def verify_file(files: Files, path: str, on_bytes: OnBytes = lambda count: None)
         contents: Row = {"entries": len(entries)}
         segment_path, closed = _segment_beside(files, path, base)
         if segment_path is None or base is None:
-            gone = Finding(f"{path}: the segment beside it is not there, so its entries cannot be checked")
+            gone = Finding(f"{path}: its segment is missing, so its entries cannot be checked")
             return FileReport({**_head(path, kind, size), **contents}, (*_problems(damage), gone))
         checked = _with_indexes(files, segment_path, base, {kind: path}, closed=closed, on_bytes=on_bytes)
         return _file_report(path, kind, size, contents, [*damage, *checked.damage[kind]])
@@ -265,7 +265,7 @@ def data_directories(files: Files, path: str) -> list[str]:
         found = [one for one in below if files.is_dir(one) and _is_data_directory(files, one)]
         if found:
             return found
-    raise ConfigError("DATA_DIR", path, "no logs of a broker lie there; name a directory of log.dirs")
+    raise ConfigError("DATA_DIR", path, "no logs of a broker found; expected a directory of log.dirs")
 
 
 def _is_data_directory(files: Files, path: str) -> bool:
@@ -300,9 +300,9 @@ def survey(files: Files, path: str) -> Survey:
         elif files.is_dir(one):
             if name.endswith(DELETED_SUFFIX):
                 deleted.add(name.removesuffix(DELETED_SUFFIX).rpartition(".")[0])
-                findings.append(Finding(f"{one}: a deleted partition that waits for its removal", note=True))
+                findings.append(Finding(f"{one}: a deleted partition waiting for removal", note=True))
             else:
-                findings.append(Finding(f"{one}: no segment lies there, it is passed over", note=True))
+                findings.append(Finding(f"{one}: ignored, no segment found", note=True))
         elif kind_of(name)[0] in {Kind.CHECKPOINT, Kind.PROPERTIES}:
             try:
                 if kind_of(name)[0] is Kind.CHECKPOINT:
@@ -387,9 +387,9 @@ class _PartitionCheck:
             if start is None:
                 start = end = base
             if base > end:
-                self._note(self._path(base), f"offsets {end} to {base - 1} are not there")
+                self._note(self._path(base), f"offsets {end} to {base - 1} are missing")
             elif base < end:
-                self._problem(self._path(base), f"the segment before it reaches to offset {end - 1}")
+                self._problem(self._path(base), f"the segment before it reaches offset {end - 1}")
             end = max(end, behind)
         for path, epoch, offset in epochs:
             if offset > end:
@@ -435,7 +435,7 @@ class _PartitionCheck:
                 # Compaction may have replaced the segment behind the indexes that were read.
                 checked = check(lambda count: None)
         except FileNotFoundError:
-            self._note(path, "it was removed meanwhile")
+            self._note(path, "removed while it was checked")
             return None
         segment = checked.segment
         self._segments += 1
@@ -451,7 +451,7 @@ class _PartitionCheck:
         for kind, index_path in index_paths.items():
             used = segment.newest_ms >= 0 or kind is Kind.OFFSET_INDEX
             if kind not in checked.damage and not newest and used and segment.size_bytes > NOTICEABLE_BYTES:
-                self._note(index_path, f"the {kind.title} is not there; a broker makes it anew")
+                self._note(index_path, f"the {kind.title} is missing; a broker will rebuild it")
         return base if segment.last_offset is None else segment.last_offset + 1
 
     def _is_being_written(self, damage: Damage, size: int) -> bool:
@@ -490,7 +490,7 @@ class _PartitionCheck:
             self._note(path, _LEFT_BEHIND[name[name.rindex(".") :]])
         elif kind in {Kind.OFFSET_INDEX, Kind.TIME_INDEX}:
             if base not in self._found.bases:
-                self._problem(path, "the segment beside it is not there")
+                self._problem(path, "its segment is missing")
         elif kind in {Kind.TRANSACTION_INDEX, Kind.PRODUCERS, Kind.PROPERTIES}:
             try:
                 self._findings += verify_file(self._files, path).findings

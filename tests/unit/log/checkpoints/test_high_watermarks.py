@@ -115,8 +115,8 @@ def test_a_disk_that_is_full_is_told_once_and_it_is_written_when_there_is_room(
     with caplog.at_level(logging.WARNING):
         manager.high_watermarks.write({ONE: 3})
         manager.high_watermarks.write({ONE: 4})
-    assert caplog.text.count(FILE) == caplog.text.count("make room")
-    assert caplog.text.count("make room") == 1
+    assert caplog.text.count(FILE) == caplog.text.count("free disk space")
+    assert caplog.text.count("free disk space") == 1
     files.capacity_bytes = None
     manager.high_watermarks.write({ONE: 4})
     assert read_file(files, f"d1/{FILE}") == b"0\n1\nmy_topic 0 4\n"

@@ -64,7 +64,7 @@ def test_directories_of_different_brokers_are_refused() -> None:
 
 
 def test_data_of_another_broker_is_refused() -> None:
-    with pytest.raises(StorageError, match="belongs to broker 1, this one is broker 2"):
+    with pytest.raises(StorageError, match="belongs to broker 1, not to broker 2"):
         claim_directories(disk(one="version=0\nbroker.id=1\n"), ["one"], 2)
 
 
@@ -81,7 +81,7 @@ def test_directories_of_different_clusters_are_refused() -> None:
     files = disk()
     write_meta(files, "one", MetaProperties(1, "a"))
     write_meta(files, "two", MetaProperties(1, "b"))
-    with pytest.raises(StorageError, match=r"one of cluster a, two of cluster b; name those of one"):
+    with pytest.raises(StorageError, match=r"one of cluster a, two of cluster b; configure those of one"):
         known_cluster(files, ["one", "two"])
 
 

@@ -407,5 +407,5 @@ def test_the_report_is_one_line_with_what_was_done(files: MemoryFiles) -> None:
     assert (report.first_dirty_offset, report.end_offset, report.map_fullness) == (0, 4, 0.02)
     text = str(replace(report, messages_without_key=3, seconds=2.0))
     assert "\n" not in text
-    assert text.startswith(f"{HOME} was cleaned from offset 0 to 4 in 2.0 s")
-    assert "4 messages 0.0 MB and 2 messages are left (50.0% and 50.0% fewer); 3 messages had no key" in text
+    assert text.startswith(f"cleaned log {HOME} from offset 0 to 4 in 2.0 s")
+    assert "kept 0.0 of 0.0 MB (50.0% less) and 2 of 4 messages (50.0% fewer); dropped 3 messages" in text

@@ -191,7 +191,7 @@ def test_the_batches_of_a_set_follow_each_other_or_nothing_of_it_is_taken(partit
     assert partition.append(batch(0, 2), batch(2, 3)) == (0, 4)
     assert partition.append(batch(2, 3)) == (2, 4)
     before = dict(partition.known)
-    with pytest.raises(BrokerError, match="sends sequences 9 to 9 after 5"):
+    with pytest.raises(BrokerError, match="sent sequences 9 to 9 after 5"):
         partition.append(batch(5, 1), batch(9, 1))
     assert partition.known == before
 

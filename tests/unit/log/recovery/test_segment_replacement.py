@@ -134,7 +134,7 @@ def test_a_reader_goes_on_with_the_old_segments(files: MemoryFiles) -> None:
 
 def test_the_newest_segment_cannot_be_replaced(files: MemoryFiles) -> None:
     log = of_40(files, Layout.CLASSIC)
-    with pytest.raises(StorageError, match="has changed"):
+    with pytest.raises(StorageError, match="have changed"):
         log.replace_segments(cleaned(files, log, range(3)), log.segments)
     assert offsets(log) == list(range(40))
 
@@ -143,7 +143,7 @@ def test_segments_that_went_meanwhile_are_not_replaced(files: MemoryFiles) -> No
     log = of_40(files, Layout.CLASSIC)
     new, old = cleaned(files, log, range(3)), log.segments[:2]
     log.delete_old_segments(lambda segments: 1, 40)
-    with pytest.raises(StorageError, match="has changed"):
+    with pytest.raises(StorageError, match="have changed"):
         log.replace_segments(new, old)
     files.kill_process()
     assert offsets(open_log(files, COMPACTED)) == list(range(15, 40))
@@ -217,7 +217,7 @@ def test_after_a_flush_of_names_that_failed_nothing_goes_before_the_next_open(
         log.replace_segments(cleaned(files, log, range(0, 30, 7)), log.segments[:2])
     names = files.list_dir(HOME)
     for call in (lambda: fill(log, 5), lambda: log.delete_old_segments(lambda segments: 1, 40)):
-        with pytest.raises(StorageError, match="takes no more messages"):
+        with pytest.raises(StorageError, match="is offline"):
             call()
     assert files.list_dir(HOME) == names
     files.kill_process()
@@ -299,7 +299,7 @@ def test_a_damaged_swap_replaces_nothing_and_is_kept(
     files.open(f"{HOME}/00000000000.kafka.swap", create=True).write_at(0, b"nonsense that is no message")
     again = open_log(files, COMPACTED, clean=True)
     assert offsets(again) == list(range(40))
-    assert "00000000000.kafka.swap is damaged and replaces nothing" in caplog.text
+    assert f"ignoring damaged swap file {HOME}/00000000000.kafka.swap: " in caplog.text
     assert files.exists(f"{HOME}/00000000000.kafka.swap.corrupt")
 
 

@@ -95,7 +95,7 @@ def test_room_taken_beforehand_is_no_entry(name: str) -> None:
 def test_an_entry_that_is_cut_off_is_damage(name: str, size: int) -> None:
     *rows, damage = rows_of(name, bytes([1]) * (size + 5))
     assert len(rows) == 1
-    assert damage == Damage(name, size, 5, f"an entry has {size} bytes")
+    assert damage == Damage(name, size, 5, f"incomplete entry, expected {size} bytes")
 
 
 def test_a_transaction_index_gives_the_aborted_transactions() -> None:
@@ -160,7 +160,7 @@ def test_leader_epochs_come_in_their_order() -> None:
     ],
 )
 def test_what_are_no_leader_epochs_is_said(text: bytes) -> None:
-    with pytest.raises(StorageError, match="leader-epoch-checkpoint is not a file of leader epochs"):
+    with pytest.raises(StorageError, match="leader-epoch-checkpoint is not a leader epoch file"):
         rows_of("leader-epoch-checkpoint", text)
 
 
@@ -186,5 +186,5 @@ def test_properties_are_one_row() -> None:
 
 
 def test_what_are_no_properties_is_said() -> None:
-    with pytest.raises(StorageError, match=r"meta\.properties is no file of properties: 'nonsense'"):
+    with pytest.raises(StorageError, match=r"meta\.properties is not a properties file: 'nonsense'"):
         rows_of("meta.properties", b"nonsense\n")

@@ -235,13 +235,13 @@ def test_an_offset_entry_may_name_any_offset_up_to_the_next_entry() -> None:
     ("entries", "position", "reason"),
     [
         ([(1, 1), (4, 3.5)], 8, "no entry of the segment begins there"),
-        ([(1, 1), (4, 5)], 8, "offset 104, position 200: what precedes that position reaches to offset 104"),
-        ([(5, 1), (6, 5)], 0, "offsets reach to 104"),
-        ([(4, 4), (4, 5)], 8, "it does not rise"),
-        ([(4, 4), (5, 4)], 8, "it does not rise"),
+        ([(1, 1), (4, 5)], 8, "offset 104, position 200: the entries before that position reach offset 104"),
+        ([(5, 1), (6, 5)], 0, "to the next indexed position reach 104"),
+        ([(4, 4), (4, 5)], 8, "not greater"),
+        ([(4, 4), (5, 4)], 8, "not greater"),
         ([(4, 4), (10, 10)], 8, "the segment has 400 bytes"),
-        ([(4, 4), (10, 9)], 8, "offsets reach to 109"),
-        ([(-1, 0)], 0, "a number is negative"),
+        ([(4, 4), (10, 9)], 8, "to the next indexed position reach 109"),
+        ([(-1, 0)], 0, "negative number"),
     ],
 )
 def test_an_offset_entry_that_leads_astray_is_told(
@@ -284,10 +284,10 @@ def test_time_entries_of_what_lies_there_are_right() -> None:
     [
         ([(2, 3)], 0, f"the largest timestamp up to that offset is {TIME_MS + 3}"),
         ([(2, 2), (4, 3)], 12, f"the largest timestamp up to that offset is {TIME_MS + 3}"),
-        ([(2, 2), (2, 3)], 12, "it does not rise"),
-        ([(3, 3), (4, 2)], 12, "it does not rise"),
+        ([(2, 2), (2, 3)], 12, "not greater"),
+        ([(3, 3), (4, 2)], 12, "not greater"),
         ([(2, 2), (30, 30)], 12, "the segment does not hold that offset"),
-        ([(2, -2)], 0, "a number is negative"),
+        ([(2, -2)], 0, "negative number"),
     ],
 )
 def test_a_time_entry_that_leads_astray_is_told(
@@ -300,11 +300,11 @@ def test_a_time_entry_that_leads_astray_is_told(
 
 def test_a_time_entry_behind_a_message_that_is_as_new_is_told() -> None:
     (text,) = wrong_time_entries((5, 3), times=[0, 5, 3, 5])
-    assert f"before that offset the timestamp {TIME_MS + 5} occurs" in text
+    assert f"timestamp {TIME_MS + 5} occurs before that offset" in text
 
 
 def test_the_time_index_of_a_closed_segment_ends_with_its_largest_time() -> None:
-    reason = f"t: it ends with the timestamp {TIME_MS + 2}, the segment has {TIME_MS + 9}"
+    reason = f"t: the last timestamp is {TIME_MS + 2}, the largest of the segment is {TIME_MS + 9}"
     assert wrong_time_entries((2, 2), closed=True) == [reason]
     assert wrong_time_entries((2, 2), closed=False) == []
 

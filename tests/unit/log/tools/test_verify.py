@@ -133,7 +133,7 @@ def test_a_full_segments_time_index_must_end_with_its_largest_time(layout: Layou
     for path in (oldest, newest):
         files.open(path).truncate(0)
     (problem,) = verified(files)[1]
-    assert problem.startswith(f"{oldest}: it ends with the timestamp -1, the segment has")
+    assert problem.startswith(f"{oldest}: the last timestamp is -1, the largest of the segment is")
 
 
 def test_room_taken_beforehand_in_index_files_is_right(layout: Layout) -> None:
@@ -154,7 +154,7 @@ def test_a_hole_between_segments_is_a_note_and_an_overlap_a_problem(layout: Layo
             files.remove(path)
     _, problems, notes = verified(files)
     assert problems == []
-    assert [note for note in notes if "are not there" in note]
+    assert [note for note in notes if "are missing" in note]
     files = made(layout)
     data = read_file(files, first)
     overwrite(files, second, data)
@@ -169,14 +169,14 @@ def test_segments_whose_offsets_overlap_are_told(layout: Layout) -> None:
     assert base is not None
     files.rename(second, f"{second.rpartition('/')[0]}/{layout.segment_name(base - 2)}")
     problems = verified(files)[1]
-    assert any(f"the segment before it reaches to offset {base - 1}" in one for one in problems)
+    assert any(f"the segment before it reaches offset {base - 1}" in one for one in problems)
 
 
 def test_an_index_without_its_segment_is_told(layout: Layout) -> None:
     files = made(layout)
     overwrite(files, f"d1/{layout.directory_name(ONE)}/{layout.time_index_name(7777)}", b"")
     (problem,) = verified(files)[1]
-    assert problem.endswith(f"{layout.time_index_name(7777)}: the segment beside it is not there")
+    assert problem.endswith(f"{layout.time_index_name(7777)}: its segment is missing")
 
 
 def test_what_is_left_behind_is_listed(layout: Layout) -> None:
@@ -241,7 +241,7 @@ def test_a_log_begins_where_its_start_offset_says() -> None:
     [
         (b"0\n2\n0 0\n3 50\n", None),
         (b"0\n1\n4 51\n", "epoch 4 begins at offset 51, the log ends at offset 50"),
-        (b"0\n2\n3 0\n2 5\n", "does not follow the line before"),
+        (b"0\n2\n3 0\n2 5\n", "is out of order"),
     ],
 )
 def test_leader_epochs_rise_and_begin_in_the_log(text: bytes, problem: str | None) -> None:
@@ -289,7 +289,7 @@ def test_segments_that_are_removed_meanwhile_are_notes_and_the_log_begins_behind
     oldest, second, *rest = segments(files, CLASSIC)
     files.remove(oldest)
     reports = {one.partition: one for one in verify_partitions(files, found, in_use=True)}
-    assert reports[ONE].findings == (Finding(f"{oldest}: it was removed meanwhile", note=True),)
+    assert reports[ONE].findings == (Finding(f"{oldest}: removed while it was checked", note=True),)
     base = CLASSIC.segment_base(second.rpartition("/")[2])
     assert (reports[ONE].start_offset, reports[ONE].segments) == (base, 1 + len(rest))
 
@@ -347,7 +347,7 @@ def test_where_no_logs_lie_is_bad_input(path: str) -> None:
     files = MemoryFiles()
     files.make_dirs("empty")
     overwrite(files, "file", b"x")
-    with pytest.raises(ConfigError, match="no logs of a broker lie there"):
+    with pytest.raises(ConfigError, match="no logs of a broker found"):
         data_directories(files, path)
 
 
@@ -415,9 +415,7 @@ def test_an_index_without_a_segment_beside_it_says_so() -> None:
     files = MemoryFiles()
     overwrite(files, "00000000000.index", struct.pack(">ii", 1, 40))
     _, problems = report_of(files, "00000000000.index")
-    assert problems == [
-        "00000000000.index: the segment beside it is not there, so its entries cannot be checked"
-    ]
+    assert problems == ["00000000000.index: its segment is missing, so its entries cannot be checked"]
 
 
 def test_a_later_segment_tells_that_one_is_closed() -> None:
@@ -425,7 +423,7 @@ def test_a_later_segment_tells_that_one_is_closed() -> None:
     paths = [one.replace(".kafka", ".timeindex") for one in segments(files, CLASSIC)]
     for path in paths:
         files.open(path).truncate(0)
-    assert "it ends with the timestamp -1" in report_of(files, paths[0])[1][0]
+    assert "the last timestamp is -1" in report_of(files, paths[0])[1][0]
     assert report_of(files, paths[-1])[1] == []
 
 

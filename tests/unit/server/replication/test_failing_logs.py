@@ -116,7 +116,9 @@ def test_a_broker_whose_data_directory_was_removed_stops(world: Simulation, reas
     world.machine.files.remove_tree("/data")
     world.network.wait(lambda: False, world.clock.monotonic_ms() + 20_000)
     assert len(reasons) == 1
-    assert reasons[0].startswith("/data was removed, or emptied, while it was in use: this broker stops")
+    assert reasons[0].startswith(
+        "data directory /data was removed or emptied while in use: this broker stops"
+    )
     assert leader(world) == 1
 
 
