@@ -123,7 +123,7 @@ def test_a_broker_whose_data_directory_was_removed_stops(world: Simulation, reas
 
 
 def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one for one in caplog.messages if one.startswith("produce to t-0 refused")]
+    return [one for one in caplog.messages if one.startswith("produce to t-0 failed")]
 
 
 def test_writes_that_a_disk_refuses_are_told_once_a_minute(
