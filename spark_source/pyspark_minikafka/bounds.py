@@ -38,11 +38,11 @@ _TIMES_FORM = 'must be JSON such as {"topic":{"0":1357000000000}}, in millisecon
 
 @dataclass(frozen=True, slots=True)
 class OffsetBound:
-    """All partitions at earliest, all at latest, or each at its place in ``offsets`` or ``topics``.
+    """All partitions at earliest, all at latest, or each as in ``offsets`` or ``topics``.
 
     name: the option that was set.
-    offsets: None, or an offset for each partition, where LATEST and EARLIEST may stand.
-    topics: LATEST or EARLIEST for all partitions of a topic; only beside ``offsets``.
+    offsets: None, or an offset, LATEST or EARLIEST for each partition.
+    topics: LATEST or EARLIEST for all partitions of a topic; only together with ``offsets``.
     """
 
     default: int
@@ -78,10 +78,10 @@ class OffsetBound:
         if self.offsets is None:
             return dict.fromkeys(assigned, self.default)
         by_topic = {tp: self.topics[tp.topic] for tp in assigned if tp.topic in self.topics}
-        without = sorted(set(self.topics) - {tp.topic for tp in assigned})
-        if without:
+        unread = sorted(set(self.topics) - {tp.topic for tp in assigned})
+        if unread:
             raise ConfigError(
-                self.name, json.dumps(self._document()), f"names topics that are not read: {without}"
+                self.name, json.dumps(self._document()), f"names topics that are not read: {unread}"
             )
         return _all_of(self.name, self._document(), {**by_topic, **self.offsets}, assigned)
 
@@ -144,7 +144,7 @@ def starting(options: Mapping[str, str], default: Bound) -> Bound:
         if len(own) + len(others) > 1:
             other = (own[1:] + others)[0]
             raise ConfigError(
-                own[0], options[own[0]], f"cannot stand beside {other}: both say where to start"
+                own[0], options[own[0]], f"cannot be combined with {other}: both set the start of the query"
             )
         return _newest(own[0], options[own[0]])
     moment, moments, offsets = START_NAMES
@@ -227,7 +227,7 @@ def _numbers(name: str, value: str, partitions: object, form: str) -> Iterable[t
         if not partition.isdecimal() or isinstance(number, bool) or not isinstance(number, int):
             raise ConfigError(name, value, form)
         if number > LONG_MAX:
-            raise ConfigError(name, value, f"{number} is no 64-bit number")
+            raise ConfigError(name, value, f"{number} does not fit in 64 bits")
         yield int(partition), number
 
 
@@ -239,7 +239,7 @@ def _check_topic(name: str, value: str, topic: str) -> None:
 
 
 def check_batch(start: Bound, end: Bound, start_text: str | None, end_text: str | None) -> None:
-    """Refuse the ends of a batch query that can be seen to be wrong before any broker is asked."""
+    """Raise ConfigError for a start and end of a batch query that are wrong whatever the logs contain."""
     if isinstance(start, OffsetBound) and start.moves:
         raise ConfigError(
             "startingOffsets",
@@ -279,8 +279,9 @@ def _check_times(start: TimeBound, end: TimeBound) -> None:
         first = start.default if tp is None or start.default is not None else start.times.get(tp)
         last = end.default if tp is None or end.default is not None else end.times.get(tp)
         if first is not None and last is not None and first > last:
-            whose = "" if tp is None else f" of {tp}"
-            raise ConfigError(start.name, str(first), f"this time{whose} is later than {end.name}, {last}")
+            of_partition = "" if tp is None else f" of {tp}"
+            allowed = f"this time{of_partition} is later than {end.name}, {last}"
+            raise ConfigError(start.name, str(first), allowed)
 
 
 def _all_of(
@@ -289,15 +290,15 @@ def _all_of(
     given: Mapping[TopicPartition, int],
     assigned: Iterable[TopicPartition],
 ) -> Mapping[TopicPartition, int]:
-    """``given`` when it names exactly the ``assigned`` partitions."""
+    """Return ``given``. Raise ConfigError unless it names exactly the ``assigned`` partitions."""
     partitions = set(assigned)
     if set(given) != partitions:
         raise ConfigError(
             name,
             json.dumps(document),
-            "must name every assigned partition and no other (-1 for latest, -2 for earliest); assigned are "
+            "must name exactly the assigned partitions (-1 for latest, -2 for earliest): assigned "
             f"{_names(partitions)}, missing {_names(partitions - set(given))}, "
-            f"too many {_names(set(given) - partitions)}",
+            f"unexpected {_names(set(given) - partitions)}",
         )
     return given
 

@@ -1,15 +1,15 @@
 """Connections kept for as long as a Python worker lives.
 
-Spark makes a reader or writer anew for every task, but uses its Python workers again, so module globals are
-the one place where a connection survives. One ``ClusterClient`` is kept for each purpose, addresses and
-connection settings; it is safe to use from several threads. A worker that was forked from one with
-connections starts with none.
+Spark creates a reader or writer for every task but reuses its Python workers, so only module globals keep a
+connection open. One ``ClusterClient`` is kept for each purpose, addresses and connection settings; it is safe
+to use from several threads. A worker that was forked from one with connections starts with none.
 
-A producer is kept, too, and used by one task at a time: its number among the broker's idempotent producers
-would otherwise be another one in each task of each micro-batch. One whose task has failed is not used again.
+Producers are kept, too, each used by one task at a time: otherwise every task of every micro-batch would need
+a new producer id from the brokers. A producer whose task has failed is not used again.
 
-A worker reads over one connection to each broker. One that was idle for ``kafka.connections.max.idle.ms`` is
-closed by the next task that the worker gets; a worker that gets none for a minute is ended by Spark.
+A worker reads over one connection to each broker. A connection that was idle for
+``kafka.connections.max.idle.ms`` is closed by the worker's next task; Spark ends a worker without a task for
+a minute.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from minikafka.clients.produce import BatchingConfig, BatchingProducer
 
 KEPT_MAX = 8
-"""Clusters that one worker keeps; the one used longest ago goes first."""
+"""The most clusters that one worker keeps; the least recently used one is closed first."""
 
 
 _Key = tuple[bool, str, ConnectionOptions]
@@ -39,21 +39,21 @@ _pid = os.getpid()
 
 
 def reading(bootstrap_servers: str, connection: ConnectionOptions) -> ClusterClient:
-    """The kept cluster to read from, made when there is none. No connection is opened here.
+    """Return the cached cluster to read from, created when missing. No connection is opened here.
 
-    It creates no topics: a deleted one would come back empty, and its records would be lost without a word.
+    It creates no topics: a deleted one would reappear empty, and its records would be lost silently.
     """
-    return _kept(False, bootstrap_servers, connection)
+    return _cached(False, bootstrap_servers, connection)
 
 
 def writing(bootstrap_servers: str, connection: ConnectionOptions) -> ClusterClient:
-    """The kept cluster to write to, where topics are created as the brokers are configured."""
-    return _kept(True, bootstrap_servers, connection)
+    """Return the cached cluster to write to. It creates topics, if the brokers are configured to do so."""
+    return _cached(True, bootstrap_servers, connection)
 
 
 @contextlib.contextmanager
 def producing(cluster: ClusterClient, config: BatchingConfig) -> Iterator[BatchingProducer]:
-    """A producer for the kept ``cluster``, for one task; kept for the next one if this one ends well."""
+    """Yield a producer on the cached ``cluster`` for one task. It is cached again if the block succeeds."""
     from minikafka.clients.produce import BatchingProducer  # only here, as readers need none
 
     with _lock:
@@ -63,7 +63,7 @@ def producing(cluster: ClusterClient, config: BatchingConfig) -> Iterator[Batchi
     try:
         yield producer
     except BaseException:
-        # What is not on its way yet stays here: the task has failed, and Spark will run it again or give up.
+        # Unsent batches are dropped: the task has failed, and Spark will run it again or give up.
         producer.close(timeout_ms=0)
         raise
     with _lock:
@@ -73,12 +73,12 @@ def producing(cluster: ClusterClient, config: BatchingConfig) -> Iterator[Batchi
     producer.close()
 
 
-def _kept(creates_topics: bool, bootstrap_servers: str, connection: ConnectionOptions) -> ClusterClient:
+def _cached(creates_topics: bool, bootstrap_servers: str, connection: ConnectionOptions) -> ClusterClient:
     global _pid
     key = (creates_topics, bootstrap_servers, connection)
     with _lock:
         if _pid != os.getpid():
-            # The sockets belong to the parent: dropped here, not closed politely.
+            # The sockets belong to the parent process: drop them without closing.
             _clusters.clear()
             _producers.clear()
             _pid = os.getpid()
@@ -91,7 +91,7 @@ def _kept(creates_topics: bool, bootstrap_servers: str, connection: ConnectionOp
                 request_timeout_ms=connection.request_timeout_ms,
                 connections_max_idle_ms=connection.connections_max_idle_ms,
                 metadata_max_age_ms=_metadata_max_age_ms(creates_topics, connection),
-                # Not where it writes: what waits for replicas would hold up the question for a new leader.
+                # Not for writes: a produce request that waits for replicas would delay a metadata request.
                 one_connection=not creates_topics,
             )
         _clusters[key] = found
@@ -103,16 +103,16 @@ def _kept(creates_topics: bool, bootstrap_servers: str, connection: ConnectionOp
 
 
 def _metadata_max_age_ms(writes: bool, connection: ConnectionOptions) -> int:
-    """Of what a task knows; the planner of a read keeps its own time.
+    """Return the age limit of a task's metadata; the planner of a read has its own.
 
-    A second at least: a batch could not leave before what is known of its leader is too old.
+    At least one second: otherwise the metadata could expire before a batch is sent.
     """
     age_ms = connection.metadata_max_age_ms
     return max(age_ms, 1_000) if writes and age_ms is not None else 300_000
 
 
 def close_all() -> None:
-    """Close every kept cluster, as at the end of a streaming query's runner."""
+    """Close every cached cluster, at the end of a streaming query's runner."""
     with _lock:
         while _clusters:
             _close(_clusters.popitem()[1])

@@ -1,8 +1,9 @@
-"""Tables of Spark's catalog (``CREATE TABLE … USING minikafka``), whose options never reach a Python source.
+"""Refuses tables of Spark's catalog (``CREATE TABLE … USING minikafka``): Python sources lack their options.
 
-Spark hands them over when the table is made, and leaves them out of every read and write. Rows would then go
-to the embedded cluster in place of the one that the table names, so such tables are refused: the jar of
-``pyspark_minikafka.shim_path()`` makes them work, and takes out what tells them here.
+Spark passes a table's options when the table is created, but not to reads and writes. Rows would then go to
+the embedded cluster instead of the one that the table names. With the jar of
+``pyspark_minikafka.shim_path()`` such tables work; it removes the option ``provider`` by which they are
+detected here.
 """
 
 from __future__ import annotations
@@ -19,22 +20,23 @@ _SPARKS_OWN = frozenset({"path", "checkpointlocation"})
 
 
 def refuse_new_table(options: Mapping[str, str]) -> None:
-    """ConfigError where Spark asks for the columns of a table that it is about to make."""
+    """Raise ConfigError if Spark asks for the columns of a table that it is about to create."""
     if "provider" in options:
         raise ConfigError(
             "CREATE TABLE",
             options["provider"],
-            f"Spark keeps a table's options from Python sources: {_INSTEAD}",
+            f"Spark does not pass a table's options to Python sources; {_INSTEAD}",
         )
 
 
 def refuse_without_options(options: Mapping[str, str]) -> None:
-    """ConfigError for a read or a write with no option at all, which is what is left of a table's."""
+    """Raise ConfigError for a read or a write without options, which is how those of a table arrive."""
     if not _SPARKS_OWN.issuperset(name.lower() for name in options):
         return
     raise ConfigError(
         "options",
         None,
-        "none are given: say what to read (subscribe, …) or where to write (topic, kafka.bootstrap.servers "
-        f"or minikafka.data.dir). Of a table in the catalog Spark hands none to a Python source: {_INSTEAD}",
+        "none are set; set what to read (subscribe, …) or where to write (topic, kafka.bootstrap.servers or "
+        "minikafka.data.dir). For a table in the catalog, Spark passes no options to a Python source; "
+        f"{_INSTEAD}",
     )

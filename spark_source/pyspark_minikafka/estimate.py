@@ -1,8 +1,8 @@
 """The estimated rows and bytes of a batch query, for Spark's choice of joins.
 
-No Python source can tell Spark its size, so Spark takes ``spark.sql.defaultSizeInBytes`` (8 EiB). The Scala
-shim can, and asks here: it plans the same read with the option ``minikafka.estimate``. The one task of that
-plan is never run. The shim finds the estimate in its pickled bytes::
+A Python source cannot report its size to Spark, which then assumes ``spark.sql.defaultSizeInBytes`` (8 EiB).
+The Scala shim can: it plans the same read with the option ``minikafka.estimate``. The one task of that plan
+is never run. The shim finds the estimate in its pickled bytes::
 
     minikafka-estimate:ROWS:BYTES
 """
@@ -27,7 +27,9 @@ _ASSUMED_ROW_BYTES = 200
 """Used when no sample can be read: a small message and the other columns of its row."""
 
 
-def answer(ranges: Sequence[OffsetRange], target: Target, options: SourceOptions) -> InputPartition:
+def estimate_partition(
+    ranges: Sequence[OffsetRange], target: Target, options: SourceOptions
+) -> InputPartition:
     """Return a partition that holds the size of ``ranges``: offsets times the last rows' mean size."""
     rows = sum(task.size for task in ranges)
     size = rows * _row_bytes(ranges, target, options) if rows else 0

@@ -31,8 +31,9 @@ class Storage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """commit: the group that a stream's progress is committed to; None for none.
+    """The parsed options about consumer groups.
 
+    commit: the group that a stream's progress is committed to; None for none.
     storage: None when no option sets it. A start is then looked up in both storages, and commits go to Kafka.
     """
 
@@ -47,7 +48,7 @@ def group_name(option: str, value: str, name: str) -> str:
     if not name:
         raise ConfigError(option, value, "must name a consumer group")
     if not name.isprintable() or len(name.encode("utf-8", "replace")) > _NAME_MAX_BYTES:
-        raise ConfigError(option, value, "names no consumer group: a name is printable text")
+        raise ConfigError(option, value, "is not a valid group name: it must be printable text")
     return name
 
 
@@ -57,14 +58,14 @@ def group_options(options: Mapping[str, str], *, embedded: bool, starts_at: str 
     embedded: the query uses the embedded broker, whose ZooKeeper is known. starts_at: the group whose offsets
     are the query's start.
     """
-    name, text = _one(options, STORAGE)
+    name, text = _property(options, STORAGE)
     storage = None
     if text is not None:
         try:
             storage = Storage(text.strip().lower())
         except ValueError:
             raise ConfigError(name, text, "must be kafka or zookeeper") from None
-    name, connect = _one(options, ZOOKEEPER)
+    name, connect = _property(options, ZOOKEEPER)
     if connect is not None:
         _check_connect(name, connect)
     commit = options.get(COMMIT_GROUP)
@@ -93,7 +94,7 @@ def without_effect(options: Mapping[str, str], *, used: bool) -> tuple[str, ...]
     )
 
 
-def _one(options: Mapping[str, str], property_name: str) -> tuple[str, str | None]:
+def _property(options: Mapping[str, str], property_name: str) -> tuple[str, str | None]:
     """Return the option that sets a property, and its value. Raise ConfigError for two that differ."""
     given = [
         (prefix + property_name, options[prefix + property_name])
@@ -101,7 +102,7 @@ def _one(options: Mapping[str, str], property_name: str) -> tuple[str, str | Non
         if prefix + property_name in options
     ]
     if len({value.strip() for _, value in given}) > 1:
-        raise ConfigError(*given[1], f"is not what {given[0][0]} says, {given[0][1]!r}: give one of them")
+        raise ConfigError(*given[1], f"conflicts with {given[0][0]}={given[0][1]!r}; set only one of them")
     return given[0] if given else (property_name, None)
 
 
@@ -110,7 +111,7 @@ def _check_connect(name: str, connect: str) -> None:
 
     try:
         if not connect.strip():
-            raise ConfigError(name, connect, "must be HOST:PORT, several with commas between, then /CHROOT")
+            raise ConfigError(name, connect, "must be HOST:PORT[,HOST:PORT…][/CHROOT]")
         parse_connect(connect)
     except ConfigError as problem:
         raise ConfigError(name, connect, problem.allowed) from None
@@ -118,4 +119,4 @@ def _check_connect(name: str, connect: str) -> None:
 
 def _check_in_zookeeper(option: str, group: str) -> None:
     if "/" in group or group in {".", ".."}:
-        raise ConfigError(option, group, "cannot be a group in ZooKeeper: its name is part of a path")
+        raise ConfigError(option, group, "is not a valid group name in ZooKeeper, where it is part of a path")

@@ -1,11 +1,11 @@
 """Client properties: the ``kafka.*`` options of a source or sink, parsed once.
 
-Every key is one of four kinds, and none is dropped in silence:
+Every key is of one of four kinds, and none is dropped silently:
 
 * used: it has a field below, with Kafka's meaning and range;
-* taken by the source itself (``auto.offset.reset``, serializers, …): refused, as Spark's connector does;
-* of a feature that is not there yet (``ssl.*``, transactions, …): refused with "not supported yet";
-* anything else: no effect, and named in one warning; a value that is not of the property's kind is refused.
+* set by the source itself (``auto.offset.reset``, serializers, …): refused, as Spark's connector does;
+* of a feature that does not exist yet (``ssl.*``, transactions, …): refused with "not supported yet";
+* anything else: no effect, and named in one warning; a value of the wrong type is refused.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _SECURITY = frozenset(
         "ssl.truststore.type",
     }
 )
-"""What is mostly set of these, so that a slip is told as one."""
+"""The commonly set ones of these, so that a misspelt one is reported as such."""
 ONLY_DEFAULT: dict[str, str] = {
     "security.protocol": "plaintext",
 }
@@ -84,7 +84,7 @@ ONLY_DEFAULT: dict[str, str] = {
 class ConnectionOptions:
     """Settings of connections to brokers. Sizes are in bytes, times in milliseconds.
 
-    metadata_max_age_ms: None for a second where a query looks for topics, and five minutes where it writes.
+    metadata_max_age_ms: None means one second for the planner of a read, five minutes for a write.
     """
 
     client_id: str = "minikafka-spark"
@@ -109,8 +109,8 @@ class ProducerOptions:
     """Settings of the sink's producer.
 
     acks: 0 none, 1 the leader, -1 all in-sync replicas (the default: Spark takes a finished task as stored).
-    batch_bytes: largest message set; None lets the writer fill a request.
-    idempotence: None for where the brokers have it and the other settings allow it.
+    batch_bytes: the largest batch of one partition; None lets the writer fill a request.
+    idempotence: None means on where the brokers support it and the other settings allow it.
     """
 
     acks: int = -1
@@ -131,7 +131,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 
 
 def integer(name: str, value: str, low: int = 0, high: int = INT_MAX) -> int:
-    """``value`` as a whole number in ``low`` … ``high``, or a ConfigError that says so."""
+    """Return ``value`` as an integer from ``low`` to ``high``. Raise ConfigError for any other value."""
     digits = _INTEGER.fullmatch(value.strip())
     number = low - 1 if digits is None else int(digits[0])
     if not low <= number <= high:
@@ -141,7 +141,9 @@ def integer(name: str, value: str, low: int = 0, high: int = INT_MAX) -> int:
 
 
 def long_ms(name: str, value: str, low: int = 0) -> int:
-    """As ``integer``, of a time that may be up to 2^63-1 ms; more than 24 days are as good as 24."""
+    """Return ``value`` as milliseconds. Up to 2^63-1 is accepted; more than 2^31-1 (24 days) counts as that.
+    Raise ConfigError otherwise.
+    """
     return min(integer(name, value, low, LONG_MAX), INT_MAX)
 
 
@@ -150,19 +152,19 @@ _DURATION = re.compile(r"([0-9]+)\s*([a-z]*)")
 
 
 def duration_ms(name: str, value: str, low: int = 0) -> int:
-    """A length of time as Spark writes it (``15m``, ``90 s``, a number alone is milliseconds), of at least
-    ``low`` ms, or a ConfigError.
+    """Return a duration in Spark's form (``15m``, ``90 s``; a plain number is milliseconds) in milliseconds.
+    Raise ConfigError for any other form and for less than ``low`` ms.
     """
     found = _DURATION.fullmatch(value.strip().lower())
     unit = None if found is None else _UNITS_MS.get(found[2] or "ms")
     if found is None or unit is None or not low <= int(found[1]) * unit <= LONG_MAX:
         least = f", and at least {low} ms" if low else ""
-        raise ConfigError(name, value, f"must be a length of time such as 15m, with ms, s, m, h or d{least}")
+        raise ConfigError(name, value, f"must be a duration such as 15m (units: ms, s, m, h, d){least}")
     return int(found[1]) * unit
 
 
 def boolean(name: str, value: str) -> bool:
-    """``true`` or ``false`` in any case, or a ConfigError."""
+    """Return the value of ``true`` or ``false``, in any case. Raise ConfigError for anything else."""
     text = value.strip().lower()
     if text not in ("true", "false"):
         raise ConfigError(name, value, "must be true or false")
@@ -195,13 +197,13 @@ def _at_least(low: int) -> Callable[[str, str], int]:
 
 
 def _idle_ms(name: str, value: str) -> int:
-    """-1 means never, as in Kafka's clients."""
+    """Return the milliseconds of ``value``; -1 means never, as in Kafka's clients."""
     number = integer(name, value, -1, LONG_MAX)
     return LONG_MAX if number < 0 else number
 
 
 def _buffer_bytes(name: str, value: str) -> int:
-    """2 GiB are never filled, as a task waits for its brokers long before."""
+    """Return the bytes of ``value``, at most 2 GiB: a task waits for its brokers long before that is full."""
     return min(integer(name, value, 1, LONG_MAX), INT_MAX)
 
 
@@ -236,7 +238,7 @@ _PRODUCER: dict[str, tuple[str, _Parser]] = {
 
 
 _LIKENESS = 0.85
-"""``difflib``'s ratio, of a slip of the pen."""
+"""``difflib``'s ratio above which a name counts as misspelt."""
 _KAFKAS_OWN: dict[str, _Parser | None] = {
     "allow.auto.create.topics": boolean,
     "auto.commit.interval.ms": _at_least(0),
@@ -278,16 +280,16 @@ _KAFKAS_OWN: dict[str, _Parser | None] = {
     "transaction.timeout.ms": _at_least(0),
     "zookeeper.connect": None,
 }
-"""Client properties of Kafka's that are no slip of the pen, though they have no effect here, and how their
-values are checked; None: any text.
+"""Client property of Kafka without effect here -> the check of its value; None: any text. They are not
+reported as misspelt.
 """
 
 
 @functools.lru_cache(256)  # the same options are read again for every micro-batch that is written
 def meant(name: str, others: tuple[str, ...] = ()) -> str | None:
-    """The option that ``name``, which nobody knows, was probably meant to be; None for a guess that is none.
+    """Return the option that the unknown ``name`` was probably meant to be; None when none is similar.
 
-    name: in lower case, with its prefix. others: options that are no client properties.
+    name: in lower case, with its prefix. others: options that are not client properties.
     """
     ours = {*_CONNECTION, *_FETCH, *_PRODUCER, *REJECTED, *ONLY_DEFAULT, *UNSUPPORTED_KEYS}
     if name.removeprefix(PREFIX) in {*_KAFKAS_OWN, *ours, *_SECURITY}:
@@ -317,12 +319,12 @@ class KafkaOptions:
 
 
 def _servers(name: str, value: str) -> str:
-    """``host:port[,host:port…]`` without blanks; checked here, so that a typing error is named."""
+    """Return ``host:port[,host:port…]`` without blanks. Raise ConfigError that names a malformed address."""
     servers = [part.strip() for part in value.split(",") if part.strip()]
     for server in servers:
         host, colon, port = server.rpartition(":")
         if not host or not colon or not port.isdecimal() or not 0 < int(port) <= 65535:
-            raise ConfigError(name, value, f"must be HOST:PORT[,HOST:PORT…]; {server!r} is not")
+            raise ConfigError(name, value, f"must be HOST:PORT[,HOST:PORT…]; found {server!r}")
     if not servers:
         raise ConfigError(
             name, value, "must be HOST:PORT[,HOST:PORT…]; leave the option out to use the embedded broker"
@@ -331,7 +333,7 @@ def _servers(name: str, value: str) -> str:
 
 
 def _refuse(key: str, value: str) -> None:
-    """Raise for a property that cannot be honoured; ``key`` is without its prefix."""
+    """Raise ConfigError for a property that is not supported; ``key`` is without its prefix."""
     if key in REJECTED:
         raise ConfigError(PREFIX + key, value, REJECTED[key])
     if key in UNSUPPORTED_KEYS or key.startswith(UNSUPPORTED_PREFIXES):
@@ -343,7 +345,7 @@ def _refuse(key: str, value: str) -> None:
 
 
 def _check_unused(key: str, name: str, value: str) -> None:
-    """ConfigError where a property without effect has a value that Kafka's own clients would refuse."""
+    """Raise ConfigError when a property without effect has a value that Kafka's own clients refuse."""
     parse = _KAFKAS_OWN.get(key)
     for table in (_FETCH, _PRODUCER):
         if key in table:
@@ -355,7 +357,7 @@ def _check_unused(key: str, name: str, value: str) -> None:
 def kafka_options(options: Mapping[str, str], *, sink: bool) -> KafkaOptions:
     """Parse the ``kafka.*`` keys of ``options``, whose keys are in lower case.
 
-    Properties of the other side (a consumer's on a sink) are without effect, as unknown ones are.
+    Properties of the other side (a consumer's on a sink) have no effect, as unknown ones.
     """
     bootstrap: str | None = None
     connection: dict[str, object] = {}

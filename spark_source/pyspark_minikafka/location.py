@@ -1,8 +1,7 @@
 """The brokers of a query: named servers, or the embedded broker of a data directory.
 
-Only driver-side workers call ``locate`` and so start the embedded broker. What it returns travels in what is
-pickled for the executors, which call ``check_reachable``: the embedded broker serves the host that it runs on
-and no other.
+Only driver-side workers call ``locate``, which starts the embedded broker. Its result is pickled for the
+executors, which call ``check_reachable``: the embedded broker serves only the host that it runs on.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ class WrongHost(MinikafkaError):
 class Target:
     """Addresses to connect to.
 
-    data_dir, boot_id, cluster_id: of the embedded broker; None for named servers. A boot id names one host
-    from one start of its kernel to the next.
+    data_dir, boot_id, cluster_id: of the embedded broker; None for named servers. A boot id identifies one
+    boot of one host.
     zookeeper_connect: the ZooKeeper of consumer groups, where one is known.
     """
 
@@ -35,8 +34,8 @@ class Target:
 
 
 def locate(location: Location) -> Target:
-    """The brokers of ``location``; the embedded one is started, which is told, when it does not run. Driver
-    only.
+    """Return the brokers of ``location``. Start the embedded cluster, and report that, when it does not run.
+    Driver only.
     """
     if location.bootstrap_servers is not None:
         return Target(location.bootstrap_servers, zookeeper_connect=location.zookeeper_connect)
@@ -48,7 +47,7 @@ def locate(location: Location) -> Target:
         report.warn([f"starting a local Kafka cluster in {location.data_dir} …"])
     address = local.ensure(location.data_dir, on_progress=lambda state: report.note(state, shown=True))
     if not runs:
-        report.note(f"the cluster serves at {address.bootstrap_servers}", shown=True)
+        report.note(f"the local Kafka cluster is ready at {address.bootstrap_servers}", shown=True)
     return Target(
         address.bootstrap_servers,
         location.data_dir,
@@ -67,7 +66,7 @@ def check_reachable(target: Target) -> None:
     here = local.host_boot_id()
     if here != target.boot_id:
         raise WrongHost(
-            f"the embedded broker of {target.data_dir} runs on the driver's host and listens there only, "
-            "but this task runs on another one. Start brokers that all can reach (minikafka up --host …) "
-            "and name them in the option kafka.bootstrap.servers"
+            f"the embedded broker of {target.data_dir} listens only on the driver's host, but this task runs "
+            "on another host; start brokers that all hosts can reach (minikafka up --host …) and set the "
+            "option kafka.bootstrap.servers"
         )

@@ -1,4 +1,4 @@
-"""The planner's questions, asked of a real cluster."""
+"""The planner's look-ups in a real cluster."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _MAX_AGE_MS = 1_000
 
 
 class ClusterLookup:
-    """Asks a cluster, again after a passing error, and remembers its topics for ``metadata_max_age_ms``, a
-    second by default.
+    """The ``Lookup`` of a real cluster: retries retriable errors and caches the topics for
+    ``metadata_max_age_ms``, by default one second.
 
-    All topics are asked for, never one by name: brokers create a topic that is asked for by name, and a
-    deleted topic would come back empty instead of being missed.
+    It requests the metadata of all topics, never by name: brokers create a topic that is requested by name,
+    and a deleted topic would reappear empty instead of being reported.
     """
 
     def __init__(
@@ -68,7 +68,9 @@ class ClusterLookup:
         return {tp for tp, offset in wanted.items() if self._retried(partial(self._reaches, tp, offset))}
 
     def committed(self, group: str) -> Mapping[TopicPartition, int]:
-        """Of what Kafka and ZooKeeper both have, the higher offset, as consumers that commit to both do."""
+        """Return the offsets from Kafka and ZooKeeper, the higher one where both have one, as consumers that
+        commit to both do.
+        """
         storage, places = self._options.groups.storage, []
         found: dict[TopicPartition, int] = {}
         if storage is not Storage.ZOOKEEPER:
@@ -79,11 +81,11 @@ class ClusterLookup:
             for tp, offset in _in_zookeeper(self._zookeeper, group).items():
                 found[tp] = max(offset, found.get(tp, offset))
         if not found:
-            more = "" if len(places) > 1 or storage is not None else ", or name its zookeeper.connect"
+            more = "" if len(places) > 1 or storage is not None else ", or set zookeeper.connect"
             raise BrokerError(
                 ErrorCode.GROUP_ID_NOT_FOUND,
-                f"there is no group {group!r} with committed offsets in {' or in '.join(places)}; check the "
-                f"name in startingOffsets{more}",
+                f"no group {group!r} with committed offsets in {' or in '.join(places)}; check the name in "
+                f"startingOffsets{more}",
             )
         return found
 
@@ -110,19 +112,19 @@ class ClusterLookup:
 
     def _reaches(self, tp: TopicPartition, offset: int) -> bool:
         try:
-            # Here and not above: it brings the codec, which a process that only plans does not need.
+            # Imported here: it imports the codec, which a process that only plans does not need.
             from minikafka.clients.fetch.range_fetcher import log_reaches
 
             return log_reaches(self._cluster, tp, offset)
         except BrokerError as problem:
             if problem.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                return False  # the next look at the topics shows it
+                return False  # the next look-up of the topics shows the deletion
             raise
 
     def _retried(self, question: Callable[[], _Answer]) -> _Answer:
         for _ in range(self._options.offset_retries):
             try:
-                return question()  # a NetworkError is final: the cluster was asked again until its time-out
+                return question()  # a NetworkError is final: the client has retried until its timeout
             except BrokerError as problem:
                 if not problem.is_retriable:
                     raise
@@ -148,12 +150,12 @@ def _in_zookeeper(connect: str, group: str) -> Mapping[TopicPartition, int]:
 
 
 def pause(milliseconds: int) -> None:
-    """Wait before asking again."""
+    """Sleep before a retry."""
     time.sleep(milliseconds / 1000)
 
 
 def make_planner(options: SourceOptions, target: Target) -> Planner:
-    """A planner that asks the brokers of ``target``."""
+    """Return a planner that looks up offsets at the brokers of ``target``."""
     cluster = cache.reading(target.bootstrap_servers, options.connection)
     lookup = ClusterLookup(cluster, options, zookeeper_connect=target.zookeeper_connect)
     return Planner(options, lookup, warn=report.warn_once, pause=pause, now_ms=SystemClock().now_ms)

@@ -1,22 +1,23 @@
-"""Offsets: their JSON, and what a stream's offset carries.
+"""Offsets: their JSON, and the extra keys of a stream's offset.
 
 JSON in the form of Spark's Kafka connector, topics and partitions in order::
 
     {"flights": {"0": 23, "1": -2}}
 
--1 stands for latest and -2 for earliest, in options only: what a checkpoint holds is resolved.
+-1 means latest and -2 earliest, in options only: offsets in a checkpoint are resolved.
 
-A stream's offset may carry one more key. ``:`` cannot stand in a topic name, so the key cannot be a topic:
+A stream's offset may have one more key. A topic name cannot contain ``:``, so the key cannot be a topic:
 
-* ``"minikafka:initial": {}`` marks what ``initialOffset()`` gave: the query has planned no batch yet.
-* ``"minikafka:start=flights:0:23,1:40;delays:0:5": {}`` stands in the end offset of batch 0 and says where
-  that batch starts. Spark does not keep the initial offset of a Python source: were batch 0 to fail, a
-  restart would ask for it again, and with ``startingOffsets=latest`` the records between would be lost. With
-  it batch 0 is replayed as planned.
+* ``"minikafka:initial": {}`` marks the result of ``initialOffset()``: the query has planned no batch yet.
+* ``"minikafka:start=flights:0:23,1:40;delays:0:5": {}`` is in the end offset of batch 0 and holds the start
+  of that batch. Spark does not store the initial offset of a Python source: if batch 0 failed, a restart
+  would ask for it again, and with ``startingOffsets=latest`` the records between would be lost. With this key
+  batch 0 is replayed as planned.
 
-Such a key says all by itself and has no partitions, so that Spark's own connector, which can go on from any
-offset, and listeners to a query's progress, which show them, find nothing there that looks like an offset.
-Checkpoints before had ``"minikafka:start": {OFFSETS}``, which is read as well. Later offsets carry nothing.
+The key itself holds the data and its value is empty, so Spark's own connector, which can continue from any
+offset, and listeners to a query's progress, which show offsets, find nothing there that looks like one.
+Older checkpoints have ``"minikafka:start": {OFFSETS}``, which is read as well. Later offsets have no such
+key.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ OffsetJson = dict[str, Any]
 
 
 def parse_object(name: str, value: str, allowed: str) -> dict[str, Any]:
-    """``value`` as a JSON object in which no key stands twice; ConfigError with ``allowed`` otherwise."""
+    """Parse ``value`` as a JSON object with unique keys. Raise ConfigError with ``allowed`` otherwise."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise ConfigError(name, value, "a topic or partition stands in it twice")
+            raise ConfigError(name, value, "names a topic or partition twice")
         return found
 
     try:
@@ -60,7 +61,7 @@ def parse_object(name: str, value: str, allowed: str) -> dict[str, Any]:
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> OffsetJson:
-    """``{topic: {partition: offset}}``, topics by name and partitions by number, as the peer writes them."""
+    """Return ``{topic: {partition: offset}}``, sorted by topic and partition, as Spark's connector does."""
     document: OffsetJson = {}
     for topic, partition in sorted(offsets):
         document.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
@@ -79,7 +80,7 @@ def _from_json(document: Mapping[str, Any]) -> Offsets:
                 offsets[TopicPartition(topic, int(partition))] = int(offset)
         except (AttributeError, TypeError, ValueError):
             raise BadStreamOffset(
-                f"the checkpoint holds {json.dumps(document)}, which is no offset of a Kafka source "
+                f"the checkpoint contains {json.dumps(document)}, which is not an offset of a Kafka source "
                 '({"topic": {"partition": offset}}); use the checkpoint of this query, or a new directory'
             ) from None
     return offsets
@@ -87,11 +88,11 @@ def _from_json(document: Mapping[str, Any]) -> Offsets:
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """An offset as Spark keeps it.
+    """A stream's offset as Spark stores it.
 
-    positions: next offset to read of every partition.
+    positions: the next offset to read of every partition.
     initial: from ``initialOffset()``; no batch was planned from it yet.
-    batch_start: in batch 0's end offset, where that batch starts.
+    batch_start: in batch 0's end offset, the start of that batch.
     """
 
     positions: Mapping[TopicPartition, int]
@@ -99,7 +100,7 @@ class StreamOffset:
     batch_start: Mapping[TopicPartition, int] | None = None
 
     def to_json(self) -> OffsetJson:
-        """As a dict for Spark."""
+        """Return the offset as a dict for Spark."""
         document = to_json(self.positions)
         if self.initial:
             document[INITIAL_KEY] = {}
@@ -109,7 +110,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> StreamOffset:
-        """The offset in ``document``; BadStreamOffset for what is none."""
+        """Parse ``document``. Raise BadStreamOffset when it is not an offset."""
         rest = {name: value for name, value in document.items() if not name.startswith(_OURS)}
         initial, start = False, None
         for name, value in document.items():
@@ -120,7 +121,7 @@ class StreamOffset:
             elif name.startswith(START_KEY) and value == {}:
                 start = _of_start_key(name)
             elif name.startswith(_OURS):
-                raise _not_ours(name, value)
+                raise _unknown_key(name, value)
         return cls(_from_json(rest), initial, start)
 
 
@@ -139,22 +140,22 @@ def _of_start_key(key: str) -> Offsets:
         for pair in partitions.split(","):
             partition, _, offset = pair.partition(":")
             if not partition.isdecimal() or not offset.isdecimal():
-                raise _not_ours(key, {})
+                raise _unknown_key(key, {})
             offsets[TopicPartition(topic, int(partition))] = int(offset)
     return offsets
 
 
-def _not_ours(key: str, value: object) -> BadStreamOffset:
+def _unknown_key(key: str, value: object) -> BadStreamOffset:
     return BadStreamOffset(
-        f"the checkpoint holds {json.dumps({key: value})[:200]}, which this version of minikafka does not "
-        "know: use the checkpoint of this query, and the version that wrote it or a newer one"
+        f"the checkpoint contains {json.dumps({key: value})[:200]}, which this version of minikafka cannot "
+        "read; use the checkpoint of this query, and the version that wrote it or a newer one"
     )
 
 
 def batch_start(start: StreamOffset, end: StreamOffset) -> Mapping[TopicPartition, int]:
     """Return the first offsets of the batch from ``start`` to ``end``.
 
-    Only for the first batch (its start came from ``initialOffset()``) the addition of ``end`` counts.
+    The start inside ``end`` counts only for the first batch, whose start came from ``initialOffset()``.
     """
     if start.initial and end.batch_start is not None:
         return end.batch_start

@@ -73,14 +73,13 @@ _SOURCE_KEYS = (
     SERVERS,
 )
 _SINK_KEYS = ("topic", "includeHeaders", DATA_DIR, SERVERS)
-_PLACES = frozenset({*STRATEGIES, *bounds.START_NAMES, *bounds.END_NAMES, bounds.NO_MATCH, "topic"})
-"""Options that choose what is read or written. A misspelt one is an error, not a warning.
-"""
+_SELECTING = frozenset({*STRATEGIES, *bounds.START_NAMES, *bounds.END_NAMES, bounds.NO_MATCH, "topic"})
+"""Options that choose what is read or written. A misspelt one is an error, not a warning."""
 
 
 _NO_ACKNOWLEDGEMENT = (
-    "kafka.acks=0: brokers acknowledge nothing, so rows that none of them has stored are lost in silence, "
-    "and a write that ends well may have stored nothing; the default is all"
+    "kafka.acks=0: brokers acknowledge nothing, so a write may lose some or all rows without an error; the "
+    "default is all"
 )
 
 
@@ -148,7 +147,7 @@ class SourceOptions:
     pushdown: bool | None
     estimate: bool
     single_batch_allowed: bool
-    checkpoint: resume.Place | None
+    checkpoint: resume.CheckpointLocation | None
     accept_changed_topics: bool
     warnings: tuple[str, ...]
 
@@ -173,15 +172,16 @@ def _location(options: Mapping[str, str], kafka: KafkaOptions, working_directory
     data_dir = options.get(DATA_DIR)
     if kafka.bootstrap_servers is not None:
         if data_dir is not None:
-            raise ConfigError(DATA_DIR, data_dir, f"is for the embedded broker: {SERVERS} must be absent")
+            allowed = f"is only for the embedded broker; set either {DATA_DIR} or {SERVERS}"
+            raise ConfigError(DATA_DIR, data_dir, allowed)
         return Location(kafka.bootstrap_servers, None)
     for name, value in options.items():
-        # Only a warning, and rows would go to a cluster that nobody meant.
+        # An error, not a warning: rows would go to the embedded cluster instead of the intended one.
         if "bootstrap" in name or closest_match(name, [SERVERS], 0.85):
-            allowed = f"is no option{did_you_mean(SERVERS)} (Give neither for the embedded broker.)"
+            allowed = f"unknown option{did_you_mean(SERVERS)} (Set neither to use the embedded broker.)"
             raise ConfigError(name, value, allowed)
     if data_dir is not None and not data_dir.strip():
-        raise ConfigError(DATA_DIR, data_dir, "must be a directory (it is made when it is not there)")
+        raise ConfigError(DATA_DIR, data_dir, "must be a directory; it is created when it does not exist")
     path = os.path.expanduser((data_dir or DEFAULT_DATA_DIR).strip())
     return Location(None, os.path.normpath(_absolute(DATA_DIR, path, working_directory)))
 
@@ -191,7 +191,7 @@ def _absolute(option: str, path: str, working_directory: str | None) -> str:
         return path
     started_in = working_directory or workers.directory()
     if started_in is None:
-        raise ConfigError(option, path, "must be absolute: Spark runs Python in a temporary directory")
+        raise ConfigError(option, path, "must be absolute: Spark runs Python in a temporary directory here")
     return os.path.join(started_in, path)
 
 
@@ -200,29 +200,29 @@ def _warnings(options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str,
     is read: the query would read something else.
     """
     anywhere = {name.lower() for name in (*_SOURCE_KEYS, *_SINK_KEYS)}
-    idle = []
+    unused = []
     for name in sorted(options):
         client = name.startswith(PREFIX)
-        # Spark and its tools add keys of their own, so of others only what looks like a slip is mentioned.
+        # Spark and its tools add keys of their own, so other names are reported only if they look misspelt.
         if name in (known if client else anywhere) or name.startswith("option."):
             continue
         if client and name not in kafka.without_effect:
             continue
         if name.startswith(OUR_PREFIX):
-            raise ConfigError(name, options[name], _no_option_of_ours(name, known))
+            raise ConfigError(name, options[name], _unknown_own_option(name, known))
         meant = meant_by(name, known)
         meant = "startingOffsets" if meant == "kafka.auto.offset.reset" else meant
-        if meant in _PLACES:
-            raise ConfigError(name, options[name], f"is no option{did_you_mean(meant)}")
+        if meant in _SELECTING:
+            raise ConfigError(name, options[name], f"unknown option{did_you_mean(meant)}")
         if client or meant is not None:
-            idle.append(with_suggestion(name, meant))
-    return (f"these options have no effect: {', '.join(idle)}",) if idle else ()
+            unused.append(with_suggestion(name, meant))
+    return (f"these options have no effect: {', '.join(unused)}",) if unused else ()
 
 
-def _no_option_of_ours(name: str, known: tuple[str, ...]) -> str:
+def _unknown_own_option(name: str, known: tuple[str, ...]) -> str:
     meant = closest_match(name, known)
-    ours = ", ".join(key for key in known if key.startswith(OUR_PREFIX))
-    return f"is no option{did_you_mean(meant)}" if meant else f"is no option; there are {ours}"
+    own = ", ".join(key for key in known if key.startswith(OUR_PREFIX))
+    return f"unknown option{did_you_mean(meant)}" if meant else f"unknown option; expected one of {own}"
 
 
 def _headers(options: Mapping[str, str]) -> bool:
@@ -232,7 +232,7 @@ def _headers(options: Mapping[str, str]) -> bool:
 def _bounds(options: Mapping[str, str], mode: Mode) -> tuple[Bound, Bound]:
     for name in bounds.END_NAMES:
         if name.lower() in options and mode is Mode.STREAM:
-            raise ConfigError(name, options[name.lower()], "is for batch queries only: a stream has none")
+            raise ConfigError(name, options[name.lower()], "is for batch queries only: a stream has no end")
     start = bounds.starting(options, ALL_LATEST if mode is Mode.STREAM else ALL_EARLIEST)
     end = bounds.ending(options, ALL_LATEST)
     if mode is Mode.BATCH:
@@ -264,24 +264,26 @@ def _single_batch_allowed(options: Mapping[str, str]) -> bool:
 
 def _group_warnings(options: Mapping[str, str]) -> tuple[str, ...]:
     if GROUP_ID in options:
-        ignored = "; groupIdPrefix is ignored beside it" if "groupidprefix" in options else ""
+        ignored = ", and groupIdPrefix is ignored" if "groupidprefix" in options else ""
         return (f"{GROUP_ID} has no effect: records are read outside of consumer groups{ignored}",)
     if "groupidprefix" in options:
         return ("groupIdPrefix has no effect: records are read outside of consumer groups",)
     return ()
 
 
-def _checkpoint(options: Mapping[str, str], working_directory: str | None) -> resume.Place | None:
+def _checkpoint(
+    options: Mapping[str, str], working_directory: str | None
+) -> resume.CheckpointLocation | None:
     """Return the query's checkpoint. One that ``minikafka.resume.from`` names must exist."""
-    ours = resume.RESUME_FROM in options
-    option = resume.RESUME_FROM if ours else resume.CHECKPOINT
+    resumes = resume.RESUME_FROM in options
+    option = resume.RESUME_FROM if resumes else resume.CHECKPOINT
     directory = options.get(option.lower(), "").strip()
     if directory and not resume.is_address(directory):
         directory = _absolute(option, directory, working_directory)
-    place = resume.Place(option, directory)
-    if ours:
-        resume.check(place)
-    return place if directory else None
+    location = resume.CheckpointLocation(option, directory)
+    if resumes:
+        resume.check(location)
+    return location if directory else None
 
 
 def source_options(

@@ -1,6 +1,6 @@
 """Plans a query: the offsets and ranges that its options select in a cluster. Runs on the driver only.
 
-Requests to the cluster go through a ``Lookup``; warnings, pauses and the clock are arguments. So every
+Requests to the cluster go through a ``Lookup``; warnings, pauses and the clock are arguments, so every
 decision is tested without a broker. Only ``resume`` reads files.
 """
 
@@ -23,7 +23,7 @@ from pyspark_minikafka.splits import split
 from pyspark_minikafka.strategy import Assign, Subscribe
 
 _NAMED = 5
-"""Partitions that a sentence about many names."""
+"""The most partitions that a message names."""
 
 
 class Lookup(Protocol):
@@ -54,14 +54,14 @@ class NoRecordAtTime(MinikafkaError):
 
 
 class TargetLost(MinikafkaError):
-    """Records up to the end of a query with Trigger.AvailableNow are gone."""
+    """Records before the end of a query with Trigger.AvailableNow no longer exist."""
 
 
 class Planner:
     """Plans the batches of one query.
 
-    warn: logs a sentence for the user. pause: waits, in milliseconds. now_ms: the time of day, in ms since
-    1970.
+    warn: logs a warning for the user. pause: waits for so many milliseconds. now_ms: the wall clock, in ms
+    since 1970.
     """
 
     def __init__(
@@ -81,23 +81,23 @@ class Planner:
         self._reads = reads(options.strategy)
         self._resume = Resume(options.checkpoint, self._reads, warn)
 
-    def batch(self, narrowing: PushedFilters = EVERYTHING) -> tuple[OffsetRange, ...]:
+    def batch(self, filters: PushedFilters = EVERYTHING) -> tuple[OffsetRange, ...]:
         """Return the ranges of a batch query that its filters leave.
 
-        A partition that is read to its latest record has a range even if it is empty: the end is bound when
-        the task reads.
+        A partition that is read to its latest record has a range even if it is empty: the end is resolved
+        when the task reads.
         """
         partitions = self._assigned()
         wanted_start = self._bound(self._options.starting, partitions)
         wanted_end = self._bound(self._options.ending, partitions)
-        start, end = self._definite(wanted_start), self._definite(wanted_end)
+        start, end = self._resolved(wanted_start), self._resolved(wanted_end)
         newest = self._options.starting
         if isinstance(newest, Newest):
             start = wanted_start = self._newest(newest, partitions, end)
             if newest.records is not None:
-                wanted_end = end  # else a task that reads later would give more than so many
+                wanted_end = end  # a task that resolves the end later would return more records
         end |= self._caught_up(start, {tp: end[tp] for tp in partitions if wanted_end[tp] == LATEST})
-        since = self._since(narrowing, [tp for tp in partitions if narrowing.keeps(tp)])
+        since = self._since(filters, [tp for tp in partitions if filters.keeps(tp)])
         found = []
         for tp in partitions:
             if start[tp] > end[tp]:
@@ -107,8 +107,8 @@ class Planner:
             if tp not in since:
                 continue
             to_latest = wanted_end[tp] == LATEST
-            if narrowing.end_offset is not None and narrowing.end_offset <= end[tp]:
-                end[tp], to_latest = narrowing.end_offset, False
+            if filters.end_offset is not None and filters.end_offset <= end[tp]:
+                end[tp], to_latest = filters.end_offset, False
             first = max(start[tp], since[tp])
             if first < end[tp] or (to_latest and first == end[tp]):
                 found.append(OffsetRange(tp, first, end[tp], wanted_start[tp] == EARLIEST, to_latest))
@@ -116,23 +116,23 @@ class Planner:
 
     def initial(self) -> StreamOffset:
         """Return the start of a new streaming query."""
-        begun = self._resume.initial()
-        if begun is not None:
-            return StreamOffset(begun, initial=True)
+        recorded = self._resume.initial()
+        if recorded is not None:
+            return StreamOffset(recorded, initial=True)
         partitions = self._assigned()
         if isinstance(self._options.starting, Newest):
-            end = self._definite(dict.fromkeys(partitions, LATEST))
+            end = self._resolved(dict.fromkeys(partitions, LATEST))
             return StreamOffset(self._newest(self._options.starting, partitions, end), initial=True)
-        return StreamOffset(self._definite(self._bound(self._options.starting, partitions)), initial=True)
+        return StreamOffset(self._resolved(self._bound(self._options.starting, partitions)), initial=True)
 
     def available(self, known: Mapping[TopicPartition, int]) -> Offsets:
         """Return the end offset of every partition that the query reads.
 
-        known: the query's positions. A partition that is missing, or whose end is lower, is looked up again a
-        few times: a broker that has just started does not know all topics.
+        known: the query's positions. A partition that is missing, or whose end is lower, is looked up again
+        ``fetchOffset.numRetries`` times: a broker that has just started does not know all topics.
 
         Just after an election the high watermark may lag behind the positions until followers have fetched.
-        The log reaches that far, so this is no loss: there is nothing new to read.
+        If the log reaches that far, nothing is lost and there is nothing new to read.
         """
         known = {tp: offset for tp, offset in known.items() if self._reads(tp)}
         ends: Offsets = {}
@@ -148,25 +148,25 @@ class Planner:
                 break
         return ends
 
-    def check_still_there(self, target: Mapping[TopicPartition, int]) -> None:
-        """Raise TargetLost unless each partition still reaches its offset, whatever ``failOnDataLoss`` says:
+    def check_target(self, target: Mapping[TopicPartition, int]) -> None:
+        """Raise TargetLost unless each partition still reaches its offset, regardless of ``failOnDataLoss``:
         a query that cannot reach its end must not look complete (as in Spark's connector).
         """
         target = {tp: offset for tp, offset in target.items() if self._reads(tp)}
         found = self.available(target)
         lost = [
-            f"{tp} ends at {found[tp]} now, before {offset}" if tp in found else f"{tp} is gone"
+            f"{tp} now ends at {found[tp]}, before {offset}" if tp in found else f"{tp} is gone"
             for tp, offset in sorted(target.items())
             if found.get(tp, -1) < offset
         ]
         if lost:
             raise TargetLost(
-                "what was there when the query with the trigger AvailableNow began is not there any more: "
-                f"{', '.join(lost)}. Start the query again to take what is there now"
+                "records that existed when this query with Trigger.AvailableNow started no longer exist: "
+                f"{', '.join(lost)}. Restart the query to read the records that exist now"
             )
 
     def check_topics(self, *offsets: StreamOffset) -> None:
-        """Raise SubscriptionChanged where the checkpoint's ``offsets`` have what the options do not read."""
+        """Raise SubscriptionChanged when ``offsets`` have partitions that the options do not read."""
         if not self._options.accept_changed_topics:
             subscription.check(self._options.strategy, self._options.checkpoint, *offsets)
 
@@ -185,26 +185,26 @@ class Planner:
         ranges.
         """
         begin = dict(self._batch_start(start, end))
-        left = subscription.left_behind(self._options.strategy, begin) - set(end.positions)
-        if left:
-            self._warn(subscription.parting(left, begin))
-            begin = {tp: offset for tp, offset in begin.items() if tp not in left}
-        again = [*ranges.new_partitions(begin, end.positions), *ranges.went_back(begin, end.positions)]
-        first = self._lookup.offsets(dict.fromkeys(again, EARLIEST)) if again else {}
+        dropped = subscription.dropped_partitions(self._options.strategy, begin) - set(end.positions)
+        if dropped:
+            self._warn(subscription.dropped_warning(dropped, begin))
+            begin = {tp: offset for tp, offset in begin.items() if tp not in dropped}
+        whole = [*ranges.new_partitions(begin, end.positions), *ranges.moved_back(begin, end.positions)]
+        first = self._lookup.offsets(dict.fromkeys(whole, EARLIEST)) if whole else {}
         plan = ranges.plan_stream(begin, end.positions, first)
-        self._lost(plan.losses)
+        self._report_losses(plan.losses)
         return split(plan.ranges, self._options.min_partitions, self._options.max_records_per_partition)
 
     def _batch_start(self, start: StreamOffset, end: StreamOffset) -> Mapping[TopicPartition, int]:
         if start.initial and end.batch_start is None:
-            # Not planned here. Where the options would start, and even the earliest offset, may be another
-            # place than where it was.
+            # Another source planned this batch. The start by the options, even the earliest offset, may have
+            # changed since.
             try:
                 return self._resume.of_first_batch(end.positions)
             except UnknownStart as problem:
                 if self._options.fail_on_data_loss:
                     raise
-                self._warn(f"{problem}. The query begins where its options say (failOnDataLoss is false)")
+                self._warn(f"{problem}. The query starts where its options say (failOnDataLoss is false)")
         return batch_start(start, end)
 
     def _assigned(self) -> tuple[TopicPartition, ...]:
@@ -221,8 +221,7 @@ class Planner:
                 return found
         raise BrokerError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"{', '.join(missing)} cannot be read because the cluster does not have it: check the name, or "
-            "create the topic first",
+            f"{', '.join(missing)} does not exist in the cluster; check the name, or create the topic first",
         )
 
     def _present(self, *, refresh: bool) -> tuple[tuple[TopicPartition, ...], list[str]]:
@@ -240,13 +239,13 @@ class Planner:
             missing = []
         return tuple(sorted(TopicPartition(name, p) for name in names for p in topics[name])), missing
 
-    def _since(self, narrowing: PushedFilters, partitions: Iterable[TopicPartition]) -> Offsets:
+    def _since(self, filters: PushedFilters, partitions: Iterable[TopicPartition]) -> Offsets:
         """Return the first offset of each partition that the query's filters leave."""
-        first = dict.fromkeys(partitions, narrowing.first_offset)
-        if narrowing.since_ms is None or not first:
+        first = dict.fromkeys(partitions, filters.first_offset)
+        if filters.since_ms is None or not first:
             return first
-        # What comes later than all that is there now is behind its end.
-        since = self._definite(self._at(dict.fromkeys(first, narrowing.since_ms), or_latest=True))
+        # Records after a time later than all present records come after the present end.
+        since = self._resolved(self._at(dict.fromkeys(first, filters.since_ms), or_latest=True))
         return {tp: max(offset, since[tp]) for tp, offset in first.items()}
 
     def _bound(self, bound: Bound, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -271,25 +270,29 @@ class Planner:
         if without:
             names = ", ".join(map(str, without[:_NAMED])) + (" …" if len(without) > _NAMED else "")
             self._warn(
-                f"group {group!r} has committed no offset of {counted(len(without), 'partition')} "
-                f"({names}): each is read from its first record"
+                f"group {group!r} has no committed offset for {counted(len(without), 'partition')} "
+                f"({names}); reading from the first record there"
             )
         return self._within_log(f"group {group!r} has committed", wanted)
 
     def _at(self, times: Mapping[TopicPartition, int], *, or_latest: bool) -> Offsets:
         found = self._lookup.offsets_at(times)
-        self._check_there(times, found)
+        self._check_exist(times, found)
         late = sorted(tp for tp in times if found[tp] is None)
         if late and not or_latest:
             what = ", ".join(f"{tp} (time {times[tp]} ms)" for tp in late)
             raise NoRecordAtTime(
-                f"no offset matched: no record is as late in {what}. To begin there with what comes, set the "
-                "option startingOffsetsByTimestampStrategy to latest"
+                f"no offset matched: no record at or after the time in {what}; to start there with new "
+                "records, set the option startingOffsetsByTimestampStrategy to latest"
             )
         return {tp: LATEST if (offset := found[tp]) is None else offset for tp in times}
 
-    def _within_log(self, who: str, wanted: Offsets) -> Offsets:
-        """Check that named offsets lie within their logs: otherwise requested records are lost."""
+    def _within_log(self, source: str, wanted: Offsets) -> Offsets:
+        """Check that the requested offsets are within their logs, and move those that are not: requested
+        records are lost then.
+
+        source: the beginning of the message, with a verb.
+        """
         named = {tp: offset for tp, offset in wanted.items() if offset >= 0}
         first, last = (self._all(dict.fromkeys(named, special)) for special in (EARLIEST, LATEST))
         beyond = {tp: offset for tp, offset in named.items() if offset > last[tp]}
@@ -297,18 +300,19 @@ class Planner:
         losses = []
         for tp, offset in sorted(named.items()):
             if tp not in lagging and not first[tp] <= offset <= last[tp]:
-                losses.append(f"{who} offset {offset} of {tp}, which has {first[tp]} to {last[tp]}")
+                losses.append(f"{source} offset {offset} of {tp}, but its log has {first[tp]} to {last[tp]}")
                 wanted[tp] = min(max(offset, first[tp]), last[tp])
-        self._lost(losses)
+        self._report_losses(losses)
         return wanted
 
     def _caught_up(
         self, start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
     ) -> Offsets:
-        """The ``latest`` ends that lay before their ``start``, once the high watermark has passed that.
+        """Return the new ends of the partitions whose ``latest`` end is before their ``start``, after waiting
+        for the high watermark to reach the start.
 
-        It may lag just after an election. Where it does so for long, there is nothing to read yet; an end
-        that is left out belongs to a log that does not reach so far.
+        It may lag just after an election. If it still lags after ``fetchOffset.numRetries`` look-ups, there
+        is nothing to read yet. Partitions whose log does not reach the start are left out.
         """
         behind = {tp: start[tp] for tp, offset in latest.items() if offset < start[tp]}
         lagging = self._lookup.logs_reach(behind) if behind else set()
@@ -325,33 +329,34 @@ class Planner:
         """Return the offsets at which the newest records before ``end`` begin."""
         if bound.duration_ms is not None:
             times = dict.fromkeys(partitions, max(0, self._now_ms() - bound.duration_ms))
-            start = self._definite(self._at(times, or_latest=True))
+            start = self._resolved(self._at(times, or_latest=True))
             return {tp: min(start[tp], end[tp]) for tp in start}
         assert bound.records is not None
-        first = self._definite(dict.fromkeys(partitions, EARLIEST))
+        first = self._resolved(dict.fromkeys(partitions, EARLIEST))
         return rate.newest(bound.records, first, end)
 
-    def _definite(self, wanted: Offsets) -> Offsets:
-        """``wanted`` with LATEST and EARLIEST replaced by what they are now."""
+    def _resolved(self, wanted: Offsets) -> Offsets:
+        """Return ``wanted`` with LATEST and EARLIEST replaced by the present offsets."""
         special = {tp: offset for tp, offset in wanted.items() if offset < 0}
         return {**wanted, **self._all(special)}
 
     def _all(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         found = dict(self._lookup.offsets(wanted)) if wanted else {}
-        self._check_there(wanted, found)
+        self._check_exist(wanted, found)
         return found
 
-    def _check_there(self, wanted: Iterable[TopicPartition], found: Iterable[TopicPartition]) -> None:
+    def _check_exist(self, wanted: Iterable[TopicPartition], found: Iterable[TopicPartition]) -> None:
         missing = sorted(set(wanted) - set(found))
         if missing:
             raise BrokerError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"{', '.join(map(str, missing))} vanished while the query was planned",
+                f"{', '.join(map(str, missing))} disappeared while the query was being planned",
             )
 
-    def _lost(self, losses: Iterable[str]) -> None:
+    def _report_losses(self, losses: Iterable[str]) -> None:
+        """Raise DataLoss, or log warnings if ``failOnDataLoss`` is false."""
         losses = list(losses)
         if losses and self._options.fail_on_data_loss:
             raise DataLoss(losses)
         for loss in losses:
-            self._warn(f"{loss}. Some data may have been lost; the query goes on (failOnDataLoss is false)")
+            self._warn(f"{loss}. Some data may have been lost; the query continues (failOnDataLoss is false)")

@@ -1,15 +1,16 @@
-"""Conditions of a query that narrow what a batch read fetches. Pure.
+"""Filters of a query that narrow what a batch read fetches. Pure.
 
-Spark 4.1 and later hand over the conditions of a ``WHERE`` when ``spark.sql.python.filterPushdown.enabled``
-is on. Those on ``topic`` and ``partition`` are met here for good: a partition is read or it is not. One on
-``offset`` or a lower bound of ``timestamp`` only moves the ends of what is read, and Spark looks at each row
-again. An upper bound of ``timestamp`` moves nothing: records need not lie in the order of their times, and
-one behind the bound may be followed by one before it (``endingTimestamp`` cuts there all the same).
+Spark 4.1 and later hand over the filters of a ``WHERE`` when ``spark.sql.python.filterPushdown.enabled`` is
+on. Those on ``topic`` and ``partition`` are applied completely: a partition is read or it is not. One on
+``offset`` or a lower bound of ``timestamp`` only narrows the range, and Spark filters each row again. An
+upper bound of ``timestamp`` narrows nothing: records are not necessarily in the order of their timestamps,
+and a record after the bound may be followed by one before it (``endingTimestamp`` ends the read there all the
+same).
 
-Spark 4.1 to 4.3 mix up the plans of queries on one DataFrame (see ``batch``), so there it takes the option
-``minikafka.pushdown`` as well.
+Spark 4.1 to 4.3 mix up the plans of queries on one DataFrame (see ``batch``), so there the option
+``minikafka.pushdown`` is required as well.
 
-Filters are known by the names of their classes, so that this module can be imported with Spark 4.0, too.
+Filters are recognized by their class names, so that this module can be imported with Spark 4.0, too.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ _TESTS: dict[str, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class PushedFilters:
-    """The part of a read that filters leave.
+    """The part of a read that its filters leave.
 
-    conditions: on topics and partitions, all of which must hold; the column and the filter on it.
+    conditions: filters on topics and partitions, all of which must hold: the column and the filter on it.
     first_offset, end_offset: of every partition; None for no end.
-    since_ms: nothing before this time is wanted; None for no such bound.
+    since_ms: the lower bound of timestamps; None for no bound.
     """
 
     conditions: tuple[tuple[str, Any], ...] = ()
@@ -53,7 +54,7 @@ class PushedFilters:
     since_ms: int | None = None
 
     def keeps(self, tp: TopicPartition) -> bool:
-        """Return whether the partition is read at all."""
+        """Return True if the partition is read."""
         return all(
             _holds(condition, tp.topic if column == "topic" else tp.partition)
             for column, condition in self.conditions
@@ -71,40 +72,40 @@ class _Collected:
     since: list[int] = field(default_factory=list)
 
 
-def narrowed(filters: Iterable[Any]) -> tuple[PushedFilters, list[Any]]:
-    """Return the part of the read that ``filters`` leave, and the filters that Spark must apply to the rows
-    too.
+def push_filters(filters: Iterable[Any]) -> tuple[PushedFilters, list[Any]]:
+    """Return the part of the read that ``filters`` leave, and the filters that Spark must still apply to the
+    rows.
     """
     found = _Collected()
-    left = [one for one in filters if not _meets(one, found)]
-    narrowing = PushedFilters(
+    left = [condition for condition in filters if not _push(condition, found)]
+    pushed = PushedFilters(
         tuple(found.conditions),
         found.first,
         min(found.ends, default=None),
         max(found.since, default=None),
     )
-    return narrowing, left
+    return pushed, left
 
 
-def _meets(one: Any, found: _Collected) -> bool:
-    """Note what ``one`` narrows; whether nothing is left of it for Spark to do."""
-    inner = one.child if type(one).__name__ == "Not" else one
+def _push(condition: Any, found: _Collected) -> bool:
+    """Add what ``condition`` narrows to ``found``. Return True if Spark need not apply it again."""
+    inner = condition.child if type(condition).__name__ == "Not" else condition
     column = inner.attribute[0] if len(inner.attribute) == 1 else None
-    if column in ("topic", "partition") and _understood(inner, str if column == "topic" else int):
-        found.conditions.append((column, one))
+    if column in ("topic", "partition") and _is_supported(inner, str if column == "topic" else int):
+        found.conditions.append((column, condition))
         return True
-    if inner is one and column == "offset" and _understood(one, int):
-        _bound_offsets(one, found)
-    if inner is one and column == "timestamp" and _understood(one, datetime.datetime):
-        _bound_times(one, found)
+    if inner is condition and column == "offset" and _is_supported(condition, int):
+        _bound_offsets(condition, found)
+    if inner is condition and column == "timestamp" and _is_supported(condition, datetime.datetime):
+        _bound_times(condition, found)
     return False
 
 
-def _understood(one: Any, kind: type) -> bool:
-    name = type(one).__name__
+def _is_supported(condition: Any, kind: type) -> bool:
+    name = type(condition).__name__
     if name in ("IsNull", "IsNotNull"):
         return True
-    values = one.value if name == "In" else (one.value,)
+    values = condition.value if name == "In" else (condition.value,)
     right = all(isinstance(value, kind) and not isinstance(value, bool) for value in values)
     return name in _TESTS and right and (kind is str or not name.startswith("String"))
 
@@ -118,9 +119,9 @@ def _holds(condition: Any, value: object) -> bool:
     return _TESTS[name](value, condition.value)
 
 
-def _bound_offsets(one: Any, found: _Collected) -> None:
-    name = type(one).__name__
-    values = getattr(one, "value", None)
+def _bound_offsets(condition: Any, found: _Collected) -> None:
+    name = type(condition).__name__
+    values = getattr(condition, "value", None)
     values = values if isinstance(values, (tuple, list)) else [values]
     if name in ("IsNull", "IsNotNull") or not values:
         return
@@ -134,10 +135,10 @@ def _bound_offsets(one: Any, found: _Collected) -> None:
         found.ends.append(max(values[0], 0))
 
 
-def _bound_times(one: Any, found: _Collected) -> None:
-    values = getattr(one, "value", None)
+def _bound_times(condition: Any, found: _Collected) -> None:
+    values = getattr(condition, "value", None)
     values = values if isinstance(values, (tuple, list)) else [values]
     lower = ("EqualTo", "EqualNullSafe", "In", "GreaterThanOrEqual", "GreaterThan")
-    # A time without a zone would mean another one on another machine.
-    if type(one).__name__ in lower and values and all(value.tzinfo is not None for value in values):
+    # A time without a zone would mean different times on different machines.
+    if type(condition).__name__ in lower and values and all(value.tzinfo is not None for value in values):
         found.since.append(max((min(values) - _EPOCH) // _MILLISECOND, 0))

@@ -13,8 +13,8 @@ from minikafka.base.ids import TopicPartition
 class OffsetRange:
     """Records ``start`` (inclusive) to ``end`` (exclusive) of one partition.
 
-    from_earliest, to_latest: the first record that is there, or the last one, is meant, which may be others
-    by the time that a task reads; ``start`` and ``end`` are where they were when the query was planned.
+    from_earliest, to_latest: the range means the first, or the last, record of the log at the time of the
+    read; ``start`` and ``end`` are their offsets at the time of planning.
     """
 
     topic_partition: TopicPartition
@@ -34,7 +34,7 @@ class Plan:
     """The ranges and losses of one batch.
 
     ranges: in order of topic and partition; empty ones are left out.
-    losses: one sentence for each thing that may mean lost records (``failOnDataLoss``).
+    losses: one sentence for each possible loss of records (``failOnDataLoss``).
     """
 
     ranges: tuple[OffsetRange, ...]
@@ -42,7 +42,7 @@ class Plan:
 
 
 class DataLoss(MinikafkaError):
-    """Records that the query should have read are not there any more."""
+    """Records that the query should have read no longer exist."""
 
     def __init__(self, losses: Iterable[str]) -> None:
         self.losses = tuple(losses)
@@ -51,20 +51,23 @@ class DataLoss(MinikafkaError):
     def __str__(self) -> str:
         return (
             f"{'; '.join(self.losses)}. Some data may have been lost: deleted by retention, or with its "
-            "topic, before the query read it. To go on without it set the option failOnDataLoss to false"
+            "topic, before the query read it. To continue without it, set the option failOnDataLoss to false"
         )
 
 
 def new_partitions(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> list[TopicPartition]:
-    """Partitions that appeared after ``start`` was taken, in order."""
+    """Return the partitions of ``end`` that are not in ``start``, in order."""
     return sorted(set(end) - set(start))
 
 
-def went_back(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    """Partitions whose end is before what was read of them: their topic was made again, or their log cut. A
-    high watermark that lags just after an election never becomes an end, see ``Planner.available``.
+def moved_back(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> list[TopicPartition]:
+    """Return the partitions whose end is before the position of the query, in order: the topic was recreated
+    or the log truncated. A high watermark that lags just after an election never becomes an end, see
+    ``Planner.available``.
     """
     return sorted(tp for tp in start if tp in end and end[tp] < start[tp])
 
@@ -74,27 +77,29 @@ def plan_stream(
     end: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
 ) -> Plan:
-    """The ranges of a micro-batch.
+    """Plan the ranges of a micro-batch.
 
-    earliest: first offset of each of ``new_partitions(start, end)`` and of those that ``went_back``; they
-    are read from there. Which records of a log that went back were read before, nobody can tell, so none is
-    left out.
+    earliest: the first offsets of ``new_partitions(start, end)`` and of ``moved_back(start, end)``; these are
+    read from there. It is unknown which records of a log that moved back were read before, so none is left
+    out.
     """
     losses = []
     begins = {tp: offset for tp, offset in start.items() if tp in end}
     for tp in new_partitions(start, end):
         if tp not in earliest:
-            losses.append(f"the first offset of the new partition {tp} cannot be found")
+            losses.append(f"cannot find the first offset of the new partition {tp}")
             continue
         begins[tp] = earliest[tp]
         if begins[tp] != 0:
             losses.append(f"the new partition {tp} starts at offset {begins[tp]} instead of 0")
-    gone = sorted(set(start) - set(end))
-    if gone:
-        losses.append(f"partitions {', '.join(map(str, gone))} are gone")
-    for tp in went_back(begins, end):
-        loss = f"the end of {tp} went back from offset {begins[tp]} to {end[tp]}: its topic was made again"
+    deleted = sorted(set(start) - set(end))
+    if deleted:
+        losses.append(f"partitions {', '.join(map(str, deleted))} are gone")
+    for tp in moved_back(begins, end):
+        loss = f"the end of {tp} moved back from offset {begins[tp]} to {end[tp]}"
         first = begins[tp] = min(earliest.get(tp, end[tp]), end[tp])
-        losses.append(f"{loss}, or its log was cut, so that it is read from its first offset, {first}")
+        losses.append(
+            f"{loss}: the topic was recreated or its log truncated; reading from its first offset, {first}"
+        )
     ranges = (OffsetRange(tp, begins[tp], end[tp]) for tp in sorted(begins) if end[tp] > begins[tp])
     return Plan(tuple(ranges), tuple(losses))

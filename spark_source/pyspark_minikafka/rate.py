@@ -1,12 +1,12 @@
-"""``maxOffsetsPerTrigger``: how far one micro-batch may go. Pure.
+"""The limits of a micro-batch: ``maxOffsetsPerTrigger`` and ``minOffsetsPerTrigger``. Pure.
 
-The limit is shared out by backlog, exactly as Spark's connector does: a partition with ``size`` of ``total``
+The maximum is divided by backlog, exactly as Spark's connector does: a partition with ``size`` of ``total``
 waiting records advances by ``limit * size / total``, rounded up below 1 so that a small partition is never
 starved, rounded down otherwise, and never beyond its end. Several small partitions can thus exceed the limit
 by less than one each.
 
-A batch that would be smaller than ``minOffsetsPerTrigger`` waits, but not longer than ``maxTriggerDelay``
-after the one before it. The first batch of a run does not wait.
+A batch smaller than ``minOffsetsPerTrigger`` waits, but not longer than ``maxTriggerDelay`` after the
+previous batch. The first batch of a run does not wait.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ LONG_MAX = 2**63 - 1
 def limited(
     limit: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The end offsets of a batch of about ``limit`` records.
+    """Return the end offsets of a batch of about ``limit`` records.
 
-    start: where each partition is; one that is missing, or beyond its end, keeps its end.
+    start: the position in each partition; one that is missing, or beyond its end, keeps its end.
     end: the available end offsets; the result has the same partitions.
     """
     sizes = {tp: end[tp] - start[tp] for tp in end if tp in start and end[tp] > start[tp]}
@@ -41,12 +41,15 @@ def limited(
 
 
 @dataclass(slots=True)
-class Patience:
-    """The time of the last batch, in ms of any clock; None before the first."""
+class TriggerDelay:
+    """The delay of batches that are too small.
+
+    last_ms: the time of the last batch, in ms of any clock; None before the first.
+    """
 
     last_ms: int | None = None
 
-    def holds_back(
+    def must_wait(
         self,
         least: int,
         max_delay_ms: int,
@@ -54,9 +57,9 @@ class Patience:
         start: Mapping[TopicPartition, int],
         end: Mapping[TopicPartition, int],
     ) -> bool:
-        """Return whether the batch from ``start`` to ``end`` must wait for more records.
+        """Return True if the batch from ``start`` to ``end`` must wait for more records.
 
-        New partitions count from offset 0. When it is not, the next delay begins now.
+        New partitions count from offset 0. If it need not wait, the next delay begins now.
         """
         waiting = sum(offset - start.get(tp, 0) for tp, offset in end.items())
         if self.last_ms is not None and now_ms - self.last_ms < max_delay_ms and waiting < least:
@@ -68,16 +71,16 @@ class Patience:
 def newest(
     count: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Return where the last ``count`` offsets before ``end`` begin, in proportion to the partitions' sizes.
+    """Return the first of the last ``count`` offsets before ``end``, in proportion to the partitions' sizes.
 
-    All of them when there are no more; exactly ``count`` otherwise.
+    If there are fewer than ``count``, that is ``start``; otherwise exactly ``count`` offsets follow.
     """
     sizes = {tp: end[tp] - start[tp] for tp in sorted(end)}
     total = sum(sizes.values())
     if total <= count:
         return dict(start)
     shares = {tp: count * size // total for tp, size in sizes.items()}
-    # What rounding left goes where most of a record was cut off.
+    # The remainder of the rounding goes to the partitions that lost the largest fractions.
     by_rest = sorted(sizes, key=lambda tp: (-(count * sizes[tp] % total), tp))
     for tp in by_rest[: count - sum(shares.values())]:
         shares[tp] += 1

@@ -1,9 +1,9 @@
-"""A task's read: one range of offsets -> Arrow record batches, in Spark's columns.
+"""The read of a task: fetches one range of offsets and yields Arrow record batches, in Spark's columns.
 
-    this thread:      take a batch, hand it to Spark (which sends it to the JVM)
-    one more thread:  fetch ─▶ check and decode (kernels, without the GIL) ─▶ at most two batches wait
+    this thread:    take a batch, hand it to Spark (which sends it to the JVM)
+    second thread:  fetch ─▶ check and decode (kernels, without the GIL) ─▶ at most two batches wait
 
-A task holds at most: one fetch in the making, the batches that wait, and the one that Spark is sending.
+A task holds at most: one fetch being decoded, the waiting batches, and the one that Spark is sending.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_MAX = 30_000
-"""Rows of one record batch. Spark passes batches on as they are; 10,000 to 30,000 rows travel fastest."""
+"""The most rows of one record batch. Spark passes batches on unchanged; 10,000 to 30,000 rows are fastest."""
 
 BATCHES_AHEAD = 2
 
 
 def read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """Record batches of the task's range, in order of offsets.
+    """Yield the record batches of the task's range, in order of offsets.
 
-    Raises DataLoss when records of the range are gone and ``failOnDataLoss`` is true, NetworkError when
-    nothing comes for ``kafkaConsumer.pollTimeoutMs``.
+    Raise DataLoss when records of the range are gone and ``failOnDataLoss`` is true, NetworkError when no
+    records arrive for ``kafkaConsumer.pollTimeoutMs``.
     """
     if not isinstance(partition, RangePartition):
         return  # Spark's stand-in for a query without partitions
-    with workers.task(), workers.plainly():
+    with workers.task(), workers.without_traceback():
         check_reachable(partition.target)
         cluster = cache.reading(partition.target.bootstrap_servers, options.connection)
         reader = _RangeReader(cluster, partition.offsets, options)
         yield from prefetched(reader, BATCHES_AHEAD)
-        report.note(reader.work.sentence(reader.task), shown=options.log_tasks)
+        report.note(reader.stats.summary(reader.task), shown=options.log_tasks)
 
 
 @dataclass(slots=True)
-class Work:
-    """The work of a task: rows, bytes as fetched, and the time to fetch and to decode.
+class ReadStats:
+    """The statistics of a read task: rows, bytes as fetched, and the time to fetch and to decode.
 
-    skipped: offsets that could not be read.
+    skipped: the number of offsets that could not be read.
     """
 
     rows: int = 0
@@ -66,8 +66,8 @@ class Work:
     decode_ns: int = 0
     skipped: int = 0
 
-    def sentence(self, task: OffsetRange) -> str:
-        """For the log."""
+    def summary(self, task: OffsetRange) -> str:
+        """Return the line for the log."""
         skipped = f", {self.skipped:,} offsets skipped" if self.skipped else ""
         return (
             f"read {self.rows:,} rows of {task.topic_partition} from {task.start} to {task.end}: "
@@ -77,11 +77,11 @@ class Work:
 
 
 class _RangeReader:
-    """The iterator of a task's record batches; used by one thread, but for ``stop``."""
+    """The iterator of a task's record batches. Only ``stop`` may be called by another thread."""
 
     def __init__(self, cluster: ClusterClient, task: OffsetRange, options: SourceOptions) -> None:
         self.task = task
-        self.work = Work()
+        self.stats = ReadStats()
         self._cluster = cluster
         self._options = options
         self._position = task.start
@@ -96,7 +96,7 @@ class _RangeReader:
         return next(self._batches)
 
     def stop(self) -> None:
-        """Spark wants no more: end a wait for records."""
+        """End a wait for records: Spark reads no more."""
         self._stopped = True
         self._fetcher.stop()
 
@@ -114,16 +114,16 @@ class _RangeReader:
             isolation=fetch.isolation,
         )
 
-    def _fetch_anew(self) -> None:
+    def _restart_fetcher(self) -> None:
         self._fetcher = self._fetch()
         if self._stopped:
-            self._fetcher.stop()  # ``stop`` may have met the one before
+            self._fetcher.stop()  # ``stop`` may have reached only the previous one
 
-    def _bind_end(self) -> None:
-        """Find out where the log ends now, if the task reads to there.
+    def _resolve_end(self) -> None:
+        """Set the task's end to the present end of the log, for a task that reads to the latest record.
 
-        That is not before where it ended when the query was planned, unless the log itself went back: just
-        after an election only the high watermark may be there.
+        That is at least the end at planning time, unless the log itself was truncated: just after an election
+        the high watermark alone may be lower.
         """
         tp, planned = self.task.topic_partition, self.task.end
         deadline = self._cluster.deadline(self._options.poll_timeout_ms)
@@ -132,16 +132,16 @@ class _RangeReader:
             end = planned
         if end is not None:
             self.task = replace(self.task, end=end)
-            self._fetch_anew()
+            self._restart_fetcher()
             if self._position > end:
-                self._lost(end, f"the log ends at {end}")
+                self._skip(end, f"the log ends at {end}")
 
     def _all(self) -> Iterator[pa.RecordBatch]:
         bound = not self.task.to_latest
         while not bound or self._position < self.task.end:
             try:
                 if not bound:
-                    self._bind_end()
+                    self._resolve_end()
                     bound = True
                 for data in self._fetched():
                     yield from self._rows_of(data)
@@ -151,23 +151,23 @@ class _RangeReader:
                 bound = True
                 task = self.task
                 if not (task.from_earliest and self._position == task.start and resume < task.end):
-                    self._lost(resume, why)
+                    self._skip(resume, why)
                 self._position = resume
-                self._fetch_anew()
+                self._restart_fetcher()
 
     def _fetched(self) -> Iterator[memoryview]:
         sets = iter(self._fetcher)
         while True:
             began = time.perf_counter_ns()
             data = next(sets, None)
-            self.work.fetch_ns += time.perf_counter_ns() - began
+            self.stats.fetch_ns += time.perf_counter_ns() - began
             if data is None:
                 return
-            self.work.fetched_bytes += len(data)
+            self.stats.fetched_bytes += len(data)
             yield data
 
     def _rows_of(self, data: memoryview) -> Iterator[pa.RecordBatch]:
-        """The rows of one message set; DamagedEntry behind those that came before the damage."""
+        """Yield the rows of one fetch. Raise DamagedEntry after the rows before the damage."""
         topic, partition = self.task.topic_partition
         options = self._options
         pieces = decode_pieces(
@@ -184,46 +184,49 @@ class _RangeReader:
             if columns is not None and columns.count:
                 schema = SCHEMA_WITH_HEADERS if options.include_headers else SCHEMA
                 batch = columns.record_batch(topic, partition, schema)
-            self.work.decode_ns += time.perf_counter_ns() - began
+            self.stats.decode_ns += time.perf_counter_ns() - began
             if columns is None:
                 return
             self._position = columns.next_offset
             if batch is not None:
-                self.work.rows += batch.num_rows
+                self.stats.rows += batch.num_rows
                 yield from _pieces(batch)
 
     def _loss(self, problem: MinikafkaError) -> tuple[int, str]:
-        """The next offset that can be read, and why those before it cannot. Raises what loses no data."""
+        """Return the next readable offset, and why those before it are not. Raise ``problem`` again if it
+        loses no data.
+        """
         task = self.task
         if isinstance(problem, DamagedEntry):
-            return min(problem.after_offset, task.end), f"the record there is damaged: {problem.detail}"
+            return min(problem.after_offset, task.end), f"the record is corrupt: {problem.detail}"
         if isinstance(problem, OffsetOutOfRange):
             resume = problem.start_offset if self._position < problem.start_offset else task.end
             return min(resume, task.end), f"the log has {problem.start_offset} to {problem.end_offset}"
         if isinstance(problem, BrokerError):
             if problem.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                return task.end, "the topic or partition is not there any more"
+                return task.end, "the topic or partition no longer exists"
             if problem.code is ErrorCode.CORRUPT_MESSAGE:
-                # Not even where the next one begins can be told.
+                # The start of the next record is unknown too.
                 return task.end, problem.detail
             raise problem
         end, after = self._fetcher.high_watermark, self._position + 1
         if end is not None and after > end and not log_reaches(self._cluster, task.topic_partition, after):
-            # Planned when they were there: the topic was made anew, or a leader without them was elected.
+            # The records existed at planning time: the topic was recreated, or a leader without them elected.
             return task.end, f"the log ends at {end}"
         raise problem
 
-    def _lost(self, resume: int, why: str) -> None:
+    def _skip(self, resume: int, why: str) -> None:
+        """Count and report the offsets before ``resume`` as lost. Raise DataLoss if ``failOnDataLoss``."""
         count = abs(resume - self._position)
-        what = f"{counted(count, 'offset')} of {self.task.topic_partition}, from {self._position},"
-        loss = f"{what} cannot be read: {why}"
+        offsets = counted(count, "offset")
+        loss = f"cannot read {offsets} of {self.task.topic_partition} from offset {self._position}: {why}"
         if self._options.fail_on_data_loss:
             raise DataLoss([loss]) from None
-        self.work.skipped += count
-        report.warn([f"{loss}. Skipped, as failOnDataLoss is false"])
+        self.stats.skipped += count
+        report.warn([f"{loss}. Skipped (failOnDataLoss is false)"])
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """``batch`` in views of at most ROWS_MAX rows."""
+    """Yield ``batch`` in views of at most ROWS_MAX rows."""
     for start in range(0, batch.num_rows, ROWS_MAX):
         yield batch.slice(start, ROWS_MAX)

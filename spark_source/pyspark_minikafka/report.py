@@ -1,8 +1,7 @@
-"""Warnings and news to the user, from whichever Python process finds them.
+"""Warnings and progress messages for the user, from any Python process of a query.
 
 Spark passes on the standard error of its Python workers, and Python prints warnings of the ``logging``
-module there when nothing is configured. So a logger is all it takes, and an application can still turn it
-down.
+module there when nothing is configured. So a logger is enough, and an application can still silence it.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from minikafka.base.printable import printable
 from minikafka.base.secrets import redact_text
 
 _LOGGER = logging.getLogger("minikafka.spark")
-_SAID: set[str] = set()
-_SAID_MAX = 1_000
+_WARNED: set[str] = set()
+_WARNED_MAX = 1_000
 
 
 def warn(sentences: Iterable[str]) -> None:
@@ -26,8 +25,8 @@ def warn(sentences: Iterable[str]) -> None:
 
 
 def note(sentence: str, *, shown: bool) -> None:
-    """Log ``sentence`` for information; where nothing is configured Python keeps that back, so ``shown`` says
-    it on standard error.
+    """Log ``sentence`` at level INFO. Python drops that when nothing is configured, so with ``shown`` it is
+    then printed on standard error.
     """
     sentence = printable(sentence)
     _LOGGER.info("minikafka: %s", sentence)
@@ -37,8 +36,8 @@ def note(sentence: str, *, shown: bool) -> None:
 
 def warn_once(sentence: str) -> None:
     """Log ``sentence`` unless this process has done so."""
-    if sentence not in _SAID:
-        if len(_SAID) >= _SAID_MAX:
-            _SAID.clear()
-        _SAID.add(sentence)
+    if sentence not in _WARNED:
+        if len(_WARNED) >= _WARNED_MAX:
+            _WARNED.clear()
+        _WARNED.add(sentence)
         warn([sentence])

@@ -1,9 +1,9 @@
-"""Rows of a record batch -> partitions. Whole columns at a time; pure but for the kernel that hashes keys.
+"""Assigns the rows of a record batch to partitions, by whole columns. Pure, except for the hash kernel.
 
 A row goes to the partition that its column ``partition`` names; without one, to the partition of its key
-(murmur2, as Kafka's Java client computes it); without a key, wherever the turn is. Rows without a key are
-given out in blocks, one for each partition, that differ by at most one row: as even as one by one, and
-cheaper to group.
+(murmur2, as in Kafka's Java client); without a key, to the next partition in turn. Rows without a key are
+assigned in blocks, one for each partition, that differ by at most one row: as even as row by row, and cheaper
+to group.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class RoundRobin:
-    """Whose turn it is among the partitions of one topic, from one record batch to the next."""
+    """The next partition of one topic for rows without a key, from one record batch to the next."""
 
     def __init__(self, first: int) -> None:
         self._next = first
 
-    def give(self, count: int, partitions: Sequence[int]) -> Ids:
-        """Partition ids for ``count`` rows: ``partitions`` in blocks, the longer ones first."""
+    def take(self, count: int, partitions: Sequence[int]) -> Ids:
+        """Return partition ids for ``count`` rows: ``partitions`` in blocks, the longer ones first."""
         number = len(partitions)
         short, longer = divmod(count, number)
         sizes = np.full(number, short, dtype=np.int64)
@@ -39,20 +39,21 @@ class RoundRobin:
         return np.repeat(turned, sizes)
 
 
-def fill_turns(ids: Ids, turns: RoundRobin, available: Sequence[int]) -> Ids:
-    """``ids`` with every -1 (no partition yet) replaced."""
-    undecided = ids < 0
-    count = int(np.count_nonzero(undecided))
+def fill_unassigned(ids: Ids, round_robin: RoundRobin, available: Sequence[int]) -> Ids:
+    """Return ``ids`` with every -1 (no partition yet) replaced by an ``available`` partition."""
+    unassigned = ids < 0
+    count = int(np.count_nonzero(unassigned))
     if count == len(ids):
-        return turns.give(count, available)
+        return round_robin.take(count, available)
     if count:
         ids = ids.copy()
-        ids[undecided] = turns.give(count, available)
+        ids[unassigned] = round_robin.take(count, available)
     return ids
 
 
 def override(ids: Ids, column: Any, partitions: int, topic: str) -> Ids:
-    """``ids`` with the column's partitions where it is not null; BadColumn when there is no such partition.
+    """Return ``ids`` with the column's partitions where it is not null. Raise BadColumn for a partition that
+    does not exist.
 
     column: pa.Int32Array, one value a row.
     """
@@ -68,7 +69,7 @@ def override(ids: Ids, column: Any, partitions: int, topic: str) -> Ids:
 
 
 def grouped(ids: Ids) -> Iterator[tuple[int, Rows]]:
-    """``(id, row numbers)`` for every id that occurs; rows keep their order."""
+    """Yield ``(id, row numbers)`` for every id that occurs; rows keep their order."""
     if len(ids) == 0:
         return
     # Numpy sorts 16 bits by counting, five times as fast.

@@ -33,16 +33,16 @@ SOURCE_SCHEMA = StructType(
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 SCHEMA_WITH_HEADERS = StructType([*SOURCE_SCHEMA.fields, StructField("headers", HEADERS_TYPE)])
-"""With ``includeHeaders``. A record without headers has null there."""
+"""The columns with ``includeHeaders``. ``headers`` is null for a record without headers."""
 
 
 def source_schema(include_headers: bool) -> StructType:
-    """The columns of a read."""
+    """Return the columns of a read."""
     return SCHEMA_WITH_HEADERS if include_headers else SOURCE_SCHEMA
 
 
 def check_user_schema(schema: StructType, include_headers: bool) -> None:
-    """Refuse a schema given with ``.schema(…)``: the columns are fixed."""
+    """Raise ConfigError for another schema given with ``.schema(…)``: the columns are fixed."""
     fixed = source_schema(include_headers)
     if [(f.name, f.dataType) for f in schema.fields] != [(f.name, f.dataType) for f in fixed.fields]:
         raise ConfigError(
@@ -54,7 +54,7 @@ def check_user_schema(schema: StructType, include_headers: bool) -> None:
 
 
 class BadColumn(MinikafkaError):
-    """A DataFrame that cannot be written as it is."""
+    """A column of a DataFrame that the sink cannot write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ _ALLOWED: dict[str, tuple[DataType, ...]] = {
 
 
 def _same(found: DataType, wanted: DataType) -> bool:
-    """Return whether the types are equal, apart from nullability."""
+    """Return True if the types are equal, apart from nullability."""
     if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
         return _same(found.elementType, wanted.elementType)
     if isinstance(found, StructType) and isinstance(wanted, StructType):
@@ -95,10 +95,10 @@ def _same(found: DataType, wanted: DataType) -> bool:
 
 
 def sink_columns(schema: StructType, topic_option: str | None) -> SinkColumns:
-    """Find the sink's columns in ``schema``, names in any case; BadColumn says what is missing or of a
-    wrong type.
+    """Find the sink's columns in ``schema``, names in any case. Raise BadColumn for one that is missing or of
+    a wrong type.
 
-    Columns that the sink does not know are left out, as Spark's connector leaves them out.
+    Unknown columns are ignored, as Spark's connector does.
     """
     found: dict[str, int] = {}
     for position, column in enumerate(schema.fields):
@@ -106,7 +106,7 @@ def sink_columns(schema: StructType, topic_option: str | None) -> SinkColumns:
         if name not in _ALLOWED or (name == "topic" and topic_option is not None):
             continue
         if name in found:
-            raise BadColumn(f"column {name} stands twice in {schema.simpleString()}")
+            raise BadColumn(f"column {name} appears twice in {schema.simpleString()}")
         if not any(_same(column.dataType, kind) for kind in _ALLOWED[name]):
             allowed = " or ".join(kind.simpleString() for kind in _ALLOWED[name])
             raise BadColumn(
@@ -117,7 +117,7 @@ def sink_columns(schema: StructType, topic_option: str | None) -> SinkColumns:
     if "value" not in found:
         raise BadColumn(f"the required column value is missing in {schema.simpleString()}")
     if "topic" not in found and topic_option is None:
-        raise BadColumn("no topic: give the option topic, or a column topic")
+        raise BadColumn("no topic: set the option topic, or add a column topic")
     timestamp = found.get("timestamp")
     return SinkColumns(
         value=found["value"],

@@ -1,10 +1,10 @@
-"""A task's write: Arrow record batches -> message sets -> brokers.
+"""The write of a task: encodes Arrow record batches and sends them to the brokers.
 
-    record batches ─▶ gathered, where there are many partitions ─▶ partition ids (numpy, murmur2 kernel)
-    ─▶ rows of each partition ─▶ message sets (kernel) ─▶ BatchingProducer
+    record batches ─▶ merged, if there are many partitions ─▶ partition ids (numpy, murmur2 kernel)
+    ─▶ rows of each partition ─▶ encoded batches (kernel) ─▶ BatchingProducer
 
-The producer sends in the background and holds ``kafka.buffer.memory`` bytes at most; what it holds beyond
-that makes this thread wait. A set that a broker refuses for good ends the task at the next batch.
+The producer sends in the background and holds at most ``kafka.buffer.memory`` bytes; when it is full, this
+thread waits. A batch that a broker refuses for good ends the task at the next record batch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from minikafka.records.columns import RawHeaders, encode, partitions_by_key, raw
 from pyspark_minikafka import cache
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import SinkOptions
-from pyspark_minikafka.routing import RoundRobin, fill_turns, grouped, override
+from pyspark_minikafka.routing import RoundRobin, fill_unassigned, grouped, override
 from pyspark_minikafka.schema import BadColumn, SinkColumns
 
 if TYPE_CHECKING:
@@ -37,31 +37,30 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.int64]
     Longs = npt.NDArray[np.int64]
 
-SET_BYTES = 900_000
-"""Largest message set unless ``kafka.batch.size`` says otherwise:
-what a broker with default limits takes as one.
-"""
+BATCH_BYTES = 900_000
+"""The largest encoded batch unless ``kafka.batch.size`` is set: a broker with default limits accepts it."""
 
-BYTES_OF_EACH = 64 << 10
-"""What a partition gets at a time, if the producer's buffer has room for that much of all of them. A record
-batch of Spark's has 10,000 rows: of a topic with hundreds of partitions, each would get a set of a few rows.
+PARTITION_BYTES = 64 << 10
+"""The target size of a partition's rows at a time, if the producer's buffer has room for that much of all
+partitions. Spark's record batches have 10,000 rows: in a topic with hundreds of partitions, each would get
+only a few rows.
 """
 
 
 def send(
     batches: Iterator[pa.RecordBatch], options: SinkOptions, target: Target, columns: SinkColumns
 ) -> tuple[int, int]:
-    """Send every row and wait until all are acknowledged. Returns rows, and bytes of the message sets."""
+    """Send every row and wait until all are acknowledged. Return the rows, and the bytes as encoded."""
     cluster = cache.writing(target.bootstrap_servers, options.connection)
     with cache.producing(cluster, producer_config(options)) as producer:
         task = _Task(cluster, producer, options, columns)
-        for batch in gathered(batches, task.wanted_bytes):
+        for batch in merged(batches, task.wanted_bytes):
             task.add(batch)
         return task.finish()
 
 
-def gathered(batches: Iterator[pa.RecordBatch], wanted_bytes: Callable[[], int]) -> Iterator[pa.RecordBatch]:
-    """The rows of ``batches`` in record batches of at least ``wanted_bytes()`` each, but for the last one."""
+def merged(batches: Iterator[pa.RecordBatch], wanted_bytes: Callable[[], int]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of ``batches`` in batches of at least ``wanted_bytes()`` each, except for the last."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in itertools.chain(batches, [None]):
@@ -76,7 +75,7 @@ def gathered(batches: Iterator[pa.RecordBatch], wanted_bytes: Callable[[], int])
 
 
 class _Task:
-    """One task's rows on their way."""
+    """The write of one task: routes, encodes and queues its rows, and collects the results."""
 
     def __init__(
         self, cluster: ClusterClient, producer: BatchingProducer, options: SinkOptions, columns: SinkColumns
@@ -86,17 +85,17 @@ class _Task:
         self._columns = columns
         self._config = producer.config
         self._producer = producer
-        self._turns: dict[str, RoundRobin] = {}
-        self._under_way: deque[Any] = deque()
+        self._round_robin: dict[str, RoundRobin] = {}
+        self._in_flight: deque[Any] = deque()
         self._most_partitions = 1
         self._rows = 0
         self._bytes = 0
         request_bytes = self._config.max_request_bytes
-        self._set_bytes = min(options.producer.batch_bytes or SET_BYTES, request_bytes)
+        self._batch_bytes = min(options.producer.batch_bytes or BATCH_BYTES, request_bytes)
 
     def wanted_bytes(self) -> int:
         """Return the bytes to add at a time, for the topics seen so far."""
-        return min(BYTES_OF_EACH * self._most_partitions, self._config.buffer_bytes // 2)
+        return min(PARTITION_BYTES * self._most_partitions, self._config.buffer_bytes // 2)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Queue the rows of one record batch."""
@@ -114,7 +113,7 @@ class _Task:
         self._check(wait=False)
 
     def finish(self) -> tuple[int, int]:
-        """Wait for all acknowledgements."""
+        """Wait for all acknowledgements. Return the rows, and the bytes as encoded."""
         self._producer.flush()
         self._check(wait=True)
         return self._rows, self._bytes
@@ -130,55 +129,56 @@ class _Task:
     ) -> None:
         magic = self._producer.magic(tp)
         if magic < 2 and headers is not None:
-            # Rows that have none can be written.
+            # Rows without headers can be written.
             if (headers.ends[rows + 1] > headers.ends[rows]).any():
                 raise BrokerError(
                     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-                    f"rows for {tp} have headers, and its broker does not know them, which came with Kafka "
-                    "0.11: drop the column headers",
+                    f"rows for {tp} have headers, which its broker does not support (they need Kafka 0.11 or "
+                    "later); drop the column headers",
                 )
             headers = None
         if magic < 2 and self._options.producer.codec == "zstd":
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                f"the broker of {tp} does not know kafka.compression.type zstd, which came with Kafka 2.1",
+                f"the broker of {tp} does not support kafka.compression.type=zstd (it needs Kafka 2.1 or "
+                "later); choose another compression type",
             )
-        sets = encode(
+        batches = encode(
             keys,
             values,
             timestamps,
             rows,
             magic=magic,
             codec=self._config.compression,
-            max_bytes=self._set_bytes,
+            max_bytes=self._batch_bytes,
             headers=headers,
             sealed=False,
         )
-        for encoded in sets:
+        for encoded in batches:
             if len(encoded.data) > self._config.max_request_bytes:
                 raise BrokerError(
                     ErrorCode.MESSAGE_TOO_LARGE,
-                    f"a row for {tp} takes {len(encoded.data)} bytes, more than kafka.max.request.size, "
-                    f"which is {self._config.max_request_bytes}",
+                    f"a row for {tp} takes {len(encoded.data)} bytes, more than kafka.max.request.size="
+                    f"{self._config.max_request_bytes}",
                 )
             self._bytes += len(encoded.data)
             sent = self._producer.send_encoded(tp, encoded.data, encoded.count, sealed=False)
-            self._under_way.append(sent)
+            self._in_flight.append(sent)
 
     def _check(self, *, wait: bool) -> None:
-        """Raise the first error among what is done; with ``wait``, of all."""
-        while self._under_way and (wait or self._under_way[0].done):
-            self._under_way.popleft().result()
+        """Raise the first error among the completed sends; with ``wait``, wait for all of them."""
+        while self._in_flight and (wait or self._in_flight[0].done):
+            self._in_flight.popleft().result()
 
     def _topics(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Rows | None]]:
-        """Each topic with the numbers of its rows; None for all of them."""
+        """Yield each topic with the numbers of its rows; None means all rows."""
         if self._columns.topic is None:
             assert self._options.topic is not None
             yield self._options.topic, None
             return
         column = batch.column(self._columns.topic)
         if column.null_count:
-            raise BadColumn("a row has a null topic; give every row one, or set the option topic for all")
+            raise BadColumn("a row has a null topic; fill the column topic, or set the option topic")
         encoded = column.dictionary_encode()
         names = encoded.dictionary.to_pylist()
         if len(names) == 1:
@@ -195,7 +195,7 @@ class _Task:
             named = named.take(pa.array(rows))
         found = self._topic(topic)
         if named is not None and np.asarray(named.fill_null(0)).max() >= len(found.partitions):
-            # Partitions may have been added since this worker heard of the topic.
+            # Partitions may have been added since this worker looked the topic up.
             self._cluster.invalidate(topic)
             found = self._topic(topic)
         partitions = len(found.partitions)
@@ -207,16 +207,16 @@ class _Task:
             ids = partitions_by_key(keys if rows is None else keys.take(pa.array(rows)), partitions)
         if named is not None:
             ids = override(ids, named, partitions, topic)
-        turns = self._turns.get(topic)
-        if turns is None:
-            # Tasks start at different partitions, or many small ones would all fill the first.
-            turns = self._turns[topic] = RoundRobin(random.randrange(1 << 16))
-        return fill_turns(ids, turns, found.available or tuple(range(partitions)))
+        round_robin = self._round_robin.get(topic)
+        if round_robin is None:
+            # Tasks start at random partitions; otherwise many small ones would all fill the first.
+            round_robin = self._round_robin[topic] = RoundRobin(random.randrange(1 << 16))
+        return fill_unassigned(ids, round_robin, found.available or tuple(range(partitions)))
 
     def _topic(self, name: str) -> TopicMetadata:
-        """A topic with its partitions, for which ``kafka.max.block.ms`` is waited.
+        """Return a topic with its partitions, waiting for at most ``kafka.max.block.ms``.
 
-        Brokers that nobody can reach are waited for as long as a read waits, ``kafka.request.timeout.ms``.
+        For unreachable brokers the wait is that of a read, ``kafka.request.timeout.ms``.
         """
         block_ms = self._config.max_block_ms
         if self._cluster.known_topic(name) is None:
@@ -224,7 +224,7 @@ class _Task:
         return self._cluster.topic(name, block_ms)
 
     def _timestamps(self, batch: pa.RecordBatch) -> Longs:
-        """Milliseconds for every row; now, where the column is absent or null."""
+        """Return milliseconds for every row; the present time where the column is absent or null."""
         now_ms = time.time_ns() // 1_000_000
         if self._columns.timestamp is None:
             return np.full(batch.num_rows, now_ms, dtype=np.int64)
@@ -234,8 +234,8 @@ class _Task:
 
 
 def timestamps_ms(column: pa.Array, now_ms: int, *, is_ms: bool) -> Longs:
-    """Milliseconds since the epoch, ``now_ms`` where null. BadColumn for one before 1970, which Kafka cannot
-    store.
+    """Return milliseconds since the epoch, ``now_ms`` where null. Raise BadColumn for a time before 1970,
+    which Kafka cannot store.
 
     column: int64 milliseconds with ``is_ms``, else timestamp[us] or int64 microseconds.
     """
@@ -250,12 +250,12 @@ def timestamps_ms(column: pa.Array, now_ms: int, *, is_ms: bool) -> Longs:
 
 
 def as_binary(column: pa.Array) -> pa.Array:
-    """``column``, of strings or bytes in any of Arrow's layouts, as pa.BinaryArray; strings as UTF-8."""
+    """Return ``column``, of strings or bytes in any Arrow layout, as pa.BinaryArray; strings as UTF-8."""
     return column if column.type == pa.binary() else column.cast(pa.binary())
 
 
 def producer_config(options: SinkOptions) -> BatchingConfig:
-    """The producer's settings, under the option names that the user knows."""
+    """Return the producer's settings. Errors name the user's option, with ``kafka.``."""
     producer = options.producer
     properties: dict[str, object] = {
         "acks": producer.acks,

@@ -1,13 +1,13 @@
 """The jar of the Scala shim, compiled from its sources with the compiler that PySpark ships.
 
-It is kept for every version of minikafka, PySpark and Scala, and for every state of the sources, in the first
-directory of ``base.cache_dirs`` that has it or can be written.
+There is one jar for every version of minikafka, PySpark and Scala, and for every state of the sources, in the
+first directory of ``base.cache_dirs`` that has it or is writable.
 
-    shim-STATE/minikafka-shim.jar     whole or, after a crash, not there
+    shim-STATE/minikafka-shim.jar     complete or, after a crash, missing
     shim-STATE/lock
 
-Of many processes that ask at once one compiles, under the lock, and the others wait. Standard library only,
-besides what finds Java: this runs before there is a Spark session.
+If several processes need it at once, one compiles it, under the lock, and the others wait. Only the standard
+library and the search for Java are used: this runs before there is a Spark session.
 """
 
 from __future__ import annotations
@@ -38,39 +38,39 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 
 class ShimFailed(MinikafkaError):
-    """The shim could not be compiled, or put anywhere."""
+    """The shim could not be compiled or stored."""
 
 
 def shim_path() -> str:
-    """The absolute path of the jar, which is compiled now if it never was (about ten seconds).
+    """Return the absolute path of the jar. Compile it if it does not exist yet (about ten seconds).
 
-    Raises ConfigError (no Java, no PySpark with a Scala compiler) and ShimFailed.
+    Raise ConfigError (no Java, no PySpark with a Scala compiler) or ShimFailed.
     """
     jars = find_spark_jars()
     name = f"shim-{_state(jars)}"
     tried = cache_dirs.candidates("shim")
     for place in tried:
         jar = place / name / JAR
-        if cache_dirs.is_trusted(place) and _is_whole(jar):
+        if cache_dirs.is_trusted(place) and _is_usable(jar):
             return str(jar)
         if cache_dirs.is_writable(place, jar.parent):
             return str(_compiled_once(jar, jars))
     raise ShimFailed(
-        f"there is no place for the jar of the Scala shim: {', '.join(map(str, tried))} cannot be "
-        "written; set XDG_CACHE_HOME to a directory that can"
+        f"cannot store the jar of the Scala shim: none of {', '.join(map(str, tried))} is writable; set "
+        "XDG_CACHE_HOME to a writable directory"
     )
 
 
 def sources() -> Path:
-    """The directory ``scala_shim``: in the package where it is installed, else beside it in the project."""
+    """Return the directory ``scala_shim``: inside an installed package, or beside it in the project."""
     installed = Path(__file__).parent / "scala_shim"
     return installed if installed.is_dir() else Path(__file__).resolve().parents[2] / "scala_shim"
 
 
 def find_spark_jars(environment: Mapping[str, str] = os.environ) -> Path:
-    """The directory of the jars of the installed PySpark, which is not imported, else of SPARK_HOME.
+    """Return the directory of the jars of the installed PySpark, which is not imported, or of SPARK_HOME.
 
-    Raises ConfigError when there is no Scala compiler in either.
+    Raise ConfigError when neither has a Scala compiler.
     """
     seen = jar_directories(environment)
     for directory in seen:
@@ -79,16 +79,16 @@ def find_spark_jars(environment: Mapping[str, str] = os.environ) -> Path:
     raise ConfigError(
         "SPARK_HOME",
         environment.get("SPARK_HOME"),
-        f"{_COMPILER}*.jar, which comes with Spark, is needed to compile the Scala shim, and is not in "
-        f"{' or '.join(map(str, seen)) or 'any PySpark, as none is installed'}: "
-        "pip install 'minikafka[spark]', or set SPARK_HOME to a whole installation",
+        f"cannot compile the Scala shim: {_COMPILER}*.jar, which comes with Spark, was not found in "
+        f"{' or '.join(map(str, seen)) or 'any PySpark (none is installed)'}; "
+        "pip install 'minikafka[spark]', or set SPARK_HOME to a complete installation",
     )
 
 
 def compile_jar(jar: Path, jars: Path) -> None:
-    """Compile the shim into ``jar`` with the compiler among ``jars``; the file is there whole or not at all.
+    """Compile the shim into ``jar`` with the compiler among ``jars``. The file appears whole or not at all.
 
-    Raises as ``compile_scala``.
+    Raise the errors of ``compile_scala``.
     """
     here = sources()
     with tempfile.TemporaryDirectory(dir=jar.parent, prefix="compiling-") as scratch:
@@ -96,14 +96,14 @@ def compile_jar(jar: Path, jars: Path) -> None:
         compile_scala(sorted(here.rglob("*.scala")), classes, jars)
         shutil.copytree(here / "META-INF", classes / "META-INF")
         write_jar(unfinished, classes)
-        os.chmod(unfinished, 0o644)  # whatever the umask: see _is_whole
+        os.chmod(unfinished, 0o644)  # regardless of the umask: see _is_usable
         os.replace(unfinished, jar)
 
 
 def compile_scala(files: Sequence[Path], classes: Path, jars: Path, *others: str) -> None:
     """Compile Scala ``files`` into the new directory ``classes``, against ``jars`` and the jars ``others``.
 
-    Raises ConfigError (no Java) and ShimFailed with what the compiler said.
+    Raise ConfigError (no Java), or ShimFailed with the compiler's output.
     """
     classes.mkdir()
     java = find_java(purpose="to compile the Scala shim").path
@@ -120,16 +120,16 @@ def compile_scala(files: Sequence[Path], classes: Path, jars: Path, *others: str
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
-        raise ShimFailed(f"{files[0].name} could not be compiled: {problem}") from problem
+        raise ShimFailed(f"failed to compile {files[0].name}: {problem}") from problem
     if done.returncode:
         raise ShimFailed(
-            f"{files[0].name} could not be compiled with {jars}; Spark 4.0 to 4.3 are known to work:\n"
+            f"failed to compile {files[0].name} with {jars} (Spark 4.0 to 4.3 are known to work):\n"
             f"{(done.stdout + done.stderr).strip()[:4_000]}"
         )
 
 
 def write_jar(jar: Path, classes: Path) -> None:
-    """Pack what lies in ``classes``: the same jar from the same files, whenever it is made."""
+    """Pack the files in ``classes`` into ``jar``. The same files always make the same jar."""
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(classes.rglob("*")):
             if path.is_file():
@@ -138,7 +138,7 @@ def write_jar(jar: Path, classes: Path) -> None:
 
 
 def _state(jars: Path) -> str:
-    """A name for everything that the jar depends on."""
+    """Return a name that identifies everything the jar depends on."""
     here = sources()
     digest = hashlib.sha256()
     for path in sorted(here.rglob("*")):
@@ -149,15 +149,14 @@ def _state(jars: Path) -> str:
 
 
 def _version(jars: Path, prefix: str) -> str:
-    """As in ``scala-compiler-2.13.18.jar`` and ``spark-sql_2.13-4.3.0.jar``."""
-    return next(iter(sorted(path.stem for path in jars.glob(f"{prefix}*.jar"))), "-unknown").rpartition("-")[
-        2
-    ]
+    """Return the version in a name like ``scala-compiler-2.13.18.jar`` or ``spark-sql_2.13-4.3.0.jar``."""
+    stems = sorted(path.stem for path in jars.glob(f"{prefix}*.jar"))
+    return next(iter(stems), "-unknown").rpartition("-")[2]
 
 
-def _is_whole(jar: Path) -> bool:
-    """Return whether the jar exists and is undamaged. Its code is run, so it must belong to this user or
-    root, and be writable by nobody else.
+def _is_usable(jar: Path) -> bool:
+    """Return True if the jar exists and is undamaged. Its code is run, so it must belong to this user or
+    root, and must not be writable by others.
     """
     try:
         with cache_dirs.open_own(jar) as file, zipfile.ZipFile(file) as archive:
@@ -167,19 +166,19 @@ def _is_whole(jar: Path) -> bool:
 
 
 def _compiled_once(jar: Path, jars: Path) -> Path:
-    """Compile the jar, or wait for who does."""
+    """Compile the jar, or wait for the process that compiles it."""
     lock = cache_dirs.open_lock(jar.parent / "lock")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _is_whole(jar):
-            _say(f"compiling the Scala shim, once for this version (about ten seconds), into {jar.parent}")
+        if not _is_usable(jar):
+            _print(f"compiling the Scala shim, once for this version (about ten seconds), into {jar.parent}")
             compile_jar(jar, jars)
     finally:
         os.close(lock)
     return jar
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     with contextlib.suppress(OSError, AttributeError):
         sys.stderr.write(f"minikafka: {printable(text)}\n")
         sys.stderr.flush()

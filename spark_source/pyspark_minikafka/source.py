@@ -1,7 +1,7 @@
 """The data source ``minikafka``, as Spark registers it.
 
 This module is imported wherever Spark looks for sources, so it imports the standard library and PySpark
-only. All else is imported when the source is used, and a dependency that is missing is named then.
+only. All else is imported when the source is used; a missing dependency is reported then.
 """
 
 from __future__ import annotations
@@ -32,33 +32,32 @@ NAME = "minikafka"
 
 
 class MissingDependency(ImportError):
-    """A package that the source needs is not there in the Python that Spark runs."""
+    """A package that the source needs is missing in the Python that Spark runs."""
 
 
 def _module(name: str) -> Any:
-    """``pyspark_minikafka.<name>``; MissingDependency says what to install, and where."""
+    """Import ``pyspark_minikafka.<name>``. Raise MissingDependency, which says what to install and where."""
     try:
         with workers.task():
             return importlib.import_module(f"pyspark_minikafka.{name}")
     except ImportError as problem:
         raise MissingDependency(
-            f"the data source {NAME} cannot be used: {problem}. Install it with its dependencies "
-            f"(pip install 'minikafka[spark]', in a clone pip install '.[spark]') for the Python that Spark "
-            f"runs, {sys.executable}, on the "
-            "driver and every executor, or set PYSPARK_PYTHON to one that has them"
+            f"cannot load the data source {NAME}: {problem}. Install it with its dependencies (pip install "
+            f"'minikafka[spark]', in a clone pip install '.[spark]') for the Python that Spark runs, "
+            f"{sys.executable}, on the driver and every executor, or set PYSPARK_PYTHON to one that has them"
         ) from problem
 
 
 class SourceClass(ABCMeta):
-    """The type of the source's class, by which the pickler finds ``_as_it_travels``."""
+    """The metaclass of the source, for which ``_reduce_by_name`` is registered with the pickler."""
 
 
-def _as_it_travels(source: SourceClass) -> tuple[Callable[[str, str], Any], tuple[str, str]]:
-    """The source's class as its name, with a function that looks for it where it arrives.
+def _reduce_by_name(source: SourceClass) -> tuple[Callable[[str, str], Any], tuple[str, str]]:
+    """Reduce the source's class to its name, and a function that looks it up in the receiving process.
 
-    A client of Spark Connect registers the class with a server that may not have this package. What it
-    brings is the name alone, so that the server's own release is used; the function, which travels as code
-    because it stands in another one, says what to do when there is none.
+    A client of Spark Connect registers the class with a server that may not have this package. Only the name
+    is sent, so the server's own release is used. The nested function is pickled as code; it reports what to
+    install when the server has no release.
     """
 
     def found(module: str, name: str) -> Any:
@@ -69,16 +68,16 @@ def _as_it_travels(source: SourceClass) -> tuple[Callable[[str, str], Any], tupl
             return getattr(importlib.import_module(module), name)
         except ImportError as problem:
             raise ImportError(
-                f"the data source minikafka is registered, but Spark's Python, {sys.executable}, does not "
-                f"have it ({problem}). Registering brings no code: install minikafka for that Python, on the "
-                "Spark Connect server and on every executor, or start the server with PYSPARK_PYTHON set to "
-                "one that has it (see docs/guides/spark-on-a-cluster.md)"
+                f"the data source minikafka is registered, but not installed in Spark's Python, "
+                f"{sys.executable} ({problem}). Registering sends no code: install minikafka for that "
+                "Python, on the Spark Connect server and on every executor, or start the server with "
+                "PYSPARK_PYTHON set to one that has it (see docs/guides/spark-on-a-cluster.md)"
             ) from problem
 
     return found, (source.__module__, source.__qualname__)
 
 
-copyreg.pickle(SourceClass, _as_it_travels)
+copyreg.pickle(SourceClass, _reduce_by_name)
 
 
 class MinikafkaSource(DataSource, metaclass=SourceClass):
@@ -88,48 +87,48 @@ class MinikafkaSource(DataSource, metaclass=SourceClass):
     def name(cls) -> str:
         return NAME
 
-    @workers.plainly()
+    @workers.without_traceback()
     def schema(self) -> StructType:
-        """The fixed columns. Called by ``load()``, so wrong options are refused there."""
+        """Return the fixed columns. Called by ``load()``, so invalid options are refused there."""
         _module("catalog").refuse_new_table(self.options)
         options = _module("options")
         parsed = options.source_options(self.options, options.Mode.LOAD)
         _module("report").warn(parsed.warnings)
-        _module("batch")  # what an executor needs is missed here, on the driver, and not in a task
+        _module("batch")  # a dependency of the tasks that is missing is reported here, on the driver
         schema: StructType = _module("schema").source_schema(parsed.include_headers)
         return schema
 
-    @workers.plainly()
+    @workers.without_traceback()
     def reader(self, schema: StructType) -> DataSourceReader:
         _module("catalog").refuse_without_options(self.options)
         reader: DataSourceReader = _module("batch").reader(self.options, schema)
         return reader
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        # A refusal is raised by the reader, see ``RefusedReader``; what is raised here keeps its traceback,
-        # in which alone the cause stands.
+        # Invalid options are raised by the reader, see ``RefusedReader``. Errors raised here keep their
+        # traceback: only it contains the cause.
         reader: DataSourceStreamReader = _module("stream").reader(self.options, schema)
         return reader
 
-    @workers.plainly()
+    @workers.without_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         _module("catalog").refuse_without_options(self.options)
         writer: DataSourceWriter = _module("writer").batch_writer(self.options, schema, overwrite)
         return writer
 
-    @workers.plainly()
+    @workers.without_traceback()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        # `overwrite` is the output mode complete, which the peer takes as well: each batch is appended.
+        # ``overwrite`` is the output mode complete: Spark's connector accepts it too and appends each batch.
         _module("catalog").refuse_without_options(self.options)
         writer: DataSourceStreamWriter = _module("writer").stream_writer(self.options, schema)
         return writer
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session, where Spark does not find it by itself.
+    """Register the format with a session in which Spark does not find it by itself.
 
-    That is a client's of Spark Connect when the package came to the server as an artifact. Where Spark has
-    found it, 4.0 refuses to register it, and nothing is to be done.
+    That is the session of a Spark Connect client whose server received the package as an artifact. If Spark
+    has found the format, 4.0 refuses to register it; that is ignored.
     """
     try:
         spark.dataSource.register(MinikafkaSource)

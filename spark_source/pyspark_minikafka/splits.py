@@ -1,8 +1,8 @@
-"""One range of offsets a partition -> tasks, by ``maxRecordsPerPartition`` and ``minPartitions``. Pure.
+"""Splits the range of each partition into tasks, by ``maxRecordsPerPartition`` and ``minPartitions``. Pure.
 
-The arithmetic of Spark's Kafka connector: first every range is cut until no part has more than
-``maxRecordsPerPartition`` offsets; when there are fewer tasks than ``minPartitions`` then, the larger ones
-are cut in proportion to their size, and small ones are left whole. Both count offsets, not records.
+The arithmetic is that of Spark's Kafka connector: first every range is split until no part has more than
+``maxRecordsPerPartition`` offsets; if there are then fewer tasks than ``minPartitions``, the larger ones are
+split in proportion to their size, and small ones are left whole. Both options count offsets, not records.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from pyspark_minikafka.ranges import OffsetRange
 def split(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> tuple[OffsetRange, ...]:
-    """The tasks, in the order of ``ranges``. None for an option that was not given."""
+    """Return the tasks, in the order of ``ranges``. None for an option that was not given."""
     found = list(ranges)
     if max_records is not None:
-        found = [part for one in found for part in _parts(one, -(-one.size // max_records))]
-    if min_partitions is not None and sum(one.size > 0 for one in found) < min_partitions:
+        found = [part for task in found for part in _parts(task, -(-task.size // max_records))]
+    if min_partitions is not None and sum(task.size > 0 for task in found) < min_partitions:
         found = list(_in_proportion(found, min_partitions))
     return tuple(found)
 
 
 def _in_proportion(ranges: Sequence[OffsetRange], wanted: int) -> Iterator[OffsetRange]:
-    filled = [one for one in ranges if one.size > 0]
-    total = sum(one.size for one in filled)
-    whole = {one.topic_partition: one.size for one in filled if _count(one.size, total, wanted) == 1}
-    left = sum(one.size for one in filled if one.topic_partition not in whole)
-    wanted_of_left = max(wanted - sum(one.topic_partition in whole for one in filled), 1)
-    for one in ranges:
-        if one.size <= 0 or one.topic_partition in whole:
-            yield one
+    filled = [task for task in ranges if task.size > 0]
+    total = sum(task.size for task in filled)
+    whole = {task.topic_partition: task.size for task in filled if _count(task.size, total, wanted) == 1}
+    left = sum(task.size for task in filled if task.topic_partition not in whole)
+    wanted_of_left = max(wanted - sum(task.topic_partition in whole for task in filled), 1)
+    for task in ranges:
+        if task.size <= 0 or task.topic_partition in whole:
+            yield task
         else:
-            yield from _parts(one, _count(one.size, left, wanted_of_left))
+            yield from _parts(task, _count(task.size, left, wanted_of_left))
 
 
 def _count(size: int, total: int, wanted: int) -> int:
@@ -44,21 +44,21 @@ def _count(size: int, total: int, wanted: int) -> int:
     return max(math.floor(size / total * wanted + 0.5), 1)
 
 
-def _parts(one: OffsetRange, count: int) -> Iterator[OffsetRange]:
-    """``one`` in ``count`` parts of about the same size, the last of which takes what does not divide."""
+def _parts(task: OffsetRange, count: int) -> Iterator[OffsetRange]:
+    """Yield ``task`` in ``count`` parts of about the same size; the last ones take the remainder."""
     if count <= 1:
-        yield one
+        yield task
         return
-    start, remaining = one.start, one.size
+    start, remaining = task.start, task.size
     for number in range(count):
         size = remaining // (count - number)
         remaining -= size
         if size:
             yield replace(
-                one,
+                task,
                 start=start,
                 end=start + size,
-                from_earliest=one.from_earliest and start == one.start,
-                to_latest=one.to_latest and start + size == one.end,
+                from_earliest=task.from_earliest and start == task.start,
+                to_latest=task.to_latest and start + size == task.end,
             )
         start += size

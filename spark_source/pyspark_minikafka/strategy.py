@@ -15,26 +15,28 @@ NAMES = ("assign", "subscribe", "subscribePattern")
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Exactly these partitions."""
+    """The option ``assign``: exactly these partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """All partitions of these topics."""
+    """The option ``subscribe``: all partitions of these topics."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """All partitions of the topics whose whole name matches the regular expression, one of Java's."""
+    """The option ``subscribePattern``: all partitions of the topics whose whole name matches a Java regular
+    expression.
+    """
 
     pattern: str
 
     def among(self, topics: Iterable[str]) -> list[str]:
-        """Those of ``topics`` that match."""
+        """Return those of ``topics`` that match."""
         expression = translator.compile_pattern(self.pattern)
         return [topic for topic in topics if expression.fullmatch(topic)]
 
@@ -43,14 +45,16 @@ Strategy = Assign | Subscribe | SubscribePattern
 
 
 def strategy(options: Mapping[str, str]) -> Strategy:
-    """The one strategy that the options, whose keys are in lower case, name; ConfigError otherwise."""
+    """Return the one strategy that ``options`` (keys in lower case) name. Raise ConfigError for none, several
+    or an invalid one.
+    """
     given = [name for name in NAMES if name.lower() in options]
-    choices = "exactly one of the options assign, subscribe and subscribePattern must say what to read"
+    choices = "exactly one of the options assign, subscribe and subscribePattern is required"
     if not given:
         writes = " (topic is for writes)" if "topic" in options else ""
         raise ConfigError("subscribe", None, choices + writes)
     if len(given) > 1:
-        raise ConfigError(given[1], options[given[1].lower()], f"{choices}; given are {', '.join(given)}")
+        raise ConfigError(given[1], options[given[1].lower()], f"{choices}; found {', '.join(given)}")
     value = options[given[0].lower()]
     if given[0] == "assign":
         return _assign(value)
@@ -60,7 +64,9 @@ def strategy(options: Mapping[str, str]) -> Strategy:
 
 
 def topic_name(option: str, value: str, topic: str) -> str:
-    """``topic`` when it can be one's name; ConfigError of ``option`` and its whole ``value`` otherwise."""
+    """Return ``topic``. Raise ConfigError with ``option`` and its whole ``value`` if it is not a valid topic
+    name.
+    """
     try:
         check_topic_name(topic)
     except BrokerError as problem:
@@ -98,6 +104,6 @@ def _subscribe_pattern(value: str) -> SubscribePattern:
     try:
         translator.compile_pattern(pattern)
     except translator.BadPattern as problem:
-        allowed = f"must be a regular expression of Java that Python can follow: {problem}"
+        allowed = f"must be a Java regular expression that minikafka supports: {problem}"
         raise ConfigError("subscribePattern", value, allowed) from None
     return SubscribePattern(pattern)

@@ -1,9 +1,9 @@
 """Checks that a query still reads the topics of its checkpoint: a changed ``subscribe`` is refused by name.
 
-A checkpoint holds offsets and not the options that they came from. Topics that are added need no word: the
-query goes on with the others and reads the new ones from their first offset. A topic that is not read any
-more would be dropped with what is left of it, also by a slip of the pen, so that takes the option
-``minikafka.changed.topics``. A topic that was deleted is no change: ``failOnDataLoss`` decides about it.
+A checkpoint holds offsets, not the options of the query. Added topics are accepted: the query reads them from
+their first offset. A topic that is no longer read would be dropped with its unread records, possibly by a
+misspelling, so that requires the option ``minikafka.changed.topics``. A deleted topic is not a change:
+``failOnDataLoss`` decides about it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pyspark_minikafka.strategy import Assign, Strategy, Subscribe
 CHANGED_TOPICS = "minikafka.changed.topics"
 _ACCEPT, _REFUSE = "accept", "refuse"
 _NAMED = 5
-"""Partitions that a message names."""
+"""The most partitions that a message names."""
 
 
 class SubscriptionChanged(MinikafkaError):
-    """The checkpoint has read partitions that the query's options do not read."""
+    """The checkpoint has partitions that the query's options do not read."""
 
 
 def accepts_changes(options: Mapping[str, str]) -> bool:
@@ -37,44 +37,44 @@ def accepts_changes(options: Mapping[str, str]) -> bool:
         raise ConfigError(
             CHANGED_TOPICS,
             value,
-            f"must be {_REFUSE}, or {_ACCEPT} to leave topics behind that the checkpoint has read",
+            f"must be {_REFUSE}, or {_ACCEPT} to drop topics of the checkpoint that are no longer read",
         )
     return word == _ACCEPT
 
 
-def left_behind(strategy: Strategy, *positions: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """The partitions among ``positions`` that a query with ``strategy`` does not read."""
+def dropped_partitions(strategy: Strategy, *positions: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Return the partitions among ``positions`` that a query with ``strategy`` does not read."""
     reads = resume.reads(strategy)
     return {tp for found in positions for tp in found if not reads(tp)}
 
 
-def check(strategy: Strategy, checkpoint: resume.Place | None, *offsets: StreamOffset) -> None:
-    """SubscriptionChanged where an offset of the checkpoint has partitions that are not read.
+def check(strategy: Strategy, checkpoint: resume.CheckpointLocation | None, *offsets: StreamOffset) -> None:
+    """Raise SubscriptionChanged when an offset of the checkpoint has partitions that are not read.
 
-    checkpoint: where its directory is known; then the batch is named, too.
+    checkpoint: if known, the error names the batch too.
     """
-    left = left_behind(strategy, *(offset.positions for offset in offsets))
-    if not left:
+    dropped = dropped_partitions(strategy, *(offset.positions for offset in offsets))
+    if not dropped:
         return
-    last = next(offset.positions for offset in reversed(offsets) if left & set(offset.positions))
+    last = next(offset.positions for offset in reversed(offsets) if dropped & set(offset.positions))
     option, before, now = _described(strategy, last)
-    at = _batch(checkpoint) or f"after {_where(left & set(last), last)}"
+    at = _batch(checkpoint) or f"after {_with_offsets(dropped & set(last), last)}"
     raise SubscriptionChanged(
-        f"{option} was changed from {before} to {now} {at}: {now} leaves out {_names(left)}, which the "
-        f"checkpoint has read. {_way_back(strategy, left)} to go on; give another checkpointLocation to "
-        f"begin anew; or set {CHANGED_TOPICS}={_ACCEPT} to leave {_names(left)} behind: a batch that is "
-        "planned is finished first, and topics that are new to the query are read from their first offset"
+        f"{option} was changed from {before} to {now} {at}: {now} does not include {_names(dropped)}, which "
+        f"the checkpoint contains. {_restored(strategy, dropped)} to continue; set a new checkpointLocation "
+        f"to start over; or set {CHANGED_TOPICS}={_ACCEPT} to drop {_names(dropped)}: a planned batch is "
+        "finished first, and topics that are new to the query are read from their first offset"
     )
 
 
-def parting(left: Collection[TopicPartition], positions: Mapping[TopicPartition, int]) -> str:
+def dropped_warning(dropped: Collection[TopicPartition], positions: Mapping[TopicPartition, int]) -> str:
     """Return the warning about dropped partitions."""
-    where = _where(left, positions)
-    return f"the query goes on without {where}: its options leave that out ({CHANGED_TOPICS}={_ACCEPT})"
+    partitions = _with_offsets(dropped, positions)
+    return f"the query drops {partitions}: its options no longer read that ({CHANGED_TOPICS}={_ACCEPT})"
 
 
 def _described(strategy: Strategy, positions: Iterable[TopicPartition]) -> tuple[str, str, str]:
-    """The option's name, its value before, as far as offsets tell it, and now."""
+    """Return the option's name, its former value as far as the offsets show it, and its present value."""
     partitions = sorted(positions)
     if isinstance(strategy, Assign):
         return "assign", _assigned(partitions), _assigned(strategy.partitions)
@@ -91,21 +91,22 @@ def _assigned(partitions: Iterable[TopicPartition]) -> str:
     return json.dumps(found, separators=(",", ":"))
 
 
-def _way_back(strategy: Strategy, left: Iterable[TopicPartition]) -> str:
+def _restored(strategy: Strategy, dropped: Iterable[TopicPartition]) -> str:
+    """Return the advice that makes the query read the ``dropped`` partitions again."""
     if isinstance(strategy, Assign):
-        return f"Assign {_names(left)} again"
-    topics = list(dict.fromkeys(tp.topic for tp in sorted(left)))
+        return f"Assign {_names(dropped)} again"
+    topics = list(dict.fromkeys(tp.topic for tp in sorted(dropped)))
     if isinstance(strategy, Subscribe):
         both = ",".join([*topics, *strategy.topics])
         return f"Set subscribe={','.join(topics)}, or {both} for all,"
-    return f"Give a pattern that matches {', '.join(topics)}"
+    return f"Set a pattern that matches {', '.join(topics)}"
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:
     return _some(map(str, sorted(partitions)))
 
 
-def _where(partitions: Iterable[TopicPartition], positions: Mapping[TopicPartition, int]) -> str:
+def _with_offsets(partitions: Iterable[TopicPartition], positions: Mapping[TopicPartition, int]) -> str:
     return _some(f"{tp} at offset {positions[tp]}" for tp in sorted(partitions))
 
 
@@ -114,7 +115,7 @@ def _some(texts: Iterable[str]) -> str:
     return ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
 
 
-def _batch(checkpoint: resume.Place | None) -> str:
+def _batch(checkpoint: resume.CheckpointLocation | None) -> str:
     if checkpoint is None:
         return ""
     try:

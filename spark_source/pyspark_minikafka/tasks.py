@@ -11,7 +11,7 @@ from pyspark_minikafka.ranges import OffsetRange
 
 
 class RangePartition(InputPartition):
-    """One task: a range of one topic partition, and where its brokers are. Small, because it is pickled."""
+    """One task: a range of one topic partition, and its brokers. Small, because it is pickled."""
 
     def __init__(self, offsets: OffsetRange, target: Target) -> None:
         super().__init__(None)
@@ -23,5 +23,5 @@ class RangePartition(InputPartition):
 
 
 def input_partitions(ranges: Iterable[OffsetRange], target: Target) -> list[InputPartition]:
-    """One task for each range."""
-    return [RangePartition(one, target) for one in ranges]
+    """Return one task for each range."""
+    return [RangePartition(offsets, target) for offsets in ranges]

@@ -1,20 +1,20 @@
-"""The Python workers of Spark: what they do again for every task made cheap, and where they are.
+"""Reduces the overhead of Spark's Python workers per task, and finds the directory where Spark was started.
 
 Before each task and each step of planning, a worker calls ``importlib.invalidate_caches()``. Before Python
-3.13, every importer of a zip archive then reads the archive's directory anew. PySpark lies in such an
-archive, with thousands of entries and one importer for each of its packages, and Spark puts its own
-``spark-core`` jar on Python's path, with more entries still: 0.3 to 0.6 s a task, more than most tasks need.
+3.13, every importer of a zip archive then reads the archive's directory again. PySpark is such an archive,
+with thousands of entries and one importer for each of its packages, and Spark puts its own ``spark-core`` jar
+on Python's path, with even more entries: 0.3 to 0.6 s a task, more than most tasks need.
 
-After each task, a worker collects garbage, and the next task waits for it: 40 ms, nearly all of them spent on
-the modules that were imported, of which nothing ever goes.
+After each task, a worker collects garbage, and the next task waits for it: 40 ms, nearly all of it spent on
+the imported modules, none of which is ever freed.
 
-A task comes from the JVM in two parts, of which the second waits until the first is acknowledged (Nagle's
-algorithm); a socket that has just sent something takes 40 ms for that, in the hope of an answer that could
-bring it along. What Linux is asked to do about it lasts until the worker sends again, so it is asked between
-tasks, when garbage is collected.
+A task comes from the JVM in two parts, and the second waits until the first is acknowledged (Nagle's
+algorithm). A socket that has just sent something delays that acknowledgement by 40 ms, to send it along with
+an answer. TCP_QUICKACK lasts until the worker sends again, so it is set between tasks, when garbage is
+collected.
 
-Of a session that has files of its own (always in ``spark-sql``, and for a server of Spark Connect), they run
-in a temporary directory, ``userFiles-…/UUID``, that goes with the session.
+If the session has files of its own (always in ``spark-sql``, and in a Spark Connect server), workers run in a
+temporary directory, ``userFiles-…/UUID``, that is deleted with the session.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from pathlib import PurePath
 
 _HIDE = "SPARK_HIDE_TRACEBACK"
 _hidden = False
-"""Whether we have set it."""
+"""This module has set ``_HIDE``."""
 _modules_frozen = 0
 _jvm: list[tuple[int, int]] | None = None
-"""Descriptors and inodes of the connections that this process had at its first task."""
+"""Descriptors and inodes of this process's connections at its first task."""
 
 
 @contextlib.contextmanager
 def task() -> Iterator[None]:
-    """Around whatever Spark asks of a worker, so that what it does until the next task is cheap."""
+    """Wrap the work that Spark asks of a worker, to make the worker's own work until the next task cheap."""
     freeze_modules()
     if _jvm is None:
         acknowledge_at_once()
@@ -49,12 +49,12 @@ def task() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def plainly() -> Iterator[None]:
-    """Around whatever Spark asks: an error of ours reaches the user as its one line.
+def without_traceback() -> Iterator[None]:
+    """Wrap a call by Spark so that an error of minikafka reaches the user as one line.
 
-    Spark sends the text of an error with its traceback in front, and logs it at several places. It leaves the
-    traceback out where ``SPARK_HIDE_TRACEBACK`` is set in the worker that raises; so it is set for errors
-    that say themselves what is wrong, in workers only. ``MINIKAFKA_TRACEBACK=1`` keeps tracebacks.
+    Spark puts the traceback before the text of an error, and logs it in several places. It omits the
+    traceback if ``SPARK_HIDE_TRACEBACK`` is set in the worker that raises; so this sets it, in workers only,
+    for errors whose text suffices. ``MINIKAFKA_TRACEBACK=1`` keeps tracebacks.
     """
     global _hidden
     if _hidden:
@@ -63,22 +63,22 @@ def plainly() -> Iterator[None]:
     try:
         yield
     except Exception as problem:
-        if _is_told_whole(problem, os.environ):
+        if _hides_traceback(problem, os.environ):
             _hidden = True
             os.environ[_HIDE] = "1"
         raise
 
 
-def _is_told_whole(problem: Exception, environment: Mapping[str, str]) -> bool:
+def _hides_traceback(problem: Exception, environment: Mapping[str, str]) -> bool:
     ours = type(problem).__module__.partition(".")[0] in ("minikafka", __package__)
     worker = any(name.startswith("PYTHON_WORKER_FACTORY_") for name in environment)
     return ours and worker and _HIDE not in environment and not environment.get("MINIKAFKA_TRACEBACK")
 
 
 def freeze_modules() -> None:
-    """Let the collector of garbage look no more at what there is, if modules came since the last time.
+    """Exclude all present objects from garbage collection, if modules were imported since the last call.
 
-    At the beginning of a task no garbage is kept by this: Spark has just collected it.
+    At the start of a task this keeps no garbage: Spark has just collected it.
     """
     global _modules_frozen
     if len(sys.modules) != _modules_frozen:
@@ -87,7 +87,8 @@ def freeze_modules() -> None:
 
 
 def acknowledge_at_once() -> None:
-    """Let what comes over today's connections be acknowledged without delay after each collection of garbage.
+    """Set TCP_QUICKACK on the present connections after each full garbage collection, so that their next data
+    is acknowledged at once.
 
     On Linux; elsewhere nothing is done.
     """
@@ -107,7 +108,7 @@ def _after_collection(phase: str, info: Mapping[str, int]) -> None:
 
 
 def _connections() -> Iterator[tuple[int, int]]:
-    """Descriptor and inode of each TCP connection of this process."""
+    """Yield the descriptor and the inode of each TCP connection of this process."""
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError), _borrowed(int(name)) as found:
             found.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
@@ -117,8 +118,8 @@ def _connections() -> Iterator[tuple[int, int]]:
 
 @contextlib.contextmanager
 def _borrowed(descriptor: int) -> Iterator[socket.socket]:
-    """The socket of a descriptor, OSError if it is of something else. Whose it is may close it at any time:
-    no duplicate keeps the connection open.
+    """Yield the socket of a descriptor, without duplicating it: its owner can still close the connection at
+    any time. Raise OSError if it is not a socket.
     """
     found = socket.socket(fileno=descriptor)
     try:
@@ -128,9 +129,9 @@ def _borrowed(descriptor: int) -> Iterator[socket.socket]:
 
 
 def forget_importers() -> None:
-    """Forget the importers of Spark's own archives, which do not change while a worker lives.
+    """Drop the importers of Spark's own archives, which do not change while a worker lives.
 
-    What is imported stays; for what is not, Python makes an importer again, from the directory that it read.
+    Imported modules stay. For others, Python creates the importer again, from the directory that it has read.
     """
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimport.zipimporter) and _is_sparks(PurePath(importer.archive).name):
@@ -146,9 +147,9 @@ def _is_sparks(name: str) -> bool:
 
 
 def directory(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the directory where Spark was started, the base of a user's relative paths. On the driver.
+    """Return the directory where Spark was started, the base of a user's relative paths. Driver only.
 
-    None in a session's temporary directory when the system does not say where the JVM was started.
+    None in a session's temporary directory if the JVM's working directory is unknown.
     """
     here = os.getcwd()
     session = environment.get("SPARK_JOB_ARTIFACT_UUID")

@@ -3,7 +3,7 @@
 A writer is created on the driver, which starts the embedded broker if one is used, and pickled to the
 executors. Each task sends its rows and ends when the brokers have acknowledged them (``kafka.acks``, all by
 default). Rows are written at least once: a task or batch that Spark runs again writes its rows again, as new
-records. commit and abort do nothing.
+records. ``commit`` and ``abort`` do nothing to the rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row
 
 ROWS_PER_BATCH = 10_000
-"""Rows that are gathered into one record batch where Spark gives rows."""
+"""The rows of one record batch when Spark passes rows instead of batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,17 @@ class Sink:
     columns: SinkColumns
 
     def send(self, batches: Iterator[pa.RecordBatch]) -> Written:
-        """Send all rows and wait for the brokers. Raises what they, or the rows, object to."""
-        with workers.task(), workers.plainly():
+        """Send all rows and wait for the brokers. Raise BrokerError or NetworkError, or BadColumn for a row
+        that cannot be written.
+        """
+        with workers.task(), workers.without_traceback():
             check_reachable(self.target)
             rows, sent_bytes = send(batches, self.options, self.target, self.columns)
             return Written(rows, sent_bytes)
 
 
 class Written(WriterCommitMessage):
-    """The work of a write task: rows, and bytes of message sets as they were sent."""
+    """The result of a write task: rows, and bytes as encoded."""
 
     def __init__(self, rows: int, sent_bytes: int) -> None:
         self.rows = rows
@@ -76,12 +78,12 @@ class BatchWriter(DataSourceArrowWriter):
         return self.sink.send(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing to do for the rows; the worker that calls this is used again."""
+        """Clean up the worker, which Spark uses again. There is nothing to do for the rows."""
         workers.forget_importers()
 
 
 class RowStreamWriter(DataSourceStreamWriter):
-    """Appends the rows of every micro-batch; for Spark 4.0, which gives rows."""
+    """Appends the rows of every micro-batch; for Spark 4.0, which passes rows."""
 
     def __init__(self, sink: Sink, schema: StructType) -> None:
         self.sink = sink
@@ -104,7 +106,7 @@ if HAS_ARROW_STREAMS:
 
 
 def record_batches(rows: Iterator[Row], schema: StructType, columns: SinkColumns) -> Iterator[pa.RecordBatch]:
-    """``rows`` in record batches with the columns of ``schema``; others than the sink's hold nulls."""
+    """Yield ``rows`` in record batches with the columns of ``schema``; those unknown to the sink are null."""
     import pyarrow as pa
 
     from minikafka.records.columns import HEADERS_TYPE
@@ -132,11 +134,13 @@ def record_batches(rows: Iterator[Row], schema: StructType, columns: SinkColumns
 
 
 def _named(headers: list[Row | None] | None) -> list[dict[str, object] | None] | None:
-    return None if headers is None else [None if one is None else one.asDict() for one in headers]
+    return None if headers is None else [None if header is None else header.asDict() for header in headers]
 
 
 def microseconds(moment: datetime.datetime) -> int:
-    """Since the epoch. Spark's rows hold times without a zone, in the one of the Python worker."""
+    """Return ``moment`` in microseconds since the epoch. Spark's rows hold times without a zone, in that of
+    the Python worker.
+    """
     since = moment.astimezone(datetime.timezone.utc) - datetime.datetime(
         1970, 1, 1, tzinfo=datetime.timezone.utc
     )
@@ -152,14 +156,14 @@ def _sink(options: Mapping[str, str], schema: StructType) -> Sink:
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """The writer of ``df.write``; ConfigError for the mode overwrite, as topics are only appended to."""
+    """Return the writer of ``df.write``. Raise ConfigError for the mode overwrite: topics are append-only."""
     if overwrite:
         raise ConfigError("mode", "overwrite", "must be append: the rows of a topic cannot be replaced")
     return BatchWriter(_sink(options, schema))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> DataSourceStreamWriter:
-    """The writer of one micro-batch of ``df.writeStream``, for the running Spark. Each batch has another."""
+    """Return the writer of one micro-batch of ``df.writeStream``, for the running Spark."""
     sink = _sink(options, schema)
     if HAS_ARROW_STREAMS:
         return ArrowStreamWriter(sink)

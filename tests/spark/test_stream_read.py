@@ -286,7 +286,7 @@ def recreate_with_less(streams: Streams, kafka: Kafka) -> str:
 def test_a_topic_that_was_made_anew_is_lost_data(streams: Streams, kafka: Kafka) -> None:
     topic = recreate_with_less(streams, kafka)
     said = streams.start(subscribe=topic).failure()
-    assert f"the end of {topic}-0 went back from offset 3 to 1" in said
+    assert f"the end of {topic}-0 moved back from offset 3 to 1" in said
     assert "failOnDataLoss" in said
 
 

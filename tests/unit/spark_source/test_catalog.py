@@ -20,7 +20,7 @@ def test_a_view_is_no_table() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"checkpointLocation": "c", "path": "p"}])
 def test_a_read_or_write_without_options_may_be_a_tables_and_is_refused(options: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match=r"options: none are given.*CREATE TEMPORARY VIEW"):
+    with pytest.raises(ConfigError, match=r"options: none are set.*CREATE TEMPORARY VIEW"):
         refuse_without_options(options)
 
 

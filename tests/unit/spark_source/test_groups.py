@@ -1,4 +1,4 @@
-"""A query that lets a group know how far it is, with a storage that the test turns."""
+"""The progress of a query in a consumer group, with a storage that the test controls."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PATIENCE_S = 20
 
 
-class FakeKeeper:
-    """Notes what it is told; ``fail`` raises in its place."""
+class FakeMember:
+    """Records the calls; ``fail`` raises instead."""
 
     session_ms = 6_000
-    beat_ms = 600_000
+    heartbeat_ms = 600_000
 
     def __init__(self) -> None:
-        self.told: queue.Queue[tuple[str, Any]] = queue.Queue()
+        self.calls: queue.Queue[tuple[str, Any]] = queue.Queue()
         self.held: frozenset[TopicPartition] | None = None
         self.fail: Callable[[str], None] = lambda what: None
 
@@ -40,37 +40,37 @@ class FakeKeeper:
         self.fail("hold")
         if frozenset(partitions) != self.held:
             self.held = frozenset(partitions)
-            self.told.put(("hold", self.held))
+            self.calls.put(("hold", self.held))
 
     def commit(self, offsets: Positions) -> None:
         self.fail("commit")
-        self.told.put(("commit", dict(offsets)))
+        self.calls.put(("commit", dict(offsets)))
 
-    def beat(self) -> None:
-        self.fail("beat")
+    def heartbeat(self) -> None:
+        self.fail("heartbeat")
 
     def release(self) -> None:
-        self.told.put(("release", None))
+        self.calls.put(("release", None))
 
     def until(self, what: str) -> Any:
-        """What it is told next of that kind."""
+        """Return the argument of the next call named ``what``."""
         while True:
-            name, value = self.told.get(timeout=PATIENCE_S)
+            name, value = self.calls.get(timeout=PATIENCE_S)
             if name == what:
                 return value
 
 
 @pytest.fixture
-def keeper(monkeypatch: pytest.MonkeyPatch) -> FakeKeeper:
+def member(monkeypatch: pytest.MonkeyPatch) -> FakeMember:
     monkeypatch.setattr(groups, "_RETRY_MS", 1)
-    monkeypatch.setattr(report, "_SAID", set())
-    return FakeKeeper()
+    monkeypatch.setattr(report, "_WARNED", set())
+    return FakeMember()
 
 
 @pytest.fixture
-def progress(keeper: FakeKeeper) -> Iterator[GroupProgress]:
-    found = GroupProgress(keeper, "g")
-    found.begin()
+def progress(member: FakeMember) -> Iterator[GroupProgress]:
+    found = GroupProgress(member, "g")
+    found.start()
     yield found
     found.close()
 
@@ -80,25 +80,25 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_what_was_reached_is_committed_by_the_owner_of_the_partitions(
-    keeper: FakeKeeper, progress: GroupProgress
+    member: FakeMember, progress: GroupProgress
 ) -> None:
     progress.reached({T0: 5})
-    assert keeper.until("hold") == frozenset()
-    assert keeper.until("hold") == {T0}
-    assert keeper.until("commit") == {T0: 5}
+    assert member.until("hold") == frozenset()
+    assert member.until("hold") == {T0}
+    assert member.until("commit") == {T0: 5}
 
 
-def test_only_what_is_new_is_committed(keeper: FakeKeeper, progress: GroupProgress) -> None:
+def test_only_what_is_new_is_committed(member: FakeMember, progress: GroupProgress) -> None:
     progress.reached({T0: 5, T1: 1})
-    assert keeper.until("commit") == {T0: 5, T1: 1}
+    assert member.until("commit") == {T0: 5, T1: 1}
     progress.reached({T0: 5, T1: 1})
     progress.reached({T0: 5, T1: 2})
-    assert keeper.until("commit") == {T1: 2}
+    assert member.until("commit") == {T1: 2}
 
 
 @pytest.mark.parametrize("error", [NetworkError("nobody answers"), ZeroDivisionError("nobody answers")])
 def test_a_commit_that_fails_is_tried_again_and_told_once(
-    keeper: FakeKeeper, progress: GroupProgress, caplog: pytest.LogCaptureFixture, error: Exception
+    member: FakeMember, progress: GroupProgress, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     failures = iter(range(3))
 
@@ -106,86 +106,86 @@ def test_a_commit_that_fails_is_tried_again_and_told_once(
         if what == "commit" and next(failures, None) is not None:
             raise error
 
-    keeper.fail = fail
+    member.fail = fail
     progress.reached({T0: 5})
-    assert keeper.until("commit") == {T0: 5}
+    assert member.until("commit") == {T0: 5}
     progress.close()
     (said,) = warnings(caplog)
-    assert "'g' is not told how far the query is" in said
+    assert "failed to commit the query's progress to group 'g'" in said
     assert "nobody answers" in said
 
 
-def test_meanwhile_the_newest_position_is_what_counts(keeper: FakeKeeper, progress: GroupProgress) -> None:
-    keeper.until("hold")
+def test_meanwhile_the_newest_position_is_what_counts(member: FakeMember, progress: GroupProgress) -> None:
+    member.until("hold")
 
     def fail(what: str) -> None:
-        keeper.fail = lambda what: None
+        member.fail = lambda what: None
         progress.reached({T0: 9})
         raise NetworkError("nobody answers")
 
-    keeper.fail = fail
+    member.fail = fail
     progress.reached({T0: 5})
-    assert keeper.until("commit") == {T0: 9}
+    assert member.until("commit") == {T0: 9}
 
 
 def test_who_is_refused_says_by_whom_after_the_longest_that_a_dead_one_is_believed_in(
-    keeper: FakeKeeper, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    member: FakeMember, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()
-    progress = GroupProgress(keeper, "g", clock)
+    progress = GroupProgress(member, "g", clock)
     monkeypatch.setattr(progress, "_pause_ms", clock.advance)
 
     def fail(what: str) -> None:
         raise GroupInUse("g", ["g_there-1-aa"])
 
-    keeper.fail = fail
+    member.fail = fail
     with pytest.raises(ConfigError, match="g_there-1-aa") as refused:
-        progress.begin()
+        progress.start()
     assert (refused.value.name, refused.value.value) == ("minikafka.commit.group", "g")
     assert 11_000 <= clock.monotonic_ms() < 12_000
     assert len(warnings(caplog)) == 1
-    keeper.until("release")
+    member.until("release")
 
 
 def test_the_successor_of_a_killed_query_waits_for_its_end(
-    keeper: FakeKeeper, monkeypatch: pytest.MonkeyPatch
+    member: FakeMember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()
-    progress = GroupProgress(keeper, "g", clock)
+    progress = GroupProgress(member, "g", clock)
     monkeypatch.setattr(progress, "_pause_ms", clock.advance)
 
     def fail(what: str) -> None:
         if clock.monotonic_ms() < 6_000:
             raise GroupInUse("g", ["g_killed-1-aa"])
 
-    keeper.fail = fail
-    progress.begin()
+    member.fail = fail
+    progress.start()
     progress.reached({T0: 5})
-    assert keeper.until("commit") == {T0: 5}
+    assert member.until("commit") == {T0: 5}
     progress.close()
 
 
 def test_closing_commits_what_was_reached_last_and_lets_the_group_go(
-    keeper: FakeKeeper, progress: GroupProgress
+    member: FakeMember, progress: GroupProgress
 ) -> None:
     progress.reached({T0: 5})
     progress.close()
-    assert keeper.until("commit") == {T0: 5}
-    keeper.until("release")
+    assert member.until("commit") == {T0: 5}
+    member.until("release")
 
 
 ENDED = """
 import os, signal
-from pyspark_minikafka.groups import GroupProgress, heed_termination
-from tests.unit.spark_source.test_groups import FakeKeeper
+from pyspark_minikafka.groups import GroupProgress, install_sigterm_handler
+from tests.unit.spark_source.test_groups import FakeMember
 
-class Saying(FakeKeeper):
+class Saying(FakeMember):
     def release(self):
         print("released", flush=True)
 
-heed_termination()
+install_sigterm_handler()
 progress = GroupProgress(Saying(), "g")
-progress.begin()
+progress.start()
 try:
     os.kill(os.getpid(), signal.SIGTERM)
     signal.pause()
@@ -200,14 +200,14 @@ def test_a_runner_that_is_terminated_before_it_could_be_stopped_lets_the_group_g
     assert (ended.stdout, ended.returncode) == ("unwound\nreleased\n", -signal.SIGTERM), ended.stderr
 
 
-def test_another_error_at_the_start_is_the_querys(keeper: FakeKeeper) -> None:
+def test_another_error_at_the_start_is_the_querys(member: FakeMember) -> None:
     def fail(what: str) -> None:
         raise NetworkError("nobody answers")
 
-    keeper.fail = fail
+    member.fail = fail
     with pytest.raises(NetworkError):
-        GroupProgress(keeper, "g").begin()
-    keeper.until("release")
+        GroupProgress(member, "g").start()
+    member.until("release")
 
 
 class Told:

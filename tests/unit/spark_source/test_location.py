@@ -40,7 +40,7 @@ def test_a_start_and_its_end_are_told_and_a_cluster_that_runs_is_used_in_silence
     assert [record.getMessage() for record in caplog.records] == [
         "minikafka: starting a local Kafka cluster in d …"
     ]
-    assert capsys.readouterr().err == "minikafka: the cluster serves at 127.0.0.1:5\n"
+    assert capsys.readouterr().err == "minikafka: the local Kafka cluster is ready at 127.0.0.1:5\n"
 
 
 def test_a_task_on_another_host_says_what_to_do() -> None:

@@ -146,7 +146,7 @@ def test_where_the_kind_of_query_is_not_known_yet_only_what_is_always_wrong_is_r
 def test_a_stream_has_no_end(name: str) -> None:
     refusal = refusal_of({"subscribe": "t", name: "latest"}, Mode.STREAM)
     assert refusal.name == name
-    assert "a stream has none" in refusal.allowed
+    assert "a stream has no end" in refusal.allowed
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_slip_in_an_options_name_is_mentioned() -> None:
 )
 def test_a_slip_that_would_read_from_another_place_is_refused(name: str, meant: str) -> None:
     refusal = refusal_of({"subscribe": "t", name: "earliest"})
-    assert str(refusal) == f"{name.lower()}='earliest': is no option; did you mean {meant}?"
+    assert str(refusal) == f"{name.lower()}='earliest': unknown option; did you mean {meant}?"
 
 
 @pytest.mark.parametrize(
@@ -275,19 +275,19 @@ def test_a_slip_in_a_client_property_is_mentioned(name: str, meant: str) -> None
 
 @pytest.mark.parametrize("given", [{"topicc": "t"}, {"topics": "t"}, {"topicc": "t", "topic": "u"}])
 def test_a_slip_that_would_write_to_another_place_is_refused(given: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match=r"topic[cs]='t': is no option; did you mean topic\?"):
+    with pytest.raises(ConfigError, match=r"topic[cs]='t': unknown option; did you mean topic\?"):
         sink_options(given)
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"subscrib": "t"}, "subscrib='t': is no option; did you mean subscribe?"),
+        ({"subscrib": "t"}, "subscrib='t': unknown option; did you mean subscribe?"),
         (
             {"topic": "t"},
             (
-                "subscribe: exactly one of the options assign, subscribe and subscribePattern must say what "
-                "to read (topic is for writes)"
+                "subscribe: exactly one of the options assign, subscribe and subscribePattern is required "
+                "(topic is for writes)"
             ),
         ),
     ],
@@ -323,7 +323,7 @@ def test_a_slip_in_how_brokers_are_reached_is_mentioned() -> None:
 @pytest.mark.parametrize("name", ["bootstrap.servers", "kafka.bootstrap.server"])
 def test_a_slip_in_the_servers_is_refused(name: str) -> None:
     refusal = refusal_of({"subscribe": "t", name: "h:1"})
-    assert str(refusal).startswith(f"{name}='h:1': is no option; did you mean kafka.bootstrap.servers?")
+    assert str(refusal).startswith(f"{name}='h:1': unknown option; did you mean kafka.bootstrap.servers?")
 
 
 @pytest.mark.parametrize("name", ["kafka.fetch.max.bytes", "kafka.max.poll.records", "kafka.client.rack"])
@@ -358,7 +358,7 @@ def test_a_consumers_property_on_a_write_is_checked_like_on_a_read() -> None:
 def test_a_write_without_acknowledgements_is_warned_of() -> None:
     (warning,) = sink(kafka__acks="0").warnings
     assert warning.startswith("kafka.acks=0: ")
-    assert "lost in silence" in warning
+    assert "may lose some or all rows" in warning
     assert sink(kafka__acks="1").warnings == ()
 
 

@@ -84,8 +84,14 @@ def test_a_start_beyond_an_end_is_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"startingOffsets": '{"t":{"0":1}}'}, "startingOffsets asks for offset 1 of t-0, which has 4 to 9"),
-        ({"endingOffsets": '{"t":{"0":12}}'}, "endingOffsets asks for offset 12 of t-0, which has 4 to 9"),
+        (
+            {"startingOffsets": '{"t":{"0":1}}'},
+            "startingOffsets asks for offset 1 of t-0, but its log has 4 to 9",
+        ),
+        (
+            {"endingOffsets": '{"t":{"0":12}}'},
+            "endingOffsets asks for offset 12 of t-0, but its log has 4 to 9",
+        ),
     ],
 )
 def test_offsets_outside_the_log_are_lost_data(given: dict[str, str], said: str) -> None:
@@ -325,13 +331,13 @@ def test_what_a_group_has_never_read_is_read_from_its_first_record_and_named(mod
     else:
         assert planning.planner.batch()[1] == whole(T1, 3, 9)
     assert len(planning.warnings) == 1
-    assert "'g' has committed no offset of 2 partitions (t-1, t-2)" in planning.warnings[0]
+    assert "'g' has no committed offset for 2 partitions (t-1, t-2)" in planning.warnings[0]
 
 
 @pytest.mark.parametrize("offset", [1, 12])
 def test_a_groups_offset_out_of_the_log_is_lost_data(offset: int) -> None:
     given = {"startingOffsets": "group:g", "assign": '{"t":[1]}'}
-    with pytest.raises(DataLoss, match=f"'g' has committed offset {offset} of t-1, which has 3 to 9"):
+    with pytest.raises(DataLoss, match=f"'g' has committed offset {offset} of t-1, but its log has 3 to 9"):
         batch(of_group(p1=offset), **given)
     planning = Planning(of_group(p1=offset), Mode.STREAM, failOnDataLoss="false", **given)
     assert planning.planner.initial().positions == {T1: 3 if offset == 1 else 9}

@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from pyspark_minikafka.options import Mode
-from pyspark_minikafka.pushdown import EVERYTHING, narrowed
+from pyspark_minikafka.pushdown import EVERYTHING, push_filters
 from pyspark_minikafka.ranges import OffsetRange
 from tests.unit.spark_source.cluster_double import FakeCluster, Planning
 
@@ -38,9 +38,9 @@ NEW_YEAR = datetime(2013, 1, 1, tzinfo=timezone.utc)
     ],
 )
 def test_topics_and_partitions_are_decided_here(condition: Any, kept: list[TopicPartition]) -> None:
-    narrowing, left = narrowed([condition])
+    pushed, left = push_filters([condition])
     assert left == []
-    assert [tp for tp in (A0, A1, B0) if narrowing.keeps(tp)] == kept
+    assert [tp for tp in (A0, A1, B0) if pushed.keeps(tp)] == kept
 
 
 @pytest.mark.parametrize(
@@ -56,17 +56,17 @@ def test_topics_and_partitions_are_decided_here(condition: Any, kept: list[Topic
     ],
 )
 def test_offsets_move_the_ends_and_are_looked_at_again(condition: Any, first: int, end: int | None) -> None:
-    narrowing, left = narrowed([condition])
+    pushed, left = push_filters([condition])
     assert left == [condition]
-    assert (narrowing.first_offset, narrowing.end_offset) == (first, end)
+    assert (pushed.first_offset, pushed.end_offset) == (first, end)
 
 
 def test_a_lower_bound_of_time_moves_the_start_and_an_upper_one_nothing() -> None:
     conditions = [filters.GreaterThan(TIME, NEW_YEAR), filters.LessThan(TIME, NEW_YEAR)]
-    narrowing, left = narrowed(conditions)
+    pushed, left = push_filters(conditions)
     assert left == conditions
-    assert narrowing.since_ms == 1_356_998_400_000
-    assert narrowing.end_offset is None
+    assert pushed.since_ms == 1_356_998_400_000
+    assert pushed.end_offset is None
 
 
 @pytest.mark.parametrize(
@@ -82,19 +82,19 @@ def test_a_lower_bound_of_time_moves_the_start_and_an_upper_one_nothing() -> Non
     ],
 )
 def test_what_is_not_understood_narrows_nothing(condition: Any) -> None:
-    assert narrowed([condition]) == (EVERYTHING, [condition])
+    assert push_filters([condition]) == (EVERYTHING, [condition])
 
 
 def test_all_conditions_hold_together() -> None:
     more = [filters.LessThan(OFFSET, most) for most in (9, 7)]
-    found, _ = narrowed([filters.GreaterThan(OFFSET, 3), *more])
+    found, _ = push_filters([filters.GreaterThan(OFFSET, 3), *more])
     assert (found.first_offset, found.end_offset) == (4, 7)
 
 
 def plan(*conditions: Any, **given: str) -> list[OffsetRange]:
     cluster = FakeCluster(a=[(2, 20), (0, 5)], bee=[(0, 9)])
     given = {"subscribe": "a,bee", **given}
-    return list(Planning(cluster, Mode.BATCH, **given).planner.batch(narrowed(conditions)[0]))
+    return list(Planning(cluster, Mode.BATCH, **given).planner.batch(push_filters(conditions)[0]))
 
 
 def test_only_what_is_left_is_planned() -> None:

@@ -35,7 +35,7 @@ def test_a_new_partition_that_does_not_start_at_zero_is_a_loss_and_still_read() 
 def test_a_new_partition_whose_first_offset_is_unknown_is_a_loss() -> None:
     plan = plan_stream({}, {A1: 9}, {})
     assert plan.ranges == ()
-    assert plan.losses == ("the first offset of the new partition a-1 cannot be found",)
+    assert plan.losses == ("cannot find the first offset of the new partition a-1",)
 
 
 def test_partitions_that_are_gone_are_one_loss() -> None:
@@ -44,15 +44,15 @@ def test_partitions_that_are_gone_are_one_loss() -> None:
     assert plan.losses == ("partitions a-0, a-1 are gone",)
 
 
-def test_a_log_whose_end_went_back_is_a_loss_and_read_from_its_first_offset() -> None:
+def test_a_log_whose_end_moved_back_is_read_whole_and_reported() -> None:
     plan = plan_stream({A0: 10, A1: 9}, {A0: 4, A1: 5}, {A0: 0, A1: 5})
     assert plan.ranges == (OffsetRange(A0, 0, 4),)
     assert [loss.partition(":")[0] for loss in plan.losses] == [
-        "the end of a-0 went back from offset 10 to 4",
-        "the end of a-1 went back from offset 9 to 5",
+        "the end of a-0 moved back from offset 10 to 4",
+        "the end of a-1 moved back from offset 9 to 5",
     ]
-    assert "its topic was made again" in plan.losses[0]
-    assert "read from its first offset, 0" in plan.losses[0]
+    assert "the topic was recreated" in plan.losses[0]
+    assert "reading from its first offset, 0" in plan.losses[0]
 
 
 def test_a_data_loss_says_what_happened_and_which_option_decides_and_survives_pickling() -> None:

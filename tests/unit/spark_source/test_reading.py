@@ -127,7 +127,7 @@ def test_the_stand_in_of_a_query_without_partitions_gives_nothing() -> None:
 
 def test_offsets_that_retention_took_end_the_task(of: Callable[[Log], Log]) -> None:
     of(Log(10, 40))
-    with pytest.raises(DataLoss, match=r"8 offsets of t-0, from 2, cannot be read: the log has 10 to 40"):
+    with pytest.raises(DataLoss, match=r"cannot read 8 offsets of t-0 from offset 2: the log has 10 to 40"):
         values(task(2, 20), options())
 
 
@@ -138,7 +138,7 @@ def test_or_are_skipped_with_a_warning_that_counts(
     found = values(task(2, 20), options(failOnDataLoss="false"))
     assert found == list(range(10, 20))
     assert log.fetchers == [(2, 20), (10, 20)]
-    assert "8 offsets of t-0, from 2" in caplog.records[0].getMessage()
+    assert "8 offsets of t-0 from offset 2" in caplog.records[0].getMessage()
 
 
 def test_a_range_that_is_wholly_gone_is_skipped(of: Callable[[Log], Log]) -> None:
@@ -149,7 +149,7 @@ def test_a_range_that_is_wholly_gone_is_skipped(of: Callable[[Log], Log]) -> Non
 def test_an_end_that_the_log_has_lost_is_lost_data(of: Callable[[Log], Log]) -> None:
     of(Log(0, 6))
     one = task(2, 20)
-    with pytest.raises(DataLoss, match=r"14 offsets of t-0, from 6, cannot be read: the log ends at 6"):
+    with pytest.raises(DataLoss, match=r"cannot read 14 offsets of t-0 from offset 6: the log ends at 6"):
         values(one, options())
     assert values(one, options(failOnDataLoss="false")) == [2, 3, 4, 5]
 
@@ -179,7 +179,7 @@ def test_a_log_that_was_made_anew_with_less_is_lost_data(
 ) -> None:
     of(Log(0, 3))
     latest(3)
-    with pytest.raises(DataLoss, match="4 offsets of t-0, from 7, cannot be read: the log ends at 3"):
+    with pytest.raises(DataLoss, match="cannot read 4 offsets of t-0 from offset 7: the log ends at 3"):
         values(task(7, 9, to_latest=True), options())
     assert values(task(7, 9, to_latest=True), options(failOnDataLoss="false")) == []
 
@@ -214,10 +214,10 @@ def test_damage_is_told_with_its_place_or_passed_over_and_counted(
 ) -> None:
     log = of(Log(0, 40))
     log.damaged = {9}
-    with pytest.raises(DataLoss, match=r"1 offset of t-0, from 9, cannot be read: .* damaged"):
+    with pytest.raises(DataLoss, match=r"cannot read 1 offset of t-0 from offset 9: .* corrupt"):
         values(task(2, 20), options())
     assert values(task(2, 20), options(failOnDataLoss="false")) == [*range(2, 9), *range(10, 20)]
-    assert "1 offset of t-0, from 9, cannot be read" in caplog.text
+    assert "cannot read 1 offset of t-0 from offset 9" in caplog.text
 
 
 def test_each_task_tells_what_it_read_where_that_is_asked_for(

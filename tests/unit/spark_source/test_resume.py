@@ -13,7 +13,7 @@ from pyspark_minikafka import resume
 from pyspark_minikafka.offsets import StreamOffset
 from pyspark_minikafka.options import Mode, source_options
 from pyspark_minikafka.ranges import OffsetRange
-from pyspark_minikafka.resume import Begun, Place, Resume, UnknownStart
+from pyspark_minikafka.resume import CheckpointLocation, FirstBatch, Resume, UnknownStart
 from tests.unit.spark_source.cluster_double import FakeCluster, Planning
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -67,12 +67,12 @@ def test_what_was_planned_here_is_replayed_whatever_files_say(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("\0v2\n{}", "the version 'v2', of which only v1 is known"),
-        ("\0v1", "the version 'v1'"),
-        ("\0v1\n{", "'{' is no offset of a Kafka source"),
-        ("", "'' is no offset"),
-        ('\0v1\n{"t":3}', "is no offset"),
-        ("\0v1\n[1]", "is no offset"),
+        ("\0v2\n{}", "version 'v2'; only v1 is supported"),
+        ("\0v1", "has version 'v1'"),
+        ("\0v1\n{", "'{' is not an offset of a Kafka source"),
+        ("", "'' is not an offset"),
+        ('\0v1\n{"t":3}', "is not an offset"),
+        ("\0v1\n[1]", "is not an offset"),
     ],
 )
 def test_a_file_that_cannot_be_understood_is_named(tmp_path: Path, content: str, said: str) -> None:
@@ -91,24 +91,24 @@ def test_the_ends_of_several_sources_are_told_apart() -> None:
     assert resume.parse_ends(content.encode()) == {"0": {T0: 60}, "3": {U0: 2}}
     named = 'v2\n{}\nleft:{"t":{"0":60}}\n1:{"u": {"0": 2}}'
     assert resume.parse_ends(named.encode()) == {"left": {T0: 60}, "1": {U0: 2}}
-    with pytest.raises(UnknownStart, match="the version 'v3'"):
+    with pytest.raises(UnknownStart, match="has version 'v3'"):
         resume.parse_ends(b"v3\n{}\n")
 
 
 def test_the_end_of_the_batch_shows_which_source_is_meant() -> None:
-    begun = Begun({"0": {T0: 7}, "1": {T0: 9}}, {"0": {T0: 50}, "1": {T0: 60}})
-    assert begun.of_first_batch({T0: 60}) == {T0: 9}
-    with pytest.raises(UnknownStart, match=r"is not the one in offsets/0"):
-        begun.of_first_batch({T0: 61})
+    first = FirstBatch({"0": {T0: 7}, "1": {T0: 9}}, {"0": {T0: 50}, "1": {T0: 60}})
+    assert first.of_first_batch({T0: 60}) == {T0: 9}
+    with pytest.raises(UnknownStart, match=r"offsets/0 does not contain the end"):
+        first.of_first_batch({T0: 61})
 
 
 def test_two_sources_that_cannot_be_told_apart_must_begin_at_the_same_place() -> None:
     ends = {"0": {T0: 60}, "1": {T0: 60}}
-    assert Begun({"0": {T0: 7}, "1": {T0: 7}}, ends).of_first_batch({T0: 60}) == {T0: 7}
-    with pytest.raises(UnknownStart, match="several of the query's sources"):
-        Begun({"0": {T0: 7}, "1": {T0: 8}}, ends).of_first_batch({T0: 60})
-    with pytest.raises(UnknownStart, match=r"there is no sources/1/0"):
-        Begun({"0": {T0: 7}}, ends).of_first_batch({T0: 60})
+    assert FirstBatch({"0": {T0: 7}, "1": {T0: 7}}, ends).of_first_batch({T0: 60}) == {T0: 7}
+    with pytest.raises(UnknownStart, match="several sources of the query"):
+        FirstBatch({"0": {T0: 7}, "1": {T0: 8}}, ends).of_first_batch({T0: 60})
+    with pytest.raises(UnknownStart, match=r"sources/1/0 does not exist"):
+        FirstBatch({"0": {T0: 7}}, ends).of_first_batch({T0: 60})
 
 
 @pytest.mark.parametrize(
@@ -127,17 +127,17 @@ def test_before_there_is_a_batch_the_topics_show_which_source_is_meant(
     given: dict[str, str], start: dict[TopicPartition, int] | None
 ) -> None:
     reads = resume.reads(source_options(given, Mode.STREAM).strategy)
-    begun = Begun({"0": {T0: 7, T1: 8}, "1": {U0: 2}})
+    first = FirstBatch({"0": {T0: 7, T1: 8}, "1": {U0: 2}})
     if given == {"subscribe": "t,u"}:
-        with pytest.raises(UnknownStart, match="several of the query's sources"):
-            begun.before_planning(reads)
+        with pytest.raises(UnknownStart, match="several sources of the query"):
+            first.before_planning(reads)
     else:
-        assert begun.before_planning(reads) == start
+        assert first.before_planning(reads) == start
 
 
 def test_a_checkpoint_of_another_query_is_not_taken_for_this_ones(tmp_path: Path) -> None:
     directory = files(tmp_path, sources_0_0=START, offsets_0=END, commits_0="v1\n{}")
-    with pytest.raises(ConfigError, match="goes on with that same checkpoint"):
+    with pytest.raises(ConfigError, match="must be the checkpoint of this query, which has another one"):
         planning(directory).planner.initial()
     # What the reader's checkpointLocation names need not be what the writer's does.
     assert Planning(
@@ -147,7 +147,10 @@ def test_a_checkpoint_of_another_query_is_not_taken_for_this_ones(tmp_path: Path
 
 def test_the_checkpoint_must_be_there_and_one_when_the_options_are_read(tmp_path: Path) -> None:
     missing = str(tmp_path / "nowhere")
-    for directory, said in ((missing, "is not there"), (str(tmp_path), "has neither offsets/ nor sources/")):
+    for directory, said in (
+        (missing, "does not exist"),
+        (str(tmp_path), "has neither offsets/ nor sources/"),
+    ):
         with pytest.raises(ConfigError, match=said) as refusal:
             source_options({"subscribe": "t", "minikafka.resume.from": directory}, Mode.LOAD)
         assert str(refusal.value).startswith(f"minikafka.resume.from={directory!r}")
@@ -162,15 +165,17 @@ def test_a_batch_query_says_that_it_has_no_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "file://localhost{}"])
 def test_a_directory_may_be_an_address(tmp_path: Path, form: str) -> None:
     directory = files(tmp_path / "with blank%20", sources_0_0=START, offsets_0=END)
-    assert resume.read(form.format(directory)) == Begun({"0": {T0: 7}}, {"0": {T0: 60}})
+    assert resume.read(form.format(directory)) == FirstBatch({"0": {T0: 7}}, {"0": {T0: 60}})
 
 
 def test_a_file_system_that_is_not_known_is_an_error_or_for_the_readers_option_a_warning() -> None:
     warnings: list[str] = []
-    implied = Resume(Place("checkpointLocation", "nosuch://host/c"), lambda _: True, warnings.append)
+    implied = Resume(
+        CheckpointLocation("checkpointLocation", "nosuch://host/c"), lambda _: True, warnings.append
+    )
     assert implied.initial() is None
-    assert "checkpointLocation=nosuch://host/c cannot be read" in warnings[0]
-    with pytest.raises(UnknownStart, match="cannot be read"):
+    assert "cannot read checkpointLocation=nosuch://host/c" in warnings[0]
+    with pytest.raises(UnknownStart, match="cannot read"):
         implied.of_first_batch({T0: 1})
     with pytest.raises(ConfigError, match="cannot be read"):
-        resume.check(Place("minikafka.resume.from", "nosuch://host/c"))
+        resume.check(CheckpointLocation("minikafka.resume.from", "nosuch://host/c"))

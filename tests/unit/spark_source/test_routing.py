@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_minikafka.routing import RoundRobin, fill_turns, grouped, override
+from pyspark_minikafka.routing import RoundRobin, fill_unassigned, grouped, override
 from pyspark_minikafka.schema import BadColumn
 
 
@@ -15,22 +15,22 @@ def ids(*values: int) -> np.ndarray:
 
 
 def test_rows_without_a_key_are_given_out_evenly() -> None:
-    turns = RoundRobin(0)
-    given = np.concatenate([turns.give(7, range(3)) for _ in range(3)])
+    round_robin = RoundRobin(0)
+    given = np.concatenate([round_robin.take(7, range(3)) for _ in range(3)])
     assert np.bincount(given).tolist() == [7, 7, 7]
 
 
 def test_single_rows_go_round() -> None:
-    turns = RoundRobin(5)
-    assert [int(turns.give(1, range(3))[0]) for _ in range(4)] == [2, 0, 1, 2]
+    round_robin = RoundRobin(5)
+    assert [int(round_robin.take(1, range(3))[0]) for _ in range(4)] == [2, 0, 1, 2]
 
 
 def test_only_partitions_with_a_leader_are_given() -> None:
-    assert set(RoundRobin(0).give(10, [1, 3]).tolist()) == {1, 3}
+    assert set(RoundRobin(0).take(10, [1, 3]).tolist()) == {1, 3}
 
 
 def test_only_undecided_rows_take_a_turn() -> None:
-    filled = fill_turns(ids(2, -1, 0, -1), RoundRobin(0), range(2))
+    filled = fill_unassigned(ids(2, -1, 0, -1), RoundRobin(0), range(2))
     assert filled.tolist() == [2, 0, 0, 1]
 
 

@@ -73,7 +73,7 @@ def test_a_timestamp_is_sparks_own_or_milliseconds() -> None:
         ({"value": StringType(), "partition": LongType()}, "partition has the unsupported type bigint"),
         ({"value": StringType(), "timestamp": StringType()}, "timestamp has the unsupported type string"),
         ({"value": StringType(), "headers": StringType()}, "headers has the unsupported type string"),
-        ({"value": StringType(), "VALUE": StringType()}, "stands twice"),
+        ({"value": StringType(), "VALUE": StringType()}, "appears twice"),
     ],
 )
 def test_wrong_columns_are_named_with_their_types(columns: dict[str, object], said: str) -> None:

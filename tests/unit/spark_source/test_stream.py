@@ -256,7 +256,7 @@ def test_available_now_fails_when_what_was_there_is_gone(fail_on_data_loss: str,
     spark.ranges(None, first)
     cluster.logs[TopicPartition("t", 1)] = (0, 70)
     second = spark.latest(first)
-    with pytest.raises(TargetLost, match="t-1 ends at 70 now, before 100"):
+    with pytest.raises(TargetLost, match="t-1 now ends at 70, before 100"):
         spark.ranges(first, second)
     del cluster.logs[TopicPartition("t", 1)]
     with pytest.raises(TargetLost, match="t-1 is gone"):
@@ -312,7 +312,7 @@ def test_available_now_sees_that_a_log_has_gone_back(limits: bool | str) -> None
     spark = Spark(cluster, limits=limits, fetchOffset__numRetries="0")
     spark.reader.prepareForTriggerAvailableNow()
     ends = spark.latest({"t": {"0": 100}})
-    with pytest.raises(DataLoss, match="t-0 went back from offset 100 to 90"):
+    with pytest.raises(DataLoss, match="t-0 moved back from offset 100 to 90"):
         spark.ranges({"t": {"0": 100}}, ends)
 
 
@@ -397,7 +397,7 @@ def test_a_refused_query_raises_why_whatever_it_is_asked_and_can_be_stopped() ->
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "_SAID", set())
+    monkeypatch.setattr(report, "_WARNED", set())
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -479,5 +479,5 @@ def test_sparks_wrapper_for_available_now_is_neither_refused_nor_warned(
 
 def test_a_stream_without_options_is_refused_by_its_reader_too() -> None:
     reader = stream.reader({}, SOURCE_SCHEMA)
-    with pytest.raises(ConfigError, match="options: none are given"):
+    with pytest.raises(ConfigError, match="options: none are set"):
         reader.initialOffset()

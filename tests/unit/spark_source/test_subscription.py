@@ -46,7 +46,7 @@ def test_another_topic_is_refused_before_anything_is_read(limits: bool, fail_on_
     for way_out in (
         "subscribe=a,",
         "a,b for all",
-        "another checkpointLocation",
+        "a new checkpointLocation",
         "minikafka.changed.topics=accept",
     ):
         assert way_out in said

@@ -18,7 +18,7 @@ from minikafka.embedded import owners
 from pyspark_minikafka import workers
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import Mode, sink_options, source_options
-from pyspark_minikafka.resume import Place
+from pyspark_minikafka.resume import CheckpointLocation
 from pyspark_minikafka.schema import sink_columns
 from pyspark_minikafka.workers import acknowledge_at_once, directory, forget_importers, freeze_modules
 from pyspark_minikafka.writer import BatchWriter, Sink
@@ -181,13 +181,15 @@ def test_a_relative_checkpoint_lies_where_the_jvm_was_started(
     (tmp_path / "checkpoints" / "query" / "offsets").mkdir(parents=True)
     given = {"subscribe": "t", "kafka.bootstrap.servers": "h:1", option: "checkpoints/query"}
     found = source_options(given, Mode.STREAM).checkpoint
-    assert found == Place(option, str(tmp_path / "checkpoints" / "query"))
+    assert found == CheckpointLocation(option, str(tmp_path / "checkpoints" / "query"))
 
 
 def test_a_checkpoints_address_is_taken_as_it_is() -> None:
     for address in ("hdfs://host/c", "file:/c", "/c"):
         given = {"subscribe": "t", "checkpointLocation": address}
-        assert source_options(given, Mode.STREAM).checkpoint == Place("checkpointLocation", address)
+        assert source_options(given, Mode.STREAM).checkpoint == CheckpointLocation(
+            "checkpointLocation", address
+        )
 
 
 def test_a_relative_directory_is_refused_where_nobody_knows_what_to(
@@ -222,7 +224,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def hides_traceback_of(problem: Exception) -> bool:
-    with pytest.raises(type(problem)), workers.plainly():
+    with pytest.raises(type(problem)), workers.without_traceback():
         raise problem
     return "SPARK_HIDE_TRACEBACK" in os.environ
 
@@ -233,7 +235,7 @@ def test_a_worker_hides_the_traceback_of_a_refusal_and_of_nothing_else(
     assert hides_traceback_of(ConfigError("a", "b", "c"))
     assert not hides_traceback_of(ValueError("a defect"))
     assert hides_traceback_of(ConfigError("a", "b", "c"))
-    with workers.plainly():
+    with workers.without_traceback():
         assert "SPARK_HIDE_TRACEBACK" not in os.environ
 
 

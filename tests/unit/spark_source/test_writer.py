@@ -220,7 +220,7 @@ def test_each_task_tells_what_it_wrote() -> None:
 
 
 def test_a_set_is_at_most_what_a_broker_takes_by_default() -> None:
-    assert np.iinfo(np.int32).max > 1_000_012 > sending.SET_BYTES
+    assert np.iinfo(np.int32).max > 1_000_012 > sending.BATCH_BYTES
 
 
 def rows_of(*sizes: int) -> Iterator[pa.RecordBatch]:
@@ -230,26 +230,26 @@ def rows_of(*sizes: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"value": [b"%0100d" % next(numbers) for _ in range(size)]})
 
 
-def test_record_batches_are_gathered_until_they_hold_enough() -> None:
-    found = list(sending.gathered(rows_of(10, 10, 10, 10, 3), lambda: 1_900))
+def test_record_batches_are_merged_until_large_enough() -> None:
+    found = list(sending.merged(rows_of(10, 10, 10, 10, 3), lambda: 1_900))
     assert [batch.num_rows for batch in found] == [20, 20, 3]
     assert [int(value.as_py()) for batch in found for value in batch.column(0)] == list(range(43))
 
 
 def test_a_record_batch_that_holds_enough_is_passed_on_as_it_is() -> None:
     batches = list(rows_of(10, 0, 10))
-    assert [id(found) for found in sending.gathered(iter(batches), lambda: 0)] == [
+    assert [id(found) for found in sending.merged(iter(batches), lambda: 0)] == [
         id(batches[0]),
         id(batches[2]),
     ]
 
 
-def test_more_is_gathered_for_more_partitions_within_the_producers_buffer() -> None:
+def test_more_is_merged_for_more_partitions_within_the_producers_buffer() -> None:
     cluster = BrokersOfKafka010()
     options = sink_options({"topic": "t"})
     columns = sink_columns(StructType().add("value", "binary"), "t")
     task = sending._Task(cluster, cluster, options, columns)  # type: ignore[arg-type]
-    for partitions, wanted in ((2, 2 * sending.BYTES_OF_EACH), (10_000, cluster.config.buffer_bytes // 2)):
+    for partitions, wanted in ((2, 2 * sending.PARTITION_BYTES), (10_000, cluster.config.buffer_bytes // 2)):
         cluster.partitions = tuple(range(partitions))
         for batch in rows_of(1):
             task.add(batch)
