@@ -40,7 +40,7 @@ from minikafka.records.format.message_set import (
     build_message_set,
 )
 from tests.faults.log_model import Message, Partition, entries_of
-from tests.unit.log.support import valid_set
+from tests.support.logs import valid_set
 
 INTERVAL_MS = 200
 """Between two looks for what has to be flushed by time (``log.flush.scheduler.interval.ms``)."""

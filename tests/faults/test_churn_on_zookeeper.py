@@ -33,7 +33,7 @@ from minikafka.registry.consumers import read_offsets
 from minikafka.registry.paths import TopicAssignment
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.faults.consumer_models import ModelFetcher
-from tests.seeds import seeds
+from tests.support.seeds import seeds
 
 GROUP = "g"
 STEPS = 30

@@ -17,7 +17,7 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.faults import roles
-from tests.faults.load import PATIENT_LOOPS, Load
+from tests.support.load import PATIENT_LOOPS, Load
 
 CONFIG = {
     # The time that passes until a broker that was killed counts as dead.

@@ -26,7 +26,7 @@ import pytest
 
 from tests.faults.cluster_mistakes import MISTAKES
 from tests.faults.cluster_simulation import FAULTS, Simulation, words
-from tests.seeds import seeds
+from tests.support.seeds import seeds
 
 SEEDS = seeds(32)
 FAILED_ONCE = (323, 340, 422, 566, 727, 1312, 3427, 6166)

@@ -33,7 +33,7 @@ from tests.faults.test_request_bombs import (
     response_of,
     wait_until,
 )
-from tests.scenarios import simulation
+from tests.support import simulation
 
 __all__ = ["broker"]
 

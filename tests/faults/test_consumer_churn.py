@@ -15,7 +15,7 @@ import pytest
 
 from tests.faults.consumer_churn import Churn
 from tests.faults.consumer_mistakes import MISTAKES
-from tests.seeds import seeds
+from tests.support.seeds import seeds
 
 SEEDS = seeds(160)
 FAILED_ONCE = (272, 3287)

@@ -29,7 +29,7 @@ from minikafka.embedded.process import wait_until
 from minikafka.registry.store import SessionTicket
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.faults.consumer_process import SESSION_MS
-from tests.seeds import seeds
+from tests.support.seeds import seeds
 
 PROGRAM = Path(__file__).parent / "consumer_process.py"
 PATIENCE_S = 90

@@ -14,7 +14,7 @@ from minikafka.clients import zookeeper_metadata
 from minikafka.embedded.cluster import Cluster
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
-from tests.faults.load import PATIENT_LOOPS, Load
+from tests.support.load import PATIENT_LOOPS, Load
 
 CONFIG = {
     "min.insync.replicas": "2",

@@ -29,7 +29,7 @@ from minikafka.wire.apis.offset_commit import (
 )
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.faults.test_request_bombs import HOST, AttackedBroker, Others, answer_of, broker, wait_until
-from tests.scenarios.simulation import Request
+from tests.support.simulation import Request
 
 __all__ = ["broker"]
 

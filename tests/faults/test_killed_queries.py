@@ -23,7 +23,7 @@ from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
-from tests.spark.processes import output_of, python
+from tests.support.processes import output_of, python
 
 PARTITIONS = 2
 KILLS = int(os.environ.get("MINIKAFKA_QUERY_KILLS", "1"))

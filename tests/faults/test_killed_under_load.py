@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.embedded.cluster import Cluster
-from tests.faults.load import Load
+from tests.support.load import Load
 
 KILLS = int(os.environ.get("MINIKAFKA_KILLS", "3"))
 PARTITIONS = 3

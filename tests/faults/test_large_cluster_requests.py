@@ -34,7 +34,7 @@ from tests.faults.test_request_bombs import (
     read_exactly,
     wait_until,
 )
-from tests.scenarios.simulation import Request
+from tests.support.simulation import Request
 
 pytestmark = [
     pytest.mark.process,

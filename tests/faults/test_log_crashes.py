@@ -13,7 +13,7 @@ from minikafka.log.checkpoints.leader_epochs import LeaderEpochs
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import EPOCHS_FILE
 from minikafka.log.recovery import log_loader
-from tests.unit.log.support import (
+from tests.support.logs import (
     HOME,
     NOW_MS,
     ONE,

@@ -23,8 +23,8 @@ from minikafka.log.config import LONG_MAX, LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
 from minikafka.records.format.message_set import Codec
-from tests.seeds import seeds
-from tests.unit.log.support import read_all, valid_set
+from tests.support.logs import read_all, valid_set
+from tests.support.seeds import seeds
 
 MAIN, SPARE, LAZY = TopicPartition("main", 0), TopicPartition("spare", 0), TopicPartition("lazy", 0)
 """The last one is never flushed on its own account."""

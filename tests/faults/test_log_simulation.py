@@ -37,7 +37,7 @@ import pytest
 
 from tests.faults.log_mistakes import MISTAKES
 from tests.faults.log_simulation import OPERATIONS, Simulation
-from tests.seeds import seeds
+from tests.support.seeds import seeds
 
 SEEDS = seeds(240)
 PIECES = 4

@@ -17,7 +17,7 @@ from minikafka.registry.paths import PartitionState
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.faults import roles
-from tests.faults.load import Load
+from tests.support.load import Load
 
 pytestmark = [
     pytest.mark.process,

@@ -36,7 +36,7 @@ from tests.faults.test_request_bombs import (
     read_answer,
     wait_until,
 )
-from tests.scenarios import simulation
+from tests.support import simulation
 
 __all__ = ["broker"]
 

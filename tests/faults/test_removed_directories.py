@@ -14,7 +14,7 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.data_directory import broker_directory
 from minikafka.embedded.process import wait_until
 from minikafka.registry.zookeeper import ZooKeeperStore
-from tests.faults.load import PATIENT_LOOPS, Load
+from tests.support.load import PATIENT_LOOPS, Load
 
 CONFIG = {
     "min.insync.replicas": "2",

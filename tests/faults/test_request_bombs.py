@@ -41,7 +41,7 @@ from minikafka.wire.apis.list_offsets import (
 from minikafka.wire.frame_parts import Part, join
 from minikafka.wire.framing import RequestHeader, encode_frame, split_response
 from tests.faults import attacked_broker
-from tests.scenarios import simulation
+from tests.support import simulation
 
 pytestmark = [
     pytest.mark.process,

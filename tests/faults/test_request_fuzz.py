@@ -32,7 +32,7 @@ from minikafka.wire.frame_parts import Part
 from minikafka.wire.framing import RequestHeader, split_response
 from tests.faults import fuzzed_broker
 from tests.faults.request_inputs import Input, made
-from tests.scenarios import simulation
+from tests.support import simulation
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"

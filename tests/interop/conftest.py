@@ -19,8 +19,8 @@ from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.network.cluster import ClusterClient as Connection
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
-from tests.interop.kafka_broker import KafkaBroker
 from tests.interop.releases import KAFKA_0_10, KAFKA_3_9
+from tests.support.kafka_broker import KafkaBroker
 
 Pair = tuple[bytes | None, bytes | None]
 

@@ -17,9 +17,9 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.log.tools.dump import dump_records
 from minikafka.records.format.message_set import Codec
 from minikafka.records.format.record import StoredRecord
-from tests.interop.kafka_broker import KafkaBroker, await_free_id
 from tests.interop.releases import Release
 from tests.interop.topics import TOPICS, Topic, records_of, sets_of
+from tests.support.kafka_broker import KafkaBroker, await_free_id
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -19,8 +19,8 @@ from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
-from tests.interop.kafka_broker import KafkaBroker
 from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, KAFKA_4, Release
+from tests.support.kafka_broker import KafkaBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

@@ -33,8 +33,8 @@ from minikafka.registry import paths
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.registry.paths import BrokerRegistration
 from minikafka.wire.api import ApiKey
-from tests.interop.kafka_broker import KafkaBroker, running
 from tests.interop.releases import KAFKA_4, RELEASES
+from tests.support.kafka_broker import KafkaBroker, running
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from minikafka.records.format.message_set import Codec
-from tests.interop.kafka_broker import KafkaBroker, running
 from tests.interop.releases import KAFKA_0_10, KAFKA_4, RELEASES
+from tests.support.kafka_broker import KafkaBroker, running
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

@@ -24,7 +24,7 @@ from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whit
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.paths import TopicAssignment
 from tests.interop.releases import KAFKA_0_10
-from tests.seeds import seeds
+from tests.support.seeds import seeds
 
 PROGRAM = Path(__file__).parent / "java" / "Consumers.java"
 TOPICS = ["orders", "payments", "a", "b", "Ab", "x.y", "x-y", "t_1", "t1", "__consumer_offsets"]

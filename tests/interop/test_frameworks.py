@@ -25,8 +25,8 @@ from minikafka.embedded.process import ChildProcess, wait_until
 from minikafka.net.ports import free_port
 from tests.interop.clients import HERE, kafkajs, run_to_its_end
 from tests.interop.driver import Program
-from tests.interop.kafka_broker import running
 from tests.interop.releases import JVM, KAFKA_0_10, KAFKA_3_9, KAFKA_4, QUIET, Release, java_environment
+from tests.support.kafka_broker import running
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(420)]
 

@@ -33,8 +33,8 @@ from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
-from tests.interop.kafka_broker import KafkaBroker
 from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, RELEASES, Release
+from tests.support.kafka_broker import KafkaBroker
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -25,9 +25,9 @@ from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.log.tools.dump import dump_records
 from minikafka.records.format.record import StoredRecord
-from tests.interop.kafka_broker import KafkaBroker, await_free_id
 from tests.interop.relay import CONFIG, PATIENCE_S
 from tests.interop.releases import KAFKA_3_9, RELEASES, Release
+from tests.support.kafka_broker import KafkaBroker, await_free_id
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

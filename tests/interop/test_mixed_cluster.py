@@ -17,9 +17,9 @@ from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded.broker import BrokerFailed, BrokerProcess
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
-from tests.faults.load import Load
-from tests.interop.kafka_broker import KafkaBroker
 from tests.interop.releases import KAFKA_0_10
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.load import Load
 
 KAFKA = 0
 OURS = (1, 2)

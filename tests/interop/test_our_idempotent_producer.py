@@ -26,8 +26,8 @@ from minikafka.records.columns import encode
 from minikafka.records.format.message_set import Codec, StoredRecord, iterate
 from minikafka.wire.api import ApiKey
 from minikafka.wire.frame_parts import Part
-from tests.interop.kafka_broker import running
 from tests.interop.releases import KAFKA_3_9
+from tests.support.kafka_broker import running
 
 pytestmark = [pytest.mark.timeout(180)]
 

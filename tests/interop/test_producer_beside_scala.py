@@ -17,8 +17,8 @@ from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.producer import KeyedMessage, Producer
 from minikafka.embedded.java import find_java
 from minikafka.records.format.message_set import iterate
-from tests.interop.kafka_broker import running
 from tests.interop.releases import JVM, KAFKA_0_10, PATIENCE_S, java_environment
+from tests.support.kafka_broker import running
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

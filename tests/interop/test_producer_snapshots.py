@@ -24,9 +24,9 @@ from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.init_producer_id import InitProducerIdRequest
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
 from minikafka.wire.framing import RequestHeader, split_response
-from tests.interop.kafka_broker import KafkaBroker, await_free_id
 from tests.interop.relay import CONFIG, PATIENCE_S
 from tests.interop.releases import KAFKA_3_9
+from tests.support.kafka_broker import KafkaBroker, await_free_id
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(240)]
 

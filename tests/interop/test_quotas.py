@@ -14,7 +14,7 @@ from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.apis.produce import PRODUCE
 from minikafka.wire.framing import RequestHeader, split_response
 from tests.interop.releases import KAFKA_0_10, RELEASES, Release
-from tests.scenarios import simulation
+from tests.support import simulation
 
 PATIENCE_S = 20.0
 

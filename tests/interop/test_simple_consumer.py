@@ -27,8 +27,8 @@ from minikafka.clients.simple_consumer import (
     TopicMetadataRequest,
 )
 from minikafka.embedded.process import wait_until
-from tests.interop.kafka_broker import KafkaBroker, running
 from tests.interop.releases import KAFKA_0_10
+from tests.support.kafka_broker import KafkaBroker, running
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

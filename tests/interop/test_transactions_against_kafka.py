@@ -16,8 +16,8 @@ from minikafka.clients.fetch.range_fetcher import RangeFetcher, prefetched
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.process import wait_until
 from minikafka.records.columns import decode
-from tests.interop.kafka_broker import KafkaBroker, running
 from tests.interop.releases import KAFKA_3_9
+from tests.support.kafka_broker import KafkaBroker, running
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

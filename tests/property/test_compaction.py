@@ -22,7 +22,7 @@ from minikafka.records.compaction import SLOT_BYTES, OffsetMap, Sieve, Transacti
 from minikafka.records.format.message_set import CLASSIC_CODECS, Codec, Record, build_message_set
 from tests.oracles import batches, compaction
 from tests.oracles import messages as oracle
-from tests.unit.log.support import open_log
+from tests.support.logs import open_log
 
 NOW_MS = 1_700_000_000_000
 KEYS = [None, b"", *(b"k%d" % i for i in range(6)), b"a key of sixteen", b"and one that is longer than this"]

@@ -20,7 +20,7 @@ from minikafka.controller.controller import Controller
 from minikafka.controller.election import LEADER_DURING_DELETE, NO_LEADER
 from minikafka.controller.states import PartitionStatus
 from minikafka.partition.replica import LeaderAndIsr
-from tests.seeds import seeds
+from tests.support.seeds import seeds
 
 BROKERS = (1, 2, 3, 4)
 TP = TopicPartition

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.consumer import GroupConsumer, GroupConsumerConfig, Reset
 from minikafka.records.format.message_set import Codec, iterate
-from tests.unit.clients.support import BrokersInMemory
+from tests.support.brokers_in_memory import BrokersInMemory
 
 PLACES = tuple(TopicPartition("t", number) for number in range(3))
 CODECS = {1: [Codec.NONE, Codec.GZIP, Codec.SNAPPY], 2: [Codec.NONE, Codec.LZ4, Codec.GZIP]}

@@ -13,7 +13,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from minikafka.base.errors import ErrorCode
 from minikafka.groups.group import NEW_MEMBER_JOIN_TIMEOUT_MS
 from minikafka.groups.states import GroupState
-from tests.unit.groups.conversation import Conversation, Member, Request
+from tests.support.group_harness import Conversation, Member, Request
 
 PROTOCOLS = strategies.sampled_from([("range",), ("range", "sticky"), ("sticky", "range"), ("sticky",)])
 TIMES_MS = strategies.sampled_from([1, 500, 3_000, 10_000, 60_000])

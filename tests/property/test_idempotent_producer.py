@@ -16,7 +16,7 @@ from minikafka.clients.produce import BatchingConfig, BatchingProducer, SendFutu
 from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.api import ApiKey
-from tests.unit.clients.support import BrokersInMemory, produce_error
+from tests.support.brokers_in_memory import BrokersInMemory, produce_error
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 CODES = [

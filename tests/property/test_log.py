@@ -23,7 +23,7 @@ from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.records.format.message_set import Codec, iterate
-from tests.unit.log.support import read_all, valid_set
+from tests.support.logs import read_all, valid_set
 
 PARTITION = TopicPartition("t", 0)
 MAX_BYTES = strategies.sampled_from([1, 50, 200, 1000, 10_000])

@@ -25,7 +25,7 @@ from minikafka.log.search import EARLIEST, LATEST
 from minikafka.records.append.produced import Limits
 from minikafka.records.append.validation import validate
 from minikafka.records.format.message_set import NO_TIMESTAMP, Codec, Record, build_message_set, iterate
-from tests.unit.log.support import HOME, open_log, read_all
+from tests.support.logs import HOME, open_log, read_all
 
 NOW_MS = 1_700_000_000_000
 LIMITS = Limits(max_magic=2)

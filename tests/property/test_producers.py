@@ -17,7 +17,7 @@ from minikafka.records.append.produced import Limits, LogAppendInfo
 from minikafka.records.append.validation import validate
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record, iterate
-from tests.unit.log.support import NOW_MS, open_log, valid_set
+from tests.support.logs import NOW_MS, open_log, valid_set
 
 LARGEST = 0x7FFFFFFF
 PRODUCERS = st.integers(0, 3)

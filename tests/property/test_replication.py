@@ -18,8 +18,8 @@ from minikafka.log.checkpoints.leader_epochs import UNKNOWN
 from minikafka.partition.partition import Partition
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.records.append.replicated import FollowerRecords
-from tests.seeds import seeds
-from tests.unit.partition.replicas import ALL, T, leadership, messages, replica, taken, values
+from tests.support.replicas import ALL, T, leadership, messages, replica, taken, values
+from tests.support.seeds import seeds
 
 LAG_MS = 100
 STEPS = 300

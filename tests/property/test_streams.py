@@ -18,9 +18,9 @@ from minikafka.clients.consumer.chunks import PartitionTopicInfo
 from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.wire.api import ApiKey
-from tests.unit.clients.consumer.fetching import Fetching
-from tests.unit.clients.consumer.streams import OneStream
-from tests.unit.clients.support import FIRST_PORT, HOST, BrokersInMemory
+from tests.support.brokers_in_memory import FIRST_PORT, HOST, BrokersInMemory
+from tests.support.consumer_streams import OneStream
+from tests.support.fetcher_harness import Fetching
 
 BROKERS, PARTITIONS = 3, 7
 STEPS = 120

@@ -36,8 +36,8 @@ from minikafka.wire.apis.incremental_alter_configs import (
 )
 from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import Duration, Numbers, ScriptError
-from tests.scenarios.simulation import Request
 from tests.scenarios.world import Asked, Lines, World
+from tests.support.simulation import Request
 
 BY_ASSIGNMENT = -1
 

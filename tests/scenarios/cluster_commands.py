@@ -24,8 +24,8 @@ from minikafka.wire.apis.create_topics import (
 )
 from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import Numbers, ScriptError
-from tests.scenarios.simulation import PORT, Request
 from tests.scenarios.world import Asked, Lines, World
+from tests.support.simulation import PORT, Request
 
 CONTROLLER = 0
 """In whose name ``leader-and-isr`` and its like speak."""

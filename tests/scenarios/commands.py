@@ -40,10 +40,10 @@ from minikafka.wire.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
 )
 from minikafka.wire.frame_parts import buffer_of
-from tests.scenarios import simulation
 from tests.scenarios.script import Duration, Numbers, ScriptError, Vocabulary, read
-from tests.scenarios.simulation import DATA_DIR, PORT, Machine, Request
 from tests.scenarios.world import Asked, Lines, World
+from tests.support import simulation
+from tests.support.simulation import DATA_DIR, PORT, Machine, Request
 
 VOCABULARY = Vocabulary()
 

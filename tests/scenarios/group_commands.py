@@ -28,8 +28,8 @@ from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequ
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import Duration, Numbers, ScriptError
-from tests.scenarios.simulation import Request
 from tests.scenarios.world import Asked, Lines, Membership, World
+from tests.support.simulation import Request
 
 
 def _membership(world: World, group: str, member: str) -> Membership:

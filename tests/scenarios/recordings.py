@@ -31,7 +31,7 @@ from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, Produc
 from minikafka.wire.apis.sync_group import SyncGroupRequest
 from minikafka.wire.frame_parts import buffer_of
 from minikafka.wire.framing import RequestHeader, split_response
-from tests.scenarios.simulation import PORT, Request, Simulation
+from tests.support.simulation import PORT, Request, Simulation
 
 WIRE = Path(__file__).parents[1] / "data" / "wire"
 

@@ -18,7 +18,7 @@ from minikafka.wire.apis.offset_commit import (
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.scenarios.simulation import Machine, Request, Simulation
+from tests.support.simulation import Machine, Request, Simulation
 
 BROKERS = 3
 PROPERTIES = {

@@ -26,7 +26,7 @@ from minikafka.wire.apis.fetch import (
     ForgottenTopic,
 )
 from minikafka.wire.frame_parts import buffer_of
-from tests.scenarios.simulation import Client, Request, Simulation, produce
+from tests.support.simulation import Client, Request, Simulation, produce
 
 FOLLOWER = 1
 PARTITIONS = 3

@@ -7,7 +7,7 @@ from minikafka.groups.messages import NEVER_MS, OffsetCommitValue
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
-from tests.scenarios.simulation import Request, Simulation
+from tests.support.simulation import Request, Simulation
 
 AT_ONCE = 1_000
 FIND = Request(ApiKey.FIND_COORDINATOR, 2, FindCoordinatorRequest("g", 0))

@@ -10,8 +10,6 @@ from minikafka.base.errors import ErrorCode
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.registry import paths
 from minikafka.server.admin import topics
-from tests.scenarios.simulation import Simulation
-from tests.scenarios.simulation import produce as produce_request
 from tests.scenarios.test_restored_zookeeper import (
     BROKERS,
     PROPERTIES,
@@ -22,6 +20,8 @@ from tests.scenarios.test_restored_zookeeper import (
     stray_directories,
     values,
 )
+from tests.support.simulation import Simulation
+from tests.support.simulation import produce as produce_request
 
 
 @pytest.mark.parametrize("later", [[], [b"b", b"c"]])

@@ -20,9 +20,9 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsTopic,
 )
 from minikafka.wire.frame_parts import buffer_of
-from tests.scenarios import simulation
-from tests.scenarios.simulation import DATA_DIR, Simulation
-from tests.unit.records.samples import BATCH_CASES, expected, expected_read_committed, row_of, segment
+from tests.support import simulation
+from tests.support.records import BATCH_CASES, expected, expected_read_committed, row_of, segment
+from tests.support.simulation import DATA_DIR, Simulation
 
 every_case = pytest.mark.parametrize("name", [name for name in BATCH_CASES if name != "magic2-zstd"])
 

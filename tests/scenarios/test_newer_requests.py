@@ -37,8 +37,8 @@ from minikafka.wire.apis.list_offsets import (
 )
 from minikafka.wire.apis.produce import ProducePartitionResponse
 from minikafka.wire.frame_parts import buffer_of
-from tests.scenarios import simulation
-from tests.scenarios.simulation import Request, Simulation
+from tests.support import simulation
+from tests.support.simulation import Request, Simulation
 
 RECORDS = [Record(b"k", b"v%d" % number, number) for number in range(3)]
 BATCH = build_batch(RECORDS)

@@ -9,8 +9,8 @@ import pytest
 from minikafka.base.errors import ErrorCode
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from tests.scenarios.simulation import Request
 from tests.scenarios.world import World
+from tests.support.simulation import Request
 
 NONSENSE = {
     "nothing": b"",

@@ -10,7 +10,7 @@ from minikafka.registry.paths import ProducerIdBlock
 from minikafka.server.zookeeper import counters
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.init_producer_id import InitProducerIdRequest
-from tests.scenarios.simulation import Client, Request, Simulation
+from tests.support.simulation import Client, Request, Simulation
 
 WANTED = Request(ApiKey.INIT_PRODUCER_ID, 1, InitProducerIdRequest(None, 60_000))
 

@@ -28,7 +28,7 @@ from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest
 from tests.scenarios.recordings import Talk, make_offsets_topic
-from tests.scenarios.simulation import DATA_DIR, Request, Simulation
+from tests.support.simulation import DATA_DIR, Request, Simulation
 from tests.unit.groups.test_messages import recorded as recorded_offsets
 
 WIRE = Path(__file__).parents[1] / "data" / "wire"

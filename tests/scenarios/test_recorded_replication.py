@@ -10,7 +10,7 @@ from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from minikafka.wire.frame_parts import buffer_of
 from tests.scenarios.recordings import decoded, names_of, plain, recorded
-from tests.scenarios.simulation import PORT, Client, Request, Simulation, produce
+from tests.support.simulation import PORT, Client, Request, Simulation, produce
 
 FETCHES = {"01-Fetch-v3#4": (0, 6), "01-Fetch-v3#5": (1, 0), "01-Fetch-v3#6": (1, 10)}
 """A follower's: the partition of "twice", whose leader has the same number, and from which offset."""

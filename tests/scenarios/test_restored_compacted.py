@@ -7,9 +7,9 @@ import pytest
 from minikafka.base.errors import ErrorCode
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.server.admin import topics
-from tests.scenarios.simulation import Machine, Simulation
-from tests.scenarios.simulation import produce as produce_request
 from tests.scenarios.test_restored_zookeeper import BROKERS, PROPERTIES, leader_of, pass_time, values
+from tests.support.simulation import Machine, Simulation
+from tests.support.simulation import produce as produce_request
 
 CLEANED = {**PROPERTIES, "log.cleaner.backoff.ms": "1000", "log.cleaner.dedupe.buffer.size": "65536"}
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "80", "min.cleanable.dirty.ratio": "0.01"}

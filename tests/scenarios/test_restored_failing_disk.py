@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import StorageError
-from tests.scenarios.simulation import Simulation
 from tests.scenarios.test_restored_zookeeper import (
     contents,
     moved_since_the_copy,
@@ -14,6 +13,7 @@ from tests.scenarios.test_restored_zookeeper import (
     stray_directories,
     values,
 )
+from tests.support.simulation import Simulation
 
 
 @pytest.mark.parametrize("failures", [1, 3])

@@ -6,7 +6,6 @@ import pytest
 
 from minikafka.base.ids import TopicPartition
 from minikafka.server.admin import topics
-from tests.scenarios.simulation import Simulation
 from tests.scenarios.test_restored_zookeeper import (
     BROKERS,
     PROPERTIES,
@@ -16,6 +15,7 @@ from tests.scenarios.test_restored_zookeeper import (
     produce,
     reassign,
 )
+from tests.support.simulation import Simulation
 
 
 @pytest.mark.parametrize("bounces", [0, 1, 2, 3])

@@ -23,7 +23,7 @@ from minikafka.wire.apis.describe_configs import (
     ResourceType,
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from tests.scenarios.simulation import DATA_DIR, Machine, Request, Simulation
+from tests.support.simulation import DATA_DIR, Machine, Request, Simulation
 
 BROKERS = 3
 PROPERTIES = {"replica.lag.time.max.ms": "3000"}

@@ -7,7 +7,7 @@ import pytest
 from minikafka.base.errors import ErrorCode, InconsistentClusterId
 from minikafka.base.files import read_file, replace_file
 from minikafka.registry import paths
-from tests.scenarios.simulation import DATA_DIR, Machine, Simulation
+from tests.support.simulation import DATA_DIR, Machine, Simulation
 
 META = f"{DATA_DIR}/meta.properties"
 GENERATED = {"broker.id": "-1"}

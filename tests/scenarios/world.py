@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minikafka.base.errors import MinikafkaError
-from tests.scenarios.simulation import Client, Request, Simulation
+from tests.support.simulation import Client, Request, Simulation
 
 Lines = Iterable[str]
 

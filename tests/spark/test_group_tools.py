@@ -16,10 +16,10 @@ from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded.process import wait_until
 from minikafka.registry.consumers import read_offsets
 from minikafka.registry.zookeeper import ZooKeeperStore
-from tests.interop.kafka_broker import running
 from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, KAFKA_4, Release
 from tests.spark.conftest import Kafka
 from tests.spark.test_stream_read import PATIENCE_S, Running, Streams
+from tests.support.kafka_broker import running
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minikafka.embedded import local
-from tests.spark.processes import output_of, python, wait_until
+from tests.support.processes import output_of, python, wait_until
 
 
 @pytest.mark.slow

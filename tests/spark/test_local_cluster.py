@@ -19,7 +19,7 @@ import pytest
 
 from minikafka.embedded.cluster import Cluster
 from tests.spark.conftest import ROOT, Kafka
-from tests.spark.processes import kill_family
+from tests.support.processes import kill_family
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from minikafka.clients.java_regex.translator import BadPattern, compile_pattern
-from tests.seeds import seeds
+from tests.support.seeds import seeds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,8 +24,8 @@ from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.faults import roles
-from tests.faults.load import Load
 from tests.spark.conftest import Kafka
+from tests.support.load import Load
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,7 +20,7 @@ import pyspark_minikafka
 from minikafka.embedded import local
 from pyspark_minikafka import shim
 from tests.spark.conftest import ROOT, Kafka, child_environment
-from tests.spark.processes import kill_family, wait_until
+from tests.support.processes import kill_family, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

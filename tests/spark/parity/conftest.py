@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.interop.kafka_broker import running
 from tests.interop.releases import KAFKA_3_9
 from tests.spark import peer
 from tests.spark.conftest import Kafka
+from tests.support.kafka_broker import running
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

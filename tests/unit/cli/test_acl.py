@@ -17,8 +17,8 @@ from minikafka.registry.memory import MemoryStore
 from minikafka.registry.store import Store
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.describe_acls import DescribeAclsResponse
-from tests.unit.clients.support import BrokersInMemory
-from tests.unit.clients.zookeeper_with_topics import cluster
+from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.zookeeper_with_topics import cluster
 
 ALICE = ("--allow-principal", "User:alice")
 TOPIC = Resource(ResourceType.TOPIC, "t")

@@ -13,7 +13,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.cli.commands import run
 from minikafka.clients.admin.admin import Admin
 from minikafka.clients.admin.log_dirs import LogDir, LogDirReplica
-from tests.unit.clients.support import BrokersInMemory
+from tests.support.brokers_in_memory import BrokersInMemory
 
 HEALTHY = LogDir(0, "/a", None, (LogDirReplica(TopicPartition("t", 3), 70, 2, is_future=False),))
 OFFLINE = LogDir(1, "/b", BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "/b"), ())

@@ -21,8 +21,8 @@ from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingProducer
 from minikafka.wire.api import ApiKey
-from tests.unit.clients.groups_in_memory import Group, commit_answer
-from tests.unit.clients.support import BrokersInMemory
+from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.groups_in_memory import Group, commit_answer
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

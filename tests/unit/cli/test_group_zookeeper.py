@@ -20,9 +20,9 @@ from minikafka.registry.consumers import children, read_offsets, write_offsets
 from minikafka.registry.memory import MemoryStore
 from minikafka.registry.paths import BrokerRegistration, ConsumerRegistration
 from minikafka.wire.api import ApiKey
-from tests.unit.clients.groups_in_memory import Group, Member
-from tests.unit.clients.support import BrokersInMemory
-from tests.unit.clients.zookeeper_with_topics import cluster
+from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.groups_in_memory import Group, Member
+from tests.support.zookeeper_with_topics import cluster
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 AT = ("--zookeeper", "z:2181")

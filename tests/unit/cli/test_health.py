@@ -21,8 +21,8 @@ from minikafka.clients.admin.health import ClusterHealth, health_of
 from minikafka.clients.admin.log_dirs import OfflineLogDir
 from minikafka.clients.network.metadata import ClusterMetadata
 from minikafka.wire.apis.describe_configs import ConfigSource
+from tests.support.brokers_in_memory import BrokersInMemory
 from tests.unit.clients.admin.test_health import metadata, with_offsets
-from tests.unit.clients.support import BrokersInMemory
 
 WELL = metadata((0, (0, 1), (0, 1)), (1, (1, 2), (2, 1)))
 ILL = metadata((0, (0, 1), (0,)), (-1, (2, 1), (2,)), brokers=2)

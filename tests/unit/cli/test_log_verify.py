@@ -14,7 +14,7 @@ import pytest
 from minikafka.base.files import RealFiles
 from minikafka.cli.commands import run
 from minikafka.embedded.lock import is_in_use
-from tests.unit.log.support import DATA
+from tests.support.logs import DATA
 
 HOLDER = """
 import fcntl, sys

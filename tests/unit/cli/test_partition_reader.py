@@ -14,7 +14,7 @@ from minikafka.cli.partition_reader import read_partitions, starting_positions
 from minikafka.cli.start_position import Start
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.wire.api import ApiKey
-from tests.unit.clients.support import BrokersInMemory, fetch_error
+from tests.support.brokers_in_memory import BrokersInMemory, fetch_error
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -18,7 +18,7 @@ from minikafka.registry.admin_paths import PreferredElection, Reassignments
 from minikafka.registry.memory import MemoryStore
 from minikafka.registry.paths import TopicAssignment
 from minikafka.registry.store import Store
-from tests.unit.clients.zookeeper_with_topics import assign, cluster, set_state
+from tests.support.zookeeper_with_topics import assign, cluster, set_state
 
 PLAN = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,1]}]}'
 

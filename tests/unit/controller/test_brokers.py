@@ -5,7 +5,7 @@ from dataclasses import replace
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.states import PartitionStatus, ReplicaStatus
-from tests.unit.controller.cluster import EPOCH, T0, T1, Cluster, state
+from tests.support.controller_harness import EPOCH, T0, T1, Cluster, state
 
 T2 = TopicPartition("t", 2)
 

@@ -4,7 +4,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.deletion import REPLICAS_AT_ONCE
 from minikafka.controller.states import ReplicaStatus
-from tests.unit.controller.cluster import T0, T1, Cluster, state
+from tests.support.controller_harness import T0, T1, Cluster, state
 
 WANTED = events.DeletionRequested(frozenset({"t"}))
 

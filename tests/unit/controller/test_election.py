@@ -2,7 +2,7 @@
 
 from minikafka.controller.election import EligibleBrokers, next_leader_and_isr, preferred_leader_and_isr
 from minikafka.partition.replica import LeaderAndIsr
-from tests.unit.controller.cluster import state
+from tests.support.controller_harness import state
 
 KNOWN = state(1, (1, 2), (1, 2, 3), leader_epoch=7, version=4, controller_epoch=2)
 

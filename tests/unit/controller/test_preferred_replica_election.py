@@ -3,7 +3,7 @@
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.controller import Controller
-from tests.unit.controller.cluster import T0, T1, Cluster, state
+from tests.support.controller_harness import T0, T1, Cluster, state
 
 BY_ONE = state(1, (1, 2))
 BY_TWO = state(2, (2, 1), (1, 2))

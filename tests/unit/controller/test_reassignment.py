@@ -5,7 +5,7 @@ import pytest
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
 from minikafka.controller.states import ReplicaStatus
-from tests.unit.controller.cluster import T0, T1, Cluster, state
+from tests.support.controller_harness import T0, T1, Cluster, state
 
 GROWN = state(1, (1, 2), (3, 4, 1, 2), leader_epoch=1, version=1)
 IN_SYNC = state(1, (1, 2, 3, 4), leader_epoch=1, version=2)

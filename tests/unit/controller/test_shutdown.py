@@ -2,7 +2,7 @@
 
 from minikafka.controller import events
 from minikafka.controller.states import ReplicaStatus
-from tests.unit.controller.cluster import T0, T1, Cluster, state
+from tests.support.controller_harness import T0, T1, Cluster, state
 
 
 def test_its_leaders_move_to_other_replicas_in_sync() -> None:

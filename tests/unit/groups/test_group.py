@@ -7,7 +7,7 @@ import pytest
 from minikafka.base.errors import ErrorCode
 from minikafka.groups.group import Group
 from minikafka.groups.states import VALID_PREDECESSORS, GroupState
-from tests.unit.groups.conversation import SESSION_MS, Conversation, Member, errors
+from tests.support.group_harness import SESSION_MS, Conversation, Member, errors
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 

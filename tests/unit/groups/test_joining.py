@@ -5,7 +5,7 @@ import pytest
 from minikafka.base.errors import ErrorCode
 from minikafka.groups.group import NEW_MEMBER_JOIN_TIMEOUT_MS
 from minikafka.groups.states import GroupState
-from tests.unit.groups.conversation import REBALANCE_MS, SESSION_MS, Conversation, Member, errors
+from tests.support.group_harness import REBALANCE_MS, SESSION_MS, Conversation, Member, errors
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 

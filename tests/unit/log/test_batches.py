@@ -15,8 +15,8 @@ from minikafka.log.reading import LogRead
 from minikafka.records.append.replicated import replicated
 from minikafka.records.append.validation import assign
 from minikafka.records.format.message_set import iterate
-from tests.unit.log.support import HOME, numbered, open_log, read_all, valid_set
-from tests.unit.records.samples import BATCH_CASES, expected, row_of, segment
+from tests.support.logs import HOME, numbered, open_log, read_all, valid_set
+from tests.support.records import BATCH_CASES, expected, row_of, segment
 
 SEGMENT = f"{HOME}/00000000000.kafka"
 CONFIG = LogConfig(index_interval_bytes=1024)

@@ -22,7 +22,7 @@ from minikafka.records.format.message_set import Codec, Record
 from tests.oracles import batches
 from tests.oracles.batches import Batch
 from tests.oracles.messages import Message
-from tests.unit.log.support import NOW_MS, SMALL, fill, numbered, open_log, read_all, valid_set
+from tests.support.logs import NOW_MS, SMALL, fill, numbered, open_log, read_all, valid_set
 
 LEADER, FOLLOWER = "leader/t_0", "follower/t_0"
 

@@ -16,7 +16,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.layout import Layout
 from minikafka.log.manager import Jobs, LogManager
-from tests.unit.log.support import NOW_MS, ONE, OTHER, SMALL, TWO, fill, log_of, manager_of
+from tests.support.logs import NOW_MS, ONE, OTHER, SMALL, TWO, fill, log_of, manager_of
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import StorageError
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.records.format.message_set import Codec
-from tests.unit.log.support import (
+from tests.support.logs import (
     HOME,
     NOW_MS,
     SMALL,

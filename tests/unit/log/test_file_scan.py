@@ -18,8 +18,8 @@ from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.records.format.message_set import Codec
-from tests.unit.log.damage import damaged, entries_of
-from tests.unit.log.support import DATA, HOME, SMALL, fill, numbered, open_log, read_all
+from tests.support.damage import damaged, entries_of
+from tests.support.logs import DATA, HOME, SMALL, fill, numbered, open_log, read_all
 
 GOOD = (DATA / "segments" / "magic1-none.log").read_bytes()
 GOOD_INDEX = (DATA / "log-index" / "magic1-none.index").read_bytes()

@@ -17,7 +17,7 @@ from minikafka.log.index.offset_index import OffsetIndex
 from minikafka.log.index.time_index import TimeIndex
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
-from tests.unit.log.support import DATA, expected_records, plain, read_all
+from tests.support.logs import DATA, expected_records, plain, read_all
 
 LOG_DIR = DATA / "log-dir"
 EXPECTED = json.loads((LOG_DIR / "expected.json").read_text())

@@ -10,7 +10,7 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.config import LogConfig
-from tests.unit.log.support import HOME, NOW_MS, SMALL, fill, open_log, read_all
+from tests.support.logs import HOME, NOW_MS, SMALL, fill, open_log, read_all
 
 SPARSE = replace(SMALL, index_interval_bytes=100_000)
 

@@ -19,7 +19,7 @@ from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.log.search import EARLIEST, LATEST
 from minikafka.records.format.message_set import CLASSIC_CODECS, Codec, iterate
-from tests.unit.log.support import (
+from tests.support.logs import (
     HOME,
     NOW_MS,
     SMALL,

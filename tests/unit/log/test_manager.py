@@ -17,7 +17,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
 from minikafka.records.format.message_set import iterate
-from tests.unit.log.support import (
+from tests.support.logs import (
     CHECKPOINT,
     MARKER,
     ONE,

@@ -16,7 +16,7 @@ from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.checkpoints.offset_checkpoint import read_checkpoint
 from minikafka.log.layout import Layout
 from minikafka.log.manager import LogManager
-from tests.unit.log.support import CHECKPOINT, MARKER, ONE, SMALL, TWO, fill, log_of, manager_of, read_all
+from tests.support.logs import CHECKPOINT, MARKER, ONE, SMALL, TWO, fill, log_of, manager_of, read_all
 
 
 @pytest.fixture

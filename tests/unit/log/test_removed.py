@@ -16,7 +16,7 @@ from minikafka.base.files import RealFiles
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.checkpoints.meta_properties import MetaProperties, write_meta
 from minikafka.log.manager import LogManager
-from tests.unit.log.support import HOME, ONE, OTHER, TWO, fill, log_of, manager_of, open_log, read_all
+from tests.support.logs import HOME, ONE, OTHER, TWO, fill, log_of, manager_of, open_log, read_all
 
 
 @pytest.fixture

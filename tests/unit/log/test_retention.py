@@ -16,7 +16,7 @@ from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
 from minikafka.log.retention import ByAgeAndSize, ByModificationTime, Limits, SegmentFacts, policy_of
-from tests.unit.log.support import (
+from tests.support.logs import (
     HOME,
     NOW_MS,
     ONE,

@@ -9,7 +9,7 @@ import pytest
 from minikafka.base.clock import ManualClock
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.log import Log
-from tests.unit.log.support import HOME, NOW_MS, SMALL, fill, numbered, open_log, read_all, valid_set
+from tests.support.logs import HOME, NOW_MS, SMALL, fill, numbered, open_log, read_all, valid_set
 
 BY_TIME = replace(SMALL, segment_bytes=100_000, segment_ms=1_000)
 AHEAD = replace(SMALL, preallocate=True)

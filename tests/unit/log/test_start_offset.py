@@ -8,7 +8,7 @@ from minikafka.base.errors import OffsetOutOfRange
 from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.manager import LogManager
-from tests.unit.log.support import HOME, NOW_MS, ONE, fill, log_of, manager_of, open_log
+from tests.support.logs import HOME, NOW_MS, ONE, fill, log_of, manager_of, open_log
 
 STARTS = "d1/log-start-offset-checkpoint"
 

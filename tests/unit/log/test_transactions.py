@@ -15,7 +15,7 @@ from minikafka.log.transactions import LOOK_BYTES, aborted_steps
 from minikafka.records.append.replicated import replicated
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Record
-from tests.unit.log.support import open_log
+from tests.support.logs import open_log
 
 ROOM = LogConfig(segment_bytes=64 << 20)
 

@@ -10,7 +10,7 @@ import pytest
 
 from minikafka.net.interfaces import Endpoint, RequestHandler
 from minikafka.net.server import SocketServer
-from tests.unit.net.support import HOST, MemoryNetworkHarness, NetworkHarness, SocketNetworkHarness
+from tests.support.network import HOST, MemoryNetworkHarness, NetworkHarness, SocketNetworkHarness
 
 
 @pytest.fixture(params=[SocketNetworkHarness, MemoryNetworkHarness], ids=["sockets", "memory"])

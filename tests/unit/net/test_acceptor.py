@@ -11,7 +11,7 @@ import pytest
 
 from minikafka.net import acceptor
 from minikafka.net.acceptor import Acceptor
-from tests.unit.net.support import HOST, eventually
+from tests.support.network import HOST, eventually
 
 
 class Listener(socket.socket):

@@ -16,7 +16,7 @@ import pytest
 from minikafka.base.errors import NetworkError
 from minikafka.net.connection import SocketConnection, SocketConnector, connect
 from minikafka.net.server import SocketServer
-from tests.unit.net.support import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually
+from tests.support.network import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually
 
 Serve = Callable[..., SocketServer]
 

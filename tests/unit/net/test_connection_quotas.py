@@ -20,7 +20,7 @@ from minikafka.net.connection_quotas import (
     descriptors_for_connections,
 )
 from minikafka.net.server import SocketServer
-from tests.unit.net.support import HOST, Answering, eventually
+from tests.support.network import HOST, Answering, eventually
 from tests.unit.net.test_server import framed, is_closed, plain, read_frame
 
 Serve = Callable[..., SocketServer]

@@ -10,7 +10,7 @@ import pytest
 from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
 from minikafka.base.files import FileSlice, RealFiles
 from minikafka.net.interfaces import Exchange
-from tests.unit.net.support import HOST, Answering, Keeping, NetworkHarness
+from tests.support.network import HOST, Answering, Keeping, NetworkHarness
 
 
 def test_a_request_gets_its_response(harness: NetworkHarness) -> None:

@@ -7,7 +7,7 @@ import pytest
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import NetworkError
 from minikafka.net.memory import Fault, MemoryNetwork
-from tests.unit.net.support import Answering, Keeping
+from tests.support.network import Answering, Keeping
 
 
 def test_clock_advances_only_during_a_wait_with_its_steps() -> None:

@@ -17,7 +17,7 @@ from minikafka.net.ports import (
     wait_for_zookeeper,
     zookeeper_mode,
 )
-from tests.unit.net.support import HOST, PATIENCE_SECONDS
+from tests.support.network import HOST, PATIENCE_SECONDS
 
 
 def test_a_free_port_can_be_bound_and_a_taken_one_cannot() -> None:

@@ -18,8 +18,8 @@ from minikafka.net.connection import SocketConnector
 from minikafka.net.interfaces import Exchange
 from minikafka.net.request_limiter import FREE_BYTES, LARGE_BYTES, RequestLimiter
 from minikafka.net.server import SocketServer
-from tests.seeds import seeds
-from tests.unit.net.support import HOST, PATIENCE_SECONDS, Keeping, eventually, run_processors
+from tests.support.network import HOST, PATIENCE_SECONDS, Keeping, eventually, run_processors
+from tests.support.seeds import seeds
 from tests.unit.net.test_server import framed, is_closed, plain, read_frame
 
 Serve = Callable[..., SocketServer]

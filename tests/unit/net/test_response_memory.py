@@ -9,7 +9,7 @@ import pytest
 from minikafka.net import processor
 from minikafka.net.request_limiter import FREE_BYTES
 from minikafka.net.response_memory import STALL_BYTES, LargeResponse, ResponseMemory
-from tests.unit.net.support import Answering, Keeping, eventually
+from tests.support.network import Answering, Keeping, eventually
 from tests.unit.net.test_request_limiter import Serve
 from tests.unit.net.test_server import framed, is_closed, plain, read_frame
 

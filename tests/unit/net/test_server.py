@@ -23,7 +23,7 @@ from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.net.interfaces import Endpoint, Exchange
 from minikafka.net.processor import ROUNDS
 from minikafka.net.server import SocketServer
-from tests.unit.net.support import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually, run_processors
+from tests.support.network import HOST, PATIENCE_SECONDS, Answering, Keeping, eventually, run_processors
 from tests.unit.net.test_network_send import Made
 
 Serve = Callable[..., SocketServer]

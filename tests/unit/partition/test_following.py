@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.log.config import LogConfig
-from tests.unit.partition.replicas import (
+from tests.support.replicas import (
     follow,
     leadership,
     leading,

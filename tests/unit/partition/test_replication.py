@@ -9,7 +9,7 @@ import pytest
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.partition.partition import Partition
 from minikafka.partition.replica import LeaderAndIsr
-from tests.unit.partition.replicas import ALL, leadership, leading, messages, taken, write
+from tests.support.replicas import ALL, leadership, leading, messages, taken, write
 
 LAG_MS = 10_000
 

@@ -24,7 +24,7 @@ from minikafka.records.format.message_set import (
     wrap,
 )
 from tests.oracles import messages as oracle
-from tests.unit.records.samples import CODECS, MAGICS, row_of, rows_of, segment, some_records
+from tests.support.records import CODECS, MAGICS, row_of, rows_of, segment, some_records
 
 EVER = 1 << 40
 

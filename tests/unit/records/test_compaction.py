@@ -13,7 +13,7 @@ from minikafka.records.format.compression import Codec
 from minikafka.records.format.message_set import Record, StoredRecord, build_message_set, iterate
 from tests.oracles import batches, compaction
 from tests.oracles import messages as oracle
-from tests.unit.records.samples import expected_read_committed, segment
+from tests.support.records import expected_read_committed, segment
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000

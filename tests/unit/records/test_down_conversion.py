@@ -17,7 +17,7 @@ from minikafka.records.down_conversion import START, Cursor, DownConverter, Piec
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
 from tests.property.test_records_roundtrip import logs
-from tests.unit.records.samples import BATCH_CASES, CASES, CODECS, Row, row_of, segment, some_records
+from tests.support.records import BATCH_CASES, CASES, CODECS, Row, row_of, segment, some_records
 
 every_case = pytest.mark.parametrize("name", [*CASES, *(set(BATCH_CASES) - {"magic2-zstd"})])
 

@@ -17,7 +17,7 @@ from minikafka.records.format.hashes import murmur2, partition_of_key
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
 from minikafka.records.scan.scan import find_position, first_at_or_after, scan
 from tests.oracles import messages as oracle
-from tests.unit.records.samples import CASES, SEGMENTS, expected, row_of, rows_of, segment
+from tests.support.records import CASES, SEGMENTS, expected, row_of, rows_of, segment
 
 every_case = pytest.mark.parametrize("name", CASES)
 

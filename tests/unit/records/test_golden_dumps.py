@@ -12,7 +12,7 @@ from minikafka.records.format.batch import read_header
 from minikafka.records.format.message_set import CRC_AT, MAGIC_AT, TimestampType
 from minikafka.records.scan.scan import scan
 from minikafka.records.scan.stream import MessageSet
-from tests.unit.records.samples import BATCH_CASES, SEGMENTS, segment
+from tests.support.records import BATCH_CASES, SEGMENTS, segment
 
 INDEXES = SEGMENTS.parent / "log-index"
 DUMPS = sorted(path.name.removesuffix(".dump.txt") for path in SEGMENTS.glob("*.dump.txt"))

@@ -20,7 +20,7 @@ from minikafka.records.columns import (
 )
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Codec, Record, build_message_set, wrap
-from tests.unit.records.samples import CODECS, MAGICS, rows_of, some_records
+from tests.support.records import CODECS, MAGICS, rows_of, some_records
 
 EVER = 1 << 40
 FORMATS = [

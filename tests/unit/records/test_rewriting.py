@@ -23,7 +23,7 @@ from minikafka.records.format.message_set import (
 )
 from tests.oracles import codecs as oracle_codecs
 from tests.oracles import messages as oracle
-from tests.unit.records.samples import CODECS, MAGICS, expected, row_of, segment, some_records
+from tests.support.records import CODECS, MAGICS, expected, row_of, segment, some_records
 
 NOW_MS = 1_700_000_000_000
 BASE = 4_000

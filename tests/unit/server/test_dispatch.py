@@ -18,8 +18,8 @@ from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestPro
 from minikafka.wire.apis.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrRequest
 from minikafka.wire.frame_parts import Part, join
 from minikafka.wire.framing import RequestHeader
-from tests.scenarios import simulation
-from tests.scenarios.simulation import Request, Simulation
+from tests.support import simulation
+from tests.support.simulation import Request, Simulation
 from tests.unit.server.handlers.test_produce import HoldingPool
 
 

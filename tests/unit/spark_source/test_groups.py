@@ -19,7 +19,7 @@ from pyspark_minikafka import groups, report, stream
 from pyspark_minikafka.groups import GroupProgress, Positions
 from pyspark_minikafka.location import Target
 from pyspark_minikafka.options import Mode
-from tests.unit.spark_source.cluster_double import FakeCluster, Planning
+from tests.support.spark_cluster import FakeCluster, Planning
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PATIENCE_S = 20

@@ -9,7 +9,7 @@ from minikafka.base.ids import TopicPartition
 from pyspark_minikafka import lookup
 from pyspark_minikafka.lookup import ClusterLookup
 from pyspark_minikafka.options import Mode, source_options
-from tests.unit.clients.support import BrokersInMemory
+from tests.support.brokers_in_memory import BrokersInMemory
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 

@@ -13,7 +13,7 @@ from pyspark_minikafka.options import Mode
 from pyspark_minikafka.planner import NoRecordAtTime
 from pyspark_minikafka.ranges import DataLoss, OffsetRange
 from pyspark_minikafka.resume import UnknownStart
-from tests.unit.spark_source.cluster_double import FakeCluster, Planning
+from tests.support.spark_cluster import FakeCluster, Planning
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 

@@ -11,7 +11,7 @@ from minikafka.base.ids import TopicPartition
 from pyspark_minikafka.options import Mode
 from pyspark_minikafka.pushdown import EVERYTHING, push_filters
 from pyspark_minikafka.ranges import OffsetRange
-from tests.unit.spark_source.cluster_double import FakeCluster, Planning
+from tests.support.spark_cluster import FakeCluster, Planning
 
 filters: Any = pytest.importorskip("pyspark.sql.datasource")
 if not hasattr(filters, "EqualTo"):

@@ -14,7 +14,7 @@ from pyspark_minikafka.offsets import StreamOffset
 from pyspark_minikafka.options import Mode, source_options
 from pyspark_minikafka.ranges import OffsetRange
 from pyspark_minikafka.resume import CheckpointLocation, FirstBatch, Resume, UnknownStart
-from tests.unit.spark_source.cluster_double import FakeCluster, Planning
+from tests.support.spark_cluster import FakeCluster, Planning
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 

@@ -16,7 +16,7 @@ from pyspark_minikafka.lookup import ClusterLookup
 from pyspark_minikafka.offsets import StreamOffset
 from pyspark_minikafka.options import Mode, source_options
 from pyspark_minikafka.planner import Planner
-from tests.unit.clients.support import BrokersInMemory
+from tests.support.brokers_in_memory import BrokersInMemory
 
 BROKERS = 3
 

@@ -20,7 +20,7 @@ from pyspark_minikafka.ranges import DataLoss, OffsetRange
 from pyspark_minikafka.schema import SOURCE_SCHEMA
 from pyspark_minikafka.stream import StreamReader, UnlimitedReader
 from pyspark_minikafka.tasks import RangePartition
-from tests.unit.spark_source.cluster_double import FakeCluster, Planning
+from tests.support.spark_cluster import FakeCluster, Planning
 
 needs_limits = pytest.mark.skipif(not stream.HAS_LIMITS, reason="Spark before 4.2 has no read limits")
 SERVERS = Target("localhost:9092")

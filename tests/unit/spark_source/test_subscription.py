@@ -11,7 +11,7 @@ from minikafka.base.errors import ConfigError
 from pyspark_minikafka import stream
 from pyspark_minikafka.options import Mode, source_options
 from pyspark_minikafka.subscription import SubscriptionChanged
-from tests.unit.spark_source.cluster_double import FakeCluster
+from tests.support.spark_cluster import FakeCluster
 from tests.unit.spark_source.test_stream import Spark
 
 needs_limits = pytest.mark.skipif(not stream.HAS_LIMITS, reason="Spark before 4.2 has no read limits")

@@ -23,7 +23,7 @@ from minikafka.wire.apis.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from tests.unit.clients.support import BrokersInMemory
+from tests.support.brokers_in_memory import BrokersInMemory
 
 TOPIC = Resource(ResourceType.TOPIC, "t")
 READ = AclBinding(TOPIC, Acl("User:alice", Permission.ALLOW, "*", Operation.READ))

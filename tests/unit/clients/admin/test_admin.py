@@ -16,7 +16,7 @@ from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from minikafka.wire.apis.metadata import MetadataTopic
-from tests.unit.clients.support import BrokersInMemory
+from tests.support.brokers_in_memory import BrokersInMemory
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from minikafka.wire.apis.describe_configs import (
     ResourceType,
 )
 from minikafka.wire.apis.incremental_alter_configs import AlterOperation, IncrementalAlterableConfig
-from tests.unit.clients.support import BrokersInMemory
+from tests.support.brokers_in_memory import BrokersInMemory
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 

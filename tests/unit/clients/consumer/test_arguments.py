@@ -15,7 +15,7 @@ from minikafka.clients.consumer.connector import Consumer, ConsumerConnector
 from minikafka.clients.consumer.topic_filter import TopicFilter, Whitelist
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.clients.serializer import StringDecoder
-from tests.unit.clients.consumer.connectors import GroupHarness
+from tests.support.connector_harness import GroupHarness
 
 Call = Callable[[Any], object]
 

@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import CommitFailed, CoordinationLost, SessionExpired
 from minikafka.base.ids import TopicPartition
-from tests.unit.clients.consumer.connectors import GroupHarness, cut_off
+from tests.support.connector_harness import GroupHarness, cut_off
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from minikafka.clients.consumer.chunks import SHUTDOWN, ChunkQueue, FetchedDataChunk
-from tests.unit.clients.consumer.streams import one_stream
+from tests.support.consumer_streams import one_stream
 
 
 def chunk(offset: int = 0) -> FetchedDataChunk:

@@ -27,7 +27,7 @@ from minikafka.embedded.process import wait_until
 from minikafka.records import columns
 from minikafka.records.format.batch import ControlType, build_control_batch
 from minikafka.records.format.message_set import Codec, Record, TimestampType, build_message_set
-from tests.unit.clients.consumer.streams import fill, message_set, offsets, one_stream, stats
+from tests.support.consumer_streams import fill, message_set, offsets, one_stream, stats
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])

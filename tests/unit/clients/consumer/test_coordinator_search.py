@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
-from tests.unit.clients.consumer.connectors import GroupHarness
+from tests.support.connector_harness import GroupHarness
 
 
 @pytest.fixture

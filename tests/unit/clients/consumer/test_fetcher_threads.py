@@ -17,11 +17,11 @@ from minikafka.clients.consumer.fetcher_thread import Gate
 from minikafka.clients.consumer.runtime import ShutdownableThread
 from minikafka.clients.network.retry import EventWaiter
 from minikafka.wire.api import ApiKey
-from tests.unit.clients.consumer.fetching import Fetching, values
-from tests.unit.clients.consumer.streams import OneStream, offsets, one_stream
-from tests.unit.clients.consumer.threaded_brokers import ThreadedConnector
-from tests.unit.clients.groups_in_memory import Later
-from tests.unit.clients.support import BrokersInMemory
+from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.consumer_streams import OneStream, offsets, one_stream
+from tests.support.fetcher_harness import Fetching, values
+from tests.support.groups_in_memory import Later
+from tests.support.threaded_brokers import ThreadedConnector
 
 T0 = TopicPartition("t", 0)
 

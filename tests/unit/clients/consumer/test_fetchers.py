@@ -26,9 +26,9 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from tests.unit.clients.consumer.fetching import CLIENT, Fetching, one_partition, values
-from tests.unit.clients.consumer.streams import OneStream, offsets
-from tests.unit.clients.support import FIRST_PORT, HOST, BrokersInMemory, fetch_error
+from tests.support.brokers_in_memory import FIRST_PORT, HOST, BrokersInMemory, fetch_error
+from tests.support.consumer_streams import OneStream, offsets
+from tests.support.fetcher_harness import CLIENT, Fetching, one_partition, values
 
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
 

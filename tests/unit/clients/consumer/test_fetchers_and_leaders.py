@@ -12,9 +12,9 @@ from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.metadata import MetadataRequest
-from tests.unit.clients.consumer.fetching import Fetching, one_partition, values
-from tests.unit.clients.consumer.streams import offsets
-from tests.unit.clients.support import BrokersInMemory, fetch_error
+from tests.support.brokers_in_memory import BrokersInMemory, fetch_error
+from tests.support.consumer_streams import offsets
+from tests.support.fetcher_harness import Fetching, one_partition, values
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 

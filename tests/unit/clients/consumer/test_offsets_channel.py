@@ -18,7 +18,7 @@ from minikafka.wire.apis.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchResponse
-from tests.unit.clients.support import BrokersInMemory
+from tests.support.brokers_in_memory import BrokersInMemory
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TIMEOUT_MS = 10_000

@@ -15,8 +15,8 @@ from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.runtime import Scheduler
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.registry import paths
-from tests.unit.clients.consumer.connectors import Fetched, GroupHarness
-from tests.unit.clients.consumer.streams import offsets
+from tests.support.connector_harness import Fetched, GroupHarness
+from tests.support.consumer_streams import offsets
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

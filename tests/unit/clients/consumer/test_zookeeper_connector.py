@@ -25,8 +25,8 @@ from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRe
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.serializer import LongDecoder, StringDecoder
 from minikafka.registry import paths
-from tests.unit.clients.consumer.connectors import GROUP, GroupHarness, cut_off
-from tests.unit.clients.consumer.streams import fill, offsets
+from tests.support.connector_harness import GROUP, GroupHarness, cut_off
+from tests.support.consumer_streams import fill, offsets
 
 GOLDEN = Path(__file__).parents[3] / "data" / "zookeeper"
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

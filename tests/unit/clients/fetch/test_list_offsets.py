@@ -17,7 +17,7 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from tests.unit.clients.support import Answer, BrokersInMemory
+from tests.support.brokers_in_memory import Answer, BrokersInMemory
 
 PARTITIONS = [TopicPartition("t", number) for number in range(6)]
 OTHER = TopicPartition("u", 0)

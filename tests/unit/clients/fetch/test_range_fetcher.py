@@ -19,7 +19,7 @@ from minikafka.records.format.batch import ControlType, build_control_batch
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
-from tests.unit.clients.support import BrokersInMemory, fetch_error
+from tests.support.brokers_in_memory import BrokersInMemory, fetch_error
 
 TP = TopicPartition("t", 0)
 VALUES = [b"value-%03d" % number for number in range(100)]

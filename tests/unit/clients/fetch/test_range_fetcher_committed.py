@@ -15,7 +15,7 @@ from minikafka.records.format.batch import ControlType, build_batch, build_contr
 from minikafka.records.format.message_set import Record
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
-from tests.unit.clients.support import BrokersInMemory
+from tests.support.brokers_in_memory import BrokersInMemory
 
 TP = TopicPartition("t", 0)
 

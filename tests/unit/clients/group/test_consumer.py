@@ -20,9 +20,9 @@ from minikafka.records.format.message_set import Codec, Record
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.heartbeat import HeartbeatResponse
 from minikafka.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from tests.unit.clients.group.group_harness import T0, T1, T2, T3, GroupHarness, Listener, everything
-from tests.unit.clients.groups_in_memory import commit_answer
-from tests.unit.clients.support import fetch_error
+from tests.support.brokers_in_memory import fetch_error
+from tests.support.group_consumer_harness import T0, T1, T2, T3, GroupHarness, Listener, everything
+from tests.support.groups_in_memory import commit_answer
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.fetcher import GroupFetcher
 from minikafka.clients.network.cluster import DedicatedConnectionPool
 from minikafka.wire.api import ApiKey
-from tests.unit.clients.groups_in_memory import Later
-from tests.unit.clients.support import BrokersInMemory
+from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.groups_in_memory import Later
 
 T0 = TopicPartition("t", 0)
 

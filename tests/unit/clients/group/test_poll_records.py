@@ -14,7 +14,7 @@ from minikafka.clients.group.offsets import Committed
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.wire.api import ApiKey
-from tests.unit.clients.group.group_harness import T0, T1, T2, T3, GroupHarness, everything
+from tests.support.group_consumer_harness import T0, T1, T2, T3, GroupHarness, everything
 
 FIELDS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 

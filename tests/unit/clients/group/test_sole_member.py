@@ -13,7 +13,7 @@ from minikafka.clients.group.sole_member import SoleMember
 from minikafka.net.memory import Fault
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.join_group import JoinGroupResponse
-from tests.unit.clients.support import BrokersInMemory
+from tests.support.brokers_in_memory import BrokersInMemory
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 

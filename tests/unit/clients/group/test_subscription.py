@@ -14,7 +14,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.consumer import Committed, GroupConsumer, GroupConsumerConfig
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.metadata import MetadataTopic
-from tests.unit.clients.group.group_harness import T0, T1, T2, T3, GroupHarness, Listener, everything
+from tests.support.group_consumer_harness import T0, T1, T2, T3, GroupHarness, Listener, everything
 
 LATE = TopicPartition("late-1", 0)
 

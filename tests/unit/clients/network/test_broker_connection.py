@@ -12,7 +12,7 @@ from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.fetch import FETCH
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
 from minikafka.wire.apis.produce import PRODUCE, ProduceRequest
-from tests.unit.clients.support import FIRST_PORT, HOST, BrokersInMemory
+from tests.support.brokers_in_memory import FIRST_PORT, HOST, BrokersInMemory
 
 NO_TOPICS = MetadataRequest(())
 

@@ -15,7 +15,7 @@ from minikafka.clients.network.cluster import (
 from minikafka.net.memory import Fault
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
-from tests.unit.clients.support import BrokersInMemory
+from tests.support.brokers_in_memory import BrokersInMemory
 
 TP = TopicPartition("t", 1)
 

@@ -19,7 +19,7 @@ from minikafka.wire.apis.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from tests.unit.clients.support import Answer, BrokersInMemory, produce_error
+from tests.support.brokers_in_memory import Answer, BrokersInMemory, produce_error
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 2)
 

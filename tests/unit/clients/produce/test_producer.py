@@ -16,7 +16,7 @@ from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.produce import ProduceRequest, ProduceResponse
-from tests.unit.clients.support import BrokersInMemory, produce_error
+from tests.support.brokers_in_memory import BrokersInMemory, produce_error
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

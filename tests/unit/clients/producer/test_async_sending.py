@@ -13,7 +13,8 @@ from minikafka.base.errors import FailedToSendMessage, ProducerClosed, QueueFull
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer import CallbackHandler, KeyedMessage, Producer
 from minikafka.wire.api import ApiKey
-from tests.unit.clients.producer.producing import (
+from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.producer_harness import (
     ADDRESS,
     RecordingCallbackHandler,
     RecordingEventHandler,
@@ -21,7 +22,6 @@ from tests.unit.clients.producer.producing import (
     make_producer,
     values,
 )
-from tests.unit.clients.support import BrokersInMemory
 
 
 @pytest.fixture

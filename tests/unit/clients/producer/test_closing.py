@@ -12,14 +12,14 @@ import pytest
 
 from minikafka.base.errors import FailedToSendMessage, ProducerClosed
 from minikafka.clients.producer import CallbackHandler, KeyedMessage, Producer, async_producer
-from tests.unit.clients.producer.producing import (
+from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.producer_harness import (
     ADDRESS,
     RecordingCallbackHandler,
     RecordingEventHandler,
     make_producer,
     values,
 )
-from tests.unit.clients.support import BrokersInMemory
 
 ASYNC = {**ADDRESS, "producer.type": "async", "batch.num.messages": 1}
 TIMEOUT_MS = 3_000

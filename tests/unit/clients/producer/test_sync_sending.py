@@ -22,7 +22,8 @@ from minikafka.records.format.message_set import Codec
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.metadata import MetadataBroker, MetadataTopic
 from minikafka.wire.apis.produce import ProduceRequest
-from tests.unit.clients.producer.producing import (
+from tests.support.brokers_in_memory import BrokersInMemory, produce_error
+from tests.support.producer_harness import (
     ADDRESS,
     RecordingEventHandler,
     everything,
@@ -30,7 +31,6 @@ from tests.unit.clients.producer.producing import (
     records,
     values,
 )
-from tests.unit.clients.support import BrokersInMemory, produce_error
 
 NO_LEADER = "no partition of topic 'u' has a leader"
 

@@ -18,8 +18,8 @@ from minikafka.wire.apis.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from tests.unit.clients.producer.producing import everything, make_producer
-from tests.unit.clients.support import BrokersInMemory, produce_error
+from tests.support.brokers_in_memory import BrokersInMemory, produce_error
+from tests.support.producer_harness import everything, make_producer
 
 
 class Frame:

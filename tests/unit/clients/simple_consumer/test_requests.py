@@ -22,7 +22,7 @@ from minikafka.clients.simple_consumer import (
 )
 from minikafka.clients.simple_consumer.simple_consumer import EARLIEST_TIME
 from minikafka.registry import paths
-from tests.scenarios.simulation import Simulation
+from tests.support.simulation import Simulation
 
 T0, T1, T7 = (TopicPartition("t", number) for number in (0, 1, 7))
 LISTENERS = {

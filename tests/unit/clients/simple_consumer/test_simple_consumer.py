@@ -26,8 +26,8 @@ from minikafka.net.interfaces import Exchange
 from minikafka.net.memory import Fault, MemoryNetwork
 from minikafka.wire import classic
 from minikafka.wire.frame_parts import Part
-from tests.scenarios.simulation import Simulation
-from tests.unit.clients.consumer.connectors import GroupHarness as Connectors
+from tests.support.connector_harness import GroupHarness as Connectors
+from tests.support.simulation import Simulation
 
 PORTS = {False: 9092, True: 9094}
 LISTENERS = {"listeners": "PLAINTEXT://machine-0:9092,CLASSIC://machine-0:9094"}

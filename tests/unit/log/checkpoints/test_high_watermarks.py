@@ -10,7 +10,7 @@ from minikafka.base.files import read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.manager import LogManager
-from tests.unit.log.support import DATA, ONE, OTHER, TWO, fill, manager_of
+from tests.support.logs import DATA, ONE, OTHER, TWO, fill, manager_of
 
 FILE = "replication-offset-checkpoint"
 

@@ -16,7 +16,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
-from tests.unit.log.support import fill
+from tests.support.logs import fill
 
 ONE, TWO = TopicPartition("my_topic", 0), TopicPartition("my_topic", 1)
 PATH = "data/leader-epochs-begun.json"

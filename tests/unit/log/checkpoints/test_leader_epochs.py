@@ -8,7 +8,7 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.checkpoints.leader_epochs import LeaderEpochs
-from tests.unit.log.support import HOME, fill, open_log
+from tests.support.logs import HOME, fill, open_log
 
 PATH = f"{HOME}/leader-epoch-checkpoint"
 

@@ -21,7 +21,7 @@ from minikafka.records.append.validation import validate
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
-from tests.unit.log.support import DATA, HOME, NOW_MS, expected_records, open_log, plain, read_all
+from tests.support.logs import DATA, HOME, NOW_MS, expected_records, open_log, plain, read_all
 
 GOLDEN = DATA / "compacted"
 CONFIG = LogConfig(segment_bytes=8192, index_interval_bytes=1024, compacted=True)

@@ -22,7 +22,7 @@ from minikafka.records.append.produced import Limits
 from minikafka.records.append.validation import validate
 from minikafka.records.compaction import SLOT_BYTES, OffsetMap
 from minikafka.records.format.message_set import Record, build_message_set
-from tests.unit.log.support import NOW_MS, ONE, OTHER, TWO, open_log, read_all
+from tests.support.logs import NOW_MS, ONE, OTHER, TWO, open_log, read_all
 
 CHECKPOINT = "data/cleaner-offset-checkpoint"
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100, compacted=True, deletion_policies=())

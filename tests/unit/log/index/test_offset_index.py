@@ -18,7 +18,7 @@ from minikafka.log.index.offset_index import OffsetIndex
 from minikafka.records.append.produced import Limits
 from minikafka.records.append.validation import validate
 from minikafka.records.format.message_set import Codec, Record, build_message_set
-from tests.unit.log.support import open_log
+from tests.support.logs import open_log
 
 BASE = 1000
 

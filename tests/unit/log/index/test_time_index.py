@@ -17,7 +17,7 @@ from minikafka.log.log import Log
 from minikafka.records.append.produced import Limits
 from minikafka.records.append.validation import validate
 from minikafka.records.format.message_set import Codec, Record, build_message_set
-from tests.unit.log.support import HOME, NOW_MS, SMALL, fill, numbered, open_log, valid_set
+from tests.support.logs import HOME, NOW_MS, SMALL, fill, numbered, open_log, valid_set
 
 BASE = 1000
 FIRST = f"{HOME}/00000000000.timeindex"

@@ -25,7 +25,7 @@ from minikafka.records.append.validation import validate
 from minikafka.records.compaction import OffsetMap
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch
 from minikafka.records.format.message_set import Record, iterate
-from tests.unit.log.support import DATA, HOME, NOW_MS, fill, open_log, valid_set
+from tests.support.logs import DATA, HOME, NOW_MS, fill, open_log, valid_set
 
 SEGMENTS = DATA / "segments"
 COMPACTED = LogConfig(segment_bytes=1000, index_interval_bytes=100, compacted=True)

@@ -16,7 +16,7 @@ from minikafka.log.recovery import log_loader
 from minikafka.log.segment import Segment
 from minikafka.records.append.validation import assign
 from minikafka.records.format.message_set import iterate
-from tests.unit.log.support import HOME, NOW_MS, SMALL, fill, numbered, open_log, read_all, valid_set
+from tests.support.logs import HOME, NOW_MS, SMALL, fill, numbered, open_log, read_all, valid_set
 
 COMPACTED = LogConfig(segment_bytes=1000, index_interval_bytes=100, compacted=True)
 LAYOUTS = pytest.mark.parametrize("layout", list(Layout))

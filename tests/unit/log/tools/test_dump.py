@@ -9,8 +9,8 @@ from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.tools import dump
 from minikafka.log.tools.dump import Damage, dump_records
 from minikafka.records.format.message_set import Codec, StoredRecord
-from tests.unit.log.damage import damaged, entries_of
-from tests.unit.log.support import DATA, expected_records, plain
+from tests.support.damage import damaged, entries_of
+from tests.support.logs import DATA, expected_records, plain
 
 SEGMENTS = DATA / "segments"
 GOOD = (SEGMENTS / "magic1-none.log").read_bytes()

@@ -11,7 +11,7 @@ from minikafka.base.files import RealFiles
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.tools.dump import Damage
 from minikafka.log.tools.dump_files import Kind, file_rows, kind_of
-from tests.unit.log.support import DATA
+from tests.support.logs import DATA
 
 TIME_INDEX = bytes.fromhex(
     "0000015896e09b20000000340000015896e11ff0000000560000015896e123d80000005700000158ca5f680000000078"

@@ -24,8 +24,8 @@ from minikafka.log.tools.segment_check import (
 )
 from minikafka.records.format.checksums import crc32c
 from minikafka.records.format.message_set import Codec, Record, StoredRecord, build_message_set, wrap
-from tests.unit.log.damage import damaged, entries_of
-from tests.unit.log.support import DATA, expected_records, plain
+from tests.support.damage import damaged, entries_of
+from tests.support.logs import DATA, expected_records, plain
 
 SEGMENTS = DATA / "segments"
 RECORDED = {

@@ -22,7 +22,7 @@ from minikafka.log.tools.verify import (
     verify_partitions,
 )
 from minikafka.records.format.message_set import Codec, Record, build_message_set
-from tests.unit.log.support import DATA, NOW_MS, ONE, OTHER, TWO, fill, manager_of
+from tests.support.logs import DATA, NOW_MS, ONE, OTHER, TWO, fill, manager_of
 
 LOG_DIR = str(DATA / "log-dir" / "data")
 CLASSIC, APACHE = Layout.CLASSIC, Layout.APACHE

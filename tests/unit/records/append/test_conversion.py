@@ -6,7 +6,7 @@ from minikafka.base.errors import BrokerError
 from minikafka.records.append.conversion import down_convert
 from minikafka.records.format.message_set import Codec, build_message_set, iterate, wrap
 from tests.oracles import messages as oracle
-from tests.unit.records.samples import CODECS, some_records
+from tests.support.records import CODECS, some_records
 
 
 @pytest.mark.parametrize("codec", CODECS)

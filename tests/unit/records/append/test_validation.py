@@ -19,7 +19,7 @@ from minikafka.records.format.message_set import (
     wrap,
 )
 from tests.oracles import messages as oracle
-from tests.unit.records.samples import CODECS, MAGICS, some_records
+from tests.support.records import CODECS, MAGICS, some_records
 
 NOW_MS = 1_700_000_000_000
 APPEND_TIME = Limits(timestamp_type=TimestampType.LOG_APPEND_TIME)

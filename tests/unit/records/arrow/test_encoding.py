@@ -13,7 +13,7 @@ from minikafka.records.columns import decode, encode
 from minikafka.records.format.batch import set_producer
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
 from tests.oracles import messages as oracle
-from tests.unit.records.samples import CODECS, MAGICS
+from tests.support.records import CODECS, MAGICS
 
 KEYS = pa.array([None, b"", b"key", b"k" * 200, None, b"x"], pa.binary())
 VALUES = pa.array([b"v", None, b"", b"v" * 3000, None, b"y"], pa.binary())

@@ -26,7 +26,7 @@ from minikafka.records.format.message_set import (
 from minikafka.records.format.record import Headers
 from tests.oracles import batches as oracle
 from tests.oracles import messages
-from tests.unit.records.samples import (
+from tests.support.records import (
     BATCH_CASES,
     expected,
     expected_headers,

@@ -17,7 +17,7 @@ from minikafka.records.format.headers import HEADERS_TYPE, raw_headers
 from minikafka.records.format.message_set import Record, TimestampType, build_message_set, iterate
 from minikafka.records.scan.scan import find_position, first_at_or_after, scan
 from tests.oracles import batches as oracle
-from tests.unit.records.samples import (
+from tests.support.records import (
     BATCH_CASES,
     expected,
     expected_headers,

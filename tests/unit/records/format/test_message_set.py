@@ -21,7 +21,7 @@ from minikafka.records.format.message_set import (
     wrapper_value,
 )
 from tests.oracles import messages as oracle
-from tests.unit.records.samples import CODECS, MAGICS, row_of, some_records
+from tests.support.records import CODECS, MAGICS, row_of, some_records
 
 
 @pytest.mark.parametrize("codec", CODECS)

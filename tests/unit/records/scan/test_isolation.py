@@ -9,7 +9,7 @@ from minikafka.records.columns import decode
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch, place
 from minikafka.records.format.message_set import Record, build_message_set, iterate
 from minikafka.records.scan.isolation import AbortedSearch, without_aborted
-from tests.unit.records.samples import expected_read_committed, rows_of, segment
+from tests.support.records import expected_read_committed, rows_of, segment
 
 
 def log(*entries: bytes) -> memoryview:

@@ -17,7 +17,7 @@ from minikafka.records.format.message_set import (
 )
 from minikafka.records.scan.scan import ScanResult, find_position, first_at_or_after, scan
 from tests.oracles import messages as oracle
-from tests.unit.records.samples import CODECS, segment, some_records
+from tests.support.records import CODECS, segment, some_records
 
 
 def plain(count: int, base_offset: int = 0) -> bytes:

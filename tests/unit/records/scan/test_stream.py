@@ -15,7 +15,7 @@ from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
 from minikafka.records.scan.stream import MessageSet
 from tests.oracles import messages as oracle
-from tests.unit.records.samples import BATCH_CASES, CASES, expected, row_of, segment, some_records
+from tests.support.records import BATCH_CASES, CASES, expected, row_of, segment, some_records
 
 Source = bytes | FileSlice
 

@@ -27,7 +27,7 @@ from minikafka.wire.apis.create_topics import (
 )
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.describe_configs import ResourceType
-from tests.scenarios.simulation import Request, Simulation
+from tests.support.simulation import Request, Simulation
 from tests.unit.server.test_dispatch import dispatched
 
 LARGE = {LEADER_REPLICAS: ",".join(f"{number}:1" for number in range(150_000))}

@@ -18,7 +18,7 @@ from minikafka.records.format.message_set import Codec, Record, iterate
 from minikafka.server.core.converted_records import FILLING, ConvertedRecords, PieceBudget, converted
 from minikafka.server.workers.work_pool import InlineWorkPool, finish
 from minikafka.wire.frame_parts import Part, buffer_of
-from tests.unit.records.samples import row_of, some_records
+from tests.support.records import row_of, some_records
 
 POOL = InlineWorkPool()
 

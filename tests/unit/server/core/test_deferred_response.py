@@ -20,7 +20,7 @@ from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from tests.scenarios.simulation import Request, Simulation
+from tests.support.simulation import Request, Simulation
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.scenarios.simulation import Request, Simulation
+from tests.support.simulation import Request, Simulation
 
 SETTINGS = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
 

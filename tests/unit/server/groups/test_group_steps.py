@@ -27,7 +27,7 @@ from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from tests.scenarios.simulation import Request, Simulation
+from tests.support.simulation import Request, Simulation
 from tests.unit.server.handlers.test_produce import HoldingPool
 from tests.unit.server.test_dispatch import dispatched
 

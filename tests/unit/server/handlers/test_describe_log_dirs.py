@@ -13,7 +13,7 @@ from minikafka.wire.apis.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from tests.scenarios.simulation import Request, Simulation
+from tests.support.simulation import Request, Simulation
 
 DIRS = {"log.dirs": "/first,/second"}
 

@@ -8,8 +8,8 @@ import pytest
 
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.apis.fetch import FetchResponse
-from tests.scenarios import simulation
-from tests.scenarios.simulation import Client, Request, Simulation
+from tests.support import simulation
+from tests.support.simulation import Client, Request, Simulation
 
 FINISHED, UNFINISHED = 0, 1
 MESSAGES = 10

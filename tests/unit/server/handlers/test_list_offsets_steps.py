@@ -17,7 +17,7 @@ from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from minikafka.wire.framing import RequestHeader
-from tests.scenarios import simulation
+from tests.support import simulation
 from tests.unit.server.handlers.test_produce import ProduceSimulation
 
 

@@ -22,8 +22,8 @@ from minikafka.server.handlers import produce
 from minikafka.server.workers.work_pool import Steps
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceTopic
-from tests.scenarios import simulation
-from tests.scenarios.simulation import Simulation
+from tests.support import simulation
+from tests.support.simulation import Simulation
 
 
 class HoldingPool:

@@ -10,7 +10,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.controller.controller import Controller
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from tests.scenarios.simulation import Request, Simulation
+from tests.support.simulation import Request, Simulation
 
 T0 = TopicPartition("t", 0)
 

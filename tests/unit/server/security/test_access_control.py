@@ -77,8 +77,8 @@ from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, Produc
 from minikafka.wire.apis.stop_replica import StopReplicaPartition, StopReplicaRequest
 from minikafka.wire.apis.sync_group import SyncGroupRequest
 from minikafka.wire.apis.update_metadata import UpdateMetadataRequest
-from tests.scenarios import simulation
-from tests.scenarios.simulation import Request, Simulation
+from tests.support import simulation
+from tests.support.simulation import Request, Simulation
 
 AUTHORIZER = {"authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer"}
 TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED

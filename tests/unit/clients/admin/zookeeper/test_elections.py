@@ -8,7 +8,7 @@ from minikafka.clients.admin.zookeeper import elections
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import PreferredElection
 from minikafka.registry.store import DATA_MAX_BYTES
-from tests.unit.clients.zookeeper_with_topics import cluster, set_state
+from tests.support.zookeeper_with_topics import cluster, set_state
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 TOPICS = {"t": {0: (0, 1), 1: (1, 2)}, "u": {0: (2,)}}

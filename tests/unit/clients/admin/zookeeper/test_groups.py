@@ -22,7 +22,7 @@ from minikafka.registry import paths
 from minikafka.registry.consumers import children, write_offsets
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.paths import ConsumerRegistration
-from tests.unit.clients.zookeeper_with_topics import cluster
+from tests.support.zookeeper_with_topics import cluster
 
 GOLDEN = Path(__file__).parents[4] / "data" / "zookeeper"
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

@@ -11,7 +11,7 @@ from minikafka.clients.admin.zookeeper.reassignments import Move, ReassignmentSt
 from minikafka.registry import paths
 from minikafka.registry.admin_paths import Reassignments
 from minikafka.registry.paths import BrokerRegistration
-from tests.unit.clients.zookeeper_with_topics import assign, cluster
+from tests.support.zookeeper_with_topics import assign, cluster
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TOPICS = {"t": {0: (0, 1), 1: (1, 0)}}

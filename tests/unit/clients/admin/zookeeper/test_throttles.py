@@ -11,7 +11,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.zookeeper import reassignments, throttles
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryStore
-from tests.unit.clients.zookeeper_with_topics import assign, cluster
+from tests.support.zookeeper_with_topics import assign, cluster
 
 T0, T1, T2 = (TopicPartition("t", index) for index in range(3))
 WANTED = {T0: (2, 1), T1: (1, 0, 2), T2: (0, 1)}

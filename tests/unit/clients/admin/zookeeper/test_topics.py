@@ -5,7 +5,7 @@ import pytest
 from minikafka.base.errors import BrokerError
 from minikafka.clients.admin.zookeeper import topics
 from minikafka.registry import paths
-from tests.unit.clients.zookeeper_with_topics import cluster
+from tests.support.zookeeper_with_topics import cluster
 
 
 def test_a_topic_is_marked_once_where_the_controller_looks() -> None:

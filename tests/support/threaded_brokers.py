@@ -8,7 +8,7 @@ from typing import Any
 
 from minikafka.base.errors import NetworkError
 from minikafka.wire.frame_parts import Part, join
-from tests.unit.clients.support import FIRST_PORT, BrokersInMemory
+from tests.support.brokers_in_memory import FIRST_PORT, BrokersInMemory
 
 
 class _Pending:

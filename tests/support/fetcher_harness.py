@@ -15,8 +15,8 @@ from minikafka.registry import paths
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.registry.paths import BrokerRegistration
 from minikafka.wire.api import ApiKey
-from tests.unit.clients.consumer.streams import OneStream
-from tests.unit.clients.support import FIRST_PORT, HOST, BrokersInMemory, ManualWaiter
+from tests.support.brokers_in_memory import FIRST_PORT, HOST, BrokersInMemory, ManualWaiter
+from tests.support.consumer_streams import OneStream
 
 CLIENT = "fetchers-of-tests"
 

@@ -58,7 +58,7 @@ from minikafka.wire.apis.produce import (
     ProduceTopicResponse,
 )
 from minikafka.wire.framing import RequestHeader, response_header
-from tests.unit.clients.groups_in_memory import GroupsInMemory, Later
+from tests.support.groups_in_memory import GroupsInMemory, Later
 
 HOST = "memory"
 FIRST_PORT = 9000

@@ -16,7 +16,7 @@ from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConn
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.paths import TopicAssignment
-from tests.unit.clients.consumer.streams import Message, fill
+from tests.support.consumer_streams import Message, fill
 
 GROUP = "g"
 

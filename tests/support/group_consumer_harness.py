@@ -10,7 +10,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.wire.api import ApiKey
-from tests.unit.clients.support import BrokersInMemory
+from tests.support.brokers_in_memory import BrokersInMemory
 
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
 

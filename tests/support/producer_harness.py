@@ -7,7 +7,7 @@ from typing import Any
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer import CallbackHandler, EventHandler, KeyedMessage, Producer
 from minikafka.records.format.message_set import Record, iterate
-from tests.unit.clients.support import BrokersInMemory
+from tests.support.brokers_in_memory import BrokersInMemory
 
 ADDRESS = {"metadata.broker.list": "memory:9001"}
 

@@ -11,7 +11,7 @@ from minikafka.records.columns import Columns
 from minikafka.records.format.message_set import CLASSIC_CODECS, Record, StoredRecord
 from minikafka.records.format.record import Headers
 
-SEGMENTS = Path(__file__).resolve().parents[2] / "data" / "segments"
+SEGMENTS = Path(__file__).resolve().parents[1] / "data" / "segments"
 
 CASES = {
     "magic0-none": "expected-magic0",

@@ -19,7 +19,7 @@ from minikafka.records.append.produced import Limits, ValidatedRecords
 from minikafka.records.append.validation import validate
 from minikafka.records.format.message_set import Codec, Record, StoredRecord, build_message_set, iterate
 
-DATA = Path(__file__).resolve().parents[2] / "data"
+DATA = Path(__file__).resolve().parents[1] / "data"
 NOW_MS = 1_700_000_000_000
 HOME = "data/t_0"
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
