@@ -52,7 +52,7 @@ def elect(
         if topics:
             named = elections.assigned_partitions(store, topics)
         found = elections.candidates(store, named)
-        if everything and (going := sorted(zookeeper_metadata.marked(store))):
+        if everything and (going := sorted(zookeeper_metadata.topics_to_delete(store))):
             note(f"minikafka: left out, as marked for deletion: {', '.join(going)}")
         wanting = [one.topic_partition for one in found if not one.done]
         if dry_run or not wanting:

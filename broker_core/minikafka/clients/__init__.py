@@ -1,1 +1,1 @@
-"""What speaks to brokers from outside: the cluster's view, administration, producer, fetcher, groups."""
+"""Clients of a cluster: connections and metadata, administration, producers, fetchers and consumer groups."""

@@ -118,7 +118,7 @@ def test_who_may_not_read_an_empty_topic_is_told_and_does_not_wait(
 ) -> None:
     brokers.add_topic("empty", 1)
     brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    with pytest.raises(BrokerError, match="this client may not do Read to Topic:empty") as raised:
+    with pytest.raises(BrokerError, match="not authorized: Read on Topic:empty") as raised:
         values(cluster, {TopicPartition("empty", 0): 0}, 1)
     assert raised.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 

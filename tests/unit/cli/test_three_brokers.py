@@ -128,7 +128,7 @@ def test_messages_that_wait_for_more_replicas_are_told_of(cluster: Cluster) -> N
     _, err = process.communicate(timeout=PATIENCE_S)
     assert told.startswith("minikafka: 2 records for few-0 not acknowledged for ")
     assert "s: NOT_ENOUGH_REPLICAS: " in told
-    assert "than the topic's min.insync.replicas; trying again, for " in told
+    assert "than the topic's min.insync.replicas; retrying, for " in told
     assert err.startswith("minikafka: 2 of 2 messages not acknowledged")
     assert process.returncode == 130
     assert run(["topic", "delete", "few", *at]) == 0

@@ -1,4 +1,4 @@
-"""Fetch requests of clients: responses, ranges of a partition, offsets by time, isolation levels.
+"""Fetch requests of clients: responses, ranges of a partition, ListOffsets, isolation levels.
 
 Imports ``clients.network``.
 """

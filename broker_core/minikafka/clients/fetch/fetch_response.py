@@ -1,4 +1,4 @@
-"""What an answer to Fetch holds of one partition, and what is said of answers that refuse something."""
+"""The records and the errors of one partition in a Fetch response."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ _NO_INDEX = 1 << 30
 
 
 def fetch_error(code: ErrorCode, topic_partition: TopicPartition, offset: int) -> BrokerError:
-    """The error of a partition that a broker gives nothing of."""
-    right = authorization_hint(code, "Read", f"Topic:{topic_partition.topic}")
-    return BrokerError(code, f"fetching {topic_partition} from offset {offset}{right}")
+    """Return the error for a partition that a Fetch response gives no records of."""
+    hint = authorization_hint(code, "Read", f"Topic:{topic_partition.topic}")
+    return BrokerError(code, f"fetching {topic_partition} from offset {offset}{hint}")
 
 
 def records_of(part: FetchPartitionResponse) -> memoryview:
-    """The bytes that the broker sent, of which the last message may be cut off."""
+    """Return the bytes that the broker sent; the last message may be cut off."""
     data = memoryview(b"") if part.records is None else part.records
     assert isinstance(data, memoryview)
     return data
 
 
 def whole_entries(part: FetchPartitionResponse) -> tuple[memoryview, ScanResult]:
-    """The entries that are whole, without those of aborted transactions, and what is known of all of them.
+    """Return the complete entries, without those of aborted transactions, and the scan of all entries.
 
-    Only where they end is looked for: the decoder checks the sums, but for those of what it will not see. The
-    first batch may begin before the offset that was asked for.
+    The scan only looks for the ends of entries: the decoder checks the checksums. Only with aborted
+    transactions the scan checks them too, as the decoder does not see what is cut out. The first batch may
+    begin before the requested offset.
     """
     data, aborted = records_of(part), part.aborted_transactions
     found = scan(data, base_offset=None, index_interval_bytes=_NO_INDEX, check_crc=bool(aborted))
     whole = data[: found.valid_bytes]
     if aborted:
-        whole = without_aborted(whole, [(one.producer_id, one.first_offset) for one in aborted])
+        whole = without_aborted(whole, [(txn.producer_id, txn.first_offset) for txn in aborted])
     return whole, found

@@ -1,4 +1,7 @@
-"""Which messages of transactions a consumer wants. Apart, for who reads options and sends nothing."""
+"""The isolation level of a consumer.
+
+A module of its own, for code that reads options and sends nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,18 @@ from minikafka.base.errors import ConfigError
 
 
 class IsolationLevel(IntEnum):
-    """Which messages of transactions count (``isolation.level``), as requests have it. Brokers before 0.11
-    have no transactions, and so no difference.
+    """The ``isolation.level`` of a consumer, with its values in requests. Brokers before 0.11 have no
+    transactions, so that both levels give the same.
     """
 
     READ_UNCOMMITTED = 0
-    """All."""
+    """All messages."""
     READ_COMMITTED = 1
-    """Those that were committed, as far as none of an open transaction lies before."""
+    """Messages without a transaction or of a committed one, up to the first open transaction."""
 
     @classmethod
     def parse(cls, name: str, value: str) -> IsolationLevel:
-        """Kafka's name for it, in any case; for any other a ConfigError of the property ``name``."""
+        """Return the level of this Kafka name, in any case. Raises ConfigError for the property ``name``."""
         for level in cls:
             if level.name.lower() == value.strip().lower():
                 return level

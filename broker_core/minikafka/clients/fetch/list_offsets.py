@@ -1,7 +1,7 @@
-"""Offsets by time: where logs begin and end, and the first message at or after a moment.
+"""ListOffsets: the start and end of logs, and the first offset at or after a timestamp.
 
-All partitions of one leader go in one request, and the requests of all leaders are under way together.
-Partitions whose leader has moved, or did not answer, are asked for again.
+All partitions of one leader go in one request, and the requests to all leaders are in flight together.
+Partitions whose leader has moved, or did not respond, are requested again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from minikafka.wire.apis.list_offsets import (
 __all__ = ["EARLIEST", "LATEST", "list_offsets"]
 
 CONSUMER = -1
-"""``replica_id`` of everybody who is not a broker."""
+"""The ``replica_id`` of clients."""
 NO_EPOCH = -1
 
 
@@ -46,26 +46,26 @@ def list_offsets(
     *,
     creates_topics: bool | None = None,
 ) -> dict[TopicPartition, int | None]:
-    """The offset for each partition: EARLIEST, LATEST, or of the first message at or after a time (ms since
-    the epoch).
+    """Return the offset of each partition: EARLIEST, LATEST, or of the first message at or after a timestamp
+    (ms since the epoch).
 
-    None where no message is that late. LATEST is the high watermark, one past the last message that
-    consumers see. Of what was committed it is the last stable offset, where the first transaction that is
-    open begins, and no time finds a message from there on. BrokerError names the partition:
-    UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION (a time, asked of a broker before 0.10.1),
-    UNSUPPORTED_FOR_MESSAGE_FORMAT (a time, of messages without one). ``creates_topics`` is that of
-    ``ClusterClient.metadata``.
+    The offset is None if no message is that late. LATEST is the high watermark, one past the last message
+    that consumers see. With READ_COMMITTED it is the last stable offset, the start of the first open
+    transaction, and no timestamp finds a message from there on. BrokerError names the partition:
+    UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION (a timestamp, with a broker before 0.10.1),
+    UNSUPPORTED_FOR_MESSAGE_FORMAT (a timestamp, in a log of messages without one). ``creates_topics`` is that
+    of ``ClusterClient.metadata``.
     """
     for tp, time in timestamps.items():
         if time < EARLIEST:
-            raise ValueError(f"{tp}: a time in ms since the epoch, {EARLIEST} or {LATEST}, not {time}")
+            raise ValueError(f"{tp}: expected ms since the epoch, {EARLIEST} or {LATEST}, got {time}")
     lookup = _OffsetLookup(cluster, dict(timestamps), deadline, isolation, creates_topics)
     cluster.retry(f"listing the offsets of {_abbreviated(timestamps)}", deadline, lookup.run)
     return {tp: lookup.found[tp] for tp in timestamps}
 
 
 class _OffsetLookup:
-    """What is still to be asked and what was found; ``run`` is one round over all leaders."""
+    """The pending and the found offsets of one look-up; ``run`` is one round over all leaders."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class _OffsetLookup:
         self._creates_topics = creates_topics
 
     def run(self) -> None:
-        """Ask for all that is left. When something is left after it, raises an error that may pass."""
+        """Request all pending offsets. Raises a retriable error if some are still pending afterwards."""
         problem: MinikafkaError | None = None
         replies: list[tuple[list[TopicPartition], ResponseFuture[ListOffsetsResponse]]] = []
         for broker_id, partitions in self._by_leader().items():
@@ -101,7 +101,7 @@ class _OffsetLookup:
         if problem is not None:
             raise problem
         if self._pending:
-            raise NetworkError(f"no answer for {_abbreviated(self._pending)}")
+            raise NetworkError(f"no offsets in the response for {_abbreviated(self._pending)}")
 
     def _by_leader(self) -> dict[int, list[TopicPartition]]:
         cluster = self._cluster
@@ -120,7 +120,7 @@ class _OffsetLookup:
             cluster.invalidate(tp.topic)
             if topic is None or topic.error is not ErrorCode.NONE:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
-                raise BrokerError(code, f"{tp}: topic {tp.topic!r} cannot be used")
+                raise BrokerError(code, f"{tp}: topic {tp.topic!r} is not available")
             if topic.partition(tp.partition) is None:
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {describe_partitions(topic)}")
             raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at the moment")
@@ -143,7 +143,8 @@ class _OffsetLookup:
             if version == 0 and timed is not None:
                 raise BrokerError(
                     ErrorCode.UNSUPPORTED_VERSION,
-                    f"broker {broker_id} cannot look up {timed} by time: that needs Kafka 0.10.1 or newer",
+                    f"broker {broker_id} cannot look up offsets by timestamp ({timed}); this needs Kafka "
+                    "0.10.1 or newer",
                 )
             return request
 

@@ -1,10 +1,10 @@
-"""One thread that runs ahead of an iterator's consumer, so that fetching and working overlap.
+"""A thread that runs ahead of an iterator's consumer, so that fetching and processing overlap.
 
     producer thread: next(iterator) ─▶ at most ``depth`` items wait ─▶ consumer
 
 Order is kept. An exception of the iterator reaches the consumer after the items before it. When the consumer
-leaves (closes the generator, breaks out of its loop, or drops it) the thread stops after the item it is
-making.
+stops early (closes the generator, breaks out of its loop, or drops it) the thread stops after its current
+item.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 JOIN_TIMEOUT_S = 35.0
-"""Longest wait for the thread at the end: more than the default request time-out, which bounds what it may
-be doing."""
+"""Longest wait for the thread at the end: more than the default request time-out, which bounds a request that
+it may have in flight."""
 
 
 class _BoundedBuffer(Generic[T]):
-    """What the two threads share. ``ended`` is set by the producing one, ``left`` by the consuming one."""
+    """The buffer between the two threads. The producer calls ``put`` and ``end``, the consumer the others."""
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
@@ -34,7 +34,7 @@ class _BoundedBuffer(Generic[T]):
         self._error: BaseException | None = None
 
     def put(self, item: T) -> bool:
-        """Hand ``item`` over once there is room. False when the consumer has left."""
+        """Add ``item`` once there is room. Return False if the consumer has cancelled."""
         with self._changed:
             self._changed.wait_for(lambda: self._cancelled or len(self._items) < self._depth)
             if self._cancelled:
@@ -44,14 +44,14 @@ class _BoundedBuffer(Generic[T]):
             return True
 
     def end(self, error: BaseException | None) -> None:
-        """Nothing more will come, and why."""
+        """Mark the end of the items; ``error`` is the iterator's exception, if any."""
         with self._changed:
             self._ended = True
             self._error = error
             self._changed.notify_all()
 
     def get(self) -> tuple[T] | None:
-        """The next item, boxed, or None at the end. Raises what ended the iterator."""
+        """Return the next item in a tuple, or None at the end. Raises the iterator's exception."""
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._ended)
             if self._items:
@@ -63,7 +63,7 @@ class _BoundedBuffer(Generic[T]):
             return None
 
     def cancel(self) -> None:
-        """The consumer wants nothing more."""
+        """Drop all items: the consumer stops."""
         with self._changed:
             self._cancelled = True
             self._items.clear()
@@ -71,11 +71,10 @@ class _BoundedBuffer(Generic[T]):
 
 
 def prefetched(iterator: Iterator[T], depth: int) -> Iterator[T]:
-    """The items of ``iterator``, made by a background thread up to ``depth`` items ahead.
+    """Yield the items of ``iterator``, which a background thread makes up to ``depth`` items ahead.
 
-    The thread starts with the first ``next``. An iterator with a ``close`` method is closed by that thread
-    at the end, however it comes. An iterator with a ``stop`` method has it called when the consumer leaves
-    early, to end a wait.
+    The thread starts with the first ``next``. It closes an iterator with a ``close`` method at any end. If
+    the consumer stops early, an iterator's ``stop`` method is called, to end a wait.
     """
     if depth < 1:
         raise ValueError(f"depth must be at least 1, not {depth}")

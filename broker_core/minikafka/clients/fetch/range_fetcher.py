@@ -1,27 +1,27 @@
-"""The messages of one partition between two offsets, as the raw message sets that the broker sends.
+"""Fetches the messages of one partition between two offsets, as raw message sets.
 
     for data in RangeFetcher(cluster, tp, 1_000, 5_000):
         columns = decode(data, 1_000, 5_000)
 
 The sets come in order and cover the range. The first may begin before ``start_offset`` and the last may end
-after ``end_offset``, because a compressed message is sent whole; the decoder takes what lies between. The
-next request is under way while the caller works on a set. Nothing here looks at single records: a kernel
-finds where a set ends.
+after ``end_offset``, because a compressed message is sent whole; the decoder selects the range. The next
+request is in flight while the caller works on a set. This module never looks at single records: a kernel
+finds the end of a set.
 
-When is the end reached
-    When a set's last offset is ``end_offset - 1`` or more; or when the log gives nothing although its high
-    watermark was at ``end_offset`` or beyond before it was asked: compaction has removed the last records of
-    the range, and they will never come. The high watermark of an empty answer alone proves nothing: 0.10.1
-    looks it up after it has read the log, and the records may have come in between.
+End of the range
+    The range is complete when a set's last offset is ``end_offset - 1`` or more. It is also complete when a
+    response is empty although the high watermark was at ``end_offset`` or beyond before the request:
+    compaction has removed the last records of the range. The high watermark of the empty response itself
+    proves nothing: 0.10.1 looks it up after reading the log, and records may be appended in between.
 A message that does not fit
-    Fetch 0 to 2 cut the first message off at the limit. Its header says how long it is, and the next request
+    Fetch 0 to 2 cut the first message off at the limit. Its header contains its size, and the next request
     asks for that much. Fetch 3 always sends the first message whole.
-A mark of a transaction
-    It has an offset and no row: the decoder passes it over. (Brokers that know marks know Fetch 4.)
+A control record of a transaction
+    It has an offset and no row: the decoder skips it. (Brokers that have control records know Fetch 4.)
 Read committed
-    The broker gives nothing from the last stable offset on, which then stands for the high watermark, and
-    names the aborted transactions. Their batches are cut out of the sets, which may leave nothing of one;
-    ``next_offset`` passes them. Where no transaction was aborted no batch is looked at.
+    The broker sends nothing from the last stable offset on, which takes the place of the high watermark, and
+    lists the aborted transactions. Their batches are cut out of the sets, which may leave a set empty;
+    ``next_offset`` skips them. If no transaction was aborted no batch is looked at.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ DEFAULT_MAX_BYTES = 1 << 20
 
 _LARGEST_FETCH = (1 << 31) - 1
 _PROBE_BYTES = 1
-"""What a fetch may bring that only asks whether it may."""
+"""The limit of bytes for a fetch whose error code alone is of interest."""
 _RANGE_TIMEOUT_MS = 5_000
 _EMPTY_PAUSE_MS = 10
 
 
 class RangeFetcher:
-    """An iterator of message sets (memoryviews of private memory). Not thread-safe, but for ``stop``.
+    """An iterator of message sets (memoryviews of private memory). Not thread-safe, except ``stop``.
 
     ``timeout_ms`` bounds the wait for each next set. Raises OffsetOutOfRange with the log's range,
-    BrokerError for what will not pass, NetworkError when nothing came in time, telling what was tried.
-    ``unretried_codes`` are codes that may pass, but which the caller wants to judge. With the ``isolation``
-    READ_COMMITTED the sets are without batches of aborted transactions, and an ``end_offset`` behind the
-    ``last_stable_offset`` is waited for.
+    BrokerError for an error that is not retriable, NetworkError with the failed attempts when no set came in
+    time. ``unretried_codes`` are retriable codes that are raised at once, for the caller to handle. With the
+    ``isolation`` READ_COMMITTED the sets are without batches of aborted transactions, and the iterator waits
+    until the ``last_stable_offset`` reaches ``end_offset``.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class RangeFetcher:
         self.end_offset = end_offset
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
-        """As the high watermark was last heard of; None where all is read, or transactions are not known."""
+        """From the last response; None with READ_UNCOMMITTED, or if the broker has no transactions."""
         self._cluster = cluster
         self._max_bytes = max_bytes
         self._fetch_bytes = max_bytes
@@ -111,10 +111,10 @@ class RangeFetcher:
         self._unretried_codes = unretried_codes
         self._isolation = isolation
         self._pending_fetch: tuple[ResponseFuture[FetchResponse], int, int] | None = None
-        """The reply to come, when it was asked for (monotonic ms), and of which broker."""
+        """The future response, the time of its request (monotonic ms), and the broker's id."""
         self._fetched_from = -1
         self._covering_broker: int | None = None
-        """The broker whose last answer could have covered all of the range."""
+        """The broker whose last response could have covered all of the range."""
         self._stopped = False
         self._finished = False
 
@@ -142,31 +142,30 @@ class RangeFetcher:
                 self._send_next_fetch()
                 return data
             if self.next_offset > before:
-                # What came is not wanted: the wait for the next set begins anew.
+                # The response had nothing of the range: the wait for the next set starts again.
                 deadline, failed = self._cluster.deadline(self._timeout_ms), FailedAttempts()
             elif deadline.expired and not self._finished:
                 raise self._timeout_error(failed, None)
         raise StopIteration
 
     def probe(self) -> None:
-        """Fetch once, for the sake of the error. Raises what is wrong, as it comes."""
+        """Fetch once, only to raise the error of the response, without a retry."""
         part = self._receive(self._cluster.deadline())
         code = ErrorCode.of(part.error_code)
         if code is not ErrorCode.NONE:
             raise fetch_error(code, self.topic_partition, self.next_offset)
 
     def stop(self) -> None:
-        """End the iteration at the next opportunity. From any thread."""
+        """End the iteration at the next opportunity. Thread-safe."""
         self._stopped = True
 
     def _receive(self, deadline: Deadline) -> FetchPartitionResponse:
-        """The answer to the request that is under way, or to a new one."""
+        """Return the response to the request in flight, or to a new one."""
         if self._pending_fetch is None:
             leader = self._cluster.leader(self.topic_partition, deadline.remaining_ms())
             self._pending_fetch = self._send_fetch(leader.broker_id, deadline)
         (reply, sent_ms, self._fetched_from), self._pending_fetch = self._pending_fetch, None
-        # The time-out counts from the request, which may have been made long before the caller came back for
-        # this.
+        # The time-out counts from the request, which may be long before the caller asks for the next set.
         age_ms = self._cluster.clock.monotonic_ms() - sent_ms
         response_timeout_ms = self._max_wait_ms + self._cluster.request_timeout_ms
         response = reply.result(age_ms + max(1, deadline.at_most(response_timeout_ms)))
@@ -174,8 +173,8 @@ class RangeFetcher:
             for part in topic.partitions:
                 if (topic.name, part.index) == self.topic_partition:
                     return part
-        # A broker that throttles us answers without the partition.
-        raise NetworkError(f"the leader of {self.topic_partition} left it out of its answer")
+        # A broker that throttles this client responds without the partition.
+        raise NetworkError(f"no {self.topic_partition} in the response of its leader")
 
     def _send_fetch(
         self, broker_id: int, deadline: Deadline
@@ -202,7 +201,7 @@ class RangeFetcher:
             self._pending_fetch = None
 
     def _handle_response(self, part: FetchPartitionResponse) -> memoryview | None:
-        """The complete messages of an answer, or None when it brought none that are wanted."""
+        """Return the complete messages of a response, or None if it has none of the range."""
         code = ErrorCode.of(part.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             raise self._out_of_range_error()
@@ -216,11 +215,10 @@ class RangeFetcher:
         self._covering_broker = self._fetched_from if covers else None
         data = records_of(part)
         if not data:
-            # Each request is sent after the answer before it, so that its read had all of the range.
+            # Each request is sent after the previous response, so that its read covered all of the range.
             self._finished = covers and previous_covering_broker == self._fetched_from
             if not covers:
-                # The broker has waited already; this is for one that does not, so that it is not asked in a
-                # loop.
+                # Brokers wait before an empty response; this avoids a busy loop with one that does not.
                 self._cluster.waiter.wait(_EMPTY_PAUSE_MS)
             return None
         whole, found = whole_entries(part)
@@ -230,7 +228,7 @@ class RangeFetcher:
         if found.next_offset <= self.next_offset:
             raise BrokerError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"{self.topic_partition}, fetched from offset {self.next_offset}: what came ends at "
+                f"{self.topic_partition}, fetched from offset {self.next_offset}: the response ends at "
                 f"{found.next_offset}, before it",
             )
         self._fetch_bytes = self._max_bytes
@@ -238,10 +236,10 @@ class RangeFetcher:
         return None if _starts_after(data, self.end_offset) else whole or None
 
     def _grow_fetch(self, found: ScanResult) -> None:
-        """The first message is cut off: ask for as much as it needs. CORRUPT_MESSAGE when it is not that."""
+        """Raise the fetch size so that the cut-off first message fits. Raises CORRUPT_MESSAGE for damage."""
         allowed, problem = max(LARGEST_MESSAGE_BYTES, self._max_bytes), found.problem
         if found.wanted_bytes > allowed:
-            problem = f"a message of {found.wanted_bytes} bytes is announced, believed are {allowed}"
+            problem = f"message size {found.wanted_bytes} exceeds the limit of {allowed} bytes"
         if not found.incomplete or found.wanted_bytes > allowed:
             raise BrokerError(
                 ErrorCode.CORRUPT_MESSAGE,
@@ -261,13 +259,13 @@ class RangeFetcher:
         else:
             why = ""
         if start is None or end is None:
-            # Not known to be gone: another fetch shows it, or that the whole topic is.
+            # Not known to be deleted: another fetch shows that, or that the whole topic is.
             return NetworkError(
-                f"{tp}: offset {offset} was refused, and which ones the log has cannot be asked{why}"
+                f"{tp}: offset {offset} is out of range, and the log's range cannot be looked up{why}"
             )
         if start <= offset <= end:
             # A new leader that is still behind, or one that has moved on since: the log has this offset.
-            return NetworkError(f"{tp}: offset {offset} was refused, though the log has {start} to {end}")
+            return NetworkError(f"{tp}: offset {offset} was out of range, but the log has {start} to {end}")
         return OffsetOutOfRange(offset, start, end)
 
     def _back_off(self, deadline: Deadline, failed: FailedAttempts, error: MinikafkaError) -> None:
@@ -290,10 +288,10 @@ class RangeFetcher:
 
 
 def check_readable(cluster: ClusterClient, topic_partition: TopicPartition, offset: int) -> None:
-    """Raise the BrokerError of a fetch that can never succeed, as of a topic that this client may not read.
+    """Raise the BrokerError of a fetch that can never succeed, such as of a topic without Read permission.
 
-    For whoever waits for messages without fetching: where they end is told to all who may describe the topic.
-    What may pass, as a leader that is away, is not raised.
+    For readers that wait for messages without fetching: ListOffsets needs only the permission to describe
+    the topic. Retriable errors, such as an unavailable leader, are not raised.
     """
     fetcher = RangeFetcher(
         cluster,
@@ -340,17 +338,17 @@ def log_reaches(cluster: ClusterClient, topic_partition: TopicPartition, offset:
             raise
         return True
 
-    what = f"asking whether the log of {topic_partition} reaches offset {offset}"
+    what = f"checking that the log of {topic_partition} reaches offset {offset}"
     return cluster.retry(what, cluster.deadline(), attempt)
 
 
 def _is_transient(error: MinikafkaError) -> bool:
-    # Retriable when a broker says so of a produce request; what we read as damaged will be so the next time.
+    # Kafka retries this code of a produce request; data that reads as damaged is so in the next fetch, too.
     damaged = isinstance(error, BrokerError) and error.code is ErrorCode.CORRUPT_MESSAGE
     return is_retriable(error) and not damaged
 
 
 def _starts_after(data: memoryview, end_offset: int) -> bool:
-    """Whether even the first message is behind the range. A compressed one may hold earlier messages."""
+    """Return True if the first message is after the range. A compressed one may hold earlier messages."""
     compressed = data[MAGIC_AT] < BATCH_MAGIC and data[ATTRIBUTES_AT] & CODEC_MASK
     return not compressed and int.from_bytes(data[:8], "big", signed=True) >= end_offset

@@ -1,6 +1,6 @@
-"""A client's connections to a cluster: bootstrap, metadata, one connection a broker, retries and deadlines.
+"""A client's connections to a cluster: bootstrap list, metadata, broker connections, retries and deadlines.
 
-Every client is built on it. Imports ``net``, ``wire`` and ``base``.
+Every client is built on this package. Imports ``net``, ``wire`` and ``base``.
 """
 
 from __future__ import annotations

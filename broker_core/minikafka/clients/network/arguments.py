@@ -1,4 +1,4 @@
-"""What public methods of clients are given, as no type checker may have looked."""
+"""Checks of the arguments of clients' public methods, as callers may not use a type checker."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from minikafka.base.ids import TopicPartition, check_topic_name
 
 
 def has_methods(obj: object, *names: str) -> bool:
-    """Whether it is an object, and no class, with these methods."""
+    """Return True if ``obj`` is an object, not a class, with these methods."""
     return not isinstance(obj, type) and all(callable(getattr(obj, name, None)) for name in names)
 
 
 def to_topic_partitions(partitions: Iterable[object]) -> tuple[TopicPartition, ...]:
-    """Partitions as a caller names them: as such, or as pairs of topic and number.
+    """Return the partitions that a caller gave as TopicPartition or as pairs of topic and number.
 
-    TypeError for anything else, INVALID_TOPIC for the name of no topic.
+    Raises TypeError for anything else, BrokerError INVALID_TOPIC for an invalid topic name.
     """
     if isinstance(partitions, (str, TopicPartition)) or not isinstance(partitions, Iterable):
-        raise TypeError(f"partitions are several, not {partitions!r}: [TopicPartition(topic, number)]")
+        raise TypeError(f"expected an iterable of TopicPartition(topic, number), got {partitions!r}")
     return tuple(map(_to_topic_partition, partitions))
 
 
@@ -28,4 +28,4 @@ def _to_topic_partition(obj: object) -> TopicPartition:
         if isinstance(topic, str) and isinstance(number, int) and not isinstance(number, bool):
             check_topic_name(topic)
             return obj if isinstance(obj, TopicPartition) else TopicPartition(topic, number)
-    raise TypeError(f"a partition is a TopicPartition(topic, number), not {obj!r}")
+    raise TypeError(f"expected a TopicPartition(topic, number), got {obj!r}")

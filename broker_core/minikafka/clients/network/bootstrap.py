@@ -1,4 +1,4 @@
-"""The bootstrap list: ``host:port,host:port`` as text, and as addresses."""
+"""The bootstrap list: parses ``host:port,host:port`` to addresses."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from minikafka.base.ids import host_port
 
 OPTION = "bootstrap.servers"
 
-_ALLOWED = "a comma-separated list of host:port, as localhost:9092 or [::1]:9092"
+_ALLOWED = "a comma-separated list of host:port, such as localhost:9092 or [::1]:9092"
 _ENTRY = re.compile(
     r"(?:(?P<protocol>[A-Za-z_]+)://)?(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:\[\]/]*)):(?P<port>[^:]*)"
 )
 
 
 class Endpoint(NamedTuple):
-    """A host and a port that are not yet known to be a certain broker."""
+    """A host and a port; the broker behind them is not known yet."""
 
     host: str
     port: int
@@ -27,28 +27,28 @@ class Endpoint(NamedTuple):
 
 
 def parse_bootstrap(text: str, option: str = OPTION) -> tuple[Endpoint, ...]:
-    """The endpoints of a bootstrap list, in order, each once.
+    """Return the endpoints of a bootstrap list, in order, without duplicates.
 
-    Raises ConfigError under the name ``option``, with the entry that cannot be used.
+    Raises ConfigError under the name ``option``, with the invalid entry.
     """
     entries = [entry.strip() for entry in text.split(",")]
-    # A comma at the end is forgiven, as Kafka's clients do.
+    # A comma at the end is allowed, as in Kafka's clients.
     found = [_endpoint(entry, text, option) for entry in entries if entry]
     if not found:
-        raise ConfigError(option, text, f"no address given; wanted is {_ALLOWED}")
+        raise ConfigError(option, text, f"no address; expected {_ALLOWED}")
     return tuple(dict.fromkeys(found))
 
 
 def _endpoint(entry: str, text: str, option: str) -> Endpoint:
     match = _ENTRY.fullmatch(entry)
     if match is None:
-        raise ConfigError(option, text, f"{entry!r} has no port or is not an address; wanted is {_ALLOWED}")
+        raise ConfigError(option, text, f"{entry!r} has no port or is not an address; expected {_ALLOWED}")
     protocol = match["protocol"]
     if protocol is not None and protocol.upper() != "PLAINTEXT":
         raise ConfigError(option, text, f"{entry!r}: only PLAINTEXT listeners are supported, not {protocol}")
     host = match["six"] or match["host"]
     if not host:
-        raise ConfigError(option, text, f"{entry!r} names no host; wanted is {_ALLOWED}")
+        raise ConfigError(option, text, f"{entry!r} has no host; expected {_ALLOWED}")
     port = match["port"]
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ConfigError(option, text, f"{entry!r}: the port must be a number from 1 to 65535")

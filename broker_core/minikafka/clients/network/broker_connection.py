@@ -1,13 +1,12 @@
-"""One broker's connection as a client sees it: made when needed, negotiated, pipelined, made again after a
-failure.
+"""A client's connection to one broker: opened when needed, negotiated, pipelined, reopened after a failure.
 
-A new connection first asks ApiVersions 0; every later request goes out in the newest version that both sides
-have. After a failed attempt to connect the next one waits, 50 ms at first and twice as long each time up to
+A new connection first sends ApiVersions 0; every later request uses the newest version that both sides
+speak. After a failed attempt to connect the next one waits, 50 ms at first and twice as long each time, up to
 a second. A request that is not answered in time leaves its connection out of step, so the connection is
-closed, and all that was under way on it fails.
+closed, and all requests in flight on it fail.
 
-After ``connections_max_idle_ms`` without a request a connection is not used again, but replaced: a gateway on
-its way may have forgotten it without a word to either side.
+After ``connections_max_idle_ms`` without a request a connection is replaced before its next use: a gateway in
+between may have dropped it without notice to either side.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
 VersionTable = Mapping[int, tuple[int, int]]
-"""API key to the oldest and newest version that a broker speaks."""
+"""API key to the oldest and newest version that a broker supports."""
 
 CONNECTIONS_MAX_IDLE_MS = 540_000
-"""Kafka's default for clients. Its brokers close a minute later: the client is the first."""
+"""Kafka's default for clients. Its brokers close a minute later, so that the client closes first."""
 
 _CORRELATION_IDS = 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionConfig:
-    """What all links of a client share.
+    """The settings that all connections of a client share.
 
-    ``newest_versions`` holds APIs down to an older version than they have here.
+    ``newest_versions`` limits APIs to an older version than this client has.
     """
 
     connector: Connector
@@ -57,7 +56,7 @@ class ConnectionConfig:
 
 
 class ResponseFuture(Generic[ResponseT]):
-    """The answer to one request, which may be still under way."""
+    """The response to one request, which may be still in flight."""
 
     __slots__ = ("_api", "_broker", "_correlation_id", "pending", "version")
 
@@ -76,23 +75,24 @@ class ResponseFuture(Generic[ResponseT]):
         self._correlation_id = correlation_id
 
     def done(self) -> bool:
-        """Whether ``result`` would return or raise at once."""
+        """Return True if ``result`` would return or raise at once."""
         return self.pending.done()
 
     def result(self, timeout_ms: int | None = None) -> ResponseT:
-        """The decoded response. Records in it are views of the received frame, which is the caller's own.
+        """Return the decoded response. Records in it are views of the received frame, which the caller owns.
 
-        Raises NetworkError when the connection broke, or nothing came within ``timeout_ms`` of the request
-        (the request time-out by default), RemoteWireError for senseless bytes; both close the connection.
+        Raises NetworkError when the connection broke, or no response came within ``timeout_ms`` of the
+        request (the request time-out by default), RemoteWireError for an invalid response; both close the
+        connection.
         """
         try:
             frame = self.pending.result(timeout_ms)
         except NetworkError as error:
-            raise NetworkError(f"{self._broker.name} did not answer {self._api.name}: {error}") from error
+            raise NetworkError(f"{self._broker.name}: no response to {self._api.name}: {error}") from error
         try:
             correlation_id, body = split_response(frame)
             if correlation_id != self._correlation_id:
-                raise RemoteWireError(f"answer {correlation_id} came in the place of {self._correlation_id}")
+                raise RemoteWireError(f"expected correlation id {self._correlation_id}, got {correlation_id}")
             return self._api.decode_response(self.version, body)
         except RemoteWireError as error:
             self._broker.disconnect()
@@ -100,7 +100,7 @@ class ResponseFuture(Generic[ResponseT]):
 
 
 class BrokerConnection:
-    """Any number of threads may use it at the same time."""
+    """The connection to one broker. Thread-safe."""
 
     def __init__(self, name: str, host: str, port: int, config: ConnectionConfig) -> None:
         self.name = name
@@ -118,16 +118,16 @@ class BrokerConnection:
 
     @property
     def connected(self) -> bool:
-        """Whether a connection is there and was not seen to break."""
+        """True while a connection is open, as far as is known."""
         connection = self._connection
         return connection is not None and not connection.closed
 
     def connect(self, deadline: Deadline) -> None:
-        """Have a connection. NetworkError when there is none to be had."""
+        """Open a connection if there is none. Raises NetworkError if that fails."""
         self._ready_connection(deadline)
 
     def version(self, api: Api[Any, Any], deadline: Deadline) -> int:
-        """The version in which ``api`` is spoken with this broker; connects unless it ever did."""
+        """Return the version of ``api`` to use with this broker; connects if it never has."""
         if not self._versions:
             self._ready_connection(deadline)
         return self._latest_usable_version(api)
@@ -139,11 +139,11 @@ class BrokerConnection:
         deadline: Deadline,
         newest: int | None = None,
     ) -> ResponseFuture[ResponseT]:
-        """Send ``request(version)`` without waiting for its answer; connects where needed.
+        """Send ``request(version)`` without waiting for its response; connects if needed.
 
-        ``newest`` is the newest version that will do. Raises NetworkError when there is no connection to be
-        had or it breaks, BrokerError UNSUPPORTED_VERSION when the broker and we have no version of ``api`` in
-        common, LocalWireError for a request that cannot be encoded.
+        ``newest`` is the newest version allowed. Raises NetworkError if the connection cannot be opened or
+        breaks, BrokerError UNSUPPORTED_VERSION if broker and client have no version of ``api`` in common,
+        LocalWireError for a request that cannot be encoded.
         """
         connection = self._ready_connection(deadline)
         version = self._latest_usable_version(api, newest)
@@ -153,7 +153,7 @@ class BrokerConnection:
             pending = connection.request(parts, max_response_bytes=api.response_bytes_max(version, body))
             return ResponseFuture(self, pending, api, version, correlation_id)
         except NetworkError as error:
-            raise NetworkError(f"{self.name} did not take {api.name}: {error}") from error
+            raise NetworkError(f"failed to send {api.name} to {self.name}: {error}") from error
 
     def send_without_response(
         self,
@@ -162,24 +162,24 @@ class BrokerConnection:
         deadline: Deadline,
         newest: int | None = None,
     ) -> None:
-        """As ``send``, for a request that gets no answer (Produce with acks 0)."""
+        """Send a request that gets no response (Produce with acks 0); else as ``send``."""
         connection = self._ready_connection(deadline)
         version = self._latest_usable_version(api, newest)
         _, parts = self._encode(api, version, request(version))
         try:
             connection.send(parts)
         except NetworkError as error:
-            raise NetworkError(f"{self.name} did not take {api.name}: {error}") from error
+            raise NetworkError(f"failed to send {api.name} to {self.name}: {error}") from error
 
     def disconnect(self) -> None:
-        """Close the connection, if there is one; the next request makes a new one."""
+        """Close the connection, if there is one; the next request opens a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def close_idle(self) -> None:
-        """Close the connection when no request was sent on it for ``connections_max_idle_ms``."""
-        if self._is_idle() and self._lock.acquire(blocking=False):  # else another thread is making a new one
+        """Close the connection if no request was sent on it for ``connections_max_idle_ms``."""
+        if self._is_idle() and self._lock.acquire(blocking=False):  # else another thread is connecting
             try:
                 if self._is_idle():
                     self.disconnect()
@@ -203,10 +203,11 @@ class BrokerConnection:
         oldest, newest = self._versions.get(api.key, (0, -1))
         version = min(newest_here, newest)
         if version < max(api.min_version, oldest):
-            theirs = f"{oldest} to {newest}" if newest >= 0 else "in no version"
+            theirs = f"versions {oldest} to {newest}" if newest >= 0 else "no version"
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"{self.name} speaks {api.name} {theirs}, this client {api.min_version} to {newest_here}",
+                f"no common version of {api.name}: {self.name} supports {theirs}, "
+                f"this client {api.min_version} to {newest_here}",
             )
         return version
 
@@ -215,14 +216,14 @@ class BrokerConnection:
         if connection is not None:
             return connection
         if not self._lock.acquire(timeout=deadline.remaining_ms() / 1000):
-            raise NetworkError(f"{self.name} could not be connected to within {deadline.timeout_ms} ms")
+            raise NetworkError(f"timed out after {deadline.timeout_ms} ms connecting to {self.name}")
         try:
             return self._reusable_connection() or self._connect(deadline)
         finally:
             self._lock.release()
 
     def _reusable_connection(self) -> Connection | None:
-        """The connection, for one more request; None where a new one is needed."""
+        """Return the connection for one more request; None if a new one is needed."""
         connection = self._connection
         if connection is None or connection.closed or self._is_idle():
             return None
@@ -240,7 +241,7 @@ class BrokerConnection:
             self._config.waiter.wait(deadline.at_most(pause_ms))
         self._check_open()
         if deadline.expired:
-            raise NetworkError(f"{self.name} could not be connected to within {deadline.timeout_ms} ms")
+            raise NetworkError(f"timed out after {deadline.timeout_ms} ms connecting to {self.name}")
         self.disconnect()
         try:
             connection = self._config.connector.connect(self._host, self._port)
@@ -252,19 +253,19 @@ class BrokerConnection:
         except NetworkError as error:
             self._failures += 1
             self._reconnect_at_ms = clock.monotonic_ms() + self._config.backoff.delay_ms(self._failures)
-            raise NetworkError(f"{self.name} cannot be reached: {error}") from error
+            raise NetworkError(f"failed to connect to {self.name}: {error}") from error
         self._failures = 0
         self._last_used_ms = clock.monotonic_ms()
         self._connection = connection
         if self._closed:
-            # ``close`` came meanwhile and found nothing to close.
+            # ``close`` was called meanwhile and found no connection to close.
             self.disconnect()
         self._check_open()
         return connection
 
     def _check_open(self) -> None:
         if self._closed:
-            raise NetworkError(f"{self.name}: this client is closed")
+            raise NetworkError(f"{self.name}: the client is closed")
 
     def _negotiate(self, connection: Connection, deadline: Deadline) -> VersionTable:
         correlation_id, parts = self._encode(API_VERSIONS, 0, ApiVersionsRequest())
@@ -273,15 +274,15 @@ class BrokerConnection:
             frame = pending.result(max(1, deadline.at_most(self._config.request_timeout_ms)))
             answered, body = split_response(frame)
             if answered != correlation_id:
-                raise RemoteWireError(f"answer {answered} came in the place of {correlation_id}")
+                raise RemoteWireError(f"expected correlation id {correlation_id}, got {answered}")
             response = API_VERSIONS.decode_response(0, body)
         except NetworkError as error:
-            raise NetworkError(f"no answer to ApiVersions, which brokers have since 0.10: {error}") from error
+            raise NetworkError(f"no response to ApiVersions (needs Kafka 0.10 or newer): {error}") from error
         except RemoteWireError as error:
             raise NetworkError(
-                f"the answer to ApiVersions makes no sense, is this a Kafka broker? {error}"
+                f"invalid response to ApiVersions; check that this is a Kafka broker: {error}"
             ) from error
         code = ErrorCode.of(response.error_code)
         if code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
-            raise BrokerError(code, f"{self.name} refused ApiVersions")
+            raise BrokerError(code, f"{self.name} rejected ApiVersions")
         return {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}

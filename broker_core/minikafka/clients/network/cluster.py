@@ -1,10 +1,10 @@
-"""A client's view of one cluster: its metadata, who leads what, and a connection to each broker.
+"""A client's view of one cluster: its metadata, the leaders, and a connection to each broker.
 
-Every client asks brokers through a ``ClusterClient``. It is thread-safe. Connections are kept per address
-and ``ConnectionPool``: a broker serves the requests of one connection in order, so a fetch that waits for
-data delays every request behind it. Each operation has a deadline; its error names the brokers, their
-addresses and the attempts. Because that error may be a minute away, an outage that lasts is logged as a
-warning of ``minikafka.clients``, again and again, as Kafka's clients do.
+Every client sends its requests through a ``ClusterClient``. It is thread-safe. Connections are kept per
+address and ``ConnectionPool``: a broker serves the requests of one connection in order, so a fetch that waits
+for data delays every request behind it. Each operation has a deadline; its error names the brokers, their
+addresses and the attempts. Because that error may be a minute away, a lasting outage is logged as a repeated
+warning of ``minikafka.clients``, as Kafka's clients do.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
 UNKNOWN_TOPIC_TIMEOUT_MS = 5_000
-"""How long a topic that no broker knows is asked for again: one that was just made reaches all brokers
-within that."""
+"""The time for which a topic that no broker knows is requested again. The metadata of a new topic reaches
+all brokers within it."""
 
 ALLOW_AUTO_TOPIC_CREATION_SINCE = 4
-"""The Metadata version that can forbid to make topics."""
+"""The first Metadata version in which a request can forbid the creation of topics."""
 
 OUTAGE_WARNING_AFTER_MS = 5_000
-"""How long nobody may answer, over however many questions, before a warning says so."""
+"""The time without a response, over any number of requests, after which a warning is logged."""
 
 OUTAGE_WARNING_INTERVAL_MS = 60_000
-"""After how long the warning comes again."""
+"""The interval at which the warning is repeated."""
 
 _METADATA_ATTEMPT_MS = 10_000
-"""Longest wait for one broker's metadata while there may be others to ask."""
+"""Longest wait for one broker's response while there are other brokers to try."""
 
 _log = logging.getLogger("minikafka.clients")
 
 
 class ConnectionPool(Enum):
-    """Purposes that do not share a connection."""
+    """The shared pools. Requests for different purposes do not share a connection."""
 
     CONTROL = "control"
     FETCH = "fetch"
@@ -72,19 +72,19 @@ class ConnectionPool(Enum):
 
 
 class DedicatedConnectionPool:
-    """A lane of one user: what it waits for holds up nobody else. ``ClusterClient.close_pool`` ends it."""
+    """The connections of one user, whose waits delay no other. ``ClusterClient.close_pool`` closes them."""
 
 
 class ClusterClient:
-    """One cluster, found through any of its brokers. Connects at the first use.
+    """The client of one cluster, which is found through any of its brokers. Connects at the first use.
 
-    ``bootstrap`` is ``host:port,host:port`` (ConfigError under the name ``option`` when it is not).
-    With ``creates_topics`` False no question of this client can make a topic: brokers with
-    ``auto.create.topics.enable`` make one whose metadata is asked for by name, unless they are told not to;
-    of those before 0.11, which cannot be told, it asks for all. Whoever only reads wants that, as a deleted
-    topic would come back empty. With ``one_connection`` all lanes are one: for many short-lived users, whose
-    fetches find what they ask for. ``newest_versions`` holds APIs down to an older version than both sides
-    speak. Configs: ``connections.max.idle.ms``, ``metadata.max.age.ms``, ``request.timeout.ms``.
+    ``bootstrap`` is ``host:port,host:port``; anything else is a ConfigError under the name ``option``.
+    With ``creates_topics`` False no request of this client can create a topic: brokers with
+    ``auto.create.topics.enable`` create one whose metadata is requested by name, unless the request forbids
+    it. Brokers before 0.11 do not know that field, so all topics are requested. Readers want this, as a
+    deleted topic would come back empty. With ``one_connection`` all shared pools use one connection: for many
+    short-lived users, whose fetches do not wait. ``newest_versions`` limits APIs to an older version than
+    both sides speak. Configs: ``connections.max.idle.ms``, ``metadata.max.age.ms``, ``request.timeout.ms``.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class ClusterClient:
     ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap, option)
         if connector is None:
-            # Here and not above: whoever brings a connector of their own needs no sockets.
+            # Imported here: a caller with its own connector needs no sockets.
             from minikafka.net.connection import SocketConnector
 
             connector = SocketConnector(
@@ -138,11 +138,11 @@ class ClusterClient:
         self._metadata = ClusterMetadata()
         self._stale: set[str] = set()
         self._outage_since_ms: int | None = None
-        """When the first of the questions was asked that nobody has answered; None after an answer."""
+        """Start of the first request that no broker has answered (monotonic); None after a response."""
         self._outage_warned_ms: int | None = None
         self._closed = False
 
-    # --- what is known
+    # --- metadata
     # -------------------------------------------------------------------------------------------
 
     def metadata(
@@ -154,13 +154,13 @@ class ClusterClient:
         caller_timeout_ms: int | None = None,
         creates_topics: bool | None = None,
     ) -> ClusterMetadata:
-        """The cluster with at least ``topics`` (None: all of them, always asked anew).
+        """Return the metadata with at least ``topics`` (None: all of them, always requested anew).
 
-        Named topics come from the cache unless they are unknown, too old, have turned out wrong, or
-        ``refresh`` is set. A topic that does not exist is in the result with its error.
+        Named topics come from the cache unless they are unknown, too old, were invalidated, or ``refresh`` is
+        set. A topic that does not exist is in the result with its error.
 
-        caller_timeout_ms: how long the caller will go on asking, for the warning of an outage (default:
-        ``timeout_ms``). creates_topics: overrides the client's for this request; None does not.
+        caller_timeout_ms: the time for which the caller keeps retrying, for the warning of an outage
+        (default: ``timeout_ms``). creates_topics: overrides the client's for this request unless None.
         """
         deadline = self.deadline(timeout_ms)
         if topics is None:
@@ -177,7 +177,7 @@ class ClusterClient:
     def topic(
         self, name: str, timeout_ms: int | None = None, *, creates_topics: bool | None = None
     ) -> TopicMetadata:
-        """A topic with its partitions; waits for one that is being made. BrokerError for none.
+        """Return a topic with its partitions; waits for one being created. BrokerError if there is none.
 
         ``creates_topics`` as for ``metadata``.
         """
@@ -187,9 +187,9 @@ class ClusterClient:
         )
 
     def leader(self, tp: TopicPartition, timeout_ms: int | None = None) -> BrokerAddress:
-        """Who leads a partition; waits for an election.
+        """Return the leader of a partition; waits for an election.
 
-        BrokerError where there is no such partition or it stays without a leader.
+        Raises BrokerError if there is no such partition or it stays without a leader.
         """
         deadline = self.deadline(timeout_ms)
 
@@ -204,43 +204,43 @@ class ClusterClient:
                 raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at the moment")
             return leader
 
-        return self.retry(f"looking for the leader of {tp}", deadline, attempt)
+        return self.retry(f"finding the leader of {tp}", deadline, attempt)
 
     def known_topic(self, name: str) -> TopicMetadata | None:
-        """What was last heard of a topic that had partitions, however old; None when nothing was."""
+        """Return the cached metadata of a topic, however old; None if no partitions of it are known."""
         topic = self._metadata.topics.get(name)
         return topic if topic is not None and topic.partitions else None
 
     def why_unusable(self, name: str) -> BrokerError:
-        """Why nothing is known of the partitions of a topic that was asked for."""
+        """Return the error of a requested topic that has no known partitions."""
         topic = self._metadata.topics.get(name)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return BrokerError(code, f"there is no topic {name!r} on the cluster at {self.bootstrap_text}")
+            return BrokerError(code, f"there is no topic {name!r} in the cluster at {self.bootstrap_text}")
         return BrokerError(
             code if code is not ErrorCode.NONE else ErrorCode.LEADER_NOT_AVAILABLE,
-            f"topic {name!r} cannot be used on the cluster at {self.bootstrap_text}",
+            f"topic {name!r} is not available in the cluster at {self.bootstrap_text}",
         )
 
     def known_leader(self, tp: TopicPartition) -> int | None:
-        """The leader of a partition as far as is known without asking; None where that is in doubt."""
+        """Return the leader of a partition from the cache; None if it is unknown or stale."""
         if not self._is_fresh(tp.topic):
             return None
         leader = self._metadata.leader(tp)
         return None if leader is None else leader.broker_id
 
     def known_in_sync(self, tp: TopicPartition) -> tuple[int, ...] | None:
-        """The replicas in sync of a partition as far as is known without asking; None for an unknown one."""
+        """Return the in-sync replicas of a partition from the cache; None for an unknown partition."""
         found = self._metadata.partition(tp)
         return None if found is None else found.in_sync
 
     def invalidate(self, topic: str) -> None:
-        """What is known of ``topic`` has turned out wrong: ask again before it is used."""
+        """Mark the metadata of ``topic`` as stale: it is requested again before its next use."""
         with self._lock:
             self._stale.add(topic)
 
     def controller(self, deadline: Deadline) -> int:
-        """The id of the broker that makes and removes topics. NOT_CONTROLLER (retriable) for none."""
+        """Return the broker id of the controller. Raises NOT_CONTROLLER (retriable) if there is none."""
         found = self._refresh((), deadline, asked_at_ms=None).controller_id
         if found is None:
             raise BrokerError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller at the moment")
@@ -248,20 +248,20 @@ class ClusterClient:
 
     @property
     def bootstrap_text(self) -> str:
-        """The bootstrap list, for messages."""
+        """The bootstrap list as text, for messages."""
         return ",".join(map(str, self._bootstrap))
 
-    # --- asking
+    # --- requests
     # --------------------------------------------------------------------------------------------------
 
     def deadline(self, timeout_ms: int | None = None) -> Deadline:
-        """A deadline on this client's clock; the request time-out by default."""
+        """Return a deadline on this client's clock, after the request time-out by default."""
         return Deadline(self.clock, self.request_timeout_ms if timeout_ms is None else timeout_ms)
 
     def connection(
         self, broker_id: int, pool: ConnectionPool | DedicatedConnectionPool = ConnectionPool.CONTROL
     ) -> BrokerConnection:
-        """The link to a broker that the metadata names. NoSuchBroker when it is not there (any more)."""
+        """Return the connection to a broker in the metadata. Raises NoSuchBroker if it is not in it."""
         address = self._metadata.brokers.get(broker_id)
         if address is None:
             living = ", ".join(map(str, sorted(self._metadata.brokers))) or "none"
@@ -274,11 +274,11 @@ class ClusterClient:
     def connection_to(
         self, address: BrokerAddress, pool: ConnectionPool | DedicatedConnectionPool = ConnectionPool.CONTROL
     ) -> BrokerConnection:
-        """The link to a broker that another one has named, as a group's coordinator is."""
+        """Return the connection to a broker that another broker named, such as a group's coordinator."""
         return self._connection(Endpoint(address.host, address.port), pool, str(address))
 
     def wait_any(self, replies: Iterable[ResponseFuture[Any]], timeout_ms: int) -> bool:
-        """Wait until one of ``replies`` is done; False when ``timeout_ms`` pass first. They stay as good."""
+        """Wait until one of ``replies`` is done; False if ``timeout_ms`` pass first. All stay valid."""
         return self._connection_config.connector.wait_any([reply.pending for reply in replies], timeout_ms)
 
     def send(
@@ -290,7 +290,7 @@ class ClusterClient:
         pool: ConnectionPool | DedicatedConnectionPool = ConnectionPool.CONTROL,
         deadline: Deadline | None = None,
     ) -> ResponseFuture[ResponseT]:
-        """Send a request to a broker, without waiting. One attempt; raises as ``BrokerConnection.send``."""
+        """Send a request to a broker without waiting. One attempt; raises as ``BrokerConnection.send``."""
         return self.connection(broker_id, pool).send(api, lambda _: request, deadline or self.deadline())
 
     def call(
@@ -302,9 +302,9 @@ class ClusterClient:
         pool: ConnectionPool | DedicatedConnectionPool = ConnectionPool.CONTROL,
         timeout_ms: int | None = None,
     ) -> ResponseT:
-        """The answer to a request: of a certain broker in one attempt, or (None) of any that can be reached.
+        """Return the response of one broker, in one attempt, or (None) of any broker that can be reached.
 
-        With None the request must be harmless to repeat, as it may reach several brokers.
+        With None the request must be idempotent, as it may reach several brokers.
         """
         deadline = self.deadline(timeout_ms)
         if broker_id is None:
@@ -314,10 +314,10 @@ class ClusterClient:
         )
 
     def retry(self, what: str, deadline: Deadline, attempt: Callable[[], T]) -> T:
-        """The result of ``attempt``, repeated with back-off while it fails in a way that may pass.
+        """Return the result of ``attempt``, repeated with back-off while its error is retriable.
 
-        Ends with the last error, or with one that also tells what was tried, when the deadline comes first.
-        A topic or partition that nobody knows is not waited for longer than ``unknown_topic_timeout_ms``.
+        Raises the last error; after the deadline, an error that also lists the failed attempts. An unknown
+        topic or partition is retried for ``unknown_topic_timeout_ms`` at most.
         """
         failed = FailedAttempts()
         unknown_topic_deadline = self.deadline(deadline.at_most(self._unknown_topic_timeout_ms))
@@ -339,21 +339,21 @@ class ClusterClient:
                 self.waiter.wait(delay_ms)
 
     def close_pool(self, pool: DedicatedConnectionPool) -> None:
-        """Close the connections of ``pool``; what waits for an answer there gets a NetworkError."""
+        """Close the connections of ``pool``; requests in flight on them fail with a NetworkError."""
         with self._lock:
             removed = [self._connections.pop(key) for key in list(self._connections) if key[1] is pool]
         for connection in removed:
             connection.close()
 
     def close_idle(self) -> None:
-        """Close the connections that have been idle for too long, also to brokers that are asked no more."""
+        """Close the connections that have been idle for too long, also those to brokers no longer in use."""
         with self._lock:
             connections = list(self._connections.values())
         for connection in connections:
             connection.close_idle()
 
     def close(self) -> None:
-        """Close all connections; what waits for an answer gets a NetworkError. A second call does nothing."""
+        """Close all connections; requests in flight fail with a NetworkError. A second call does nothing."""
         self._closed = True
         self.waiter.stop()
         with self._lock:
@@ -367,7 +367,7 @@ class ClusterClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- inside
+    # --- internals
     # --------------------------------------------------------------------------------------------------
 
     def _is_fresh(self, name: str) -> bool:
@@ -395,10 +395,11 @@ class ClusterClient:
         caller_timeout_ms: int | None = None,
         creates_topics: bool | None = None,
     ) -> ClusterMetadata:
-        """Ask for ``topics`` (None: all), unless another thread did so after ``asked_at_ms``."""
+        """Request ``topics`` (None: all), unless another thread did so after ``asked_at_ms``."""
         if not self._refresh_lock.acquire(timeout=deadline.remaining_ms() / 1000):
             raise NetworkError(
-                f"no metadata from the cluster at {self.bootstrap_text} within {deadline.timeout_ms} ms"
+                f"timed out after {deadline.timeout_ms} ms fetching metadata of the cluster at "
+                f"{self.bootstrap_text}"
             )
         try:
             if (
@@ -452,18 +453,18 @@ class ClusterClient:
         )
         with self._lock:
             if self._closed:
-                raise NetworkError(f"{name}: this client is closed")
+                raise NetworkError(f"{name}: the client is closed")
             connection = self._connections.get(key)
             if connection is None:
                 connection = self._connections[key] = BrokerConnection(
                     name, endpoint.host, endpoint.port, self._connection_config
                 )
-            # A bootstrap address turns out to be a certain broker.
+            # A bootstrap address turns out to be a broker of the metadata.
             connection.name = name
             return connection
 
     def _candidate_connections(self) -> list[BrokerConnection]:
-        """Links that any question can go to: connected ones first, the bootstrap list last."""
+        """Return the connections that any request can use: connected ones first, the bootstrap list last."""
         names = {Endpoint(b.host, b.port): str(b) for b in self._metadata.brokers.values()}
         for endpoint in self._bootstrap:
             names.setdefault(endpoint, f"bootstrap server {endpoint}")
@@ -480,13 +481,13 @@ class ClusterClient:
         problem_in: Callable[[ResponseT], str] = lambda _: "",
         caller_timeout_ms: int | None = None,
     ) -> ResponseT:
-        """The first answer of any broker that ``problem_in`` has nothing to say about."""
+        """Return the first response of any broker in which ``problem_in`` finds no problem."""
 
         def attempt() -> ResponseT:
-            failed, begun_ms = FailedAttempts(), self.clock.monotonic_ms()
+            failed, started_ms = FailedAttempts(), self.clock.monotonic_ms()
             connections = self._candidate_connections()
             for position, connection in enumerate(connections):
-                # The last one, often the only one, may take all the time there is.
+                # The last broker, often the only one, may take all the remaining time.
                 share_ms = (
                     deadline.remaining_ms() if position == len(connections) - 1 else _METADATA_ATTEMPT_MS
                 )
@@ -501,37 +502,37 @@ class ClusterClient:
                     self._outage_since_ms = self._outage_warned_ms = None
                     return answer
                 failed.add(f"{connection.name} {problem}")
-            self._warn_of_outage(begun_ms, failed, caller_timeout_ms or deadline.timeout_ms)
+            self._warn_of_outage(started_ms, failed, caller_timeout_ms or deadline.timeout_ms)
             raise NetworkError(str(failed))
 
-        return self.retry(f"asking the cluster at {self.bootstrap_text} for {api.name}", deadline, attempt)
+        return self.retry(f"sending {api.name} to the cluster at {self.bootstrap_text}", deadline, attempt)
 
-    def _warn_of_outage(self, begun_ms: int, failed: FailedAttempts, caller_timeout_ms: int) -> None:
-        """Warn when nobody has answered for some time, and then now and again until somebody does."""
+    def _warn_of_outage(self, started_ms: int, failed: FailedAttempts, caller_timeout_ms: int) -> None:
+        """Log a warning if no broker has responded for some time, and repeat it until one does."""
         if self._outage_since_ms is None:
-            self._outage_since_ms = begun_ms
-        now_ms, told_ms = self.clock.monotonic_ms(), self._outage_warned_ms
+            self._outage_since_ms = started_ms
+        now_ms, warned_ms = self.clock.monotonic_ms(), self._outage_warned_ms
         due = now_ms - self._outage_since_ms > OUTAGE_WARNING_AFTER_MS
-        if told_ms is not None:
-            due = now_ms - told_ms >= OUTAGE_WARNING_INTERVAL_MS
+        if warned_ms is not None:
+            due = now_ms - warned_ms >= OUTAGE_WARNING_INTERVAL_MS
         if due and not self._closed:
             self._outage_warned_ms = now_ms
-            # Whoever asks for a shorter time goes on with another question.
+            # A caller with a shorter time-out sends another request after it.
             whole = caller_timeout_ms >= self.request_timeout_ms
-            limit = f", for {round(caller_timeout_ms / 1000)} s in all" if whole else ""
-            _log.warning("minikafka: %s; trying again%s", failed, limit)
+            limit = f", for {round(caller_timeout_ms / 1000)} s in total" if whole else ""
+            _log.warning("minikafka: %s; retrying%s", failed, limit)
 
 
 def describe_partitions(topic: TopicMetadata) -> str:
-    """Which partitions a topic has, for messages."""
+    """Return the number and range of a topic's partitions, for messages."""
     count = len(topic.partitions)
     last = f" to {count - 1}" if count != 1 else ""
     return f"topic {topic.name!r} has {counted(count, 'partition')}, 0{last}"
 
 
 def _no_brokers_problem(response: MetadataResponse) -> str:
-    # A broker that has just started has not heard of any, itself included.
-    return "" if response.brokers else "names no live broker of its cluster, as one that has just started"
+    # A broker that has just started knows no broker yet, not even itself.
+    return "" if response.brokers else "lists no live broker (it may have just started)"
 
 
 def _retries_exhausted(what: str, timeout_ms: int, failed: FailedAttempts, last: Exception) -> MinikafkaError:

@@ -1,4 +1,4 @@
-"""What a client knows of a cluster: brokers, topics, partitions and who leads them, as values."""
+"""The metadata of a cluster as immutable values: brokers, topics, partitions and their leaders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """One partition as a broker described it; ``leader_id`` is -1 where there is none."""
+    """One partition as a broker described it; ``leader_id`` is -1 if it has no leader."""
 
     topic_partition: TopicPartition
     leader_id: int
@@ -34,7 +34,7 @@ class TopicMetadata:
     fetched_ms: int = 0
 
     def partition(self, number: int) -> PartitionMetadata | None:
-        """The partition with this number, or None."""
+        """Return the partition with this number, or None."""
         partitions = self.partitions
         if 0 <= number < len(partitions) and partitions[number].topic_partition.partition == number:
             return partitions[number]
@@ -42,7 +42,7 @@ class TopicMetadata:
 
     @property
     def available(self) -> tuple[int, ...]:
-        """Numbers of the partitions that have a leader."""
+        """The numbers of the partitions that have a leader."""
         return tuple(p.topic_partition.partition for p in self.partitions if p.leader_id != NO_LEADER)
 
     @property
@@ -53,7 +53,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """A view of the cluster. Values: a refresh makes a new one."""
+    """A view of the cluster. Immutable: a refresh makes a new one."""
 
     brokers: Mapping[int, BrokerAddress] = field(default_factory=dict)
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
@@ -61,35 +61,34 @@ class ClusterMetadata:
     cluster_id: str | None = None
 
     def partition(self, tp: TopicPartition) -> PartitionMetadata | None:
-        """What is known of a partition, or None."""
+        """Return the metadata of a partition, or None."""
         topic = self.topics.get(tp.topic)
         return None if topic is None else topic.partition(tp.partition)
 
     def leader(self, tp: TopicPartition) -> BrokerAddress | None:
-        """Who leads a partition, or None where nobody does or it is not known."""
+        """Return the leader of a partition, or None if there is none or it is unknown."""
         found = self.partition(tp)
         return None if found is None else self.brokers.get(found.leader_id)
 
     def why_unusable(self, topic: str) -> BrokerError | None:
-        """Why nothing can be sent to some partition of ``topic``, or None."""
+        """Return the error that keeps records from some partition of ``topic``, or None."""
         described = self.topics.get(topic)
         if described is None:
-            return BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"nothing was heard of topic {topic!r}")
+            return BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no metadata of topic {topic!r}")
         if described.error is not ErrorCode.NONE:
             return BrokerError(described.error, f"topic {topic!r}")
         headless = [p.topic_partition for p in described.partitions if p.leader_id not in self.brokers]
         if headless:
             named = ", ".join(map(str, headless[:3]))
-            return BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {named} at the moment")
+            return BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"no leader for {named} at the moment")
         return None
 
     def merged(self, newer: ClusterMetadata) -> ClusterMetadata:
-        """This view with the topics of ``newer`` in place of its own, and all else of ``newer``."""
+        """Return ``newer`` with those topics of this view that it does not have."""
         topics = {**self.topics, **newer.topics}
         for name, topic in newer.topics.items():
             if topic.error is not ErrorCode.NONE and name in self.topics and topic.error.is_retriable:
-                # A broker that has just started does not know its topics yet: keep the numbers that were
-                # known.
+                # A broker that has just started does not know its topics yet: keep the known numbers.
                 known = self.topics[name].partitions
                 topics[name] = replace(
                     topic, partitions=tuple(replace(p, leader_id=NO_LEADER) for p in known)
@@ -98,9 +97,9 @@ class ClusterMetadata:
 
 
 def from_response(response: MetadataResponse, now_ms: int, wanted: Iterable[str] = ()) -> ClusterMetadata:
-    """The view that a Metadata response gives; ``now_ms`` (monotonic) becomes the age of its topics.
+    """Return the view in a Metadata response; ``now_ms`` (monotonic) is the fetch time of its topics.
 
-    A topic that was ``wanted`` and is left out does not exist.
+    A topic of ``wanted`` that the response leaves out does not exist.
     """
     topics = {
         name: TopicMetadata(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, (), now_ms) for name in wanted

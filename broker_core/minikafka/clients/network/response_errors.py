@@ -1,4 +1,4 @@
-"""Errors in responses: whether a request may be sent again, and hints for messages."""
+"""Errors in responses: the rule of which requests may be retried, and hints for messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AUTHORIZATION_CODES = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCod
 
 
 def is_retriable(error: MinikafkaError) -> bool:
-    """Return whether the same request may succeed later, perhaps with another broker."""
+    """Return True if the same request may succeed later, perhaps with another broker."""
     return isinstance(error, (NetworkError, RemoteWireError)) or (
         isinstance(error, BrokerError) and error.is_retriable
     )
@@ -23,7 +23,8 @@ def is_retriable(error: MinikafkaError) -> bool:
 
 def authorization_hint(code: ErrorCode, operation: str, resource: str) -> str:
     """Return the end of an error message that names the missing ACL; empty for other codes."""
-    return f"; this client may not do {operation} to {resource}" if code in _AUTHORIZATION_CODES else ""
+    hint = f"; not authorized: {operation} on {resource} (see `minikafka acl list`)"
+    return hint if code in _AUTHORIZATION_CODES else ""
 
 
 def not_enough_replicas_hint(in_sync: Collection[int] | None) -> str:

@@ -1,7 +1,7 @@
-"""Waiting and trying again: deadlines, back-off, and the account of what was tried.
+"""Retries: deadlines, back-off, and the record of failed attempts.
 
-Nothing on this floor waits for ever: every operation carries a ``Deadline``, every pause goes through a
-``Waiter``, so that a test turns both by hand and that closing a client ends its pauses at once.
+No client waits for ever: every operation has a ``Deadline`` and every pause goes through a ``Waiter``, so
+that tests control both and that closing a client ends its pauses at once.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from minikafka.base.clock import Clock
 
 
 class Waiter(Protocol):
-    """How a client lets time pass between two attempts."""
+    """Pauses between two attempts of a client."""
 
     def wait(self, milliseconds: int) -> None:
-        """Return after ``milliseconds``, or earlier once the client is being closed."""
+        """Return after ``milliseconds``, or earlier when the client is closed."""
 
     def stop(self) -> None:
-        """End all pauses, those of now and those to come."""
+        """End all pauses, current and future ones."""
 
 
 class EventWaiter:
-    """Pauses of real time."""
+    """A waiter in real time."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
@@ -37,7 +37,7 @@ class EventWaiter:
 
 
 class Deadline:
-    """A point on the monotonic scale of a clock, ``timeout_ms`` after it was made."""
+    """A point on the monotonic scale of a clock, ``timeout_ms`` after its creation."""
 
     __slots__ = ("_clock", "_end_ms", "timeout_ms")
 
@@ -47,16 +47,16 @@ class Deadline:
         self.timeout_ms = timeout_ms
 
     def remaining_ms(self) -> int:
-        """Milliseconds left, 0 once it has passed."""
+        """Return the milliseconds left, 0 once the deadline has passed."""
         return max(0, self._end_ms - self._clock.monotonic_ms())
 
     @property
     def expired(self) -> bool:
-        """Whether it has passed."""
+        """True when the deadline has passed."""
         return self.remaining_ms() == 0
 
     def at_most(self, milliseconds: int) -> int:
-        """``milliseconds``, or what is left when that is less."""
+        """Return ``milliseconds``, or the time left if that is less."""
         return min(milliseconds, self.remaining_ms())
 
 
@@ -68,7 +68,7 @@ class Backoff:
     longest_ms: int = 1_000
 
     def delay_ms(self, failures: int) -> int:
-        """The pause after ``failures`` attempts in a row have failed (0 after none)."""
+        """Return the pause after ``failures`` failed attempts in a row (0 after none)."""
         if failures <= 0:
             return 0
         # The shift is bounded so that a long outage does not build huge integers.
@@ -76,7 +76,7 @@ class Backoff:
 
 
 class FailedAttempts:
-    """What was attempted and why it failed, each account once, for the message of the final error."""
+    """The reasons of failed attempts, each reason once, for the message of the final error."""
 
     KEPT = 6
 
@@ -85,17 +85,17 @@ class FailedAttempts:
         self._counts: dict[str, int] = {}
 
     def add(self, description: str) -> None:
-        """Note one failed attempt."""
+        """Count one failed attempt."""
         self.count += 1
         count = self._counts.pop(description, 0)
-        # Put at the end again: the newest accounts are the ones worth keeping.
+        # Moved to the end: the newest reasons are worth keeping.
         self._counts[description] = count + 1
         if len(self._counts) > self.KEPT:
             del self._counts[next(iter(self._counts))]
 
     def __str__(self) -> str:
         if not self._counts:
-            return "nothing was tried"
+            return "no attempt was made"
         return "; ".join(
             text if count == 1 else f"{text} ({count} times)" for text, count in self._counts.items()
         )

@@ -81,7 +81,7 @@ class RetryLog:
         count = sum(batch.count for batch in batches)
         return (
             f"{still}{counted(count, 'record')} for {_named(lasting)} not acknowledged for "
-            f"{round(lasts_ms / 1000)} s: {reason}; trying again, for {max(1, round(left_ms / 1000))} s more"
+            f"{round(lasts_ms / 1000)} s: {reason}; retrying, for {max(1, round(left_ms / 1000))} s more"
         )
 
 

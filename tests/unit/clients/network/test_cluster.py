@@ -119,7 +119,7 @@ def test_a_missing_topic_is_told_with_its_cluster_soon(
     brokers: BrokersInMemory, creates_topics: bool
 ) -> None:
     cluster = brokers.client(creates_topics=creates_topics)
-    with pytest.raises(BrokerError, match="there is no topic 'nope' on the cluster at memory:9001") as caught:
+    with pytest.raises(BrokerError, match="there is no topic 'nope' in the cluster at memory:9001") as caught:
         cluster.topic("nope")
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert brokers.clock.monotonic_ms() <= UNKNOWN_TOPIC_TIMEOUT_MS
@@ -169,7 +169,7 @@ def test_nobody_to_be_reached_is_told_with_addresses_reasons_and_time(brokers: B
     text = str(caught.value)
     assert "memory:9001,memory:9002" in text
     assert "3000 ms" in text
-    assert "bootstrap server memory:9001 cannot be reached" in text
+    assert "failed to connect to bootstrap server memory:9001" in text
     assert "Connection refused" in text
     assert brokers.clock.monotonic_ms() <= 3_000
 
@@ -193,8 +193,8 @@ def test_an_outage_that_lasts_is_told_with_address_reason_and_patience(
     with pytest.raises(NetworkError):
         brokers.client().topic("t", timeout_ms=60_000)
     (warning,) = warnings_of(caplog)
-    assert "bootstrap server memory:9001 cannot be reached" in warning
-    assert warning.endswith("Connection refused; trying again, for 60 s in all")
+    assert "failed to connect to bootstrap server memory:9001" in warning
+    assert warning.endswith("Connection refused; retrying, for 60 s in total")
     assert OUTAGE_WARNING_AFTER_MS < told_at_ms[0] < OUTAGE_WARNING_AFTER_MS + 3_000
 
 
@@ -210,8 +210,8 @@ def test_an_outage_is_told_by_short_questions_too_and_again_every_minute(
         brokers.clock.advance(400)
         if len(caplog.records) > len(told_at_ms):
             told_at_ms.append(brokers.clock.monotonic_ms())
-    assert all("memory:9001 cannot be reached" in text for text in warnings_of(caplog))
-    assert warnings_of(caplog)[0].endswith("Connection refused; trying again")
+    assert all("memory:9001: cannot connect" in text for text in warnings_of(caplog))
+    assert warnings_of(caplog)[0].endswith("Connection refused; retrying")
     assert [round(moment / 1000) for moment in told_at_ms] == [6, 66, 126]
 
 
@@ -355,9 +355,7 @@ def test_another_broker_is_asked_when_one_knows_nobody(brokers: BrokersInMemory)
 
 def test_a_cluster_that_goes_on_knowing_nobody_is_told_after_the_deadline(brokers: BrokersInMemory) -> None:
     brokers.script(ApiKey.METADATA, *[knows_nobody] * 100)
-    with pytest.raises(
-        NetworkError, match=r"failed for 2000 ms: .*memory:9001 names no live broker of its cluster"
-    ):
+    with pytest.raises(NetworkError, match=r"failed for 2000 ms: .*memory:9001 lists no live broker"):
         brokers.client().metadata(["t"], timeout_ms=2_000)
     assert brokers.clock.monotonic_ms() <= 2_000
 
@@ -366,7 +364,7 @@ def test_an_operation_on_a_closed_client_fails_at_once(brokers: BrokersInMemory)
     with brokers.client() as cluster:
         cluster.metadata()
     cluster.close()
-    with pytest.raises(NetworkError, match="this client is closed"):
+    with pytest.raises(NetworkError, match="the client is closed"):
         cluster.metadata()
     assert brokers.waiter.waits == []
     assert brokers.waiter.stopped

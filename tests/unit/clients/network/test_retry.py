@@ -31,7 +31,7 @@ def test_a_stopped_waiter_does_not_wait_any_more() -> None:
 
 def test_equal_accounts_are_counted_and_the_newest_are_kept() -> None:
     tried = FailedAttempts()
-    assert str(tried) == "nothing was tried"
+    assert str(tried) == "no attempt was made"
     for account in ["a", "b", "a", "a"]:
         tried.add(account)
     assert str(tried) == "b; a (3 times)"

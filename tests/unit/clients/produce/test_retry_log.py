@@ -36,7 +36,7 @@ def test_what_lasts_is_told_with_what_waits_why_and_how_long_it_is_tried() -> No
     retry_log.record_failure(A, "too few", 2_000)
     retry_log.record_failure(A, "", 2_100)
     told = retry_log.due_warning([batch(A, 2), batch(A), batch(TopicPartition("u", 0))], TIMEOUT_MS, 2_500)
-    assert told == "3 records for t-0 not acknowledged for 2 s: too few; trying again, for 118 s more"
+    assert told == "3 records for t-0 not acknowledged for 2 s: too few; retrying, for 118 s more"
 
 
 def test_it_is_told_again_at_intervals_while_it_lasts_and_anew_after_it_was_over() -> None:
@@ -45,7 +45,7 @@ def test_it_is_told_again_at_intervals_while_it_lasts_and_anew_after_it_was_over
     assert retry_log.due_warning([batch(A)], TIMEOUT_MS, WARN_AFTER_MS)
     assert retry_log.due_warning([batch(A)], TIMEOUT_MS, WARN_AFTER_MS + WARN_INTERVAL_MS - 1) is None
     told = retry_log.due_warning([batch(A)], TIMEOUT_MS, WARN_AFTER_MS + WARN_INTERVAL_MS)
-    assert told == "still 1 record for t-0 not acknowledged for 12 s: too few; trying again, for 108 s more"
+    assert told == "still 1 record for t-0 not acknowledged for 12 s: too few; retrying, for 108 s more"
     retry_log.clear(A)
     retry_log.record_failure(A, "too few", 20_000)
     told = retry_log.due_warning([batch(A)], TIMEOUT_MS, 20_000 + WARN_AFTER_MS)

@@ -172,7 +172,7 @@ def test_what_does_not_pass_fails_at_once_and_the_next_batch_goes_on() -> None:
     assert isinstance(first.error, BrokerError)
     assert str(first.error) == (
         "TOPIC_AUTHORIZATION_FAILED: broker 1 did not take 1 record for t-0; "
-        "this client may not do Write to Topic:t"
+        "not authorized: Write on Topic:t (see `minikafka acl list`)"
     )
     assert partitions_of(harness.produce()) == [A]
     assert not second.done

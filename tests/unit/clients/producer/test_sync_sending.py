@@ -262,7 +262,7 @@ def test_a_topic_that_cannot_be_used_yet_is_not_told_to_be_missing(brokers: Brok
     brokers.script(ApiKey.METADATA, *[in_the_making] * 200)
     with (
         make_producer(brokers, request_timeout_ms=1_000) as producer,
-        pytest.raises(FailedToSendMessage, match=r"LEADER_NOT_AVAILABLE: topic 'new' cannot be used"),
+        pytest.raises(FailedToSendMessage, match=r"LEADER_NOT_AVAILABLE: topic 'new' is not available"),
     ):
         producer.send(KeyedMessage("new", b"a"))
 

@@ -122,7 +122,7 @@ def test_offsets_that_are_no_committed_are_refused_with_what_to_give(offsets: An
 
 @pytest.mark.parametrize("place", ["t", ("t", "0"), ("t",), 5])
 def test_what_is_no_partition_is_refused_with_what_to_give(world: World, place: Any) -> None:
-    with pytest.raises(TypeError, match=r"a partition is a TopicPartition\(topic, number\), not "):
+    with pytest.raises(TypeError, match=r"expected a TopicPartition\(topic, number\), got "):
         world.consumer.earliest_or_latest_offset(place, EARLIEST_TIME)
 
 

@@ -67,7 +67,7 @@ def candidates(store: Store, partitions: Iterable[TopicPartition] | None = None)
     wanted = None if partitions is None else set(partitions)
     known = zookeeper_metadata.assigned(store, None if wanted is None else {one.topic for one in wanted})
     if wanted is None:
-        going = zookeeper_metadata.marked(store)
+        going = zookeeper_metadata.topics_to_delete(store)
         wanted = {one for one in known if one.topic not in going}
     else:
         zookeeper_metadata.check_known(store, OPTION, wanted, known)
@@ -134,4 +134,4 @@ def request(store: Store, partitions: Collection[TopicPartition]) -> str:
 
 def await_end(store: Store, timeout_s: float) -> bool:
     """Wait until the controller has seen to the request; False when it has not within ``timeout_s``."""
-    return zookeeper_metadata.await_gone(store, paths.PREFERRED_ELECTION, timeout_s)
+    return zookeeper_metadata.wait_until_removed(store, paths.PREFERRED_ELECTION, timeout_s)
