@@ -3,9 +3,9 @@ MultiMessageSetSend. A listener ``CLASSIC://HOST:PORT`` speaks it, and nothing e
 
 **Numbers** are big-endian and signed. A *string* is an int16 length and that many bytes of UTF-8.
 
-**Every message** of both directions is a frame: its *total length*, an int32 that counts the bytes behind it
-and not itself, and those bytes. There is no version, no correlation id and no client id: answers come in the
-order of the requests.
+**Every message** of both directions is a frame: its *total length*, an int32 that counts the bytes after it
+and not itself, and those bytes. There is no version, no correlation id and no client id: responses come in
+the order of the requests.
 
 **A request** is an int16 id and a body:
 
@@ -19,7 +19,7 @@ order of the requests.
 Produce to partition -1 lets the broker choose one. A time is in ms since the epoch; -1 asks for the latest
 offset, -2 for the earliest.
 
-**Answers**
+**Responses**
 
     to Fetch          MessageSetSend        total length int32 | error code int16 | messages
     to MultiFetch     MultiMessageSetSend   total length int32 | error code int16 | MessageSetSend, for each
@@ -29,22 +29,22 @@ offset, -2 for the earliest.
 
 The total length of a MessageSetSend is 2 + the size of its messages. That of a MultiMessageSetSend is 2 + the
 sizes of all its MessageSetSends, each with its own total length: 4 + 2 + its messages. Its own error code is
-always 0; each set has one of its own. With an error there are no messages, and no offsets. A produce request
-that fails is told in the only way that there is: the connection is closed. What stands before the failed one
-in a MultiProduce is appended, what stands behind it is not.
+always 0; each set has its own. With an error there are no messages, and no offsets. Produce requests have no
+response, so the broker reports a failed one by closing the connection. In a MultiProduce, the requests before
+the failed one are appended, those after it are not.
 
 **Messages** are entries as on the disk, of magic 0 or 1: offset int64, size int32, crc, magic, attributes,
-timestamp (magic 1), key, value. (0.7 itself had no offset there; the texts' format has.) What producers
-write as offsets is not looked at. In an answer they are the messages' own; a compressed one has the offset
-of the last message in it, so that the first may lie before the offset that was asked for. Newer messages are
+timestamp (magic 1), key, value. (0.7 itself had no offset there; the texts' format has.) The offsets that
+producers write are ignored. In a response they are the offsets of the messages; a compressed message has the
+offset of the last message in it, so its first message may be before the requested offset. Newer messages are
 converted down.
 
-**A partial last message**: an answer holds at most "max size" bytes of messages, cut there wherever that is.
-A reader leaves out the piece at the end. Where the answer is no more than such a piece, the same must be
-asked for with a larger size; an answer of no bytes is the end of the log.
+**A partial last message**: a response holds at most "max size" bytes of messages, and is cut at that size. A
+reader leaves out the partial message at the end. If the response is only a partial message, the client must
+repeat the request with a larger size; a response of no bytes means the end of the log.
 
 **Error codes** are 0.7's: -1 unknown, 0 none, 1 offset out of range, 2 invalid message, 3 wrong partition (it
-is not there, or not here), 4 invalid fetch size.
+does not exist, or not on this broker), 4 invalid fetch size.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ Body = TypeVar("Body", Produce, Fetch)
 
 @dataclass(frozen=True, slots=True)
 class MessageSetSend:
-    """The answer to one fetch: a code of 0.7, and messages (none with an error)."""
+    """The response to one fetch: a code of 0.7, and messages (none with an error)."""
 
     error_code: int
     messages: Part
@@ -161,17 +161,17 @@ _ERRORS = {
 
 
 def code_of(error: int) -> int:
-    """0.7's code for an error of today's protocol."""
+    """Return 0.7's code for an error of the current protocol."""
     return _CODES.get(ErrorCode.of(error), -1)
 
 
 def error_of(code: int) -> ErrorCode:
-    """Today's error for a code of 0.7."""
+    """Return the error of the current protocol for a code of 0.7."""
     return _ERRORS.get(code, ErrorCode.UNKNOWN)
 
 
 def decode_request(frame: Buffer) -> Request:
-    """The request in ``frame``, which has no length any more. RemoteWireError unless it fits exactly."""
+    """Decode the request in ``frame``, without its length. RemoteWireError unless it fits exactly."""
     number, position = read_integer(INT16, frame, 0)
     request: Request
     match number:
@@ -194,7 +194,7 @@ def decode_request(frame: Buffer) -> Request:
 
 
 def encode_request(request: Request) -> list[Part]:
-    """The parts of a frame. LocalWireError when a value does not fit."""
+    """Return the parts of a frame. LocalWireError when a value does not fit."""
     match request:
         case Produce():
             return [_integer(INT16, RequestId.PRODUCE), *_produce(request)]
@@ -211,22 +211,22 @@ def encode_request(request: Request) -> list[Part]:
             return [out + _integer(INT64, request.time_ms) + _integer(INT32, request.max_count)]
 
 
-def encode_message_set_send(answer: MessageSetSend) -> list[Part]:
-    """The parts of a frame, without the total length."""
-    return [_integer(INT16, answer.error_code), *([answer.messages] if part_size(answer.messages) else [])]
+def encode_message_set_send(send: MessageSetSend) -> list[Part]:
+    """Return the parts of a frame, without the total length."""
+    return [_integer(INT16, send.error_code), *([send.messages] if part_size(send.messages) else [])]
 
 
-def encode_multi_message_set_send(answers: Sequence[MessageSetSend]) -> list[Part]:
-    """The parts of a frame, without its own total length."""
+def encode_multi_message_set_send(sends: Sequence[MessageSetSend]) -> list[Part]:
+    """Return the parts of a frame, without its own total length."""
     parts: list[Part] = [_integer(INT16, 0)]
-    for answer in answers:
-        one = encode_message_set_send(answer)
-        parts += [_integer(INT32, total_size(one)), *one]
+    for send in sends:
+        encoded = encode_message_set_send(send)
+        parts += [_integer(INT32, total_size(encoded)), *encoded]
     return parts
 
 
 def encode_offsets(error_code: int, offsets: Sequence[int]) -> list[Part]:
-    """The parts of a frame, without the total length."""
+    """Return the parts of a frame, without the total length."""
     out = _integer(INT16, error_code) + _integer(INT32, len(offsets))
     for offset in offsets:
         out += _integer(INT64, offset)
@@ -234,31 +234,31 @@ def encode_offsets(error_code: int, offsets: Sequence[int]) -> list[Part]:
 
 
 def decode_message_set_send(frame: Buffer) -> MessageSetSend:
-    """The answer to a Fetch; the messages are a view of ``frame``."""
+    """Decode the response to a Fetch; the messages are a view of ``frame``."""
     code, position = read_integer(INT16, frame, 0)
     return MessageSetSend(code, memoryview(frame)[position:])
 
 
 def decode_multi_message_set_send(frame: Buffer) -> tuple[int, list[MessageSetSend]]:
-    """The answer to a MultiFetch: its own code, and its sets."""
+    """Decode the response to a MultiFetch: its own code, and its sets."""
     code, position = read_integer(INT16, frame, 0)
-    answers: list[MessageSetSend] = []
+    sends: list[MessageSetSend] = []
     while position < len(frame):
-        one, position = read_nullable_bytes(frame, position)
-        if one is None:
+        encoded, position = read_nullable_bytes(frame, position)
+        if encoded is None:
             raise RemoteWireError(f"a MessageSetSend has a total length of -1 at position {position - 4}")
-        if len(answers) == MAX_REQUESTS:
+        if len(sends) == MAX_REQUESTS:
             raise RemoteWireError(f"more than {MAX_REQUESTS} sets, the limit of a MultiFetch")
-        answers.append(decode_message_set_send(one))
-    return code, answers
+        sends.append(decode_message_set_send(encoded))
+    return code, sends
 
 
 def decode_offsets(frame: Buffer) -> tuple[int, list[int]]:
-    """The answer to an Offsets request: its code, and the offsets."""
+    """Decode the response to an Offsets request: its code, and the offsets."""
     code, position = read_integer(INT16, frame, 0)
     count, position = read_integer(INT32, frame, position)
     if len(frame) - position != count * INT64.size:
-        raise RemoteWireError(f"{count} offsets do not fit {len(frame) - position} bytes")
+        raise RemoteWireError(f"invalid count of {count} offsets in {len(frame) - position} bytes")
     return code, [INT64.unpack_from(frame, at)[0] for at in range(position, len(frame), INT64.size)]
 
 
@@ -289,7 +289,7 @@ def _read_all(
 ) -> tuple[tuple[Body, ...], int]:
     count, position = read_integer(INT16, frame, position)
     if count < 0:
-        raise RemoteWireError(f"a count of {count} requests")
+        raise RemoteWireError(f"invalid count of {count} requests: expected 0 to {MAX_REQUESTS}")
     bodies = []
     for _ in range(count):
         body, position = read(frame, position)

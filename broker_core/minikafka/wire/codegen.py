@@ -131,7 +131,7 @@ class IntegerRun:
         self._integers = list(integers)
 
     def add(self, name: str, code: str, place: str) -> None:
-        """Append one."""
+        """Append an integer."""
         self._integers.append((name, code, place))
 
     def read(self, owner: str) -> None:

@@ -26,7 +26,7 @@ from minikafka.wire.frame_parts import join, total_size
 from minikafka.wire.framing import RequestHeader
 
 
-def test_the_advertised_table_is_sorted_and_holds_what_is_implemented() -> None:
+def test_api_versions_table_is_sorted_and_complete() -> None:
     table = table_of(APIS.values())
     assert table.error_code == 0
     assert [(row.api_key, row.min_version, row.max_version) for row in table.api_keys] == [
@@ -66,7 +66,7 @@ def test_the_advertised_table_is_sorted_and_holds_what_is_implemented() -> None:
     assert table_of([FETCH]).api_keys == (ApiVersion(1, 0, 10),)
 
 
-def test_a_version_that_is_not_spoken_is_the_fault_of_who_sent_it() -> None:
+def test_unsupported_version_is_the_senders_fault() -> None:
     with pytest.raises(RemoteWireError, match="Produce version 8 is not supported: expected 0 to 7"):
         PRODUCE.decode_request(8, b"")
     with pytest.raises(LocalWireError, match="Produce version 8 is not supported"):
@@ -90,7 +90,7 @@ def test_the_table_as_text_shows_types_versions_and_notes() -> None:
         "ListOffsets (key 2), versions 0 to 4\n"
         "  request\n"
         "    replica_id: int32  # -1 for a consumer\n"
-        "    isolation_level: int8, since version 2  # 0 all, 1 what was committed\n"
+        "    isolation_level: int8, since version 2  # 0 all, 1 committed\n"
         "    topics: array of\n"
         "      name: string\n"
         "      partitions: array of\n"
@@ -106,7 +106,7 @@ def test_the_table_as_text_shows_types_versions_and_notes() -> None:
         "        index: int32\n"
         "        error_code: int16\n"
         "        offsets: array of int64, until version 0  # newest first\n"
-        "        timestamp: int64, since version 1  # -1: none, or not asked\n"
+        "        timestamp: int64, since version 1  # -1: none, or not requested\n"
         "        offset: int64, since version 1  # -1: none\n"
         "        leader_epoch: int32, since version 4  # -1: unknown"
     )
@@ -141,7 +141,7 @@ def test_who_asks_for_more_than_a_message_gets_as_much() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2, 3, 7])
-def test_many_partitions_of_a_produce_request_are_seen_before_it_is_decoded(version: int) -> None:
+def test_many_partitions_are_detected_without_decoding(version: int) -> None:
     def frame(topics: int, partitions: int) -> memoryview:
         parts = tuple(ProducePartition(number, b"records") for number in range(partitions))
         request = ProduceRequest(None, 1, 1000, tuple(ProduceTopic(f"t{n}", parts) for n in range(topics)))

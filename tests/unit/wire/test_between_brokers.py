@@ -1,4 +1,4 @@
-"""What controller and brokers say to each other, in the versions that were not recorded, byte for byte.
+"""Requests between controller and brokers, in the versions that were not recorded, byte for byte.
 
 The bytes are those that the classes of Apache Kafka 3.9.1 write, which still have all these versions.
 """
@@ -39,12 +39,12 @@ def request(partition: str, brokers: str) -> bytes:
 
 
 @pytest.mark.parametrize(("version", "is_new"), [(0, ""), (1, "01")])
-def test_leader_and_isr_says_from_version_1_on_whether_a_replica_is_new(version: int, is_new: str) -> None:
+def test_leader_and_isr_1_says_whether_a_replica_is_new(version: int, is_new: str) -> None:
     partition = LeaderAndIsrPartition("t", 3, 4, 5, 6, (5, 7), 8, (5,), is_new=bool(is_new))
-    told = LeaderAndIsrRequest(1, 2, (partition,), (LiveLeader(5, "h", 9092),))
+    sent = LeaderAndIsrRequest(1, 2, (partition,), (LiveLeader(5, "h", 9092),))
     encoded = request(is_new, "00000005 0001 68 00002384")
-    assert join(LEADER_AND_ISR.encode_request(version, told)) == encoded
-    assert LEADER_AND_ISR.decode_request(version, encoded) == told
+    assert join(LEADER_AND_ISR.encode_request(version, sent)) == encoded
+    assert LEADER_AND_ISR.decode_request(version, encoded) == sent
 
 
 ENDPOINT = UpdateMetadataEndpoint(9092, "h", "", 0)
@@ -69,18 +69,18 @@ def test_update_metadata_says_more_of_a_broker_with_each_version(
     version: int, broker: UpdateMetadataBroker, encoded: str
 ) -> None:
     partition = UpdateMetadataPartition("t", 3, 4, 5, 6, (5, 7), 8, (5,))
-    told = UpdateMetadataRequest(1, 2, (partition,), (broker,))
-    assert join(UPDATE_METADATA.encode_request(version, told)) == request("", encoded)
-    assert UPDATE_METADATA.decode_request(version, request("", encoded)) == told
+    sent = UpdateMetadataRequest(1, 2, (partition,), (broker,))
+    assert join(UPDATE_METADATA.encode_request(version, sent)) == request("", encoded)
+    assert UPDATE_METADATA.decode_request(version, request("", encoded)) == sent
 
 
 def test_update_metadata_4_names_the_replicas_on_failed_disks() -> None:
     partition = UpdateMetadataPartition("t", 3, 4, 5, 6, (5, 7), 8, (5,), offline_replicas=(7,))
     broker = replace(BROKER, endpoints=(replace(ENDPOINT, listener="L"),))
-    told = UpdateMetadataRequest(1, 2, (partition,), (broker,))
+    sent = UpdateMetadataRequest(1, 2, (partition,), (broker,))
     encoded = request("00000001 00000007", "00000005 00000001 00002384 0001 68 0001 4c 0000 ffff")
-    assert join(UPDATE_METADATA.encode_request(4, told)) == encoded
-    assert UPDATE_METADATA.decode_request(4, encoded) == told
+    assert join(UPDATE_METADATA.encode_request(4, sent)) == encoded
+    assert UPDATE_METADATA.decode_request(4, encoded) == sent
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,7 @@ def test_update_metadata_4_names_the_replicas_on_failed_disks() -> None:
     [(0, None, "0007 0000 00000009 00000005"), (1, "5", "0007 0001 00000009 0001 35 00000005")],
     ids=["0", "1"],
 )
-def test_only_the_header_of_controlled_shutdown_0_has_no_client_id(
-    version: int, client_id: str | None, frame: str
-) -> None:
+def test_only_controlled_shutdown_0_has_no_client_id(version: int, client_id: str | None, frame: str) -> None:
     header, body = RequestHeader.decode(bytes.fromhex(frame))
     assert header == RequestHeader(7, version, 9, client_id)
     asked = CONTROLLED_SHUTDOWN.decode_request(version, body)

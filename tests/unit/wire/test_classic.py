@@ -65,7 +65,7 @@ def unhex(text: str) -> bytes:
 @pytest.mark.parametrize(
     ("request_", "text"), [row[1:] for row in REQUESTS], ids=[row[0] for row in REQUESTS]
 )
-def test_a_request_is_these_bytes_and_these_bytes_are_the_request(request_: Request, text: str) -> None:
+def test_request_encodes_to_and_decodes_from_stated_bytes(request_: Request, text: str) -> None:
     frame = unhex(text)
     assert join(encode_frame(classic.encode_request(request_))) == frame
     assert classic.decode_request(frame[4:]) == request_
@@ -93,8 +93,8 @@ def test_multi_message_set_send_length_counts_set_lengths() -> None:
     assert join(encode_frame(classic.encode_multi_message_set_send(answers))) == frame
     code, found = classic.decode_multi_message_set_send(frame[4:])
     assert code == 0
-    assert [(one.error_code, bytes(one.messages)) for one in found] == [  # type: ignore[arg-type]
-        (one.error_code, one.messages) for one in answers
+    assert [(send.error_code, bytes(send.messages)) for send in found] == [  # type: ignore[arg-type]
+        (send.error_code, send.messages) for send in answers
     ]
 
 
@@ -115,7 +115,7 @@ def test_offsets_are_counted_and_come_with_the_latest_first() -> None:
         (f"0000 {TOPIC} 00000000 00000002 01", "a length of 2"),
         ("0000 ffff 00000000 00000000", "is null"),
         ("0000 0001 ff 00000000 00000000", "not UTF-8"),
-        ("0002 ffff", "a count of -1 requests"),
+        ("0002 ffff", "invalid count of -1 requests"),
         ("0002 7fff", "need 2 bytes"),
         (f"0001 {TOPIC} 00000000 0000000000000000 00000000 00", "1 unexpected bytes"),
     ],

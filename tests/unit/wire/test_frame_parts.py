@@ -22,7 +22,7 @@ def test_sizes_are_bytes_whatever_the_part_is(tmp_path: Path) -> None:
         file.close()
 
 
-def test_the_bytes_of_memory_are_a_view_and_those_of_nothing_are_empty() -> None:
+def test_buffer_of_memory_is_a_view_and_of_none_is_empty() -> None:
     data = bytearray(b"abc")
     view = buffer_of(data)
     data[0] = ord("x")

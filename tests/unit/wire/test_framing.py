@@ -68,7 +68,7 @@ def test_a_large_frame_arrives_exact_through_all_growth() -> None:
 @pytest.mark.parametrize(
     ("size", "shown"), [(b"\x00\x00\x00\x0b", "11"), (b"\xff\xff\xff\xff", "-1"), (b"GET ", "1195725856")]
 )
-def test_a_length_beyond_the_limit_or_below_zero_is_refused_before_its_frame(size: bytes, shown: str) -> None:
+def test_invalid_length_is_refused_before_its_frame(size: bytes, shown: str) -> None:
     with pytest.raises(RemoteWireError, match=f"invalid frame length {shown}: expected 0 to 10"):
         FrameReader(10).feed(size)
 
@@ -77,7 +77,7 @@ def test_the_limit_itself_is_allowed() -> None:
     assert FrameReader(10).feed(b"\0\0\0\x0a" + bytes(10)) == [bytes(10)]
 
 
-def test_pages_of_a_large_frame_take_memory_only_when_something_arrives() -> None:
+def test_large_frame_uses_memory_only_for_received_pages() -> None:
     size = 1 << 30
     reader = FrameReader(size)
     reader.feed(size.to_bytes(4, "big") + bytes(2 << 20))
@@ -85,7 +85,7 @@ def test_pages_of_a_large_frame_take_memory_only_when_something_arrives() -> Non
     assert reader.received_bytes == 2 << 20
 
 
-def test_memory_grows_with_what_arrives_not_with_what_is_announced() -> None:
+def test_memory_grows_with_received_not_announced_bytes() -> None:
     tracemalloc.start()
     try:
         reader = FrameReader(1 << 30)

@@ -1,4 +1,4 @@
-"""What a message may make us allocate: every array of every request and response, filled in the worst way."""
+"""Memory of decoded messages: every array of every request and response, filled in the worst way."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Path = tuple[str, ...]
 
 
 def arrays(type_: Type, version: int, path: Path = ()) -> Iterator[Path]:
-    """Where arrays stand: names of fields, and ``*`` for the elements of an array."""
+    """Return the paths of arrays: names of fields, and ``*`` for the elements of an array."""
     if isinstance(type_, ArrayOf):
         yield path
         yield from arrays(type_.element, version, (*path, "*"))
@@ -111,7 +111,7 @@ def test_no_element_takes_more_than_the_limit_reckons_with(
 
 
 def behind_count(one: bytes, two: bytes) -> int:
-    """Where the elements begin of the array that has one element in ``one`` and two in ``two``."""
+    """Return the position of the elements of the array with one element in ``one`` and two in ``two``."""
     return next(at for at in range(len(one)) if one[at] != two[at]) + 1
 
 
@@ -184,11 +184,11 @@ def test_the_metadata_of_the_largest_cluster_are_read() -> None:
     assert METADATA.decode_response(7, frame).topics == (topic,) * LARGEST_CLUSTER
 
 
-def test_what_the_controller_tells_of_the_largest_cluster_is_read() -> None:
+def test_controller_request_of_largest_cluster_is_read() -> None:
     replicas = (1000, 1001, 1002, 1003, 1004)
     partition = UpdateMetadataPartition("topic", 0, 1, 1000, 1, replicas, 1, replicas)
-    told = UpdateMetadataRequest(1000, 1, (partition,) * 2, ())
-    frame = repeated(UPDATE_METADATA.request, 2, replace(told, partitions=(partition,)), told)
+    request = UpdateMetadataRequest(1000, 1, (partition,) * 2, ())
+    frame = repeated(UPDATE_METADATA.request, 2, replace(request, partitions=(partition,)), request)
     assert UPDATE_METADATA.decode_request(2, frame).partitions == (partition,) * LARGEST_CLUSTER
 
 
@@ -198,7 +198,7 @@ def test_a_subscription_has_the_limit_of_a_request() -> None:
         consumer_protocol.decode_subscription(data)
 
 
-def test_a_classic_answer_has_no_more_sets_than_a_request_can_ask_for() -> None:
+def test_classic_response_with_too_many_sets_is_refused() -> None:
     one = bytes.fromhex("00000002 0000")
     most = 0x7FFF
     code, answers = classic.decode_multi_message_set_send(b"\0\0" + one * most)

@@ -104,7 +104,7 @@ def by_name(type_: Type, version: int, value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(type_, ArrayOf):
-        return None if value is None else [by_name(type_.element, version, one) for one in value]
+        return None if value is None else [by_name(type_.element, version, element) for element in value]
     if not isinstance(type_, Struct):
         return value
     names = OTHER_NAMES.get(type_.name, {})
@@ -127,7 +127,7 @@ def theirs(api: Api[Any, Any], side: str) -> Any:
 
 @pytest.mark.parametrize("nulls", [False, True], ids=["values", "nulls"])
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
-def test_another_codec_finds_the_same_values_under_the_same_names(
+def test_another_codec_decodes_the_same_names_and_values(
     api: Api[Any, Any], version: int, nulls: bool
 ) -> None:
     for side, message in (("Request", api.request), ("Response", api.response)):

@@ -27,7 +27,7 @@ DATA = Path(__file__).resolve().parents[2] / "data" / "wire"
 
 
 class Recorded(NamedTuple):
-    """One exchange; ``number`` counts within its file."""
+    """A recorded exchange; ``number`` counts within its file."""
 
     key: int
     version: int
@@ -54,8 +54,12 @@ def recorded() -> Iterator[Recorded]:
 
 
 ALL = list(recorded())
-SPOKEN = [one for one in ALL if one.key in APIS and APIS[ApiKey(one.key)].supports(one.version)]
-ANSWERED = [one for one in SPOKEN if one.response is not None]
+SUPPORTED = [
+    exchange
+    for exchange in ALL
+    if exchange.key in APIS and APIS[ApiKey(exchange.key)].supports(exchange.version)
+]
+ANSWERED = [exchange for exchange in SUPPORTED if exchange.response is not None]
 
 
 def frame_of(data: bytes) -> memoryview:
@@ -67,72 +71,75 @@ SASL_HANDSHAKE = (17, 0)
 
 
 def test_every_version_that_0_10_1_answered_is_spoken() -> None:
-    unspoken = {(one.key, one.version) for one in ALL if one.response is not None} - {
-        (one.key, one.version) for one in ANSWERED
+    unsupported = {(exchange.key, exchange.version) for exchange in ALL if exchange.response is not None} - {
+        (exchange.key, exchange.version) for exchange in ANSWERED
     }
     refused = {(ApiKey.API_VERSIONS, 3), (ApiKey.API_VERSIONS, 4)}
-    assert unspoken == refused | {SASL_HANDSHAKE}, "which is not there yet"
+    assert unsupported == refused | {SASL_HANDSHAKE}, "which is not there yet"
 
 
-@pytest.mark.parametrize("one", SPOKEN, ids=str)
-def test_a_recorded_request_decodes_and_encodes_to_the_same_bytes(one: Recorded) -> None:
-    header, body = RequestHeader.decode(frame_of(one.request))
-    assert (header.api_key, header.api_version) == (one.key, one.version)
-    api = APIS[ApiKey(one.key)]
-    request = api.decode_request(one.version, body)
-    assert join(encode_frame([header.encode(), *api.encode_request(one.version, request)])) == one.request
+@pytest.mark.parametrize("exchange", SUPPORTED, ids=str)
+def test_recorded_request_decodes_and_encodes_unchanged(exchange: Recorded) -> None:
+    header, body = RequestHeader.decode(frame_of(exchange.request))
+    assert (header.api_key, header.api_version) == (exchange.key, exchange.version)
+    api = APIS[ApiKey(exchange.key)]
+    request = api.decode_request(exchange.version, body)
+    assert (
+        join(encode_frame([header.encode(), *api.encode_request(exchange.version, request)]))
+        == exchange.request
+    )
 
 
-@pytest.mark.parametrize("one", ANSWERED, ids=str)
-def test_a_recorded_response_decodes_and_encodes_to_the_same_bytes(one: Recorded) -> None:
-    assert one.response is not None
-    correlation_id, body = split_response(frame_of(one.response))
-    header, _ = RequestHeader.decode(frame_of(one.request))
+@pytest.mark.parametrize("exchange", ANSWERED, ids=str)
+def test_recorded_response_decodes_and_encodes_unchanged(exchange: Recorded) -> None:
+    assert exchange.response is not None
+    correlation_id, body = split_response(frame_of(exchange.response))
+    header, _ = RequestHeader.decode(frame_of(exchange.request))
     assert correlation_id == header.correlation_id
-    api = APIS[ApiKey(one.key)]
-    response = api.decode_response(one.version, body)
-    parts = [response_header(correlation_id), *api.encode_response(one.version, response)]
-    assert join(encode_frame(parts)) == one.response
+    api = APIS[ApiKey(exchange.key)]
+    response = api.decode_response(exchange.version, body)
+    parts = [response_header(correlation_id), *api.encode_response(exchange.version, response)]
+    assert join(encode_frame(parts)) == exchange.response
 
 
 def shortest(direction: str) -> list[Recorded]:
     """The shortest recording of each version."""
     found: dict[tuple[int, int], Recorded] = {}
-    for one in sorted(ANSWERED, key=lambda one: len(getattr(one, direction))):
-        found.setdefault((one.key, one.version), one)
+    for exchange in sorted(ANSWERED, key=lambda exchange: len(getattr(exchange, direction))):
+        found.setdefault((exchange.key, exchange.version), exchange)
     return list(found.values())
 
 
-@pytest.mark.parametrize("one", shortest("request"), ids=str)
-def test_a_request_cut_at_any_byte_or_with_one_more_is_the_peers_fault(one: Recorded) -> None:
-    _, body = RequestHeader.decode(frame_of(one.request))
-    api = APIS[ApiKey(one.key)]
+@pytest.mark.parametrize("exchange", shortest("request"), ids=str)
+def test_request_one_byte_off_is_the_peers_fault(exchange: Recorded) -> None:
+    _, body = RequestHeader.decode(frame_of(exchange.request))
+    api = APIS[ApiKey(exchange.key)]
     for size in range(len(body)):
         with pytest.raises(RemoteWireError):
-            api.decode_request(one.version, body[:size])
+            api.decode_request(exchange.version, body[:size])
     with pytest.raises(RemoteWireError):
-        api.decode_request(one.version, bytes(body) + b"\0")
+        api.decode_request(exchange.version, bytes(body) + b"\0")
 
 
-@pytest.mark.parametrize("one", shortest("response"), ids=str)
-def test_a_response_cut_at_any_byte_or_with_one_more_is_the_peers_fault(one: Recorded) -> None:
-    assert one.response is not None
-    _, body = split_response(frame_of(one.response))
-    api = APIS[ApiKey(one.key)]
+@pytest.mark.parametrize("exchange", shortest("response"), ids=str)
+def test_response_one_byte_off_is_the_peers_fault(exchange: Recorded) -> None:
+    assert exchange.response is not None
+    _, body = split_response(frame_of(exchange.response))
+    api = APIS[ApiKey(exchange.key)]
     for size in range(len(body)):
         with pytest.raises(RemoteWireError):
-            api.decode_response(one.version, body[:size])
+            api.decode_response(exchange.version, body[:size])
     with pytest.raises(RemoteWireError):
-        api.decode_response(one.version, bytes(body) + b"\0")
+        api.decode_response(exchange.version, bytes(body) + b"\0")
 
 
 def examples(key: ApiKey, version: int) -> list[Recorded]:
-    return [one for one in ANSWERED if (one.key, one.version) == (key, version)]
+    return [exchange for exchange in ANSWERED if (exchange.key, exchange.version) == (key, version)]
 
 
 def test_the_fields_of_a_produce_exchange_are_where_they_belong() -> None:
-    one = examples(ApiKey.PRODUCE, 2)[0]
-    header, body = RequestHeader.decode(frame_of(one.request))
+    exchange = examples(ApiKey.PRODUCE, 2)[0]
+    header, body = RequestHeader.decode(frame_of(exchange.request))
     assert header.client_id == "producer-1"
     request = PRODUCE.decode_request(2, body)
     assert (request.acks, request.timeout_ms) == (-1, 30000)
@@ -141,32 +148,34 @@ def test_the_fields_of_a_produce_exchange_are_where_they_belong() -> None:
     assert (topic.name, partition.index) == ("wire", 0)
     records = buffer_of(partition.records)
     assert int.from_bytes(records[8:12], "big") == len(records) - 12, "one message, which fills the set"
-    assert one.response is not None
-    response = PRODUCE.decode_response(2, split_response(frame_of(one.response))[1])
+    assert exchange.response is not None
+    response = PRODUCE.decode_response(2, split_response(frame_of(exchange.response))[1])
     (produced,) = response.topics[0].partitions
     assert (produced.index, produced.error_code, produced.base_offset) == (0, 0, 0)
     assert (produced.log_append_time_ms, response.throttle_time_ms) == (-1, 0)
 
 
 def test_the_fields_of_a_fetch_exchange_are_where_they_belong() -> None:
-    one = examples(ApiKey.FETCH, 3)[0]
-    request = FETCH.decode_request(3, RequestHeader.decode(frame_of(one.request))[1])
+    exchange = examples(ApiKey.FETCH, 3)[0]
+    request = FETCH.decode_request(3, RequestHeader.decode(frame_of(exchange.request))[1])
     assert (request.replica_id, request.max_wait_ms, request.min_bytes, request.max_bytes) == (
         -1,
         500,
         1,
         50 << 20,
     )
-    assert one.response is not None
-    response = FETCH.decode_response(3, split_response(frame_of(one.response))[1])
+    assert exchange.response is not None
+    response = FETCH.decode_response(3, split_response(frame_of(exchange.response))[1])
     (partition,) = response.topics[0].partitions
     assert (partition.index, partition.error_code, partition.high_watermark) == (0, 0, 48)
     assert len(buffer_of(partition.records)) == 3116
 
 
-def test_a_fetch_request_of_an_old_version_has_no_limit_of_its_own() -> None:
-    one = examples(ApiKey.FETCH, 0)[0]
-    assert FETCH.decode_request(0, RequestHeader.decode(frame_of(one.request))[1]).max_bytes == 0x7FFFFFFF
+def test_old_fetch_request_has_no_response_limit() -> None:
+    exchange = examples(ApiKey.FETCH, 0)[0]
+    assert (
+        FETCH.decode_request(0, RequestHeader.decode(frame_of(exchange.request))[1]).max_bytes == 0x7FFFFFFF
+    )
 
 
 def test_metadata_tells_all_topics_from_none() -> None:
@@ -176,23 +185,23 @@ def test_metadata_tells_all_topics_from_none() -> None:
     assert METADATA.decode_request(1, b"\0\0\0\0").topics == ()
 
 
-def test_the_refusal_of_newer_api_versions_requests_has_the_recorded_form() -> None:
-    newer = [one for one in ALL if one.key == ApiKey.API_VERSIONS and one.version > 0]
-    assert {one.version for one in newer} == {3, 4}
-    for one in newer:
-        header, _ = RequestHeader.decode(frame_of(one.request))
+def test_refusal_of_newer_api_versions_has_recorded_form() -> None:
+    newer = [exchange for exchange in ALL if exchange.key == ApiKey.API_VERSIONS and exchange.version > 0]
+    assert {exchange.version for exchange in newer} == {3, 4}
+    for exchange in newer:
+        header, _ = RequestHeader.decode(frame_of(exchange.request))
         empty = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, ())
         parts = [response_header(header.correlation_id), *API_VERSIONS.encode_response(0, empty)]
-        assert join(encode_frame(parts)) == one.response
+        assert join(encode_frame(parts)) == exchange.response
 
 
-def test_our_refusal_adds_the_row_that_tells_the_client_what_to_ask_with() -> None:
+def test_our_refusal_adds_the_supported_versions() -> None:
     response = API_VERSIONS.decode_response(0, join(refusal()))
     assert response == ApiVersionsResponse(35, (ApiVersion(18, 0, 2),))
 
 
-def test_a_request_for_an_unknown_api_still_has_a_readable_header() -> None:
-    (unknown,) = (one for one in ALL if one.key == 99)
+def test_request_for_unknown_api_has_readable_header() -> None:
+    (unknown,) = (exchange for exchange in ALL if exchange.key == 99)
     header, body = RequestHeader.decode(frame_of(unknown.request))
     assert (header.api_key, header.client_id, bytes(body)) == (99, "by-hand", b"")
     assert unknown.response is None

@@ -1,4 +1,4 @@
-"""The table of fields: what it compiles to, and who is told what when something does not fit."""
+"""The table of fields: the code that it compiles to, and the errors for values and bytes that do not fit."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_decoded_records_are_views_of_the_message() -> None:
     assert letter.second == b""
 
 
-def test_null_records_are_refused_where_the_row_does_not_allow_them() -> None:
+def test_null_records_are_refused_for_non_nullable_field() -> None:
     with pytest.raises(RemoteWireError, match=r"the records Letter\.first at position 4 is null"):
         schema.decode(LETTER, 0, bytes.fromhex("00000001 ffffffff ffffffff 00000000"))
     with pytest.raises(LocalWireError, match=r"Letter\.first \(version 0\): null"):
@@ -195,7 +195,7 @@ def test_bytes_that_do_not_fit_are_the_peers_fault(data: str, complaint: str) ->
         schema.decode(DRAWING, 1, bytes.fromhex(data))
 
 
-def test_an_announced_array_is_not_allocated_before_its_bytes_are_there() -> None:
+def test_announced_array_is_not_allocated_before_its_bytes() -> None:
     @fast_value
     class Lists:
         numbers: tuple[int, ...]
@@ -271,7 +271,7 @@ def test_a_class_that_cannot_be_filled_field_by_field_is_refused() -> None:
             Struct(cls, field("x", INT8))
 
 
-def test_fields_may_be_called_as_the_variables_are_that_read_them() -> None:
+def test_field_names_may_equal_generated_variable_names() -> None:
     @fast_value
     class Odd:
         n: int

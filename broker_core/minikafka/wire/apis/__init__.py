@@ -1,1 +1,1 @@
-"""One module for each API: its request, its response, and the tables of both."""
+"""The APIs of the protocol, one module each: its request, its response, and the tables of both."""

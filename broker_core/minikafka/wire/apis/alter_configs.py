@@ -22,7 +22,7 @@ from minikafka.wire.schema import (
 
 @fast_value
 class AlterableConfig:
-    """One config."""
+    """A config and its new value."""
 
     name: str
     value: str | None
@@ -39,7 +39,7 @@ class AlterConfigsResource:
 
 @fast_value
 class AlterConfigsRequest:
-    """``validate_only``: say what would be wrong, change nothing."""
+    """``validate_only``: report the errors, change nothing."""
 
     resources: tuple[AlterConfigsResource, ...]
     validate_only: bool
@@ -57,7 +57,7 @@ class AlterConfigsResourceResponse:
 
 @fast_value
 class AlterConfigsResponse:
-    """One row for each resource of the request. IncrementalAlterConfigs answers with it too."""
+    """A result for each resource of the request. It is also the response of IncrementalAlterConfigs."""
 
     throttle_time_ms: int
     responses: tuple[AlterConfigsResourceResponse, ...]

@@ -1,9 +1,9 @@
 """ApiVersions: the APIs and versions that a broker supports. Clients since 0.10 send it first.
 
-Version 1: throttle_time_ms; 2 is the same. Newer clients open with version 3 or 4. That request has a body
-and a header with tagged fields that are not known here; what counts of it, the correlation id, stands where
-it always stood. The answer is the one of ``refusal``, as a body of version 0 behind a plain header, upon
-which the client asks again with version 0.
+Version 1: throttle_time_ms; 2 is the same. Newer clients start with version 3 or 4. Those requests have a
+body and a header with tagged fields that are unknown here; only the correlation id is needed, and it is at
+the same position. The response is that of ``refusal``: a body of version 0 after a plain header. The client
+then repeats the request with version 0.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from minikafka.wire.schema import INT16, INT32, ArrayOf, Struct, field
 
 @fast_value
 class ApiVersionsRequest:
-    """Nothing but the header."""
+    """A request without a body."""
 
 
 @fast_value
 class ApiVersion:
-    """The versions of one API that a broker speaks."""
+    """The versions of one API that a broker supports."""
 
     api_key: int
     min_version: int
@@ -49,7 +49,7 @@ API_VERSIONS = Api(
     request=Struct(ApiVersionsRequest),
     response=Struct(
         ApiVersionsResponse,
-        field("error_code", INT16, "35 when the request's version is not spoken"),
+        field("error_code", INT16, "35 when the request's version is not supported"),
         field(
             "api_keys",
             ArrayOf(
@@ -67,16 +67,16 @@ API_VERSIONS = Api(
 
 
 def table_of(apis: Iterable[Api[Any, Any]]) -> ApiVersionsResponse:
-    """The answer that advertises ``apis`` as they are implemented here."""
+    """Return the response that advertises ``apis`` as they are implemented here."""
     rows = (ApiVersion(int(api.key), api.min_version, api.max_version) for api in apis)
     return ApiVersionsResponse(int(ErrorCode.NONE), tuple(sorted(rows, key=lambda row: row.api_key)))
 
 
 def refusal() -> list[Part]:
-    """The body for a request of a version that is not spoken: error 35 in a response of version 0.
+    """Return the response body for an unsupported version: error 35 in a response of version 0.
 
-    0.10.1 sent an empty table. Later releases send the row of ApiVersions itself, as is done here: it
-    tells the client which version to ask with.
+    0.10.1 sends an empty table. Later releases send the row of ApiVersions itself, as is done here: it
+    tells the client which version to use.
     """
     row = ApiVersion(int(API_VERSIONS.key), API_VERSIONS.min_version, API_VERSIONS.max_version)
     return API_VERSIONS.encode_response(0, ApiVersionsResponse(int(ErrorCode.UNSUPPORTED_VERSION), (row,)))

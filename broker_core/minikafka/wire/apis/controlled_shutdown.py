@@ -1,6 +1,6 @@
 """ControlledShutdown: a broker that will stop asks the controller to move its leaderships.
 
-Version 1 is the same behind another header: a request of version 0 has no client id (``framing``).
+Version 1 is the same after another header: a request of version 0 has no client id (``framing``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class ControlledShutdownRequest:
 
 @fast_value
 class RemainingPartition:
-    """A partition that the broker still leads, for want of another replica in sync."""
+    """A partition that the broker still leads, because no other replica is in sync."""
 
     topic: str
     index: int
@@ -27,7 +27,7 @@ class RemainingPartition:
 
 @fast_value
 class ControlledShutdownResponse:
-    """The broker may stop without harm once nothing remains."""
+    """The partitions that the broker still leads; without any it can stop safely."""
 
     error_code: int
     remaining_partitions: tuple[RemainingPartition, ...]

@@ -13,7 +13,7 @@ from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, A
 
 @fast_value
 class AclCreation:
-    """One ACL, and its resource."""
+    """An ACL, and its resource."""
 
     resource_type: int
     resource_name: str
@@ -26,14 +26,14 @@ class AclCreation:
 
 @fast_value
 class CreateAclsRequest:
-    """The rules to make."""
+    """The ACLs to create."""
 
     creations: tuple[AclCreation, ...]
 
 
 @fast_value
 class AclCreationResult:
-    """The result for one rule."""
+    """The result for one ACL."""
 
     error_code: int
     error_message: str | None = None
@@ -41,7 +41,7 @@ class AclCreationResult:
 
 @fast_value
 class CreateAclsResponse:
-    """One result for each ACL, in order."""
+    """The results for the ACLs, in the order of the request."""
 
     throttle_time_ms: int
     results: tuple[AclCreationResult, ...]
@@ -84,5 +84,5 @@ CREATE_ACLS = Api(
             ),
         ),
     ),
-    max_elements=100_000,  # of four texts each
+    max_elements=100_000,  # with four strings each
 )

@@ -19,8 +19,8 @@ class CreatePartitionsAssignment:
 
 @fast_value
 class CreatePartitionsTopic:
-    """``count``: how many partitions the topic shall have. ``assignments``: of the new ones, None leaves the
-    choice to the broker.
+    """``count``: the new number of partitions. ``assignments``: those of the new partitions; None lets the
+    broker choose.
     """
 
     name: str
@@ -30,8 +30,8 @@ class CreatePartitionsTopic:
 
 @fast_value
 class CreatePartitionsRequest:
-    """``timeout_ms``: how long to wait until the partitions have leaders; 0 or less does not wait.
-    ``validate_only``: say what would be wrong, change nothing.
+    """``timeout_ms``: the time to wait until the partitions have leaders; 0 or less does not wait.
+    ``validate_only``: report the errors, change nothing.
     """
 
     topics: tuple[CreatePartitionsTopic, ...]
@@ -50,7 +50,7 @@ class CreatePartitionsTopicResult:
 
 @fast_value
 class CreatePartitionsResponse:
-    """One result per topic, in no particular order."""
+    """The results for the topics, in no particular order."""
 
     throttle_time_ms: int
     results: tuple[CreatePartitionsTopicResult, ...]

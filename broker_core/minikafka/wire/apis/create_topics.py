@@ -1,8 +1,8 @@
 """CreateTopics: create topics, with a number of partitions or an assignment to brokers.
 
-Sent to the controller; any other broker answers NOT_CONTROLLER. Version 1: ``validate_only``, and errors in
-words; 2: throttle_time_ms; 3 and 4 are the same. From 4 on a client may rely on it that -1 partitions, or
-replicas, without an assignment are the broker's defaults (KIP-464).
+Sent to the controller; any other broker answers NOT_CONTROLLER. Version 1: ``validate_only``, and error
+messages; 2: throttle_time_ms; 3 and 4 are the same. From 4 on a client can rely on -1 partitions, or
+replicas, without an assignment meaning the broker's defaults (KIP-464).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minikafka.wire.schema import (
 )
 
 DEFAULTS_SINCE = 4
-"""The version from which on a client may ask for the broker's defaults."""
+"""The first version in which a client may request the broker's defaults."""
 
 
 @fast_value
@@ -34,7 +34,7 @@ class CreatableReplicaAssignment:
 
 @fast_value
 class CreatableTopicConfig:
-    """One config of the topic."""
+    """A config of the topic."""
 
     name: str
     value: str | None
@@ -53,8 +53,8 @@ class CreatableTopic:
 
 @fast_value
 class CreateTopicsRequest:
-    """``timeout_ms``: how long to wait until the topics are complete; 0 or less does not wait.
-    ``validate_only``: say what would be wrong, make nothing.
+    """``timeout_ms``: the time to wait until the topics are complete; 0 or less does not wait.
+    ``validate_only``: report the errors, create nothing.
     """
 
     topics: tuple[CreatableTopic, ...]
@@ -73,7 +73,7 @@ class CreatableTopicResult:
 
 @fast_value
 class CreateTopicsResponse:
-    """One result per topic, in no particular order."""
+    """The results for the topics, in no particular order."""
 
     throttle_time_ms: int
     topics: tuple[CreatableTopicResult, ...]

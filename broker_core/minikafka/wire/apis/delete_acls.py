@@ -13,7 +13,7 @@ from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, A
 
 @fast_value
 class DeleteAclsFilter:
-    """One filter; None matches all."""
+    """A filter; None matches all."""
 
     resource_type_filter: int
     resource_name_filter: str | None
@@ -26,14 +26,14 @@ class DeleteAclsFilter:
 
 @fast_value
 class DeleteAclsRequest:
-    """A rule goes when any of them finds it."""
+    """The filters; an ACL is deleted if any of them matches it."""
 
     filters: tuple[DeleteAclsFilter, ...]
 
 
 @fast_value
 class DeleteAclsMatchingAcl:
-    """A rule that was found, and what became of it."""
+    """An ACL that matched, and the result of its deletion."""
 
     error_code: int
     error_message: str | None
@@ -57,7 +57,7 @@ class DeleteAclsFilterResult:
 
 @fast_value
 class DeleteAclsResponse:
-    """One result for each filter, in their order."""
+    """The results for the filters, in the order of the request."""
 
     throttle_time_ms: int
     filter_results: tuple[DeleteAclsFilterResult, ...]
@@ -125,5 +125,5 @@ DELETE_ACLS = Api(
             ),
         ),
     ),
-    max_elements=100_000,  # of four texts each
+    max_elements=100_000,  # with four strings each
 )

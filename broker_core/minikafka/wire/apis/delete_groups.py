@@ -27,7 +27,7 @@ class DeletableGroupResult:
 
 @fast_value
 class DeleteGroupsResponse:
-    """One row for each group of the request."""
+    """The results for the groups of the request."""
 
     throttle_time_ms: int
     results: tuple[DeletableGroupResult, ...]

@@ -7,12 +7,12 @@ from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import INT16, INT32, INT64, STRING, ArrayOf, Struct, field
 
 HIGH_WATERMARK = -1
-"""``offset`` that asks for everything that can be read."""
+"""The ``offset`` that requests the deletion of everything below the high watermark."""
 
 
 @fast_value
 class DeleteRecordsPartition:
-    """The first offset of one partition that is to stay."""
+    """A partition, and the first offset in it that is kept."""
 
     index: int
     offset: int
@@ -28,7 +28,7 @@ class DeleteRecordsTopic:
 
 @fast_value
 class DeleteRecordsRequest:
-    """``timeout_ms``: how long to wait for the replicas."""
+    """``timeout_ms``: the time to wait for the replicas."""
 
     topics: tuple[DeleteRecordsTopic, ...]
     timeout_ms: int
@@ -53,7 +53,7 @@ class DeleteRecordsTopicResult:
 
 @fast_value
 class DeleteRecordsResponse:
-    """The answer."""
+    """The results, by topic."""
 
     throttle_time_ms: int
     topics: tuple[DeleteRecordsTopicResult, ...]
@@ -78,14 +78,14 @@ DELETE_RECORDS = Api(
                             Struct(
                                 DeleteRecordsPartition,
                                 field("index", INT32),
-                                field("offset", INT64, "the first that stays; -1: the high watermark"),
+                                field("offset", INT64, "the first that is kept; -1: the high watermark"),
                             )
                         ),
                     ),
                 )
             ),
         ),
-        field("timeout_ms", INT32, "how long to wait for the replicas"),
+        field("timeout_ms", INT32, "the time to wait for the replicas"),
     ),
     response=Struct(
         DeleteRecordsResponse,

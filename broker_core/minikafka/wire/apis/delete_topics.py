@@ -1,7 +1,7 @@
 """DeleteTopics: delete topics by name.
 
 Sent to the controller; any other broker answers NOT_CONTROLLER. Version 1: throttle_time_ms; 2 is the same; 3
-has an error of its own, TOPIC_DELETION_DISABLED, where deletion is switched off.
+has the error TOPIC_DELETION_DISABLED for brokers on which deletion is switched off.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, field
 
 @fast_value
 class DeleteTopicsRequest:
-    """``timeout_ms``: how long to wait until the topics are gone; 0 or less does not wait."""
+    """``timeout_ms``: the time to wait until the topics are deleted; 0 or less does not wait."""
 
     topic_names: tuple[str, ...]
     timeout_ms: int
@@ -29,7 +29,7 @@ class DeletableTopicResult:
 
 @fast_value
 class DeleteTopicsResponse:
-    """One result per topic, in no particular order."""
+    """The results for the topics, in no particular order."""
 
     throttle_time_ms: int
     topics: tuple[DeletableTopicResult, ...]

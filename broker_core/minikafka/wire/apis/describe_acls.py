@@ -10,18 +10,18 @@ from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import INT8, INT16, INT32, NULLABLE_STRING, STRING, ArrayOf, Struct, field
 
 ANY = 1
-"""In a filter: every type, operation, permission or type of name."""
+"""In a filter: every type, operation, permission or pattern type."""
 MATCH = 2
-"""In a filter: rules that hold for the name, also those about ``*``."""
+"""The pattern type, in a filter, of ACLs that apply to the name, including those about ``*``."""
 LITERAL = 3
-"""The type of a name that is one: the only one that 0.10.1 has, and what version 0 means."""
+"""The pattern type of a complete name: the only one in 0.10.1, and the one that version 0 means."""
 PREFIXED = 4
-"""The type of a name that others begin with, since 2.0."""
+"""The pattern type of a prefix of names, since 2.0."""
 
 
 @fast_value
 class DescribeAclsRequest:
-    """The filter; None finds all."""
+    """The filter; None matches all."""
 
     resource_type_filter: int
     resource_name_filter: str | None
@@ -34,7 +34,7 @@ class DescribeAclsRequest:
 
 @fast_value
 class AclDescription:
-    """One ACL."""
+    """An ACL, without its resource."""
 
     principal: str
     host: str
@@ -44,7 +44,7 @@ class AclDescription:
 
 @fast_value
 class DescribeAclsResource:
-    """The rules about one resource."""
+    """The ACLs of one resource."""
 
     resource_type: int
     resource_name: str

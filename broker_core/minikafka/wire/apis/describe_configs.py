@@ -1,8 +1,8 @@
 """DescribeConfigs: the configs of topics and brokers, and their sources.
 
-Version 0 says whether a value is the default; 1 says its source and, where asked, all values that the setting
-could take and has not, because one with precedence is there (synonyms). 2 is the same as 1. Settings of a
-broker are answered by that broker only.
+Version 0 says whether a value is the default. 1 gives its source and, if requested, the synonyms: all values
+of the setting, of which the one with precedence is used. 2 is the same as 1. Only a broker itself describes
+its settings.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ConfigSource(IntEnum):
 
 @fast_value
 class DescribeConfigsResource:
-    """``resource_name``: the topic, or the broker's id. ``configuration_keys`` None asks for all."""
+    """``resource_name``: the topic, or the broker's id. ``configuration_keys`` None requests all."""
 
     resource_type: int
     resource_name: str
@@ -53,7 +53,7 @@ class DescribeConfigsResource:
 
 @fast_value
 class DescribeConfigsRequest:
-    """A resource to describe."""
+    """The resources to describe."""
 
     resources: tuple[DescribeConfigsResource, ...]
     include_synonyms: bool = False
@@ -61,7 +61,7 @@ class DescribeConfigsRequest:
 
 @fast_value
 class DescribeConfigsSynonym:
-    """A value that is given under this name, at this place."""
+    """A value of a setting, with the name and the source that it comes from."""
 
     name: str
     value: str | None
@@ -70,8 +70,8 @@ class DescribeConfigsSynonym:
 
 @fast_value
 class DescribeConfigsResourceResult:
-    """One setting. ``value`` is None where it is secret or there is none. Version 0 tells ``is_default``,
-    later ones ``config_source``.
+    """A setting. ``value`` is None if it is secret or there is none. Version 0 has ``is_default``, later ones
+    ``config_source``.
     """
 
     name: str
@@ -96,7 +96,7 @@ class DescribeConfigsResult:
 
 @fast_value
 class DescribeConfigsResponse:
-    """One row for each resource of the request."""
+    """The results for the resources of the request."""
 
     throttle_time_ms: int
     results: tuple[DescribeConfigsResult, ...]
@@ -126,7 +126,7 @@ _SETTING = Struct(
                 field("source", INT8),
             )
         ),
-        "that with precedence first",
+        "in order of precedence",
         since=1,
         default=(),
     ),

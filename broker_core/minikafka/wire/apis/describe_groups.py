@@ -44,7 +44,7 @@ class DescribedGroup:
 
 @fast_value
 class DescribeGroupsResponse:
-    """One row for each group of the request."""
+    """The descriptions of the groups of the request."""
 
     throttle_time_ms: int
     groups: tuple[DescribedGroup, ...]

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the data directories of the broker that is asked, and the logs in them.
+"""DescribeLogDirs: the data directories of a broker, and the logs in them.
 
 Both versions are the same.
 """
@@ -27,7 +27,7 @@ class DescribeLogDirsRequest:
 
 @fast_value
 class DescribeLogDirsPartition:
-    """One log. ``partition_size`` is in bytes; ``offset_lag`` is how far it is behind, in messages."""
+    """A log. ``partition_size`` is in bytes; ``offset_lag`` is its lag in messages."""
 
     partition_index: int
     partition_size: int
@@ -45,7 +45,7 @@ class DescribeLogDirsTopic:
 
 @fast_value
 class DescribeLogDirsResult:
-    """One data directory."""
+    """A data directory."""
 
     error_code: int
     log_dir: str
@@ -54,7 +54,7 @@ class DescribeLogDirsResult:
 
 @fast_value
 class DescribeLogDirsResponse:
-    """The answer; without ``results`` where the client may not describe the cluster."""
+    """The data directories; empty ``results`` if the client is not authorized to describe the cluster."""
 
     throttle_time_ms: int
     results: tuple[DescribeLogDirsResult, ...]

@@ -1,13 +1,13 @@
 """Fetch: read message sets of partitions from given offsets. Followers replicate with it too.
 
-Versions 0 and 1 carry messages of magic 0 only, so that newer ones are converted down. Version 1:
-throttle_time_ms in the response. Version 2: magic 1. Version 3: a limit for the whole response; the order of
-the partitions counts, as the first of them that has data gets at least one message whatever its size. Version
-4: magic 2, and the isolation level: a consumer that reads only what was committed gets nothing at or above
-the last stable offset, and is told which transactions were aborted. Version 5: where logs start. Version 7:
-sessions, in which only changes are sent; a session id of 0 in the response declines. Version 9: the leader
-epoch that the client knows. Version 10: zstd. Versions 6 and 8 are the same as their predecessors. The last
-message of ``records`` may be cut off by the limit.
+Versions 0 and 1 carry messages of magic 0 only, so newer ones are converted down. Version 1: throttle_time_ms
+in the response. Version 2: magic 1. Version 3: a limit for the whole response; the order of the partitions
+matters, as the first of them that has data gets at least one message whatever its size. Version 4: magic 2,
+and the isolation level: a consumer that reads only committed records gets nothing at or above the last stable
+offset, and a list of the aborted transactions. Version 5: log start offsets. Version 7: sessions, in which
+only changes are sent; a session id of 0 in the response declines. Version 9: the leader epoch that the client
+knows. Version 10: zstd. Versions 6 and 8 are the same as their predecessors. The limit may cut off the last
+message of ``records``.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from minikafka.wire.schema import (
 )
 
 NO_LIMIT = 0x7FFFFFFF
-"""``max_bytes`` of the versions that do not send one."""
+"""``max_bytes`` in versions without this field."""
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 """``isolation_level``."""
 NO_SESSION = 0
-"""``session_id`` of whoever has none."""
+"""``session_id`` of a request without a session."""
 NEW_SESSION_EPOCH = 0
-"""``session_epoch`` of a request that asks for a session."""
+"""``session_epoch`` of a request for a new session."""
 FINAL_EPOCH = -1
 """``session_epoch`` of a request outside of any session, as all are before version 7."""
 
 LARGEST_MESSAGE_BYTES = 128 << 20
-"""More than any broker takes by default: a request has at most 100 MiB. What is larger is not believed,
-unless the fetch itself asks for as much.
+"""More than any broker accepts by default: a request has at most 100 MiB. A larger response is rejected,
+unless the fetch itself requests that many bytes.
 """
 _BESIDE_RECORDS_BYTES = 16 << 20
 """The limit of a response without its records."""
 _WHOLE_MESSAGE_SINCE = 3
-"""The version that sends a first message whole, whatever was asked for, and has ``max_bytes``."""
+"""The first version with ``max_bytes``, and with a complete first message whatever its size."""
 
 
 @fast_value
 class FetchPartition:
-    """From where to read one partition, and at most how much."""
+    """A partition to read: the start offset, and the maximum bytes."""
 
     index: int
     current_leader_epoch: int
@@ -97,7 +97,7 @@ class FetchRequest:
 
 @fast_value
 class AbortedTransaction:
-    """Of this producer's batches, those from ``first_offset`` to its next mark do not count."""
+    """An aborted transaction: the producer's batches from ``first_offset`` to its next marker are invalid."""
 
     producer_id: int
     first_offset: int
@@ -105,9 +105,9 @@ class AbortedTransaction:
 
 @fast_value
 class FetchPartitionResponse:
-    """Messages of one partition. Decoded, ``records`` is a view of the response, None where it has null.
+    """Messages of one partition. Decoded, ``records`` is a view of the response; None if it is null there.
 
-    ``aborted_transactions`` is null for whoever reads everything.
+    ``aborted_transactions`` is null for isolation level READ_UNCOMMITTED.
     """
 
     index: int
@@ -129,7 +129,7 @@ class FetchTopicResponse:
 
 @fast_value
 class FetchResponse:
-    """The answer, in the order of the request."""
+    """The messages, in the order of the request."""
 
     throttle_time_ms: int
     error_code: int
@@ -138,11 +138,11 @@ class FetchResponse:
 
 
 def response_bytes(version: int, request: FetchRequest) -> int:
-    """The most bytes that the answer to ``request`` can have: what it asks for, or one larger message."""
-    asked = sum(part.partition_max_bytes for topic in request.topics for part in topic.partitions)
+    """Return the size limit of the response to ``request``: the requested bytes, or one larger message."""
+    requested = sum(part.partition_max_bytes for topic in request.topics for part in topic.partitions)
     if version >= _WHOLE_MESSAGE_SINCE:
-        asked = max(min(asked, request.max_bytes), LARGEST_MESSAGE_BYTES)
-    return min(asked + _BESIDE_RECORDS_BYTES, MAX_FRAME_BYTES)
+        requested = max(min(requested, request.max_bytes), LARGEST_MESSAGE_BYTES)
+    return min(requested + _BESIDE_RECORDS_BYTES, MAX_FRAME_BYTES)
 
 
 FETCH = Api(
@@ -156,9 +156,9 @@ FETCH = Api(
         field("max_wait_ms", INT32),
         field("min_bytes", INT32),
         field("max_bytes", INT32, "limit of the whole response", since=3, default=NO_LIMIT),
-        field("isolation_level", INT8, "0 all, 1 what was committed", since=4, default=READ_UNCOMMITTED),
+        field("isolation_level", INT8, "0 all, 1 committed", since=4, default=READ_UNCOMMITTED),
         field("session_id", INT32, "0: none", since=7, default=NO_SESSION),
-        field("session_epoch", INT32, "0 asks for a session, -1 for none", since=7, default=FINAL_EPOCH),
+        field("session_epoch", INT32, "0: new session, -1: no session", since=7, default=FINAL_EPOCH),
         field(
             "topics",
             ArrayOf(

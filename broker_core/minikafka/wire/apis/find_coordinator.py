@@ -1,6 +1,6 @@
 """FindCoordinator: the coordinator of a group or a transactional id (GroupCoordinator in 0.10.1).
 
-Version 1: what kind of key it is, throttle_time_ms and the error in words; 2 is the same.
+Version 1: the type of the key, throttle_time_ms and the error message; 2 is the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FindCoordinatorRequest:
 
 @fast_value
 class FindCoordinatorResponse:
-    """With an error there is no node: -1, an empty host, port -1."""
+    """The coordinator. With an error there is none: node -1, an empty host, port -1."""
 
     throttle_time_ms: int
     error_code: int

@@ -1,4 +1,4 @@
-"""Heartbeat: a member is alive; the response tells it of a rebalance.
+"""Heartbeat: a member reports that it is alive; the response reports a rebalance.
 
 Version 1: throttle_time_ms; 2 is the same.
 """
@@ -21,7 +21,7 @@ class HeartbeatRequest:
 
 @fast_value
 class HeartbeatResponse:
-    """REBALANCE_IN_PROGRESS: join again."""
+    """The error code; after REBALANCE_IN_PROGRESS the member must join again."""
 
     throttle_time_ms: int
     error_code: int

@@ -24,7 +24,7 @@ class AlterOperation(IntEnum):
 
 @fast_value
 class IncrementalAlterableConfig:
-    """One change. ``config_operation`` is an AlterOperation; ``value`` is None with DELETE."""
+    """A change. ``config_operation`` is an AlterOperation; ``value`` is None with DELETE."""
 
     name: str
     config_operation: int
@@ -42,7 +42,7 @@ class IncrementalAlterConfigsResource:
 
 @fast_value
 class IncrementalAlterConfigsRequest:
-    """``validate_only``: say what would be wrong, change nothing."""
+    """``validate_only``: report the errors, change nothing."""
 
     resources: tuple[IncrementalAlterConfigsResource, ...]
     validate_only: bool

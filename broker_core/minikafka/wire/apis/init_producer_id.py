@@ -1,6 +1,6 @@
-"""InitProducerId: an id for an idempotent producer, or for a transactional one.
+"""InitProducerId: an id for an idempotent or a transactional producer.
 
-Any broker answers without a transactional id, the coordinator of the transaction with one. Version 1 is the
+Without a transactional id it is sent to any broker, with one to the transaction coordinator. Version 1 is the
 same.
 """
 
@@ -16,7 +16,7 @@ NO_PRODUCER_EPOCH = -1
 
 @fast_value
 class InitProducerIdRequest:
-    """``transactional_id`` None: idempotent only. ``transaction_timeout_ms`` counts with one."""
+    """``transactional_id`` None: idempotent only, and ``transaction_timeout_ms`` has no effect."""
 
     transactional_id: str | None
     transaction_timeout_ms: int
@@ -24,7 +24,7 @@ class InitProducerIdRequest:
 
 @fast_value
 class InitProducerIdResponse:
-    """Id and epoch are -1 with an error."""
+    """The producer's id and epoch; both are -1 with an error."""
 
     throttle_time_ms: int
     error_code: int

@@ -1,7 +1,7 @@
 """JoinGroup: become or remain a member of a group. The response waits for all members.
 
-Version 1: a time-out of its own for the rebalance; before, the session's counts. Version 2: throttle_time_ms;
-3 is the same. (From version 4 on a new member is sent back with its id first.)
+Version 1: a separate timeout for the rebalance; version 0 uses the session timeout. Version 2:
+throttle_time_ms; 3 is the same. (From version 4 on a new member must join a second time with its id.)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from minikafka.wire.schema import BYTES, INT16, INT32, STRING, ArrayOf, Struct, 
 
 @fast_value
 class JoinGroupRequestProtocol:
-    """One way of sharing the work, with what the leader has to know of this member for it."""
+    """An assignment protocol that the member supports, with the member's metadata for the leader."""
 
     name: str
     metadata: bytes
@@ -21,7 +21,7 @@ class JoinGroupRequestProtocol:
 
 @fast_value
 class JoinGroupRequest:
-    """``member_id`` is empty at the first time. ``rebalance_timeout_ms`` -1: the session's."""
+    """``member_id`` is empty for a new member. ``rebalance_timeout_ms`` -1: the session timeout."""
 
     group_id: str
     session_timeout_ms: int
@@ -67,7 +67,7 @@ JOIN_GROUP = Api(
         field(
             "protocols",
             ArrayOf(Struct(JoinGroupRequestProtocol, field("name", STRING), field("metadata", BYTES))),
-            "the best first",
+            "in order of preference",
         ),
     ),
     response=Struct(

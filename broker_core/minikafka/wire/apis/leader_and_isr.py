@@ -1,7 +1,7 @@
 """LeaderAndIsr: the controller assigns replicas and their leaders to a broker.
 
-A broker becomes leader or follower of each partition that is named and goes on as before with all others.
-Version 1 says which replicas are new.
+A broker becomes leader or follower of each partition of the request; the others do not change. Version 1 says
+which replicas are new.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from minikafka.wire.schema import (
 
 @fast_value
 class LeaderAndIsrPartition:
-    """One partition, as its state znode has it."""
+    """A partition, as in its state znode."""
 
     topic: str
     index: int
     controller_epoch: int
-    """Epoch of the controller that decided it, which may be an earlier one than the request's."""
+    """The epoch of the controller that made the decision. It may be earlier than the request's."""
     leader_id: int
     leader_epoch: int
     isr: tuple[int, ...]
     zk_version: int
-    """The state znode's version: the leader's first change of the ISR is written under this condition."""
+    """The state znode's version: the leader's first ISR change is a conditional write with this version."""
     replicas: tuple[int, ...]
     is_new: bool = False
     """True for a new replica. A broker with a failed disk creates no log for an existing one."""
@@ -49,7 +49,7 @@ class LiveLeader:
 
 @fast_value
 class LeaderAndIsrRequest:
-    """From the controller of an epoch."""
+    """The leaders, replicas and ISRs that the controller of an epoch assigns."""
 
     controller_id: int
     controller_epoch: int
@@ -68,7 +68,7 @@ class LeaderAndIsrPartitionError:
 
 @fast_value
 class LeaderAndIsrResponse:
-    """``error_code`` is of the whole request: with STALE_CONTROLLER_EPOCH there are no partitions."""
+    """``error_code`` is that of the whole request: with STALE_CONTROLLER_EPOCH there are no partitions."""
 
     error_code: int
     partitions: tuple[LeaderAndIsrPartitionError, ...]
@@ -90,7 +90,7 @@ LEADER_AND_ISR = Api(
                     LeaderAndIsrPartition,
                     field("topic", STRING),
                     field("index", INT32),
-                    field("controller_epoch", INT32, "whose decision it is"),
+                    field("controller_epoch", INT32, "of the decision"),
                     field("leader_id", INT32, "-1: none"),
                     field("leader_epoch", INT32),
                     field("isr", ArrayOf(INT32), "in-sync replicas"),

@@ -1,4 +1,4 @@
-"""LeaveGroup: a member leaves its group, so that the others need not wait for its session time-out.
+"""LeaveGroup: a member leaves its group, so that the others need not wait for its session timeout.
 
 Version 1: throttle_time_ms; 2 is the same.
 """
@@ -20,7 +20,7 @@ class LeaveGroupRequest:
 
 @fast_value
 class LeaveGroupResponse:
-    """The error code; UNKNOWN_MEMBER_ID if it was no member."""
+    """The error code; UNKNOWN_MEMBER_ID if it was not a member."""
 
     throttle_time_ms: int
     error_code: int

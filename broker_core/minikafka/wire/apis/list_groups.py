@@ -12,12 +12,12 @@ from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, field
 
 @fast_value
 class ListGroupsRequest:
-    """Nothing but the header."""
+    """A request without a body."""
 
 
 @fast_value
 class ListedGroup:
-    """``protocol_type`` is empty for a group that only keeps offsets."""
+    """``protocol_type`` is empty for a group that only stores offsets."""
 
     group_id: str
     protocol_type: str

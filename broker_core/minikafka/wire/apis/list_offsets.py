@@ -1,8 +1,9 @@
 """ListOffsets: offsets of a partition by time.
 
-Version 0 gives offsets of segments that were last written before a time, newest first. Version 1 gives the
-first offset whose message has that time or a later one. In all, time -1 is the log's end and -2 its start.
-Version 2 adds the isolation level and the throttle_time_ms, version 4 leader epochs; version 3 is as 2.
+Version 0 returns offsets of segments that were last written before a time, newest first. Version 1 returns
+the first offset whose message has that time or a later one. In all versions, time -1 is the log's end and -2
+its start. Version 2 adds the isolation level and throttle_time_ms, version 4 leader epochs; version 3 is the
+same as 2.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import INT8, INT16, INT32, INT64, STRING, ArrayOf, Struct, field
 
 LATEST = -1
-"""``timestamp`` that asks for the end of the log."""
+"""The ``timestamp`` that requests the end of the log."""
 EARLIEST = -2
-"""``timestamp`` that asks for the start of the log."""
+"""The ``timestamp`` that requests the start of the log."""
 
 
 @fast_value
@@ -66,7 +67,7 @@ class ListOffsetsTopicResponse:
 
 @fast_value
 class ListOffsetsResponse:
-    """The answer."""
+    """The offsets, by topic."""
 
     throttle_time_ms: int
     topics: tuple[ListOffsetsTopicResponse, ...]
@@ -80,7 +81,7 @@ LIST_OFFSETS = Api(
     request=Struct(
         ListOffsetsRequest,
         field("replica_id", INT32, "-1 for a consumer"),
-        field("isolation_level", INT8, "0 all, 1 what was committed", since=2, default=0),
+        field("isolation_level", INT8, "0 all, 1 committed", since=2, default=0),
         field(
             "topics",
             ArrayOf(
@@ -120,7 +121,7 @@ LIST_OFFSETS = Api(
                                 field("index", INT32),
                                 field("error_code", INT16),
                                 field("offsets", ArrayOf(INT64), "newest first", until=0, default=()),
-                                field("timestamp", INT64, "-1: none, or not asked", since=1, default=-1),
+                                field("timestamp", INT64, "-1: none, or not requested", since=1, default=-1),
                                 field("offset", INT64, "-1: none", since=1, default=-1),
                                 field("leader_epoch", INT32, "-1: unknown", since=4, default=-1),
                             )

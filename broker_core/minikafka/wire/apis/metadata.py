@@ -1,9 +1,9 @@
 """Metadata: the brokers, and the topics with their leaders.
 
-Version 0 has no way to ask for no topic: an empty list asks for all. From version 1 on null asks for all,
-and the response names the controller, racks and internal topics. Version 2 adds the cluster's id, version 3
-the throttle_time_ms. Version 4: the client may forbid that asking makes a topic. Version 5: replicas that are
-not there; version 7: leader epochs; version 6 is as 5.
+Version 0 cannot request no topics: an empty list requests all. From version 1 on null requests all, and the
+response has the controller, racks and internal topics. Version 2 adds the cluster id, version 3
+throttle_time_ms. Version 4: the client can prevent the automatic creation of topics. Version 5: offline
+replicas; version 7: leader epochs; version 6 is the same as 5.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from minikafka.wire.schema import (
 
 @fast_value
 class MetadataRequest:
-    """``topics`` None asks for all, in every version."""
+    """``topics`` None requests all, in every version."""
 
     topics: tuple[str, ...] | None
     allow_auto_topic_creation: bool = True
@@ -42,7 +42,7 @@ class MetadataBroker:
 
 @fast_value
 class MetadataPartition:
-    """``leader_id`` -1: there is none."""
+    """``leader_id`` -1: there is no leader."""
 
     error_code: int
     index: int
@@ -55,7 +55,7 @@ class MetadataPartition:
 
 @fast_value
 class MetadataTopic:
-    """One topic with all its partitions."""
+    """A topic with all its partitions."""
 
     error_code: int
     name: str
@@ -121,7 +121,7 @@ METADATA = Api(
                                 field("leader_epoch", INT32, "-1: unknown", since=7, default=-1),
                                 field("replica_nodes", ArrayOf(INT32), "the first is preferred"),
                                 field("isr_nodes", ArrayOf(INT32), "in-sync replicas"),
-                                field("offline_replicas", ArrayOf(INT32), "not there", since=5, default=()),
+                                field("offline_replicas", ArrayOf(INT32), since=5, default=()),
                             )
                         ),
                     ),

@@ -1,8 +1,8 @@
 """OffsetCommit: store the offsets that a group has consumed.
 
-Version 0 stores in ZooKeeper, later ones in the offsets topic. Version 1: generation and member, and a time
-stamp for each partition; 2 to 4: a retention for all of them instead; 3: throttle_time_ms; 6: the leader
-epoch of the last record that was read.
+Version 0 stores in ZooKeeper, later ones in the offsets topic. Version 1: generation and member, and a
+timestamp for each partition; 2 to 4: a retention time for all of them instead; 3: throttle_time_ms; 6: the
+leader epoch of the last record that was read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minikafka.wire.schema import INT16, INT32, INT64, NULLABLE_STRING, STRING, 
 NO_GENERATION = -1
 """The generation of a consumer that assigns its partitions itself."""
 DEFAULT_RETENTION = -1
-"""As ``retention_time_ms`` and ``commit_timestamp``: the broker's own."""
+"""``retention_time_ms`` or ``commit_timestamp`` for the broker's default."""
 
 
 @fast_value
@@ -38,7 +38,7 @@ class OffsetCommitRequestTopic:
 
 @fast_value
 class OffsetCommitRequest:
-    """``generation_id`` -1 and an empty ``member_id`` for a consumer outside of group management."""
+    """``generation_id`` is -1 and ``member_id`` empty for a consumer that assigns its partitions itself."""
 
     group_id: str
     generation_id: int
@@ -65,7 +65,7 @@ class OffsetCommitResponseTopic:
 
 @fast_value
 class OffsetCommitResponse:
-    """The answer, in the order of the request."""
+    """The results, in the order of the request."""
 
     throttle_time_ms: int
     topics: tuple[OffsetCommitResponseTopic, ...]
@@ -79,10 +79,15 @@ OFFSET_COMMIT = Api(
     request=Struct(
         OffsetCommitRequest,
         field("group_id", STRING),
-        field("generation_id", INT32, "-1 outside of group management", since=1, default=NO_GENERATION),
+        field("generation_id", INT32, "-1 without group management", since=1, default=NO_GENERATION),
         field("member_id", STRING, since=1, default=""),
         field(
-            "retention_time_ms", INT64, "-1: the broker's own", since=2, until=4, default=DEFAULT_RETENTION
+            "retention_time_ms",
+            INT64,
+            "-1: the broker's default",
+            since=2,
+            until=4,
+            default=DEFAULT_RETENTION,
         ),
         field(
             "topics",

@@ -1,8 +1,7 @@
 """OffsetFetch: the committed offsets of a group.
 
-Version 0 reads from ZooKeeper, later ones from the offsets topic. Version 2: null asks for all partitions
-that the group has an offset of, and the response has an error for the group; 3: throttle_time_ms; 5: leader
-epochs.
+Version 0 reads from ZooKeeper, later ones from the offsets topic. Version 2: null requests all partitions
+with a committed offset, and the response has an error for the group; 3: throttle_time_ms; 5: leader epochs.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.schema import INT16, INT32, INT64, NULLABLE_STRING, STRING, ArrayOf, Struct, field
 
 NO_OFFSET = -1
-"""``committed_offset`` of a partition that the group has none of."""
+"""``committed_offset`` of a partition without a committed offset."""
 
 
 @fast_value
@@ -25,7 +24,7 @@ class OffsetFetchRequestTopic:
 
 @fast_value
 class OffsetFetchRequest:
-    """``topics`` None: all partitions; from version 2 on."""
+    """``topics`` None: all partitions with a committed offset (version 2 and later)."""
 
     group_id: str
     topics: tuple[OffsetFetchRequestTopic, ...] | None
@@ -33,7 +32,7 @@ class OffsetFetchRequest:
 
 @fast_value
 class OffsetFetchResponsePartition:
-    """The next offset to read, -1 with an empty ``metadata`` where the group has none."""
+    """The next offset to read; -1 and an empty ``metadata`` if the group has committed none."""
 
     partition_index: int
     committed_offset: int
@@ -52,7 +51,7 @@ class OffsetFetchResponseTopic:
 
 @fast_value
 class OffsetFetchResponse:
-    """``error_code`` is the group's: versions without it have it at each partition."""
+    """``error_code`` is that of the group. Versions without it have it at each partition."""
 
     throttle_time_ms: int
     topics: tuple[OffsetFetchResponseTopic, ...]

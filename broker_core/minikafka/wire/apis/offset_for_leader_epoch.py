@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch: the end offset of a leader epoch in a partition.
 
-Followers cut their logs by it after a change of leaders, and consumers find out whether what they read was
-cut. Version 1: the response names the epoch that the offset is of. Version 2: the leader epoch that the
-client knows, and the throttle_time_ms.
+Followers use it to truncate their logs after a change of leaders, and consumers to detect that records they
+have read were truncated. Version 1: the response has the epoch that the end offset belongs to. Version 2: the
+leader epoch that the client knows, and throttle_time_ms.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class EpochTopic:
 
 @fast_value
 class OffsetForLeaderEpochRequest:
-    """The question."""
+    """The epochs to look up, by topic."""
 
     topics: tuple[EpochTopic, ...]
 
 
 @fast_value
 class EpochPartitionResponse:
-    """The largest epoch up to the one that was asked for, and where it ends; -1 and -1 when none is known."""
+    """The largest epoch up to the requested one, and its end offset; -1 and -1 if none is known."""
 
     error_code: int
     index: int
@@ -56,7 +56,7 @@ class EpochTopicResponse:
 
 @fast_value
 class OffsetForLeaderEpochResponse:
-    """The answer."""
+    """The end offsets, by topic."""
 
     throttle_time_ms: int
     topics: tuple[EpochTopicResponse, ...]
@@ -82,7 +82,7 @@ OFFSET_FOR_LEADER_EPOCH = Api(
                                 EpochPartition,
                                 field("index", INT32),
                                 field("current_leader_epoch", INT32, "-1: unknown", since=2, default=-1),
-                                field("leader_epoch", INT32, "whose end is asked for"),
+                                field("leader_epoch", INT32, "the epoch to look up"),
                             )
                         ),
                     ),

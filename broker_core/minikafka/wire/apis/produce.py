@@ -1,10 +1,9 @@
 """Produce: append message sets to partitions.
 
-Version 0: as in 0.8. Version 1: throttle_time_ms in the response. Version 2: messages of magic 1, and
-the response tells the time of the append where the topic asks for it. Version 3: one batch of magic 2 for
-each partition, and a transactional id. Version 5: the response tells the log's start. Version 7: batches may
-be compressed with zstd. Versions 4 and 6 are the same as their predecessors. With
-``acks`` 0 there is no response at all.
+Version 0: as in 0.8. Version 1: throttle_time_ms in the response. Version 2: messages of magic 1, and the
+response has the append time if the topic uses it. Version 3: one batch of magic 2 for each partition, and a
+transactional id. Version 5: the response has the log start offset. Version 7: batches may be compressed with
+zstd. Versions 4 and 6 are the same as their predecessors. With ``acks`` 0 there is no response at all.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class ProduceTopicResponse:
 
 @fast_value
 class ProduceResponse:
-    """The answer to acks 1 and -1."""
+    """The response to acks 1 and -1."""
 
     topics: tuple[ProduceTopicResponse, ...]
     throttle_time_ms: int = 0
@@ -88,8 +87,8 @@ PRODUCE = Api(
     request=Struct(
         ProduceRequest,
         field("transactional_id", NULLABLE_STRING, "null: no transaction", since=3),
-        field("acks", INT16, "0 no answer, 1 leader, -1 all in-sync replicas"),
-        field("timeout_ms", INT32, "how long to wait for the replicas"),
+        field("acks", INT16, "0 no response, 1 leader, -1 all in-sync replicas"),
+        field("timeout_ms", INT32, "the time to wait for the replicas"),
         field(
             "topics",
             ArrayOf(
@@ -139,9 +138,9 @@ _ACKS_AND_TIMEOUT_BYTES = 6
 
 
 def has_many_partitions(frame: memoryview, version: int, most: int) -> bool:
-    """Return whether a request, given with its header, names more than ``most`` partitions or topics. It
-    looks at no more of them; bytes that are no such request have few: the decoder refuses them where this
-    ended.
+    """Return True if a request, given with its header, has more than ``most`` partitions or topics.
+
+    It stops counting there. It returns False for bytes that are not such a request; the decoder rejects them.
     """
     try:
         at = _HEADER_BYTES

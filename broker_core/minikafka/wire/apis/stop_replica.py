@@ -9,7 +9,7 @@ from minikafka.wire.schema import BOOLEAN, INT16, INT32, STRING, ArrayOf, Struct
 
 @fast_value
 class StopReplicaPartition:
-    """One partition."""
+    """A partition whose replica is stopped."""
 
     topic: str
     index: int
@@ -17,7 +17,7 @@ class StopReplicaPartition:
 
 @fast_value
 class StopReplicaRequest:
-    """From the controller of an epoch. ``delete_partitions``: the logs of all that are named go too."""
+    """The replicas that the controller of an epoch stops. ``delete_partitions``: delete their logs too."""
 
     controller_id: int
     controller_epoch: int
@@ -36,7 +36,7 @@ class StopReplicaPartitionError:
 
 @fast_value
 class StopReplicaResponse:
-    """``error_code`` is of the whole request: with STALE_CONTROLLER_EPOCH there are no partitions."""
+    """``error_code`` is that of the whole request: with STALE_CONTROLLER_EPOCH there are no partitions."""
 
     error_code: int
     partitions: tuple[StopReplicaPartitionError, ...]

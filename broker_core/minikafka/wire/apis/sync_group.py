@@ -20,7 +20,7 @@ class SyncGroupRequestAssignment:
 
 @fast_value
 class SyncGroupRequest:
-    """``assignments`` of all members from the leader, empty from others."""
+    """``assignments``: those of all members if the leader sends it, else empty."""
 
     group_id: str
     generation_id: int

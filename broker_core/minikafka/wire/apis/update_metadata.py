@@ -1,8 +1,8 @@
 """UpdateMetadata: the controller updates a broker's metadata cache.
 
-The brokers that live are named anew each time; of the partitions those that changed. Version 1: a broker has
-several endpoints, one to a security protocol, where version 0 has one address. Version 2 adds racks, version
-3 the names of listeners (a protocol may then have several), version 4 replicas on failed disks.
+Each request has all live brokers, and the partitions that changed. Version 1: a broker has several endpoints,
+one per security protocol, where version 0 has one address. Version 2 adds racks, version 3 the names of
+listeners (a protocol may then have several), version 4 replicas on failed disks.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from minikafka.wire.schema import (
 
 @fast_value
 class UpdateMetadataPartition:
-    """One partition, as its state znode has it."""
+    """A partition, as in its state znode."""
 
     topic: str
     index: int
     controller_epoch: int
     leader_id: int
-    """-1: none; -2: its topic is being deleted, forget the partition."""
+    """-1: none; -2: its topic is being deleted, remove the partition from the cache."""
     leader_epoch: int
     isr: tuple[int, ...]
     zk_version: int
@@ -39,8 +39,8 @@ class UpdateMetadataPartition:
 
 @fast_value
 class UpdateMetadataEndpoint:
-    """Where a broker listens. ``listener`` is empty in versions that do not name it: then it is called as
-    its security protocol: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL.
+    """An endpoint of a broker. ``listener`` is empty in versions without it; the listener then has the name
+    of its security protocol: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL.
     """
 
     port: int
@@ -51,8 +51,8 @@ class UpdateMetadataEndpoint:
 
 @fast_value
 class UpdateMetadataBroker:
-    """A broker that lives. ``host`` and ``port``, of its plain-text endpoint, stand in version 0 only, where
-    there are no ``endpoints``.
+    """A live broker. ``host`` and ``port``, of its plain-text endpoint, are in version 0 only, which has no
+    ``endpoints``.
     """
 
     broker_id: int
@@ -64,7 +64,7 @@ class UpdateMetadataBroker:
 
 @fast_value
 class UpdateMetadataRequest:
-    """From the controller of an epoch."""
+    """The cluster's metadata, from the controller of an epoch."""
 
     controller_id: int
     controller_epoch: int
@@ -95,7 +95,7 @@ UPDATE_METADATA = Api(
                     UpdateMetadataPartition,
                     field("topic", STRING),
                     field("index", INT32),
-                    field("controller_epoch", INT32, "whose decision it is"),
+                    field("controller_epoch", INT32, "of the decision"),
                     field("leader_id", INT32, "-1: none, -2: being deleted"),
                     field("leader_epoch", INT32),
                     field("isr", ArrayOf(INT32), "in-sync replicas"),
