@@ -14,7 +14,7 @@ from minikafka.embedded.process import ProcessFailed
 
 @pytest.fixture(autouse=True)
 def say_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_module, "SAY_EVERY_S", 0.0)
+    monkeypatch.setattr(broker_module, "PROGRESS_EVERY_S", 0.0)
 
 
 def opening(opened: int) -> dict[str, object]:

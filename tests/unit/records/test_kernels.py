@@ -316,7 +316,7 @@ def test_machine_code_that_is_there_is_used_where_nothing_can_be_written(
 ) -> None:
     use_places(monkeypatch, tmp_path)
     cache.machine_code()
-    monkeypatch.setattr(cache_dirs, "writable", lambda *_: False)
+    monkeypatch.setattr(cache_dirs, "is_writable", lambda *_: False)
     assert cache.machine_code() == CODES
     assert len(compilations) == 1
 
