@@ -66,10 +66,10 @@ class RequestContext:
             self.reply(response())
         except CoordinationError as error:
             _log.warning("request %s cannot be answered: %s", self.header, error)
-            self.exchange.close("its answer could not be made")
+            self.exchange.close("failed to build the response")
         except Exception:  # noqa: BLE001 - others' answers wait behind it
             _log.exception("request %s cannot be answered", self.header)
-            self.exchange.close("its answer could not be made")
+            self.exchange.close("failed to build the response")
 
     def no_reply(self) -> None:
         """The request wants no response (acks=0): take the next one from this connection."""

@@ -1,9 +1,9 @@
 """The broker core: one owner of all broker state.
 
-Every change happens in ``Broker.run``, under one lock, by whichever thread brings the event: a processor with
-a request, the worker with what ZooKeeper said, the housekeeper with the time. (A queue to a core thread would
-cost a hand-off of 10 to 100 microseconds under the interpreter's lock; ARCHITECTURE.md has the measurement.)
-A step never blocks and never sends: what is to be sent is collected, and done after the lock was given back.
+Every change happens in ``Broker.run``, under one lock, on the thread that brings the event: a processor with
+a request, the worker with a change in ZooKeeper, the housekeeper with a timer. (A queue to a core thread
+would cost a hand-off of 10 to 100 microseconds under the interpreter's lock; ARCHITECTURE.md has the
+measurement.) A step never blocks and never sends: responses are collected and sent once the lock is released.
 
 Everything outside comes in by the constructor (clock, logs, worker, registrar), so that the whole broker also
 runs single-threaded over a simulated network, disk and ZooKeeper.
@@ -51,22 +51,22 @@ _log = logging.getLogger(__name__)
 
 
 class Ticket(Protocol):
-    """A request that waits. ``satisfied`` runs under the core's lock, the others after it."""
+    """A delayed request. ``satisfied`` runs under the core's lock, the other methods after it."""
 
     def satisfied(self, key: Hashable | None = None) -> bool:
-        """Whether there is enough to answer now; ``key`` is what something happened to, None: perhaps all."""
+        """Return True if the request can be answered now. ``key`` is what changed; None: perhaps all."""
 
     def complete(self) -> None:
-        """Answer with what there is."""
+        """Send the response with the data that is available."""
 
     def abandon(self, reason: str) -> None:
-        """There is no answer, by a fault of ours: end the connection, so that the client asks again."""
+        """Close the connection after an internal error, so that the client asks again."""
 
     def __hash__(self) -> int: ...
 
 
 class Broker:
-    """All state of one broker. See the module for who may call what, and under which lock."""
+    """All state of one broker. The module says which thread may call which method, and under which lock."""
 
     def __init__(
         self,
@@ -86,16 +86,16 @@ class Broker:
         self.worker = worker
         self.registrar = registrar
         self.pool: WorkPool = pool or InlineWorkPool()
-        """Where a handler continues a request that takes more than a few milliseconds."""
+        """Runs requests that take more than a few milliseconds."""
         self.pieces = PieceBudget()
-        """Bounds what is converted for old consumers and not yet sent."""
+        """Bounds the memory of records that are converted for old consumers and not yet sent."""
         self.image = MetadataCache(registrar.cluster_id)
         self.advertised: Mapping[str, BrokerAddress] = {}
-        """By the listener's name, where its clients reach this broker. Set once, when the ports are known."""
+        """The advertised address by listener name. Set once, when the ports are known."""
         self.partitions: dict[TopicPartition, Partition] = {}
-        """What this broker serves. ``serve`` and ``serve_no_more`` change it."""
+        """The partitions that this broker serves. ``serve`` and ``serve_no_more`` change it."""
         self.served_version = 0
-        """How often ``partitions`` has changed."""
+        """The number of changes to ``partitions``."""
         self.encoded_metadata = EncodedMetadata()
         self.waiting: Purgatory[Ticket] = Purgatory()
         self.controller = Controller(broker_id, delete_topics=config.delete_topics)
@@ -104,37 +104,39 @@ class Broker:
             broker_id, config.replication.throttle_windows, config.replication.throttle_window_ms
         )
         self.access_control = AccessControl()
-        """Who may do what: everybody everything, where no authorizer is configured."""
+        """The ACLs in force. Without an authorizer everything is allowed to everyone."""
         self.acl_manager: AclManager | None = None
-        """Where the rules are changed. Set once, before this broker serves; None: there are none."""
+        """Changes the ACLs. Set once, before this broker serves; None without an authorizer."""
         self.producer_ids = ProducerIds()
         self.deadline_added: Callable[[int], None] = lambda deadline_ms: None
-        """Told of each new deadline (monotonic ms), so that the housekeeper wakes in time."""
+        """Called with each new deadline (monotonic ms), so that the housekeeper wakes in time."""
         self.propose_isr: Callable[[Partition, LeaderAndIsr], None] = lambda partition, wanted: None
-        """Told of each ISR that a leader here wants written."""
+        """Called with each ISR that a leader on this broker proposes."""
         self.log_failed: Callable[[TopicPartition, str], None] = lambda topic_partition, complaint: None
-        """Told, from within steps too, of each log that does not take what its leader here writes, and with
-        which line the log of this broker says so ("" for none)."""
+        """Called, also within steps, when a leader on this broker fails to write to its log. The second
+        argument is the line for the broker's own log, "" for none."""
         self.unwritable: set[TopicPartition] = set()
-        """Whose logs take nothing at the moment: they are not copied. For the module ``failing_logs``."""
+        """Partitions whose logs accept no writes at present: they are not fetched. See ``failing_logs``."""
         self.request_jobs = RequestJobs(worker, clock)
-        """What clients ask of ZooKeeper."""
+        """Jobs on ZooKeeper for clients' requests."""
         self.creations = TopicCreations(worker, clock, registrar.create_topics)
-        """Topics that wait to be made."""
+        """The queue of topics to be created."""
         self._lock = threading.Lock()
         self._after: list[Callable[[], None]] = []
         self._stopping = False
 
     def address_for(self, listener: str, broker: BrokerAddress) -> BrokerAddress:
-        """What a client that asked by ``listener`` is to be told of ``broker``: every answer with an address
-        takes it from here. Another broker's listeners are not known, only what it registered.
+        """Return the address of ``broker`` for clients of ``listener``. Every response uses this method.
+
+        The listeners of other brokers are not known, only the address that each has registered.
         """
         return self.advertised.get(listener, broker) if broker.broker_id == self.broker_id else broker
 
     def partition(self, topic_partition: TopicPartition) -> Partition:
-        """A partition that this broker has.
+        """Return a partition that this broker has.
 
-        Raises BrokerError NOT_LEADER_FOR_PARTITION for another's, UNKNOWN_TOPIC_OR_PARTITION for nobody's.
+        Raises BrokerError: NOT_LEADER_FOR_PARTITION if other brokers have it, UNKNOWN_TOPIC_OR_PARTITION if
+        it does not exist.
         """
         partition = self.partitions.get(topic_partition)
         if partition is None:
@@ -146,49 +148,49 @@ class Broker:
         return partition
 
     def serve(self, partition: Partition) -> None:
-        """From within a step: this broker has a partition from now on."""
+        """Add a partition to those that this broker has. Called within a step."""
         self.partitions[partition.topic_partition] = partition
         self.served_version += 1
 
     def serve_no_more(self, topic_partition: TopicPartition) -> Partition | None:
-        """From within a step: this broker has a partition no more; None where it had none."""
+        """Remove and return a partition; None if this broker does not have it. Called within a step."""
         self.served_version += 1
         return self.partitions.pop(topic_partition, None)
 
     def readable_up_to(self, topic_partition: TopicPartition, log: Log) -> int:
-        """The high watermark of a log; the log's start where this broker does not serve it."""
+        """Return the high watermark of a log, or the log's start if this broker does not serve it."""
         partition = self.partitions.get(topic_partition)
         return log.start_offset if partition is None else partition.high_watermark
 
     def raise_counters(self) -> None:
-        """Have ZooKeeper count above all ids that are in use here. A job: may be run twice."""
+        """Raise ZooKeeper's counters above all ids in use on this broker. A job: may be run twice."""
         self.raise_producer_ids()
         if self.config.generate_broker_id:
             known = {self.broker_id, *self.image.brokers}
             raise_broker_ids(self.registrar.store, known, self.config.reserved_broker_max_id)
 
     def raise_producer_ids(self) -> None:
-        """Have ZooKeeper count above all producer ids that are in use here. A job: may be run twice."""
+        """Raise ZooKeeper's counter above all producer ids in use on this broker. A job: may be run twice."""
         try:
             counted = self.registrar.raise_producer_ids(self.broker_id, self.highest_producer_id())
         except (CoordinationLost, SessionExpired):
             raise
         except CoordinationError as error:
-            _log.error("producer ids may be given out twice: %s", error)
+            _log.error("failed to raise the counter of producer ids, ids may be allocated twice: %s", error)
         else:
             if counted is not None:
                 self.run(lambda: self.producer_ids.compare(counted))
 
     def highest_producer_id(self) -> int:
-        """The largest producer id that is in use, as far as this broker knows; -1 for none."""
+        """Return the largest producer id that this broker knows to be in use; -1 for none."""
         return max(self.producer_ids.highest_taken, highest_producer_id(self.logs.logs().values()))
 
     # --- the core -------------------------------------------------------------------------------------------
 
     def run(self, step: Callable[[], None]) -> None:
-        """Run one step under the core's lock, then do what it left to do.
+        """Run one step under the core's lock, then the actions that it passed to ``after``.
 
-        Not to be called from within a step.
+        Must not be called within a step.
         """
         with self._lock:
             try:
@@ -199,27 +201,27 @@ class Broker:
             try:
                 action()
             except Exception:  # noqa: BLE001
-                # Others' answers wait behind it, and the thread belongs to somebody else.
-                _log.exception("something that a step left to do failed")
+                # Responses to other requests come after it, and the thread is the caller's.
+                _log.exception("unexpected error in an action deferred until the lock was free")
 
     def after(self, action: Callable[[], None]) -> None:
-        """From within a step: do ``action`` once the lock is free. This is where answers are sent."""
+        """Run ``action`` once the lock is free. Called within a step; responses are sent this way."""
         self._after.append(action)
 
     def answer(self, ticket: Ticket) -> None:
-        """From within a step: complete ``ticket`` once the lock is free."""
+        """Complete ``ticket`` once the lock is free. Called within a step."""
 
         def complete() -> None:
             try:
                 ticket.complete()
             except Exception:  # noqa: BLE001
-                _log.exception("a request that waited cannot be answered")
-                ticket.abandon("its answer could not be made")
+                _log.exception("unexpected error while completing a delayed request")
+                ticket.abandon("failed to complete a delayed request")
 
         self.after(complete)
 
     def wait(self, ticket: Ticket, keys: list[Hashable], deadline_ms: int) -> None:
-        """From within a step: keep ``ticket`` until one of ``keys`` is touched or the deadline has come."""
+        """Keep ``ticket`` until one of ``keys`` is touched or the deadline has come. Called within a step."""
         if self._stopping:
             self.answer(ticket)
             return
@@ -227,7 +229,7 @@ class Broker:
         self.after(lambda: self.deadline_added(deadline_ms))
 
     def stop_waiting(self) -> None:
-        """Answer every request that waits, and let none wait from now on: the broker is about to stop."""
+        """Answer every delayed request, and delay none from now on. Called before the broker stops."""
 
         def step() -> None:
             self._stopping = True
@@ -237,14 +239,14 @@ class Broker:
         self.run(step)
 
     def touch(self, key: Hashable) -> None:
-        """From within a step: something happened to ``key``; complete the tickets that this satisfies."""
+        """Complete the tickets that a change to ``key`` satisfies. Called within a step."""
         for ticket in self.waiting.tickets_of(key):
             if ticket.satisfied(key):
                 self.waiting.remove(ticket)
                 self.answer(ticket)
 
     def expire(self) -> int | None:
-        """Complete the tickets whose time is up; return the next deadline (monotonic ms)."""
+        """Complete the tickets whose deadline has passed; return the next deadline (monotonic ms)."""
         next_deadline: list[int | None] = [None]
 
         def step() -> None:

@@ -1,15 +1,16 @@
-"""Records that are converted down while an old consumer reads them.
+"""Down-conversion of records while an old consumer reads them.
 
-As with Kafka since KIP-283: the length of what a partition gives is fixed when the answer is made, from a
-first piece that is converted then. Each further piece is converted when the connection has taken the one
-before, by the broker's pool. What cannot be filled in the end is the beginning of a message that is longer
-than the rest: consumers throw a cut-off last message away.
+As in Kafka since KIP-283: the length of a partition's records is fixed when the response is built, from a
+first piece that is converted at that time. Each further piece is converted by the broker's pool when the
+connection has sent the piece before. If the records turn out shorter than that length, the rest is filled
+with the beginning of a message that is longer than the rest: consumers discard a partial last message.
 
-Pieces that wait to be sent share one bound (``PIECES_BYTES``) for all connections: above it those are dropped
-whose connections took nothing for the longest time. They are made again when a connection goes on, so a
-consumer that reads nothing costs nothing, and one that reads slowly costs time. A piece that a connection
-asked for (``prepare``) stays until that connection was tried with it, or two large ones would drop each other
-for ever; another that finds no room meanwhile is made again.
+The pieces that wait to be sent share one bound (``PIECES_BYTES``) for all connections. Above it, the pieces
+of the connections that have read nothing for the longest time are dropped. A dropped piece is converted again
+when its connection reads on, so a consumer that reads nothing costs no memory, and one that reads slowly
+costs time. A piece that a connection has requested (``prepare``) stays until it was offered to that
+connection: otherwise two large pieces would drop each other for ever. A piece that finds no room meanwhile is
+converted again later.
 """
 
 from __future__ import annotations
@@ -30,41 +31,43 @@ from minikafka.wire.frame_parts import LazyPart, Part
 _log = logging.getLogger(__name__)
 
 PIECES_BYTES = 64 << 20
-"""All pieces of a broker that wait to be sent; one that is larger may be there alone."""
+"""The limit for all pieces of a broker that wait to be sent. A larger piece is allowed if it is alone."""
 PLAIN_BYTES = 256 << 10
-"""So much of one answer is kept as it is, without a count: small partitions as a whole."""
+"""The part of a response that is kept outside the budget: small partitions as a whole."""
 
 _MESSAGE_HEAD = struct.Struct(">qi")
 FILLING = _MESSAGE_HEAD.pack(-1, 0x7FFFFFFF)
-"""The beginning of a message, in place of entries of which older formats have nothing (marks of
-transactions): an empty answer would say that the log ends here. Kafka from 2.0 on does the same."""
+"""The beginning of a message, in place of entries that older formats cannot express (transaction markers).
+An empty response would say that the log ends here. Kafka since 2.0 does the same."""
 _LEAST_SIZE = 61
-"""No message that clients know is as large in its head, where less than that is to be filled."""
+"""The least size that the header of a filling message gives: larger than any header that clients know."""
 _ZEROS = bytes(64 << 10)
 
 
 class PieceBudget:
-    """Bounds the pieces of all connections. Thread-safe."""
+    """Bounds the memory of the converted pieces of all connections. Thread-safe."""
 
     def __init__(self, most_bytes: int = PIECES_BYTES) -> None:
         self._most_bytes = most_bytes
-        # Re-entrant: the collector may end a part of records here, which then gives its room back.
+        # Re-entrant: the garbage collector may finalize a ConvertedRecords here, which then frees its room.
         self._lock = threading.RLock()
         self._pieces: OrderedDict[int, tuple[ReferenceType[ConvertedRecords], int]] = OrderedDict()
         self._asked_for: dict[int, int] = {}
-        """Sizes of pieces whose connections were not tried with them yet."""
+        """Sizes of the requested pieces that were not offered to their connections yet."""
         self._asked_for_bytes = 0
         self._bytes = 0
-        """Of all, those that were asked for included."""
+        """Bytes of all pieces, including requested ones."""
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of all pieces that are kept."""
+        """The bytes of all pieces that are kept."""
         return self._bytes
 
     def keep(self, owner: ConvertedRecords, size: int, *, asked_for: bool) -> bool:
-        """Count a piece of ``owner``, and drop others until there is room. ``asked_for``: it is not dropped
-        until it was ``tried``. False, and nothing is counted or dropped, where such pieces leave no room.
+        """Count a piece of ``owner``, and drop others until there is room.
+
+        A piece with ``asked_for`` is not dropped until ``tried`` is called. If such pieces leave no room,
+        return False: nothing is counted or dropped.
         """
         dropped = []
         with self._lock:
@@ -87,7 +90,7 @@ class PieceBudget:
         return True
 
     def tried(self, owner: ConvertedRecords) -> None:
-        """Its connection takes of its piece what it can now: the piece may be dropped, as the last of all."""
+        """Allow the piece of ``owner``, which is offered to its connection now, to be dropped last."""
         with self._lock:
             size = self._asked_for.pop(id(owner), None)
             if size is not None:
@@ -95,13 +98,13 @@ class PieceBudget:
                 self._pieces[id(owner)] = ref(owner), size
 
     def used(self, owner: ConvertedRecords) -> None:
-        """A part of its piece was sent: it is the last to be dropped."""
+        """Move the piece of ``owner``, a part of which was sent, to the end of those to be dropped."""
         with self._lock:
             if id(owner) in self._pieces:
                 self._pieces.move_to_end(id(owner))
 
     def forget(self, owner: ConvertedRecords) -> None:
-        """Its piece is sent, or not needed any more."""
+        """Stop counting the piece of ``owner``: it is sent, or not needed any more."""
         with self._lock:
             _, size = self._pieces.pop(id(owner), (None, 0))
             asked_for = self._asked_for.pop(id(owner), 0)
@@ -121,23 +124,23 @@ class ConvertedRecords(LazyPart):
         pool: WorkPool,
         budget: PieceBudget,
     ) -> None:
-        """``first`` is the piece that begins at ``begin``, and has something in it."""
+        """``first`` is the piece that begins at ``begin``; it is not empty."""
         self.length = length
         self._converter = converter
         self._pool = pool
         self._budget = budget
         self._cursor: Cursor | None = begin
-        """Of the present piece; None once the rest is filling."""
+        """The cursor of the current piece; None once only filling is left."""
         self._size = len(first.data)
-        """Of the present piece, also while it is dropped."""
+        """The size of the current piece, also while it is dropped."""
         self._piece: memoryview | None = first.data
         self._next = first.next
         self._at = 0
         self._closed = False
         self._fault = ""
-        """Why nothing more can be sent: the connection has to end, as the length of its answer is told."""
+        """The reason why nothing more can be sent. The connection must end: the response's length is sent."""
         self._untried = False
-        """Whether the present piece was asked for and its connection did not see it yet."""
+        """True if the current piece was requested and not offered to its connection yet."""
         if not budget.keep(self, self._size, asked_for=False):
             self._piece = None
 
@@ -175,7 +178,7 @@ class ConvertedRecords(LazyPart):
         self.close()
 
     def drop(self) -> None:
-        """Keep the present piece no longer; it is made again."""
+        """Drop the current piece; it is converted again when it is needed."""
         self._piece = None
 
     def cut(self, length: int) -> None:
@@ -194,16 +197,16 @@ class ConvertedRecords(LazyPart):
         return bytes(out)
 
     def _steps(self, done: Callable[[], None], *, needed: bool = False) -> Iterator[int]:
-        """The job that makes the present piece. ``needed``: it is used at once, so it needs no room."""
+        """Convert the current piece. With ``needed`` it is used at once and needs no room in the budget."""
         try:
             cursor = self._cursor
             if cursor is not None and not self._closed:
                 piece = yield from self._made(cursor)
                 self._take(piece, needed=needed)
-        except Exception as error:  # noqa: BLE001 - without a fault it would be asked for again, for ever
-            _log.debug("a piece of records was not converted", exc_info=True)
+        except Exception as error:  # noqa: BLE001 - without a fault it would be requested again for ever
+            _log.debug("failed to convert records of %s", self._converter.path, exc_info=True)
             reason = f"{type(error).__name__}: {error}"
-            self._fault = f"records of {self._converter.path} cannot be converted: {reason}"
+            self._fault = f"failed to convert records of {self._converter.path}: {reason}"
         finally:
             done()
 
@@ -215,13 +218,17 @@ class ConvertedRecords(LazyPart):
                     return piece
                 self._cursor = cursor = piece.next
         except (BrokerError, StorageError) as error:
-            # Who asks from there on is told. Its length is known already: something must fill it.
-            _log.info("converted records end early: %s", error)
+            # A fetch from this offset gets the error. This response's length is sent: filling must follow.
+            _log.info(
+                "failed to convert records of %s, the response ends before them: %s",
+                self._converter.path,
+                error,
+            )
             return Piece(memoryview(b""), None)
 
     def _take(self, piece: Piece, *, needed: bool) -> None:
         if self._size >= 0 and self._size != len(piece.data):
-            self._fault = "records that are being sent have changed on the disk"
+            self._fault = f"records of {self._converter.path} changed on disk while they were being sent"
         elif not piece.data:
             self._cursor, self._at = None, 0
         elif not self._closed:
@@ -238,10 +245,10 @@ def converted(
     pool: WorkPool,
     budget: PieceBudget,
 ) -> Generator[int, None, Part]:
-    """Steps to what a partition gives: its first piece is converted. All of at most ``plain_bytes`` is given
-    as it is, and does not count for the budget.
+    """Convert the first piece of a partition's records, in steps, and return the part of the response.
 
-    CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE and StorageError where that is what it begins with.
+    Records of at most ``plain_bytes`` in all are returned as bytes and do not count for the budget. Raises
+    CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE and StorageError if the first records cannot be converted.
     """
     converter = DownConverter(source, magic, first_offset)
     cursor = START
@@ -256,6 +263,6 @@ def converted(
         if size <= plain_bytes:
             return piece.data
         return ConvertedRecords(converter, size, piece, cursor, pool, budget)
-    # At least one message has to fit, or a consumer would ask for the same for ever.
+    # At least one message has to fit: otherwise a consumer would fetch the same offset for ever.
     first = 12 + int.from_bytes(piece.data[8:12], "big")
     return ConvertedRecords(converter, max(source.length, first), piece, cursor, pool, budget)

@@ -1,4 +1,4 @@
-"""A request that jobs of the worker answer, because it needs ZooKeeper, which may be away."""
+"""Responses to requests that need ZooKeeper, which may be unreachable: jobs of the worker build them."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PATIENCE_MS = 20_000
-"""How long ZooKeeper may be away: less than the 30 seconds after which most clients give a request up."""
+"""The time that ZooKeeper may be unreachable: less than the 30 s after which most clients time out."""
 
 _LATE = BrokerError(
     ErrorCode.REQUEST_TIMED_OUT,
-    f"ZooKeeper has not done it within {PATIENCE_MS // 1_000} s; what was begun may still take effect",
+    f"timed out after {PATIENCE_MS // 1_000} s waiting for ZooKeeper; the request may still take effect",
 )
 
 Refusal = Callable[[BrokerError], Any]
-"""The response in which an error stands for the whole request."""
+"""Builds the response in which an error applies to the whole request."""
 
 
 class _Ticket:
+    """The delayed request; ``response`` is set when the jobs are done."""
+
     def __init__(self, broker: Broker, context: RequestContext, refusal: Refusal, answer_bytes: int) -> None:
         self._broker = broker
         self._context = context
@@ -57,7 +59,7 @@ class _Ticket:
 
 
 def portions(items: Sequence[T], size: int) -> list[Sequence[T]]:
-    """``items`` in order, ``size`` in each portion, fewer in the last: one portion is one piece of work."""
+    """Return ``items`` in order, in portions of ``size``; the last may have fewer."""
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
@@ -71,12 +73,12 @@ def answer_by_jobs(
     answer_bytes: int = 0,
     elsewhere: ErrorCode = ErrorCode.REQUEST_TIMED_OUT,
 ) -> None:
-    """Do ``work`` for each of ``items`` on the worker, in turn with other requests, and reply with
-    ``response``, which takes about ``answer_bytes`` of memory.
+    """Do ``work`` for each of ``items`` on the worker, in turn with other requests, and send ``response``.
 
-    The reply is ``refusal`` of the first error that ``work`` raises, and of REQUEST_TIMED_OUT after
-    PATIENCE_MS; nothing more is begun then. ``work`` is run again after a lost connection, also then.
-    ``elsewhere`` is the error where ZooKeeper is another cluster's.
+    The response takes about ``answer_bytes`` of memory. After the first error that ``work`` raises, or
+    REQUEST_TIMED_OUT after PATIENCE_MS, the response is ``refusal`` of the error, and no further item is
+    started. ``work`` is run again after a lost connection, also after the time-out. ``elsewhere`` is the
+    error code if ZooKeeper holds another cluster.
     """
     ticket = _Ticket(broker, context, refusal, answer_bytes)
     deadline_ms = broker.clock.monotonic_ms() + PATIENCE_MS
@@ -108,16 +110,16 @@ def answer_by_jobs(
         except BrokerError as error:
             refused = error.with_traceback(None)
             answer(lambda: refusal(refused))
-        except InconsistentClusterId as error:  # the log has it already
+        except InconsistentClusterId as error:  # logged already
             of_another = BrokerError(elsewhere, str(error))
             answer(lambda: refusal(of_another))
-        except Exception as error:  # noqa: BLE001 - the client waits for an answer, whatever happened
+        except Exception as error:  # noqa: BLE001 - the client waits for a response in any case
             _log.exception("unexpected error while serving %s", context.header)
             unexpected = BrokerError(ErrorCode.UNKNOWN, f"{type(error).__name__}; see the broker's log")
             answer(lambda: refusal(unexpected))
         return True
 
-    # What waits keeps what the request brought.
+    # A delayed request still refers to the memory of its frame.
     context.exchange.keep_counted()
     broker.run(lambda: broker.wait(ticket, [ticket], deadline_ms))
     broker.request_jobs.submit(job)

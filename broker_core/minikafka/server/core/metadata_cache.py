@@ -1,6 +1,7 @@
-"""What this broker knows of the cluster: the answer to metadata requests.
+"""The metadata cache: the brokers, topics and leaders that metadata responses report.
 
-An image is a value. The core replaces it as a whole, so that any thread may read it without a lock.
+The cache is an immutable value. The core replaces it as a whole, so that any thread may read it without a
+lock.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from minikafka.partition.replica import LeaderAndIsr
 
 @dataclass(frozen=True, slots=True)
 class MetadataCache:
-    """Brokers, topics and leaders, as the controller last told them."""
+    """Brokers, topics and leaders, as the controller last reported them."""
 
     cluster_id: str
     controller_id: int = -1
@@ -24,28 +25,28 @@ class MetadataCache:
     names: Mapping[str, str] = field(default_factory=dict)
     """``unify_collision_chars`` of each topic -> its name: a new topic with the same key collides with it."""
     unreadable: frozenset[str] = frozenset()
-    """Topics of which ZooKeeper holds nonsense: they can be deleted, and nothing else."""
+    """Topics whose znodes cannot be parsed: they can only be deleted."""
 
     def leadership(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
-        """Who leads a partition; None when the cluster has no such partition."""
+        """Return the leadership of a partition; None if the cluster has no such partition."""
         return self.topics.get(topic_partition.topic, {}).get(topic_partition.partition)
 
     def alike(self, name: str) -> str | None:
-        """A topic with which this name, which is none of the topics', collides; None for none."""
+        """Return the topic with which a new topic of this name would collide; None for none."""
         return self.names.get(unify_collision_chars(name))
 
     def with_controller(self, controller_id: int) -> MetadataCache:
-        """The image with another controller; -1 for none."""
+        """Return a copy with another controller; -1 for none."""
         return replace(self, controller_id=controller_id)
 
     def with_unreadable(self, topics: frozenset[str]) -> MetadataCache:
-        """The image with other topics that cannot be read."""
+        """Return a copy with other unreadable topics."""
         return replace(self, unreadable=topics)
 
     def updated(
         self, brokers: Mapping[int, BrokerAddress], leaderships: Mapping[TopicPartition, LeaderAndIsr]
     ) -> MetadataCache:
-        """The image after an UpdateMetadata: a leader of -2 takes the partition out."""
+        """Return the cache after an UpdateMetadata; a leader of -2 removes the partition."""
         by_topic: dict[str, dict[int, LeaderAndIsr]] = {}
         for (topic, partition), leadership in leaderships.items():
             by_topic.setdefault(topic, {})[partition] = leadership

@@ -1,9 +1,9 @@
-"""Quotas on the way back of a request: whose client is above its limit has its connection paused.
+"""Throttling by client quotas: the connection of a client above its limit is paused.
 
-As Kafka does it since 2.0, for all versions of the requests: the answer goes out at once, with the time to
-wait, and the connection is not read for that time. Clients of Produce 6 and Fetch 8 know that and wait as
-long by themselves; older ones find their next request waiting. A request without an answer (acks=0) pauses
-its connection too.
+As in Kafka since 2.0, for all versions of the requests: the response is sent at once, with the throttle time,
+and the connection is not read for that time. Clients of Produce 6 and Fetch 8 know that and wait as long by
+themselves; the next request of older clients waits in the socket. A request without a response (acks=0)
+pauses its connection too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FLOWS = {ApiKey.PRODUCE: Flow.PRODUCE, ApiKey.FETCH: Flow.FETCH}
 
 @fast_value
 class MeteredContext(RequestContext):
-    """A request that counts for a quota: a produce request by its own size, a fetch by its response's."""
+    """A request that counts for a quota: a produce request by its size, a fetch by its response's size."""
 
     broker: Broker
     flow: Flow
@@ -45,13 +45,14 @@ class MeteredContext(RequestContext):
 
 
 def pause_of(broker: Broker, client_id: str | None, flow: Flow, count: int) -> int:
-    """For how many milliseconds a connection is to be paused after ``count`` bytes of its client."""
+    """Record ``count`` bytes of a client; return the pause for its connection in milliseconds."""
     return broker.quotas.record(client_id or "", flow, count, broker.clock.monotonic_ms())
 
 
 def metered(broker: Broker, context: RequestContext, request: Any, request_bytes: int) -> RequestContext:
-    """``context``, or where its client's bytes are to be counted, one that counts them. Fetches of replicas
-    are not counted.
+    """Return ``context``, or a context that counts the client's bytes if a quota applies to them.
+
+    Fetches of replicas are not counted.
     """
     flow = _FLOWS.get(context.api.key)
     if flow is None or not broker.quotas.limited or (flow is Flow.FETCH and request.replica_id >= 0):

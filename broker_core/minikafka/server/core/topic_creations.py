@@ -1,14 +1,15 @@
-"""The topics that wait to be made: a bounded queue, worked off a few at a time between other jobs.
+"""The queue of topics to be created: bounded, and worked off a few at a time between other jobs.
 
-A request for metadata may name any number of new topics. Each costs writes to ZooKeeper, then a place in the
-controller's work, so they must neither stand before the election of a leader nor wait without bound. One job
-of the worker makes ``AT_ONCE`` of them, their writes under way together, and puts the rest behind all jobs
-that came meanwhile.
+A metadata request may name any number of new topics. Each costs writes to ZooKeeper and then work of the
+controller, so they must neither delay the election of a leader nor queue up without bound. One job of the
+worker creates ``AT_ONCE`` of them, with their writes in flight together, and queues the rest behind all jobs
+that were submitted meanwhile.
 
-What is needed to serve at all (the offsets topic) goes first and is never refused. Automatic creation is
-refused while ``AUTOMATIC_MAX`` wait: the client hears LEADER_NOT_AVAILABLE, as of every topic that is to
-come, and asks again. CreateTopics is refused while ``PENDING_MAX`` wait, or ``PARTITIONS_MAX`` partitions. A
-topic of such a request whose time-out comes before its turn is not made.
+The offsets topic, without which groups cannot be served, goes first and is never rejected. Automatic creation
+is rejected while ``AUTOMATIC_MAX`` topics are queued: the client gets LEADER_NOT_AVAILABLE, as for every
+topic that is being created, and retries. CreateTopics is rejected while ``PENDING_MAX`` topics or
+``PARTITIONS_MAX`` partitions are queued. A topic of such a request that times out before its turn is not
+created.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from minikafka.server.workers.worker import Worker
 _log = logging.getLogger(__name__)
 
 AT_ONCE = 50
-"""Topics of one job: some 0.1 s with ZooKeeper on the same host."""
+"""The number of topics that one job creates: about 0.1 s with ZooKeeper on the same host."""
 AUTOMATIC_MAX = 1_000
 PENDING_MAX = 10_000
 PARTITIONS_MAX = 200_000
-"""Of all topics that wait for requests; one alone may have more."""
+"""The limit for the partitions of all queued topics. A single queued topic may have more."""
 _NAMED = 5
-"""Topics that a message about many names."""
+"""The number of topics that one message names."""
 
 Failed = Callable[[str, BrokerError], None]
 Make = Callable[[Mapping[str, tuple[Assignment, Mapping[str, str]]]], frozenset[str]]
@@ -50,7 +51,7 @@ Make = Callable[[Mapping[str, tuple[Assignment, Mapping[str, str]]]], frozenset[
 
 @dataclass(frozen=True, slots=True)
 class CreationRequest:
-    """A topic that may be created."""
+    """A topic to be created, with its replica assignment and configs."""
 
     name: str
     assignment: Assignment
@@ -58,16 +59,18 @@ class CreationRequest:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Waiting:
-    wish: CreationRequest
+class _Pending:
+    """A queued topic."""
+
+    request: CreationRequest
     failed: Failed | None
-    """Told why the topic is not made; None: nobody waits for it."""
+    """Called with the reason if the topic is not created; None for automatic creation."""
     deadline_ms: int | None
-    """Monotonic. What is not begun by then is not made."""
+    """Monotonic. A topic whose creation has not started by then is not created."""
 
 
 class TopicCreations:
-    """See the module. Any thread may add; topics are made on the worker."""
+    """The queue of topics to be created. Any thread may add; the worker creates them. See the module."""
 
     def __init__(self, worker: Worker, clock: Clock, make: Make) -> None:
         """``make`` writes the znodes of topics and returns the topics that existed (``ZooKeeperClient``)."""
@@ -75,79 +78,79 @@ class TopicCreations:
         self._clock = clock
         self._make = make
         self._lock = threading.Lock()
-        self._waiting: deque[_Waiting] = deque()
+        self._pending: deque[_Pending] = deque()
         self._partitions = 0
-        """How many the waiting topics will have."""
+        """The number of partitions of the queued topics."""
         self._automatic: set[str] = set()
-        """Names that are waiting, or being made, because somebody needs them."""
+        """Names of topics whose automatic creation is queued or in progress."""
         self._scheduled = False
-        self._batch: list[_Waiting] = []
-        """What the present job makes: a job that met a lost connection is run again."""
+        self._batch: list[_Pending] = []
+        """The topics of the current job, which is run again after a lost connection."""
         self._tried = False
-        """Whether an attempt at this batch failed: then a topic that is there may be its own."""
+        """True if an attempt at this batch failed: then an existing topic may be its own."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._pending)
 
     def is_wanted(self, name: str) -> bool:
-        """Whether a topic is to be made already because somebody needs it."""
+        """Return True if the automatic creation of a topic is queued or in progress."""
         return name in self._automatic
 
     def check_room(self, name: str) -> None:
-        """Raise LEADER_NOT_AVAILABLE where one more topic cannot be made because somebody needs it."""
-        if len(self._waiting) >= AUTOMATIC_MAX and name not in INTERNAL_TOPICS:
+        """Raise LEADER_NOT_AVAILABLE if the queue has no room for another automatic creation."""
+        if len(self._pending) >= AUTOMATIC_MAX and name not in INTERNAL_TOPICS:
             raise BrokerError(
                 ErrorCode.LEADER_NOT_AVAILABLE,
-                f"topic {name} is not made now: {len(self._waiting)} topics wait to be made, ask again later",
+                f"too many topics are being created ({len(self._pending)}): retry topic {name} later",
             )
 
-    def add_automatic(self, wish: CreationRequest) -> None:
-        """Have a topic made because somebody needs it."""
+    def add_automatic(self, request: CreationRequest) -> None:
+        """Queue the automatic creation of a topic."""
         with self._lock:
-            if wish.name in self._automatic:
+            if request.name in self._automatic:
                 return
-            self._automatic.add(wish.name)
-            self._partitions += len(wish.assignment)
-            waiting = _Waiting(wish, None, None)
-            if wish.name in INTERNAL_TOPICS:
-                self._waiting.appendleft(waiting)
+            self._automatic.add(request.name)
+            self._partitions += len(request.assignment)
+            pending = _Pending(request, None, None)
+            if request.name in INTERNAL_TOPICS:
+                self._pending.appendleft(pending)
             else:
-                self._waiting.append(waiting)
+                self._pending.append(pending)
         self._schedule()
 
-    def add(self, wishes: Sequence[CreationRequest], failed: Failed, deadline_ms: int | None) -> None:
-        """Have topics made for one request. ``failed`` is told of each that is not; not within this call."""
-        refused = []
+    def add(self, requests: Sequence[CreationRequest], failed: Failed, deadline_ms: int | None) -> None:
+        """Queue the topics of one request. ``failed`` is called later for each that is not created."""
+        rejected = []
         with self._lock:
-            for wish in wishes:
-                if self._has_room(len(wish.assignment)):
-                    self._partitions += len(wish.assignment)
-                    self._waiting.append(_Waiting(wish, failed, deadline_ms))
+            for request in requests:
+                if self._has_room(len(request.assignment)):
+                    self._partitions += len(request.assignment)
+                    self._pending.append(_Pending(request, failed, deadline_ms))
                 else:
-                    refused.append(wish.name)
-        if refused:
-            self._worker.submit(lambda: self._refuse(refused, failed))
+                    rejected.append(request.name)
+        if rejected:
+            self._worker.submit(lambda: self._reject(rejected, failed))
         self._schedule()
 
     def _has_room(self, partitions: int) -> bool:
-        waiting = len(self._waiting)
-        return not waiting or (waiting < PENDING_MAX and self._partitions + partitions <= PARTITIONS_MAX)
+        pending = len(self._pending)
+        return not pending or (pending < PENDING_MAX and self._partitions + partitions <= PARTITIONS_MAX)
 
-    def _refuse(self, names: list[str], failed: Failed) -> None:
-        waiting = len(self._waiting)
-        _log.warning("%d new topics are refused: %d wait to be made", len(names), waiting)
+    def _reject(self, names: list[str], failed: Failed) -> None:
+        pending = len(self._pending)
+        _log.warning("rejected the creation of %d topics: %d topics are being created", len(names), pending)
         for name in names:
-            failed(name, _not_begun(f"{waiting} topics wait to be made, and no more can"))
+            failed(name, _not_created(f"too many topics are being created ({pending})"))
 
     def _schedule(self) -> None:
         with self._lock:
-            if self._scheduled or not self._waiting:
+            if self._scheduled or not self._pending:
                 return
             self._scheduled = True
         self._worker.submit(self._make_some)
 
     def _make_some(self) -> None:
-        """The job. After it the next one can come, whatever happened, unless it is to be run again."""
+        """Create one batch. A job: the next one is scheduled after it, unless it has to be run again."""
         if not self._batch:
             self._batch = self._take()
             self._tried = False
@@ -158,99 +161,100 @@ class TopicCreations:
             raise
         done, self._batch = self._batch, []
         with self._lock:
-            self._automatic -= {one.wish.name for one in done if one.failed is None}
+            self._automatic -= {pending.request.name for pending in done if pending.failed is None}
             self._scheduled = False
-        self._schedule()  # behind what was submitted meanwhile
-        for one in done:
-            if one.wish.name in failures:
-                _tell(one, failures[one.wish.name])
+        self._schedule()  # behind the jobs that were submitted meanwhile
+        for pending in done:
+            if pending.request.name in failures:
+                _report_failure(pending, failures[pending.request.name])
 
     def _make_batch(self) -> dict[str, BrokerError]:
-        """Make the topics of the batch; give those that are not made, and why.
+        """Create the topics of the batch; return the errors of those that are not created.
 
-        What one topic raises does not keep the others from being made: they are tried one at a time then.
+        An error of one topic does not prevent the creation of the others: they are then tried one at a time.
         """
         try:
             return self._attempt(self._batch)
         except (CoordinationLost, SessionExpired):
             raise
-        except Exception as error:  # noqa: BLE001 - or no topic would be made again until a restart
-            errors = {self._batch[0].wish.name: error} if self._batch else {}
+        except Exception as error:  # noqa: BLE001 - otherwise no topic could be created until a restart
+            errors = {self._batch[0].request.name: error} if self._batch else {}
         failures: dict[str, BrokerError] = {}
         if len(self._batch) > 1:
-            self._tried = True  # the attempt may have made some
+            self._tried = True  # the attempt may have created some
             errors = {}
-            for one in self._batch:
+            for pending in self._batch:
                 try:
-                    failures |= self._attempt([one])
+                    failures |= self._attempt([pending])
                 except (CoordinationLost, SessionExpired):
                     raise
                 except Exception as error:  # noqa: BLE001
-                    errors[one.wish.name] = error
+                    errors[pending.request.name] = error
         if errors:
             _log_failure(errors)
-        return failures | {name: _refusal(error) for name, error in errors.items()}
+        return failures | {name: _error_for(error) for name, error in errors.items()}
 
-    def _attempt(self, batch: Sequence[_Waiting]) -> dict[str, BrokerError]:
-        """Make topics; give those that were there before. Raises what ``make`` raises."""
-        found = self._make({one.wish.name: (one.wish.assignment, one.wish.config) for one in batch})
+    def _attempt(self, batch: Sequence[_Pending]) -> dict[str, BrokerError]:
+        """Create topics; return the errors of those that existed before. Raises the errors of ``make``."""
+        requests = [pending.request for pending in batch]
+        found = self._make({request.name: (request.assignment, request.config) for request in requests})
         if self._tried:
             return {}
         return {
-            name: BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")
-            for name in (one.wish.name for one in batch)
-            if name in found
+            request.name: BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {request.name} exists")
+            for request in requests
+            if request.name in found
         }
 
-    def _take(self) -> list[_Waiting]:
-        """The next few, no name twice, and without those whose request has ended."""
+    def _take(self) -> list[_Pending]:
+        """Take the next batch from the queue: no name twice, without those that have timed out."""
         now_ms = self._clock.monotonic_ms()
-        taken: dict[str, _Waiting] = {}
-        late: list[_Waiting] = []
+        taken: dict[str, _Pending] = {}
+        late: list[_Pending] = []
         with self._lock:
-            while self._waiting and len(taken) < AT_ONCE and self._waiting[0].wish.name not in taken:
-                one = self._waiting.popleft()
-                self._partitions -= len(one.wish.assignment)
-                if one.deadline_ms is not None and one.deadline_ms <= now_ms:
-                    late.append(one)
+            while self._pending and len(taken) < AT_ONCE and self._pending[0].request.name not in taken:
+                pending = self._pending.popleft()
+                self._partitions -= len(pending.request.assignment)
+                if pending.deadline_ms is not None and pending.deadline_ms <= now_ms:
+                    late.append(pending)
                 else:
-                    taken[one.wish.name] = one
-        for one in late:
-            _tell(one, _not_begun("others were made before it"))
+                    taken[pending.request.name] = pending
+        for pending in late:
+            _report_failure(pending, _not_created("timed out behind other topics"))
         return list(taken.values())
 
 
-def _tell(waiting: _Waiting, error: BrokerError) -> None:
-    """Tell whoever waits for a topic that it is not made."""
-    if waiting.failed is None:
+def _report_failure(pending: _Pending, error: BrokerError) -> None:
+    """Report to the request for a topic, if there is one, that the topic is not created."""
+    if pending.failed is None:
         return
     try:
-        waiting.failed(waiting.wish.name, error)
-    except Exception:  # noqa: BLE001 - it must not keep the others from being told
-        _log.exception("the request for topic %s cannot be told: %s", waiting.wish.name, error)
+        pending.failed(pending.request.name, error)
+    except Exception:  # noqa: BLE001 - the failures of other topics must be reported too
+        _log.exception("failed to report that topic %s was not created: %s", pending.request.name, error)
 
 
-def _refusal(error: Exception) -> BrokerError:
-    """What the request for a topic is told when ``error`` was met."""
-    words = str(error) if isinstance(error, CoordinationError) else f"unexpected error: {error!r}"
-    # In another cluster's ZooKeeper nobody is the controller: clients look for it, and ask again.
+def _error_for(error: Exception) -> BrokerError:
+    """Return the error with which the request for a topic is answered after ``error``."""
+    text = str(error) if isinstance(error, CoordinationError) else f"unexpected error: {error!r}"
+    # In another cluster's ZooKeeper no broker is the controller: clients look for it, and retry.
     code = ErrorCode.NOT_CONTROLLER if isinstance(error, InconsistentClusterId) else ErrorCode.UNKNOWN
-    return BrokerError(code, words)
+    return BrokerError(code, text)
 
 
 def _log_failure(errors: Mapping[str, Exception]) -> None:
-    """One message for all topics that cannot be made, with the first one's error."""
+    """Log one message for all topics that were not created, with the first one's error."""
     names, first = list(errors), next(iter(errors.values()))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     _log.error(
-        "%s (%s%s) cannot be made: %s",
+        "failed to create %s (%s%s): %s",
         counted(len(names), "topic"),
         ", ".join(names[:_NAMED]),
         more,
-        _refusal(first).detail,
+        _error_for(first).detail,
         exc_info=None if isinstance(first, CoordinationError) else first,
     )
 
 
-def _not_begun(why: str) -> BrokerError:
-    return BrokerError(ErrorCode.REQUEST_TIMED_OUT, f"the topic is not made, not later either: {why}")
+def _not_created(why: str) -> BrokerError:
+    return BrokerError(ErrorCode.REQUEST_TIMED_OUT, f"the topic was not created: {why}")

@@ -257,7 +257,7 @@ def test_a_piece_that_cannot_be_made_ends_the_answer(
 
     part.prepare(done)
     assert seen
-    with pytest.raises(StorageError, match="cannot be converted"):
+    with pytest.raises(StorageError, match="failed to convert"):
         part.read()
 
 

@@ -86,7 +86,7 @@ def test_what_somebody_needs_is_made_once() -> None:
 def test_automatic_creation_is_refused_while_many_wait_but_for_the_offsets_topic() -> None:
     harness = Harness()
     harness.need(*names(AUTOMATIC_MAX))
-    with pytest.raises(BrokerError, match="LEADER_NOT_AVAILABLE: topic one-more is not made now"):
+    with pytest.raises(BrokerError, match=r"LEADER_NOT_AVAILABLE: .* topic one-more"):
         harness.creations.check_room("one-more")
     harness.creations.check_room(OFFSETS_TOPIC)
     harness.need(OFFSETS_TOPIC)
@@ -151,7 +151,7 @@ def test_an_unexpected_error_fails_its_topics_and_the_next_are_made(caplog: pyte
     harness.need("b")
     harness.worker.run_until_idle()
     assert (harness.failures, len(caplog.records)) == ({"a": ErrorCode.UNKNOWN}, 1)
-    assert "(a, b) cannot be made: unexpected error" in caplog.text
+    assert "failed to create 2 topics (a, b): unexpected error" in caplog.text
     assert not harness.creations.is_wanted("b")
     harness.ask("c")
     harness.worker.run_until_idle()
@@ -183,7 +183,7 @@ def test_a_topic_that_cannot_be_made_fails_alone(error: Exception, caplog: pytes
     harness.worker.run_until_idle()
     assert (harness.done, harness.failures) == ([OFFSETS_TOPIC, "a", "b"], {"bad": ErrorCode.UNKNOWN})
     assert len(caplog.records) == 1
-    assert "1 topic (bad) cannot be made" in caplog.text
+    assert "failed to create 1 topic (bad)" in caplog.text
 
 
 def test_topics_that_a_failed_attempt_made_are_not_taken_for_anothers() -> None:

@@ -155,7 +155,7 @@ def test_a_control_request_that_zookeeper_fails_ends_its_connection_without_a_tr
     key = ApiKey.UPDATE_METADATA
     context = RequestContext(RequestHeader(key, 2, 1, "controller"), APIS[key], exchange)
     handle(replicas, context, UpdateMetadataRequest(0, 1, (), ()))
-    assert closed == ["its answer could not be made"]
+    assert closed == ["failed to build the response"]
     (told,) = caplog.records
     assert told.levelname == "WARNING"
     assert told.exc_info is None
