@@ -29,7 +29,7 @@ from minikafka.server.inter_broker_connection import InterBrokerConnection, Peer
 from minikafka.server.replication.follower_partition import FollowerPartition
 from minikafka.server.replication.isr_writer import IsrWriter
 from minikafka.server.replication.replica_fetcher import ReplicaFetcher
-from minikafka.server.replication.replica_fetchers import Fetchers
+from minikafka.server.replication.replica_fetcher_manager import ReplicaFetcherManager
 from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.server.zookeeper.partition_states import PartitionStates
 from minikafka.server.zookeeper.topic_watches import TopicWatches
@@ -296,7 +296,7 @@ MISTAKES: dict[str, Mistake] = {
     ),
     "a copy may leave something out": Mistake([(Log, "append_as_follower", append_gaps)]),
     "a follower goes on copying from earlier leaders": Mistake(
-        [(Partition, "check_follower", follow_any_leader), (Fetchers, "leave", nothing)],
+        [(Partition, "check_follower", follow_any_leader), (ReplicaFetcherManager, "leave", nothing)],
         rare=True,
         seeds=(20, 18, 16),
     ),

@@ -68,7 +68,7 @@ def test_a_broker_without_its_directory_stops_and_others_lead(loaded: Loaded, tm
     loaded.until_in_sync({1, 2})
     assert wait_until(lambda: broker.exit_code is not None, PATIENCE_S)
     said = (tmp_path / "logs" / "broker-0.log").read_text(encoding="utf-8")
-    assert "was removed or emptied while in use: this broker stops" in said
+    assert "was removed or emptied while in use: stopping this broker" in said
 
 
 def remove(partition: Path) -> None:

@@ -493,9 +493,9 @@ def test_broker_that_starts_after_more_topics_were_made_than_were_lost_keeps_its
     kept = stray_directories(machine)
     assert [name for name in kept if name.startswith("u_0.")] == kept != []
     assert b"lost" in contents(machine, kept[0])
-    told = [message for message in caplog.messages if f"it is set aside as {DATA_DIR}/{kept[0]}" in message]
+    told = [message for message in caplog.messages if f" as {DATA_DIR}/{kept[0]}: " in message]
     assert len(told) == 1
-    assert "where ZooKeeper was restored from an older copy" in told[0]
+    assert "ZooKeeper was restored from an older copy" in told[0]
 
 
 def contents(machine: Machine, directory: str) -> bytes:

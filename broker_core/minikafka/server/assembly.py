@@ -45,7 +45,7 @@ from minikafka.server.housekeeper import Housekeeper
 from minikafka.server.inter_broker_connection import InterBrokerConnection
 from minikafka.server.replication.failing_logs import FailingLogs
 from minikafka.server.replication.isr_writer import IsrWriter
-from minikafka.server.replication.replica_fetchers import Fetchers
+from minikafka.server.replication.replica_fetcher_manager import ReplicaFetcherManager
 from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.server.security.acl_manager import AclManager
 from minikafka.server.workers.work_pool import InlineWorkPool, WorkPool
@@ -130,7 +130,7 @@ class RunningBroker:
         )
         _prepare(self.broker, registrar.store, ports)
         coordinator = GroupCoordinator(self.broker, ports.loader, ports.random_bytes)
-        self._fetchers = Fetchers(self.broker, ports.connector, ports.spawn)
+        self._fetchers = ReplicaFetcherManager(self.broker, ports.connector, ports.spawn)
         timeout_ms = config.replication.controller_timeout_ms
         self._channels = ControllerChannelManager(
             broker_id, ports.connector, ports.clock, timeout_ms, ports.spawn
@@ -163,7 +163,7 @@ class RunningBroker:
         registrar.start(self.address, control, keep_ticket)
         if config.control.controlled_shutdown:
             self._stops.callback(lambda: request_controlled_shutdown(self.broker, ports.connector))
-            self._stops.callback(replicas.follow_no_more)
+            self._stops.callback(replicas.stop_following)
 
     @staticmethod
     def _advertised(config: BrokerConfig, broker_id: int, server: Server) -> dict[str, BrokerAddress]:

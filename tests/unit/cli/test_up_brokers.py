@@ -147,7 +147,7 @@ def test_partitions_that_begin_empty_are_told(tmp_path: Path) -> None:
             process.kill()
             process.communicate()
         shutil.rmtree(tmp_path / "d" / "broker-0")
-    assert told.startswith("minikafka: broker 0: partitions that this broker is to lead had no log in ")
+    assert told.startswith("minikafka: broker 0: partitions led by this broker had no log in ")
     assert told.endswith("put them back, before others write: t-0\n")
 
 

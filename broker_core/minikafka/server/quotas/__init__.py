@@ -1,4 +1,4 @@
-"""Byte rates of clients and of replication, and how long the one above its limit is paused.
+"""Byte-rate quotas of clients and of replication, and the pauses of those above their limit.
 
 Imports ``base``.
 """

@@ -1,13 +1,13 @@
-"""Byte rates of clients and their limits: how long they are to pause. Pure but for a mutex.
+"""Quotas of clients: their byte rates, limits and pauses. Pure but for a mutex.
 
-Kafka's own way of measuring: the bytes of the last ``quota.window.num`` windows of ``quota.window.size.
-seconds``, of which the newest is not full, divided by their time, or by that of all but one window when there
-are fewer; so a client may begin with a burst. Who is above its limit waits for as long as the bytes above it
+Measured as in Kafka: the bytes of the last ``quota.window.num`` windows of ``quota.window.size.seconds``, of
+which the newest is not full, divided by their time, or by the time of all but one window when there are
+fewer; so a client may start with a burst. A client above its limit is paused for as long as the excess bytes
 take at the limit. Each client id has its rates and its limits:
 
     /config/clients/CLIENT         producer_byte_rate, consumer_byte_rate (bytes a second)
     /config/clients/<default>      for all ids that have none of their own
-    quota.producer.default, quota.consumer.default      the broker's properties, where neither is there
+    quota.producer.default, quota.consumer.default      the broker's properties, if neither exists
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ UNLIMITED = 0x7FFFFFFFFFFFFFFF
 _DIGITS_MAX = 100
 _SPARE_RATES = 64
 _LONGEST_MS = 0x7FFFFFFF
-"""What the responses' field can hold: 24 days."""
+"""The largest value of ``throttle_time_ms`` in responses: 24 days."""
 
 
 class Flow(Enum):
-    """What is limited; the value is Kafka's name of the setting."""
+    """The direction that a quota limits; the value is Kafka's name of the config."""
 
     PRODUCE = "producer_byte_rate"
     FETCH = "consumer_byte_rate"
@@ -39,7 +39,7 @@ class Flow(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QuotaConfig:
-    """A broker's properties of quotas."""
+    """The broker's properties of quotas."""
 
     producer_default: int = UNLIMITED
     consumer_default: int = UNLIMITED
@@ -54,7 +54,7 @@ class _Window:
 
 
 class Rate:
-    """Bytes a second of the last windows, as Kafka's ``Rate`` of sampled totals."""
+    """The byte rate over the last windows, as Kafka's ``Rate`` of sampled totals."""
 
     def __init__(self, windows: int, window_ms: int) -> None:
         self._count = windows
@@ -62,14 +62,15 @@ class Rate:
         self._windows: deque[_Window] = deque(maxlen=windows)
 
     def record(self, count: int, now_ms: int) -> None:
-        """``count`` bytes more."""
+        """Add ``count`` bytes."""
         if not self._windows or now_ms - self._windows[-1].began_ms >= self.window_ms:
             self._windows.append(_Window(now_ms))
         self._windows[-1].bytes += count
 
     def throttle_ms(self, limit: int, now_ms: int) -> int:
-        """How long the bytes above ``limit`` a second would take at it; 0 when there are none. Above a
-        limit of 0 it is a window, and again until all are over.
+        """Return the time that the bytes above ``limit`` (bytes a second) take at the limit; 0 for none.
+
+        Above a limit of 0 the pause is one window, again and again until all windows have passed.
         """
         if self.idle(now_ms):
             return 0
@@ -80,14 +81,14 @@ class Rate:
         return min(round(over / limit * 1000), _LONGEST_MS) if limit else self.window_ms
 
     def idle(self, now_ms: int) -> bool:
-        """Whether nothing is left that counts."""
+        """Drop windows that have passed; return True if none is left."""
         while self._windows and now_ms - self._windows[0].began_ms >= self._count * self.window_ms:
             self._windows.popleft()
         return not self._windows
 
     @property
     def began_ms(self) -> int:
-        """When the first window that counts began; to be asked where it is not ``idle``."""
+        """The start of the first window that counts; only valid if the rate is not ``idle``."""
         return self._windows[0].began_ms
 
     def _span_ms(self, now_ms: int) -> int:
@@ -107,26 +108,26 @@ class Quotas:
         self._purge_at = _SPARE_RATES
         self._lock = threading.Lock()
         self.limited = False
-        """Whether anybody has a limit: where nobody has, nothing needs to be measured."""
+        """True if any client has a limit; otherwise nothing needs to be measured."""
         self._decide()
 
     def replace(self, settings: Mapping[str, Mapping[str, str]]) -> None:
-        """These, by the names of their znodes, are all settings of clients."""
+        """Replace all client configs, which are given by the names of their znodes."""
         with self._lock:
-            self._limits = {client_of(name): _parsed(name, one) for name, one in settings.items()}
+            self._limits = {client_of(name): _parsed(name, configs) for name, configs in settings.items()}
             self._decide()
 
     def change(self, name: str, settings: Mapping[str, str]) -> None:
-        """One znode has other settings; none where it is gone."""
+        """Replace the configs of one client's znode; empty if it was deleted."""
         limits = _parsed(name, settings)
-        told = ", ".join(f"{flow.value}={limit}" for flow, limit in limits.items()) or "no limit of its own"
-        _log.info("quota of clients/%s: %s", name, told)
+        text = ", ".join(f"{flow.value}={limit}" for flow, limit in limits.items()) or "no limit of its own"
+        _log.info("quota of clients/%s: %s", name, text)
         with self._lock:
             self._limits[client_of(name)] = limits
             self._decide()
 
     def record(self, client_id: str, flow: Flow, count: int, now_ms: int) -> int:
-        """``count`` bytes of a client; for how many milliseconds it is to pause then."""
+        """Add ``count`` bytes of a client; return its pause in milliseconds."""
         with self._lock:
             limit = self._limit(client_id, flow)
             if limit == UNLIMITED:
@@ -146,7 +147,7 @@ class Quotas:
         return self._defaults[flow]
 
     def _forget_idle(self, now_ms: int) -> None:
-        # Anybody can make up client ids.
+        # Clients can use any number of ids.
         if len(self._rates) >= self._purge_at:
             self._rates = {key: rate for key, rate in self._rates.items() if not rate.idle(now_ms)}
             self._purge_at = 2 * len(self._rates) + _SPARE_RATES
@@ -157,7 +158,7 @@ class Quotas:
 
 
 def is_number(digits: str) -> bool:
-    """Whether these are digits that Python reads: of thousands it makes no number, and raises."""
+    """Return True if this is a decimal number; ``int`` raises for a number of thousands of digits."""
     return digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX
 
 
@@ -165,13 +166,13 @@ def _parsed(name: str, settings: Mapping[str, str]) -> dict[Flow, int]:
     limits: dict[Flow, int] = {}
     for key, text in settings.items():
         if key not in {flow.value for flow in Flow}:
-            _log.warning("quota of clients/%s: this version does not act on %s", name, key)
+            _log.warning("quota of clients/%s: ignored unsupported config %s", name, key)
             continue
         # Kafka 2.x writes what it parsed as a number with a fraction.
         digits = text.strip().removesuffix(".0")
         if not is_number(digits) or int(digits) == 0:
             _log.warning(
-                "quota of clients/%s: %s=%s is no number of bytes above 0: left out", name, key, text
+                "quota of clients/%s: ignored %s=%s: expected bytes per second, more than 0", name, key, text
             )
             continue
         limits[Flow(key)] = min(int(digits), UNLIMITED)

@@ -1,8 +1,9 @@
-"""Byte rates of replication and their limits: which partitions are to wait (KIP-73). Pure but for a mutex.
+"""Quotas of replication (KIP-73): the byte rates, their limits and the throttled partitions.
 
-A broker has two rates, of what it gives as a leader and of what it copies as a follower. Only bytes of the
-partitions that are named count for them, and only such partitions wait, and only where the follower is not in
-sync: else the ISR would shrink. So clients and what is in sync are never slowed by a move.
+Pure but for a mutex. A broker has two rates: of the bytes that it sends as a leader, and of those that it
+fetches as a follower. Only the bytes of throttled partitions count, only throttled partitions are paused, and
+only if the follower is not in sync: otherwise the ISR would shrink. So a reassignment never slows down
+clients or replicas that are in sync.
 
     /config/brokers/ID      leader.replication.throttled.rate, follower.replication.throttled.rate:
                             bytes a second
@@ -10,10 +11,10 @@ sync: else the ISR would shrink. So clients and what is in sync are never slowed
                             PARTITION:BROKER,…, or * for all
     replication.quota.window.num, replication.quota.window.size.seconds     the broker's properties
 
-Measured as in 0.10.1 (``SimpleRate``): the bytes of the last windows by the time since the first of them
-began, and by one window at least. What there is goes out whole while the rate is not above the limit, so that
-one fetch of every partition may come on top of it; of ours a leader gives at most a second's worth of each
-at a time, where 0.10.1 gives as much as was asked for. Text: ``ReplicationQuotaManager`` of 0.10.1.
+Measured as in 0.10.1 (``SimpleRate``): the bytes of the last windows, divided by the time since the first of
+them started, and by one window at least. Partitions are not paused while the rate is at most the limit, so
+that one fetch of every partition may exceed it. This leader sends at most the bytes of one second of each
+partition at a time, where 0.10.1 sends as much as was requested. Text: ``ReplicationQuotaManager`` of 0.10.1.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ _log = logging.getLogger(__name__)
 
 
 class _SimpleRate(Rate):
-    """Few windows count by the time that has passed, where a client's rate lets it begin with a burst."""
+    """A rate over the time that has passed, so that it does not allow the initial burst of ``Rate``."""
 
     def throttle_ms(self, limit: int, now_ms: int) -> int:
         pause_ms = super().throttle_ms(limit, now_ms)
-        # The first window counts as a whole one from its beginning on.
+        # The first window counts as a whole one from its start on.
         return pause_ms and pause_ms + max(0, self.began_ms + self.window_ms - now_ms)
 
     def _span_ms(self, now_ms: int) -> int:
@@ -49,30 +50,30 @@ class _SimpleRate(Rate):
 
 
 class ReplicationQuota:
-    """One of the two rates, its limit and its partitions. Thread-safe. Times are monotonic milliseconds."""
+    """One of the two rates, with its limit and partitions. Thread-safe. Times are monotonic milliseconds."""
 
     def __init__(self, windows: int, window_ms: int) -> None:
         self.active = False
-        """Whether any partition may have to wait: where not, there is nothing to be asked or counted."""
+        """True if a partition may be paused; otherwise nothing needs to be checked or measured."""
         self._limit = UNLIMITED
         self._rate = _SimpleRate(windows, window_ms)
         self._partitions: dict[str, frozenset[int] | None] = {}
-        """By topic, those that count; None: all."""
+        """The throttled partitions by topic; None: all partitions of the topic."""
         self._lock = threading.Lock()
 
     @property
     def limit(self) -> int:
-        """Bytes a second."""
+        """The limit in bytes a second."""
         return self._limit
 
     def set_limit(self, limit: int) -> None:
-        """So many bytes a second from now on."""
+        """Set the limit in bytes a second."""
         with self._lock:
             self._limit = limit
             self._decide()
 
     def name(self, topic: str, partitions: frozenset[int] | None) -> None:
-        """Of a topic these partitions count, and no others; None: all."""
+        """Set the throttled partitions of a topic; None: all."""
         with self._lock:
             if partitions is None or partitions:
                 self._partitions[topic] = partitions
@@ -81,17 +82,17 @@ class ReplicationQuota:
             self._decide()
 
     def covers(self, topic_partition: TopicPartition) -> bool:
-        """Whether a partition is named."""
+        """Return True if a partition is throttled."""
         named = self._partitions.get(topic_partition.topic, frozenset())
         return named is None or topic_partition.partition in named
 
     def record(self, count: int, now_ms: int) -> None:
-        """``count`` bytes more of partitions that are named."""
+        """Add ``count`` bytes of throttled partitions."""
         with self._lock:
             self._rate.record(count, now_ms)
 
     def pause_ms(self, now_ms: int) -> int:
-        """For how long partitions that are named have to wait; 0 while the rate is not above the limit."""
+        """Return the pause of throttled partitions; 0 while the rate is not above the limit."""
         with self._lock:
             return self._rate.throttle_ms(self._limit, now_ms)
 
@@ -100,30 +101,28 @@ class ReplicationQuota:
 
 
 class Throttles:
-    """Both rates of a broker, as the settings in ZooKeeper say."""
+    """Both replication quotas of a broker, as configured in ZooKeeper."""
 
     def __init__(self, broker_id: int, windows: int, window_ms: int) -> None:
         self.leader = ReplicationQuota(windows, window_ms)
         self.follower = ReplicationQuota(windows, window_ms)
         self.settings: Mapping[str, str] = {}
-        """The broker's own in ZooKeeper, as they were read last."""
+        """The broker's own configs in ZooKeeper, as last read."""
         self._broker_id = broker_id
 
     def set_topic(self, topic: str, settings: Mapping[str, str]) -> None:
-        """A topic has these settings. A list that cannot be understood names nothing; who gives the settings
-        to the logs says so.
-        """
+        """Apply a topic's configs. An invalid list throttles nothing; it is logged when the logs get it."""
         for quota, name in ((self.leader, LEADER_REPLICAS), (self.follower, FOLLOWER_REPLICAS)):
             quota.name(topic, throttled_partitions(settings.get(name, ""), self._broker_id))
 
     def set_rates(self, settings: Mapping[str, str]) -> None:
-        """The broker has these settings in ZooKeeper, and no others."""
+        """Apply the broker's configs in ZooKeeper, which are complete."""
         if settings == self.settings:
             return
         idle = sorted(settings.keys() - set(RATES))
         if idle:
             _log.warning(
-                "settings of broker %d: only a replication rate is changed while it runs, not %s",
+                "configs of broker %d: ignored %s: only replication rates can be changed while it runs",
                 self._broker_id,
                 ", ".join(idle),
             )
@@ -131,13 +130,13 @@ class Throttles:
             limit = _limit(name, settings[name]) if name in settings else UNLIMITED
             if limit != quota.limit:
                 quota.set_limit(limit)
-                told = "no limit" if limit == UNLIMITED else f"{limit} bytes a second"
-                _log.info("%s of broker %d: %s", name, self._broker_id, told)
+                text = "no limit" if limit == UNLIMITED else f"{limit} bytes per second"
+                _log.info("%s of broker %d: %s", name, self._broker_id, text)
         self.settings = dict(settings)
 
 
 def is_rate(text: str) -> bool:
-    """Whether this is a number of bytes a second, 0 and more."""
+    """Return True if this is a number of bytes a second, 0 or more."""
     digits = text.strip()
     return is_number(digits) and int(digits) <= UNLIMITED
 
@@ -145,5 +144,5 @@ def is_rate(text: str) -> bool:
 def _limit(name: str, text: str) -> int:
     if is_rate(text):
         return int(text)
-    _log.warning("%s=%s is no number of bytes from 0 on: there is no limit", name, text)
+    _log.warning("invalid %s=%s: expected bytes per second, 0 or more; applying no limit", name, text)
     return UNLIMITED

@@ -1,15 +1,16 @@
-"""Leaders whose disk fails: where another replica is in sync, it is to lead.
+"""Leaders whose disk fails: they hand leadership over if another replica is in sync.
 
-The controller is told in ZooKeeper (``registry.admin_paths.LogFailures``), has another replica lead, and
-takes this one out of the ISR. From then on it follows, and asks its leader for nothing before a small file
-can be written beside the log: it would be in sync again, and ``acks=all`` wait for it. Without another
-replica in sync nothing changes: reads are served, writes are refused until there is room again.
+This broker reports the failure in ZooKeeper (``registry.admin_paths.LogFailures``). The controller elects
+another replica and takes this one out of the ISR. From then on this replica follows, but does not fetch until
+a small file can be written beside its log: it would be in sync again, and ``acks=all`` would wait for it.
+Without another replica in sync nothing changes: reads are served, and writes are rejected until the disk has
+room again.
 
-Logs, and whole data directories, that somebody removes under the running broker have failed too. Where all of
-them are gone the broker stops.
+Logs and whole data directories that are removed under the running broker count as failed too. If all
+directories are removed, the broker stops.
 
-A controller of 0.10.1 does not look there. Where nobody else leads after half a minute of failures this
-broker does as that release does at once: it stops, in good order, and others lead.
+A 0.10.1 controller does not read these reports. If no other broker leads after half a minute of failures,
+this broker does what that release does at once: it stops cleanly, and others take over leadership.
 """
 
 from __future__ import annotations
@@ -29,31 +30,35 @@ from minikafka.server.replication.replica_manager import ReplicaManager
 _log = logging.getLogger(__name__)
 
 _AGAIN_MS = 5_000
-"""Between two times that the controller is told."""
+"""The interval between two reports to the controller."""
 _PATIENCE_MS = 30_000
 _OVER_MS = 10_000
-"""A log that took everything for so long is whole again."""
+"""A log without a failure for so long has recovered."""
 _SAY_EVERY_MS = 60_000
-"""A full disk refuses hundreds of requests a second."""
+"""The interval between log lines about one partition: a full disk rejects hundreds of requests a second."""
 
 
 @dataclass(slots=True)
 class _Failing:
-    """Times are monotonic ms."""
+    """A log that fails. Times are monotonic ms."""
 
     since_ms: int
     last_ms: int
-    told_ms: int | None = None
+    reported_ms: int | None = None
+
+    def is_due(self, now_ms: int) -> bool:
+        """Return True if the failure has to be reported to the controller, again or for the first time."""
+        return self.reported_ms is None or now_ms - self.reported_ms >= _AGAIN_MS
 
 
 @dataclass(slots=True)
-class _Said:
-    """A complaint in the broker's log. Times are monotonic ms."""
+class _Logged:
+    """A message in the broker's log, and how often it was suppressed. Times are monotonic ms."""
 
     text: str
-    said_ms: int
+    logged_ms: int
     last_ms: int
-    unsaid: int = 0
+    suppressed: int = 0
 
 
 class FailingLogs:
@@ -62,88 +67,93 @@ class FailingLogs:
     def __init__(
         self, broker: Broker, replicas: ReplicaManager, files: Files, fatal: Callable[[str], None]
     ) -> None:
-        """``fatal`` is called when this broker is to stop, with the reason."""
+        """``fatal`` is called with the reason when this broker must stop."""
         self._broker = broker
         self._files = files
         self._replicas = replicas
         self._fatal = fatal
         self._failing: dict[TopicPartition, _Failing] = {}
-        self._said: dict[TopicPartition, _Said] = {}
+        self._logged: dict[TopicPartition, _Logged] = {}
         self._stopping = False
-        """Whether all its directories are gone, and that was said."""
+        """True once all data directories were removed and ``fatal`` was called."""
 
     def failed(self, topic_partition: TopicPartition, complaint: str = "") -> None:
-        """From anywhere: a log did not take what its leader here wrote. ``complaint`` is logged, once a
-        minute where it comes again and again.
+        """Record that a leader on this broker failed to write to its log. Any thread may call this.
+
+        ``complaint`` is logged, at most once a minute while it is repeated.
         """
         now_ms = self._broker.clock.monotonic_ms()
         if complaint:
-            self._say(topic_partition, complaint, now_ms)
+            self._log_failure(topic_partition, complaint, now_ms)
         known = self._failing.setdefault(topic_partition, _Failing(now_ms, now_ms))
         known.last_ms = now_ms
-        if known.told_ms is None:
-            self._broker.worker.submit(self._tell)
+        if known.reported_ms is None:
+            self._broker.worker.submit(self._report)
 
-    def _say(self, topic_partition: TopicPartition, complaint: str, now_ms: int) -> None:
-        said = self._said.get(topic_partition)
-        if said is None or said.text != complaint or now_ms - said.last_ms >= _OVER_MS:
-            self._said[topic_partition] = _Said(complaint, now_ms, now_ms)
+    def _log_failure(self, topic_partition: TopicPartition, complaint: str, now_ms: int) -> None:
+        logged = self._logged.get(topic_partition)
+        if logged is None or logged.text != complaint or now_ms - logged.last_ms >= _OVER_MS:
+            self._logged[topic_partition] = _Logged(complaint, now_ms, now_ms)
             report("warning", message=complaint)
             _log.error("%s", complaint)
             return
-        said.last_ms, said.unsaid = now_ms, said.unsaid + 1
-        if now_ms - said.said_ms >= _SAY_EVERY_MS:
-            _log.error("%s (%d times more)", complaint, said.unsaid)
-            said.said_ms, said.unsaid = now_ms, 0
+        logged.last_ms, logged.suppressed = now_ms, logged.suppressed + 1
+        if now_ms - logged.logged_ms >= _SAY_EVERY_MS:
+            _log.error("%s (repeated %d times)", complaint, logged.suppressed)
+            logged.logged_ms, logged.suppressed = now_ms, 0
 
     def look(self) -> None:
-        """Go on with what failed before. For one thread, the housekeeper's."""
+        """Check the logs that failed, and report or forget them. For the housekeeper's thread."""
         now_ms = self._broker.clock.monotonic_ms()
         for topic_partition, partition in list(self._broker.partitions.items()):
             if partition.log.failure is not None and self._others(topic_partition):
                 self.failed(topic_partition)
-        for topic_partition, one in list(self._failing.items()):
-            if not self._others(topic_partition) or now_ms - one.last_ms >= _OVER_MS:
+        for topic_partition, failing in list(self._failing.items()):
+            if not self._others(topic_partition) or now_ms - failing.last_ms >= _OVER_MS:
                 del self._failing[topic_partition]
-            elif now_ms - one.since_ms >= _PATIENCE_MS and self._broker.registrar.connected:
+            elif now_ms - failing.since_ms >= _PATIENCE_MS and self._broker.registrar.connected:
                 self._fatal(
-                    f"the log of {topic_partition} cannot be written to, and no controller has another "
-                    "replica lead: this broker stops; start it again when its disk has room or is mended"
+                    f"failed to write to the log of {topic_partition}, and the controller has not elected "
+                    "another replica: stopping this broker; free disk space or fix the disk, then start it "
+                    "again"
                 )
         for topic_partition in list(self._broker.unwritable):
             log = self._broker.logs.get(topic_partition)
             if log is None or (log.failure is None and can_write(self._files, log.directory)):
                 self._broker.unwritable.discard(topic_partition)
-        if any(one.told_ms is None or now_ms - one.told_ms >= _AGAIN_MS for one in self._failing.values()):
-            self._broker.worker.submit(self._tell)
+        if any(failing.is_due(now_ms) for failing in self._failing.values()):
+            self._broker.worker.submit(self._report)
 
     def find_removed(self) -> None:
-        """Look whether somebody removed logs, or all that this broker has. For the housekeeper's thread."""
+        """Check whether logs or all data directories were removed. For the housekeeper's thread."""
         reason = self._broker.logs.find_removed()
         if reason is not None and not self._stopping:
             self._stopping = True
-            self._fatal(f"{reason}: this broker stops, what it would take no restart could find")
+            self._fatal(f"{reason}: stopping this broker, since new records would be lost at its next start")
 
     def _others(self, topic_partition: TopicPartition) -> bool:
-        """Whether this broker is to lead a partition, and another replica could."""
+        """Return True if this broker leads a partition and another replica is in sync."""
         own, partition = self._broker.broker_id, self._broker.partitions.get(topic_partition)
         known: LeaderAndIsr | None = self._replicas.wanted(topic_partition)
         if known is None and partition is not None:
             known = partition.leadership
-        return known is not None and known.leader == own and any(one != own for one in known.isr)
+        return known is not None and known.leader == own and any(replica != own for replica in known.isr)
 
-    def _tell(self) -> None:
-        """A job."""
+    def _report(self) -> None:
+        """Report failing logs to the controller. A job."""
         now_ms = self._broker.clock.monotonic_ms()
         due = {
-            key: one
-            for key, one in list(self._failing.items())
-            if self._others(key) and (one.told_ms is None or now_ms - one.told_ms >= _AGAIN_MS)
+            key: failing
+            for key, failing in list(self._failing.items())
+            if self._others(key) and failing.is_due(now_ms)
         }
         if due:
             self._broker.unwritable |= due.keys()
             self._broker.registrar.states.tell_failures(self._broker.broker_id, due.keys())
-            for topic_partition, one in due.items():
-                if one.told_ms is None:
-                    _log.warning("%s cannot be written to: another replica is to lead", topic_partition)
-                one.told_ms = now_ms
+            for topic_partition, failing in due.items():
+                if failing.reported_ms is None:
+                    _log.warning(
+                        "failed to write to the log of %s: asked the controller to elect another replica",
+                        topic_partition,
+                    )
+                failing.reported_ms = now_ms

@@ -1,4 +1,4 @@
-"""What a partition gives to one fetch, and how that stands in the response."""
+"""The data of one partition for one fetch, and its part of the response."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _log = logging.getLogger(__name__)
 
 NO_OFFSET = -1
 WHOLE_MESSAGE_SINCE = 3
-"""The version whose consumers are given the first message of an answer whole, whatever its size. So of a
-later partition's message that there is no room for they are given nothing, and come again: what is cut off,
-with nothing before it, they would take for a message that they can never read."""
+"""Since this version the first message of a response is returned whole, whatever its size. For a message of a
+later partition that does not fit, nothing is returned, and the consumer fetches it again: a partial message
+with nothing before it would look like a message that it can never read."""
 MAGIC_1_SINCE = 2
-"""The version whose consumers know messages of magic 1."""
+"""Since this version consumers know messages of magic 1."""
 MAGIC_2_SINCE = 4
-"""The version whose consumers know batches of magic 2."""
+"""Since this version consumers know batches of magic 2."""
 STORAGE_ERROR_SINCE = 6
-"""The version whose consumers know KAFKA_STORAGE_ERROR. Those of 0.10.1 would fail; NOT_LEADER_FOR_PARTITION
-has them ask who leads, and fetch again, as 2.1 has it."""
+"""Since this version consumers know KAFKA_STORAGE_ERROR. Those of 0.10.1 would fail; NOT_LEADER_FOR_PARTITION
+makes them refresh metadata and fetch again, as in 2.1."""
 ZSTD_SINCE = 10
-"""The version whose consumers are given a topic whose own ``compression.type`` is zstd. Where producers chose
-zstd, batches are given since ``MAGIC_2_SINCE``: many consumers of Fetch 4 can open them."""
+"""Since this version consumers may fetch a topic whose own ``compression.type`` is zstd. If producers chose
+zstd, batches are returned since ``MAGIC_2_SINCE``: many consumers of Fetch 4 can decompress them."""
 
 
 @fast_value
 class Share:
-    """What one partition gives."""
+    """The data of one partition, or its error."""
 
     error_code: ErrorCode
     high_watermark: int = NO_OFFSET
@@ -54,9 +54,9 @@ class Share:
     read: LogRead | None = None
     partition: Partition | None = None
     bound: int = NO_OFFSET
-    """What could be read ended there."""
+    """The end of the readable range."""
     throttled: bool = False
-    """It gives nothing now, as the leader's rate of replication is above its limit."""
+    """True if there is no data because the leader's replication rate is above its limit."""
 
     @property
     def size_bytes(self) -> int:
@@ -67,7 +67,7 @@ Shares = dict[TopicPartition, Share]
 
 
 def bound_of(request: FetchRequest, partition: Partition) -> int:
-    """Up to where whoever asks may read."""
+    """Return the end of the range that a follower or a consumer may read."""
     return partition.log.end_offset if request.replica_id >= 0 else partition.high_watermark
 
 
@@ -81,17 +81,17 @@ def read_share(
     *,
     first: bool,
 ) -> Share:
-    """``left`` bytes at most, but for a message that is ``first`` in the response."""
+    """Read at most ``left`` bytes of a partition; the ``first`` message of a response may be larger."""
     whole_message = first and version >= WHOLE_MESSAGE_SINCE
     throttled = False
     try:
         partition = broker.partition(topic_partition)
         _check_codec(version, partition)
-        # Before the read, which has all that lies below them.
+        # Taken before the read, so that the read has everything below them.
         last_stable_offset, high_watermark = partition.last_stable_offset, partition.high_watermark
         bound = bound_of(request, partition)
         if part.fetch_offset == bound:
-            # Most of what a follower asks for, and who waits at the end: there is nothing to look up.
+            # The common case of followers, and of consumers at the end: there is nothing to look up.
             partition.check_leader(part.current_leader_epoch)
             read = LogRead(None, bound)
         else:
@@ -112,7 +112,7 @@ def read_share(
     except BrokerError as error:
         return Share(error.code)
     except StorageError as error:
-        _log.error("fetch from %s at %d failed: %s", topic_partition, part.fetch_offset, error)
+        _log.error("failed to read %s at offset %d: %s", topic_partition, part.fetch_offset, error)
         return Share(ErrorCode.KAFKA_STORAGE_ERROR)
     start_offset = partition.log.start_offset
     return Share(
@@ -122,25 +122,26 @@ def read_share(
 
 def _check_codec(version: int, partition: Partition) -> None:
     limits = partition.log.config.message_limits
-    # A topic of an older format stores no zstd, whatever its setting says.
+    # A topic of an older format stores no zstd, whatever its config says.
     if version < ZSTD_SINCE and limits.codec is Codec.ZSTD and limits.magic not in {0, 1}:
         raise BrokerError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Fetch {version} does not know zstd, the compression.type of {partition.topic_partition.topic}",
+            f"Fetch {version} does not support zstd, the compression.type of "
+            f"{partition.topic_partition.topic}: use version {ZSTD_SINCE} or later",
         )
 
 
 def _allowed(broker: Broker, replica_id: int, partition: Partition) -> int:
-    """How many bytes a follower may be given of a partition now, as the limit of replication has it."""
+    """Return the bytes of a partition that the replication quota allows a follower to read now."""
     quota, leadership = broker.throttles.leader, partition.leadership
     if leadership is None or replica_id in leadership.isr or not quota.covers(partition.topic_partition):
         return UNLIMITED
-    # One message at least, however little a second's worth is.
+    # At least one message, even if the limit is less than one a second.
     return 0 if quota.pause_ms(broker.clock.monotonic_ms()) else max(1, quota.limit)
 
 
 def note_given(broker: Broker, request: FetchRequest, shares: Shares) -> None:
-    """These are given to whom asked: what a follower gets of throttled partitions counts for their rate."""
+    """Record the bytes of throttled partitions that are sent to a follower."""
     quota = broker.throttles.leader
     if request.replica_id < 0 or not quota.active:
         return
@@ -150,8 +151,8 @@ def note_given(broker: Broker, request: FetchRequest, shares: Shares) -> None:
 
 
 def patience_ms(broker: Broker, request: FetchRequest, shares: Iterable[Share]) -> int:
-    """How long a fetch that has to wait waits at most."""
-    # Nobody notices that a client has gone while its request waits.
+    """Return the maximum wait of a delayed fetch in milliseconds."""
+    # A client that disconnects is not noticed while its request is delayed.
     most_ms = min(request.max_wait_ms, broker.config.connection_idle_max_ms)
     if request.replica_id < 0 or not broker.throttles.leader.active:
         return most_ms
@@ -164,7 +165,7 @@ def patience_ms(broker: Broker, request: FetchRequest, shares: Iterable[Share]) 
 def _records(
     broker: Broker, version: int, read: LogRead, offset: int, plain_bytes: int
 ) -> Generator[int, None, Part]:
-    """What was read as the version knows it: the slice, or what has to be converted down. In steps."""
+    """Return the records in a format that the version knows: the slice, or its down-conversion, in steps."""
     if read.slice is None or version >= MAGIC_2_SINCE:
         return read.slice or b""
     if version >= MAGIC_1_SINCE:
@@ -185,7 +186,7 @@ def part_steps(
     *,
     committed_only: bool,
 ) -> Generator[int, None, FetchPartitionResponse]:
-    """Steps to a partition's part of the response. See ``converted`` for ``plain_bytes``."""
+    """Build a partition's part of the response, in steps. See ``converted`` for ``plain_bytes``."""
     code = share.error_code
     sent: Part = b""
     aborted: tuple[AbortedTransaction, ...] | None = () if committed_only else None
@@ -194,15 +195,22 @@ def part_steps(
             sent = yield from _records(broker, version, share.read, asked.fetch_offset, plain_bytes)
             if committed_only and share.partition is not None:
                 found = yield from aborted_steps(share.partition.log, share.read, share.high_watermark)
-                aborted = tuple(AbortedTransaction(*one) for one in found)
+                aborted = tuple(AbortedTransaction(*transaction) for transaction in found)
         except BrokerError as error:
             sent = b""
             level = logging.ERROR if error.code is ErrorCode.CORRUPT_MESSAGE else logging.INFO
-            _log.log(level, "%s-%d cannot be given in Fetch %d: %s", topic, asked.index, version, error)
+            _log.log(
+                level,
+                "failed to convert records of %s-%d for Fetch %d: %s",
+                topic,
+                asked.index,
+                version,
+                error,
+            )
             code = error.code
         except StorageError as error:
             sent = b""
-            _log.error("%s-%d cannot be read: %s", topic, asked.index, error)
+            _log.error("failed to read %s-%d: %s", topic, asked.index, error)
             code = ErrorCode.KAFKA_STORAGE_ERROR
     if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
         code = ErrorCode.NOT_LEADER_FOR_PARTITION

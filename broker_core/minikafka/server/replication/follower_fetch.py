@@ -1,10 +1,12 @@
-"""Fetches of followers, in sessions: a follower names a partition once, and again when it asks for something
-else of it; it is answered about those partitions that have news (KIP-227).
+"""Fetch sessions of followers (KIP-227).
 
-A session belongs to a connection, and goes with it. It keeps what was asked of each partition, and which of
-them may have news since they were looked at last: it is told of all that happens to them (``Broker.touch``),
-so that a fetch costs what has happened, not what is followed. Consumers have no sessions: they ask for few
-partitions.
+A follower sends a partition once, and again when its fetch position changes; the response has the partitions
+that have changed.
+
+A session belongs to a connection and ends with it. It keeps the fetch position of each partition and the set
+of partitions that may have changed since they were last read. ``Broker.touch`` reports all changes to it, so
+that the cost of a fetch depends on the number of changes, not on the number of followed partitions. Consumers
+have no sessions: they fetch few partitions.
 """
 
 from __future__ import annotations
@@ -45,12 +47,12 @@ _IDS = count(1)
 
 
 def parts_of(topics: Iterable[FetchTopic]) -> dict[TopicPartition, FetchPartition]:
-    """What is asked of each partition."""
+    """Return the fetch position of each partition of a request."""
     return {TopicPartition(topic.name, part.index): part for topic in topics for part in topic.partitions}
 
 
 def note_follower(broker: Broker, replica_id: int, parts: Parts) -> None:
-    """In a step: a follower asks for these, so it has what lies below."""
+    """Record a follower's fetch offsets: it has everything below them. Called within a step."""
     now_ms = broker.clock.monotonic_ms()
     for topic_partition, part in parts.items():
         partition = broker.partitions.get(topic_partition)
@@ -60,16 +62,17 @@ def note_follower(broker: Broker, replica_id: int, parts: Parts) -> None:
             partition.check_leader(part.current_leader_epoch)
             followed = partition.update_follower_fetch_state(replica_id, part.fetch_offset, now_ms)
         except BrokerError:
-            continue  # who reads meets it again
+            continue  # the read that follows reports it
         if followed.high_watermark_advanced:
             broker.touch(topic_partition)
         if followed.proposed_isr is not None:
             broker.propose_isr(partition, followed.proposed_isr)
 
 
-class _Ear:
-    """A ticket that waits for ever, under all partitions of a session: that is how the session hears of them.
-    It ends when the session does, with its connection.
+class _ChangeListener:
+    """A ticket that never completes, filed under all partitions of a session to report their changes to it.
+
+    It is removed when the session ends with its connection.
     """
 
     def __init__(self, broker: Broker, session: FollowerSession) -> None:
@@ -77,93 +80,95 @@ class _Ear:
         self._session = ref(session)
 
     def satisfied(self, key: Hashable | None = None) -> bool:
-        """Never, but what waits in the session may be."""
+        """Report the change to the session, which may complete its fetch. Return False."""
         session = self._session()
         if session is None:
             self._broker.waiting.remove(self)
         elif isinstance(key, TopicPartition):
-            session.hear(key)
+            session.partition_changed(key)
         return False
 
     def complete(self) -> None:
-        """The broker stops."""
+        """Do nothing; called when the broker stops."""
 
     def abandon(self, reason: str) -> None:
-        """The broker stops."""
+        """Do nothing; called when the broker stops."""
 
 
 class FollowerSession:
-    """What one follower asks for over one connection."""
+    """The fetch session of one follower over one connection."""
 
     def __init__(self, broker: Broker, replica_id: int) -> None:
         self.session_id = next(_IDS) % _EPOCHS + 1
         self.next_epoch = 1
         self.parts: dict[TopicPartition, FetchPartition] = {}
-        self.told: dict[TopicPartition, tuple[int, int]] = {}
-        """High watermark and log start as the follower knows them."""
+        self.reported: dict[TopicPartition, tuple[int, int]] = {}
+        """The high watermark and log start offset that were last sent to the follower."""
         self.waiting: _FollowerTicket | None = None
         self._broker = broker
         self._replica_id = replica_id
-        self._news: dict[TopicPartition, None] = {}
+        self._changed: dict[TopicPartition, None] = {}
         self._refreshed_ms = 0
-        self._ear = _Ear(broker, self)
+        self._listener = _ChangeListener(broker, self)
 
     def take(self, request: FetchRequest) -> None:
-        """In a step: take over what a request says, which may be the first."""
+        """Apply the partitions of a request, which may be the first. Called within a step."""
         changed = parts_of(request.topics)
-        gone = [
-            TopicPartition(one.name, index) for one in request.forgotten_topics for index in one.partitions
+        forgotten = [
+            TopicPartition(topic.name, index)
+            for topic in request.forgotten_topics
+            for index in topic.partitions
         ]
-        others = not changed.keys() <= self.parts.keys() or bool(gone)
+        others = not changed.keys() <= self.parts.keys() or bool(forgotten)
         for topic_partition, part in changed.items():
             known = self.parts.get(topic_partition)
             if known is not None and part.fetch_offset <= known.fetch_offset:
-                # It follows anew, perhaps in another epoch, and took nothing of what came meanwhile.
-                self.told.pop(topic_partition, None)
+                # It follows again, perhaps in another epoch, and has not used the responses since.
+                self.reported.pop(topic_partition, None)
         self.parts.update(changed)
-        self._news.update(dict.fromkeys(changed))
-        for topic_partition in gone:
-            for table in (self.parts, self.told, self._news):
+        self._changed.update(dict.fromkeys(changed))
+        for topic_partition in forgotten:
+            for table in (self.parts, self.reported, self._changed):
                 table.pop(topic_partition, None)
         if others:
-            self._broker.waiting.remove(self._ear)
-            self._broker.waiting.add(self._ear, self.parts, _NEVER_MS)
+            self._broker.waiting.remove(self._listener)
+            self._broker.waiting.add(self._listener, self.parts, _NEVER_MS)
         now_ms = self._broker.clock.monotonic_ms()
         refresh_ms = self._broker.config.replication.lag_time_max_ms // 4
         if now_ms - self._refreshed_ms >= refresh_ms:
-            # It asks for all of them, though it names few: it is there.
+            # The request fetches all partitions, though it names few: the follower is alive for all.
             self._refreshed_ms = now_ms
             changed = self.parts
         note_follower(self._broker, self._replica_id, changed)
 
-    def take_news(self) -> Iterator[TopicPartition]:
-        """The partitions to be looked at. What happens to one once it is given makes it one of the next."""
-        for topic_partition in list(self._news):
-            self._news.pop(topic_partition, None)
+    def take_changed(self) -> Iterator[TopicPartition]:
+        """Yield and remove the changed partitions. A change after the yield adds the partition again."""
+        for topic_partition in list(self._changed):
+            self._changed.pop(topic_partition, None)
             yield topic_partition
 
-    def keep(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """These have more to give."""
-        self._news.update(dict.fromkeys(topic_partitions))
+    def keep_changed(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Mark partitions as changed: they have more data than was sent."""
+        self._changed.update(dict.fromkeys(topic_partitions))
 
     @property
-    def has_news(self) -> bool:
-        """Whether something happened since ``take_news``."""
-        return bool(self._news)
+    def has_changed(self) -> bool:
+        """Return True if a partition has changed since ``take_changed``."""
+        return bool(self._changed)
 
-    def hear(self, topic_partition: TopicPartition) -> None:
-        """In a step: something happened to a partition."""
+    def partition_changed(self, topic_partition: TopicPartition) -> None:
+        """Mark a partition as changed, and complete the delayed fetch if it can be. Called within a step."""
         if topic_partition in self.parts:
-            self._news[topic_partition] = None
+            self._changed[topic_partition] = None
             waiting = self.waiting
-            # One whose time is up is being answered already.
+            # A fetch that has timed out is being answered already.
             if waiting is not None and waiting in self._broker.waiting and waiting.satisfied(topic_partition):
                 self._broker.waiting.remove(waiting)
                 self._broker.answer(waiting)
 
 
 class _FollowerTicket:
-    """A fetch of a session that waits for news."""
+    """A delayed fetch of a session."""
 
     def __init__(
         self, broker: Broker, context: RequestContext, request: FetchRequest, session: FollowerSession
@@ -176,11 +181,11 @@ class _FollowerTicket:
         self._size = 0
         self._failed = False
         self._throttled: Share | None = None
-        """One that gives nothing only as the rate of replication is above its limit."""
+        """A share without data because the replication rate is above its limit."""
 
     def satisfied(self, key: Hashable | None = None) -> bool:
         session = self._session
-        for topic_partition in session.take_news():
+        for topic_partition in session.take_changed():
             part = session.parts.get(topic_partition)
             if part is None:
                 continue
@@ -198,21 +203,22 @@ class _FollowerTicket:
             )
             self._failed = self._failed or share.error_code is not ErrorCode.NONE
             self._throttled = share if share.throttled else self._throttled
-            if self._is_news(topic_partition, share):
+            if self._is_reportable(topic_partition, share):
                 self._shares[topic_partition] = share
                 self._size += share.size_bytes
         return self._failed or self._size >= self._request.min_bytes
 
-    def _is_news(self, topic_partition: TopicPartition, share: Share) -> bool:
+    def _is_reportable(self, topic_partition: TopicPartition, share: Share) -> bool:
         if share.error_code is not ErrorCode.NONE or share.size_bytes:
             return True
         more = share.partition is not None and share.bound > self._session.parts[topic_partition].fetch_offset
         if more:  # the response is full
-            self._session.keep([topic_partition])
-        return self._session.told.get(topic_partition) != (share.high_watermark, share.log_start_offset)
+            self._session.keep_changed([topic_partition])
+        known = self._session.reported.get(topic_partition)
+        return known != (share.high_watermark, share.log_start_offset)
 
     def patience_ms(self) -> int:
-        """How long it waits at most."""
+        """Return the maximum wait in milliseconds."""
         return patience_ms(self._broker, self._request, () if self._throttled is None else (self._throttled,))
 
     def complete(self) -> None:
@@ -224,15 +230,17 @@ class _FollowerTicket:
             asked = session.parts.get(TopicPartition(topic, index))
             if asked is None:
                 continue  # forgotten meanwhile
-            # Nothing is converted for followers that have sessions: they know all formats.
+            # Records are not converted for followers that have sessions: they know all formats.
             given = finish(
                 part_steps(self._broker, self._context.version, topic, asked, share, 0, committed_only=False)
             )
             answered.setdefault(topic, []).append(given)
             if given.error_code == ErrorCode.NONE:
-                session.told[TopicPartition(topic, index)] = share.high_watermark, share.log_start_offset
-        # Looked at again: the follower may not have taken what it was sent.
-        session.keep(key for key, share in self._shares.items() if share.size_bytes or share.error_code)
+                session.reported[TopicPartition(topic, index)] = share.high_watermark, share.log_start_offset
+        # Read again with the next fetch: the follower may not have used this response.
+        session.keep_changed(
+            key for key, share in self._shares.items() if share.size_bytes or share.error_code
+        )
         topics = tuple(FetchTopicResponse(topic, tuple(parts)) for topic, parts in answered.items())
         self._context.reply(FetchResponse(0, ErrorCode.NONE, session.session_id, topics))
 
@@ -241,7 +249,7 @@ class _FollowerTicket:
 
 
 def serve_follower(broker: Broker, context: RequestContext, request: FetchRequest) -> None:
-    """Serve one request of a follower's session, now or when there are news."""
+    """Serve one fetch of a follower's session, at once or when a partition has changed."""
     memory = context.exchange.memory
     session: FollowerSession | None = memory.get(__name__)
     if request.session_epoch == NEW_SESSION_EPOCH:
@@ -257,14 +265,14 @@ def serve_follower(broker: Broker, context: RequestContext, request: FetchReques
     current = session
     broker.run(lambda: current.take(request))
     ticket = _FollowerTicket(broker, context, request, current)
-    # Logs are read without the core's lock. Only who has to wait asks under it whether something was missed.
+    # Logs are read without the core's lock. Only a fetch that must wait checks for missed changes under it.
     if ticket.satisfied() or request.max_wait_ms <= 0:
         ticket.complete()
         return
     wait_ms = ticket.patience_ms()
 
     def step() -> None:
-        if current.has_news and ticket.satisfied():
+        if current.has_changed and ticket.satisfied():
             broker.answer(ticket)
         else:
             current.waiting = ticket

@@ -1,4 +1,4 @@
-"""A partition that is followed: how far its follower has come. ``replica_fetcher`` has the stages."""
+"""The state of one followed partition in its fetcher. ``replica_fetcher`` describes the stages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minikafka.records.format.message_set import iterate
 
 
 class Stage(Enum):
-    """What a partition waits for; see ``replica_fetcher``."""
+    """The next step of a followed partition; see ``replica_fetcher``."""
 
     ASK = "ask"
     CUT = "cut"
@@ -25,96 +25,100 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How a log is to be cut."""
+    """A truncation of the log."""
 
     offset: int
     anew: bool
-    """Whether the log begins anew there."""
+    """True if the log is emptied and starts at ``offset``."""
     then: Stage
-    """ASK: the leader's log differs from this one below ``offset``, too; it is to say where. Else FETCH."""
+    """The stage after the truncation. ASK if the logs may differ below ``offset`` too; otherwise FETCH."""
 
 
 @dataclass(slots=True, eq=False)
 class FollowerPartition:
-    """One partition that is followed under one leader epoch."""
+    """A partition that is followed under one leader epoch."""
 
     partition: Partition
     leader_epoch: int
     stage: Stage = Stage.ASK
     asked_epoch: int = UNKNOWN
-    """The next one to be asked for: an epoch that the leader has begins where it ends."""
+    """The next epoch whose end is requested. The leader's epoch ``above`` starts at that offset."""
     above: int = UNKNOWN
-    """That epoch."""
-    told: list[tuple[int, int]] = field(default_factory=list)
-    """Where epochs begin on the leader, falling."""
+    """The leader's epoch that follows ``asked_epoch``."""
+    epoch_starts: list[tuple[int, int]] = field(default_factory=list)
+    """The leader's epochs and their start offsets, newest first."""
     not_before_ms: int = 0
     is_ahead: bool = False
-    """Whether this log has newer epochs than ZooKeeper had, or was no replica by ZooKeeper: all of it counts
-    as committed.
+    """True if this log had newer epochs than ZooKeeper, or ZooKeeper did not list this replica: the whole log
+    counts as committed.
     """
     cut: Cut | None = None
-    """In the stage COMPARE: what waits for the leader's end."""
+    """In the stage COMPARE: the truncation that waits for the leader's log end offset."""
     leader_end: int | None = None
-    """Where the leader's log ends, in the stages LOST and COMPARE, once that was told."""
+    """The leader's log end offset, in the stages LOST and COMPARE, once it is known."""
     behind: bool = True
-    """Whether the leader has committed more than is here, for all that was told."""
+    """True if the leader has committed more than this log holds, as far as is known."""
     failures: int = 0
-    """In a row."""
+    """The number of failures in a row."""
     complaint: str = ""
-    """What was said last of why it is not copied."""
+    """The reason that was logged last for not fetching it."""
 
     @property
     def name(self) -> TopicPartition:
         return self.partition.topic_partition
 
     def begin(self) -> None:
-        """Ask first of all for the epoch before the leader's; for the leader's where that is known here."""
+        """Start with the epoch before the leader's, or with the leader's if this log knows it."""
         entries = self.partition.log.epochs.entries
         known = [entry for entry in entries if entry[0] >= self.leader_epoch]
-        self.stage, self.told = Stage.ASK, known
+        self.stage, self.epoch_starts = Stage.ASK, known
         self.above, self.asked_epoch = self.leader_epoch, self.leader_epoch - 1 + bool(known)
 
     def note_beginning(self, offset: int) -> bool:
-        """Where the epoch ``above`` begins; False where it is none: nothing was written under it."""
+        """Record the start offset of the epoch ``above``. Return False if nothing was written under it."""
         if self.asked_epoch == self.leader_epoch:
-            return True  # that is known here
-        if self.told and offset >= self.told[-1][1]:
+            return True  # this log knows it
+        if self.epoch_starts and offset >= self.epoch_starts[-1][1]:
             return False
-        self.told.append((self.above, offset))
+        self.epoch_starts.append((self.above, offset))
         return True
 
     def safe_end(self) -> int:
-        """Where to cut when nobody knows where the logs part: not behind the beginnings of the leader's
-        epochs that this log has nothing of.
+        """Return the truncation offset if the offset at which the logs diverge is unknown.
+
+        It is at most the start offset of the leader's epochs of which this log has nothing.
         """
         watermark = self.partition.high_watermark
-        if not self.told:
+        if not self.epoch_starts:
             return watermark
         unknown = self.partition.log.epochs.latest == UNKNOWN
-        return min(watermark, self.told[0 if unknown else -1][1])
+        return min(watermark, self.epoch_starts[0 if unknown else -1][1])
 
 
 def has_entry(log: Log, offset: int, records: bytes) -> bool:
-    """Whether a log has these very bytes, which begin with the entry that holds ``offset``. Compaction may
-    have taken messages out of either log: then the messages that both have are compared, and where there are
-    none nobody can tell.
+    """Return True if a log has exactly these bytes, which begin with the entry that holds ``offset``.
+
+    Compaction may have removed messages from either log: then the messages that both logs have are compared.
+    If there are none, the answer is unknown and the result is True.
     """
     try:
         own = log.read(offset, len(records)).slice
     except OffsetOutOfRange:
-        return True  # they lie before its start: nobody can tell
+        return True  # they are before its start: the answer is unknown
     held = b"" if own is None else bytes(own.read())
     if held[: len(records)] == records:
         return True
     if not log.config.compacted:
         return False
     try:
-        told, kept = _contents(records), _contents(held)
+        sent, kept = _contents(records), _contents(held)
     except BrokerError:
         return False
-    return all(told[one] == kept[one] for one in told.keys() & kept.keys())
+    return all(sent[shared] == kept[shared] for shared in sent.keys() & kept.keys())
 
 
 def _contents(records: bytes) -> dict[int, tuple[int, bytes | None, bytes | None]]:
-    """What compaction leaves as it is of each message, by its offset."""
-    return {one.offset: (one.timestamp_ms, one.key, one.value) for one in iterate(records)}
+    """Return the fields of each message that compaction does not change, by offset."""
+    return {
+        message.offset: (message.timestamp_ms, message.key, message.value) for message in iterate(records)
+    }

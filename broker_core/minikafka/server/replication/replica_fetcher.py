@@ -1,24 +1,24 @@
-"""Following: what this broker copies from the leaders of partitions that it has replicas of.
+"""Replica fetchers: they copy partitions from the leaders on other brokers.
 
 There is a ``ReplicaFetcher`` for each leading broker (``num.replica.fetchers`` of them, each with its share
-of the partitions), with one connection and one request under way. A partition that comes to be followed goes
-through these stages:
+of the partitions), with one connection and one request in flight. A partition passes through these stages:
 
-    ASK       the leader is asked where its epochs end (OffsetForLeaderEpoch; KIP-101, KIP-279): from the one
-              before its own down to one that this log knows, too. So this log learns where all of them begin,
-              also of messages that do not tell their epoch (formats 0 and 1). Where none is found, or the
-              leader has no such API (0.10.1), the high watermark stands for the answer
-    CUT       the log is cut where it differs from the leader's, by the control path's worker
-    FETCH     fetches from the log's end; what comes is appended as it is
-    COMPARE   a cut would take messages that were committed: the leader was elected though it was not in sync,
-              as ZooKeeper was restored from an older copy, say. ListOffsets tells where its log ends, and a
-              fetch what is last in it. Where it has nothing of its own this broker takes the lead over
-              (``_take_over``). Otherwise the log here is cut; one that is ahead of ZooKeeper is set aside
-    LOST      the leader does not have the log's end: ListOffsets tells where it begins and ends, and the log
-              is cut, or begun anew at the leader's start
+    ASK       request the end offsets of the leader's epochs (OffsetForLeaderEpoch; KIP-101, KIP-279), from
+              the epoch before its own down to one that this log knows too. So this log learns the start
+              offsets of all of them, also for messages without an epoch (formats 0 and 1). If none is found,
+              or the leader has no such API (0.10.1), the high watermark is used instead
+    CUT       the control path's worker truncates the log where it diverges from the leader's
+    FETCH     fetch from the log's end; the records are appended unchanged
+    COMPARE   a truncation would remove committed messages: the leader was elected although it was not in
+              sync, for example because ZooKeeper was restored from an older copy. ListOffsets returns the end
+              of its log, and a fetch its last entry. If its log is a prefix of this one, this broker takes
+              leadership over (``_take_over``). Otherwise this log is truncated, or set aside if it is ahead
+              of ZooKeeper
+    LOST      the leader does not have the offset of the log's end: ListOffsets returns the start and the end
+              of its log, and this log is truncated, or emptied and started at the leader's start
 
-Answers are applied under the fetcher's own lock, so that nothing is appended to a partition once ``remove``
-has returned, and within a step of the core's, which refuses what comes from a leader that is one no longer.
+Responses are applied under the fetcher's own lock, so that nothing is appended to a partition once ``remove``
+has returned, and within a step of the core, which rejects data from a broker that does not lead any more.
 
 Text: followers of the replication text; ``ReplicaFetcherThread`` of 0.10.1.
 """
@@ -58,54 +58,54 @@ _log = logging.getLogger(__name__)
 
 
 _FIRST_PAUSE_MS = 10
-"""After an error; twice as long after each further one, up to ``replica.fetch.backoff.ms``."""
+"""The pause after an error. It doubles with each further error, up to ``replica.fetch.backoff.ms``."""
 
 
-class Owner(Protocol):
-    """Who has the logs opened that are copied to. Called on the worker."""
+class LogOwner(Protocol):
+    """Opens the logs that a fetcher appends to. Called on the worker."""
 
     def start_over(self, topic_partition: TopicPartition, leader: BrokerAddress) -> None:
-        """Set the log here aside, and have the leader's copied whole."""
+        """Set the log on this broker aside, and copy the leader's log from its start."""
 
     def agreed(self, topic_partition: TopicPartition) -> None:
-        """The log here has nothing any more that the leader's has not."""
+        """Record that the log on this broker is a prefix of the leader's."""
 
 
 class ReplicaFetcher(InterBrokerConnection):
-    """Copies from one leading broker. ``step`` is for one thread; all else for any."""
+    """Copies partitions from one leading broker. One thread calls ``step``; any thread the other methods."""
 
-    def __init__(self, broker: Broker, source: BrokerAddress, connector: Connector, owner: Owner) -> None:
+    def __init__(self, broker: Broker, source: BrokerAddress, connector: Connector, owner: LogOwner) -> None:
         name = f"broker-{broker.broker_id}-fetcher-{source.broker_id}"
         self._owner = owner
         self._config = broker.config.replication
         super().__init__(Peer(source, connector, name), broker.clock, self._config.socket_timeout_ms)
         self._broker = broker
         self._applying = threading.Lock()
-        """Held while an answer is applied, and by whoever changes what is followed."""
+        """Held while a response is applied, and while the followed partitions change."""
         self._followed: dict[TopicPartition, FollowerPartition] = {}
         self._handler: Callable[[Any], None] = lambda response: None
         self._session = requests.FetchSession()
         self._throttled_until_ms = 0
-        """Partitions are left out until then, as what is copied is above its limit."""
+        """Throttled partitions are not fetched until then: the replication rate is above its limit."""
 
     def __len__(self) -> int:
         return len(self._followed)
 
     def add(self, partition: Partition, leader_epoch: int, *, is_ahead: bool = False) -> None:
-        """Follow a partition from now on. ``is_ahead``: see ``FollowerPartition``."""
+        """Start to follow a partition. ``is_ahead``: see ``FollowerPartition``."""
         with self._applying:
-            one = FollowerPartition(partition, leader_epoch, is_ahead=is_ahead)
-            self._followed[partition.topic_partition] = one
-            one.begin()
-            self._session.follow_anew(one.name)
+            follower = FollowerPartition(partition, leader_epoch, is_ahead=is_ahead)
+            self._followed[partition.topic_partition] = follower
+            follower.begin()
+            self._session.follow_anew(follower.name)
         self.wake()
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Follow a partition no longer: once this has returned nothing more is written."""
+        """Stop following a partition: once this has returned nothing more is written to it."""
         with self._applying:
             self._followed.pop(topic_partition, None)
 
-    # --- the conversation -----------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------------
 
     def ask(self) -> bool:
         if not self._followed:
@@ -126,261 +126,287 @@ class ReplicaFetcher(InterBrokerConnection):
 
     def next_ms(self) -> int | None:
         now_ms = self.clock.monotonic_ms()
-        later = [one.not_before_ms for one in list(self._followed.values())]
+        later = [follower.not_before_ms for follower in list(self._followed.values())]
         return min((at for at in (self._throttled_until_ms, *later) if at > now_ms), default=None)
 
     def _ask_for(self, now_ms: int) -> bool:
         for name in tuple(self._broker.unwritable):
             if name in self._followed:
                 self._followed[name].not_before_ms = now_ms + self._config.fetch_backoff_ms
-        ready = [one for one in self._followed.values() if now_ms >= one.not_before_ms]
-        asking = [one for one in ready if one.stage is Stage.ASK]
+        ready = [follower for follower in self._followed.values() if now_ms >= follower.not_before_ms]
+        asking = [follower for follower in ready if follower.stage is Stage.ASK]
         if asking:
             return self._ask_epochs(asking)
-        compared = [one for one in ready if one.stage is Stage.COMPARE]
+        compared = [follower for follower in ready if follower.stage is Stage.COMPARE]
         if compared:
             self._compare(compared[0])
             return True
-        lost = [one for one in ready if one.stage is Stage.LOST]
+        lost = [follower for follower in ready if follower.stage is Stage.LOST]
         if lost:
-            one = lost[0]
-            time = LATEST if one.leader_end is None else EARLIEST
-            asked_at = requests.offset_at(self._broker.broker_id, one.name, time)
-            self._send(LIST_OFFSETS, 1, asked_at, lambda response: self._offset_told(one, response))
+            follower = lost[0]
+            time = LATEST if follower.leader_end is None else EARLIEST
+            asked_at = requests.offset_at(self._broker.broker_id, follower.name, time)
+            self._send(LIST_OFFSETS, 1, asked_at, lambda response: self._on_offset(follower, response))
             return True
-        fetching = [one for one in ready if one.stage is Stage.FETCH and self._is_safe(one)]
+        fetching = [
+            follower for follower in ready if follower.stage is Stage.FETCH and self._is_safe(follower)
+        ]
         if self._broker.throttles.follower.active:
             fetching = self._unthrottled(fetching, now_ms)
         if not fetching:
             return False
         version = self.peer.version(FETCH)
-        asked = {one.name: one for one in fetching}
-        wanted = [(one.name, one.leader_epoch, one.partition.log) for one in fetching]
+        asked = {follower.name: follower for follower in fetching}
+        wanted = [(follower.name, follower.leader_epoch, follower.partition.log) for follower in fetching]
         parts = requests.fetch_parts(wanted, self._config)
         request = self._session.request(self._broker.broker_id, parts, self._config)
-        self._send(FETCH, version, request, lambda response: self._fetched(asked, response))
+        self._send(FETCH, version, request, lambda response: self._on_fetch_response(asked, response))
         return True
 
     def _unthrottled(self, fetching: list[FollowerPartition], now_ms: int) -> list[FollowerPartition]:
-        """Those that need not wait for the rate of replication."""
+        """Return the partitions that need not wait for the replication quota."""
         quota = self._broker.throttles.follower
         pause_ms = quota.pause_ms(now_ms)
         if not pause_ms:
             return fetching
         self._throttled_until_ms = now_ms + pause_ms
-        return [one for one in fetching if not (one.behind and quota.covers(one.name))]
+        return [follower for follower in fetching if not (follower.behind and quota.covers(follower.name))]
 
     def _send(self, api: Any, version: int, request: Any, handler: Callable[[Any], None]) -> None:
         self._handler = handler
         self.peer.send(api, version, request)
 
-    # --- where the logs part --------------------------------------------------------------------------------
+    # --- truncation -----------------------------------------------------------------------------------------
 
     def _ask_epochs(self, asking: list[FollowerPartition]) -> bool:
         version = self.peer.version(OFFSET_FOR_LEADER_EPOCH)
         asked: dict[TopicPartition, FollowerPartition] = {}
-        for one in asking:
+        for follower in asking:
             if version == 0:
-                one.told = []
-                self._cut_later(one, one.safe_end())
-            elif one.asked_epoch == UNKNOWN:
-                one.note_beginning(0)  # of epoch 0, before which there was nothing
-                self._cut_later(one, one.safe_end())
+                follower.epoch_starts = []
+                self._cut_later(follower, follower.safe_end())
+            elif follower.asked_epoch == UNKNOWN:
+                follower.note_beginning(0)  # epoch 0 starts at offset 0
+                self._cut_later(follower, follower.safe_end())
             else:
-                asked[one.name] = one
+                asked[follower.name] = follower
         if asked:
             request = requests.epoch_ends(
-                [(one.name, one.leader_epoch, one.asked_epoch) for one in asked.values()]
+                [(follower.name, follower.leader_epoch, follower.asked_epoch) for follower in asked.values()]
             )
             self._send(
-                OFFSET_FOR_LEADER_EPOCH, version, request, lambda response: self._epochs_told(asked, response)
+                OFFSET_FOR_LEADER_EPOCH,
+                version,
+                request,
+                lambda response: self._on_epoch_ends(asked, response),
             )
         return True
 
-    def _epochs_told(self, asked: Mapping[TopicPartition, FollowerPartition], response: Any) -> None:
+    def _on_epoch_ends(self, asked: Mapping[TopicPartition, FollowerPartition], response: Any) -> None:
         with self._applying:
             for topic in response.topics:
                 for part in topic.partitions:
-                    one = asked.get(TopicPartition(topic.name, part.index))
-                    if one is not None and self._followed.get(one.name) is one:
-                        self._epoch_told(one, part)
+                    follower = asked.get(TopicPartition(topic.name, part.index))
+                    if follower is not None and self._followed.get(follower.name) is follower:
+                        self._on_epoch_end(follower, part)
 
-    def _epoch_told(self, one: FollowerPartition, told: EpochPartitionResponse) -> None:
-        """The leader's newest epoch up to the one asked for, and its end."""
-        if told.error_code != ErrorCode.NONE:
-            self._put_off(one, ErrorCode.of(told.error_code).name)
+    def _on_epoch_end(self, follower: FollowerPartition, found: EpochPartitionResponse) -> None:
+        """Apply the leader's newest epoch up to the requested one, and its end offset."""
+        if found.error_code != ErrorCode.NONE:
+            self._put_off(follower, ErrorCode.of(found.error_code).name)
             return
-        log = one.partition.log
-        known, epoch = log.epochs.latest, told.leader_epoch
-        if told.end_offset == UNKNOWN or not one.note_beginning(told.end_offset):
-            self._cut_later(one, one.safe_end())
+        log = follower.partition.log
+        known, epoch = log.epochs.latest, found.leader_epoch
+        if found.end_offset == UNKNOWN or not follower.note_beginning(found.end_offset):
+            self._cut_later(follower, follower.safe_end())
             return
-        one.above, one.asked_epoch = epoch, epoch - 1
+        follower.above, follower.asked_epoch = epoch, epoch - 1
         if epoch > known:
-            return  # this log may have nothing of it: asked further
+            return  # this log may have nothing of it: the next request has an older epoch
         own_epoch, own_end = log.end_offset_for_epoch(epoch)
         if own_end == UNKNOWN:
-            self._cut_later(one, one.safe_end())
+            self._cut_later(follower, follower.safe_end())
             return
         if own_epoch == epoch:
-            one.told += [entry for entry in log.epochs.entries if entry[0] == epoch and entry not in one.told]
-        # Where the leader never had what this log has newest, both sides' newest common epoch decides.
-        self._cut_later(one, min(told.end_offset, own_end), then_ask=own_epoch != epoch)
+            follower.epoch_starts += [
+                entry
+                for entry in log.epochs.entries
+                if entry[0] == epoch and entry not in follower.epoch_starts
+            ]
+        # If the leader never had this log's newest epoch, the newest epoch that both have decides.
+        self._cut_later(follower, min(found.end_offset, own_end), then_ask=own_epoch != epoch)
 
     def _cut_later(
-        self, one: FollowerPartition, offset: int, *, anew: bool = False, then_ask: bool = False
+        self, follower: FollowerPartition, offset: int, *, anew: bool = False, then_ask: bool = False
     ) -> None:
-        one.stage = Stage.CUT
+        follower.stage = Stage.CUT
         cut = Cut(offset, anew, Stage.ASK if then_ask else Stage.FETCH)
-        self._broker.worker.submit(lambda: self._cut_now(one, cut))
+        self._broker.worker.submit(lambda: self._cut_now(follower, cut))
 
-    def _cut_now(self, one: FollowerPartition, cut: Cut, *, compared: bool = False) -> None:
-        """On the worker, as all that cuts logs."""
-        if self._followed.get(one.name) is not one:
+    def _cut_now(self, follower: FollowerPartition, cut: Cut, *, compared: bool = False) -> None:
+        """Truncate the log, on the worker like every truncation."""
+        if self._followed.get(follower.name) is not follower:
             return
-        log = one.partition.log
-        if not compared and self._must_compare(one, cut):
+        log = follower.partition.log
+        if not compared and self._must_compare(follower, cut):
             with self._applying:
-                one.stage, one.cut, one.leader_end = Stage.COMPARE, cut, None
+                follower.stage, follower.cut, follower.leader_end = Stage.COMPARE, cut, None
             self.wake()
             return
         try:
             if cut.anew or cut.offset < log.end_offset:
                 _log.info(
-                    "%s is cut from offset %d to %d to follow %s",
-                    one.name,
+                    "truncating %s from offset %d to %d to follow %s",
+                    follower.name,
                     log.end_offset,
                     cut.offset,
                     self.peer.address,
                 )
-                self._broker.logs.truncate(one.name, cut.offset, anew=cut.anew)
-                self._broker.run(one.partition.complete_truncation)
+                self._broker.logs.truncate(follower.name, cut.offset, anew=cut.anew)
+                self._broker.run(follower.partition.complete_truncation)
         except StorageError as error:
             with self._applying:
-                one.begin()
-                self._put_off(one, str(error))
+                follower.begin()
+                self._put_off(follower, str(error))
             return
         if cut.then is Stage.FETCH:
-            one.is_ahead = False
-            self._owner.agreed(one.name)
+            follower.is_ahead = False
+            self._owner.agreed(follower.name)
         with self._applying:
-            one.stage = cut.then
+            follower.stage = cut.then
         self.wake()
 
     # --- leaders that were not in sync ----------------------------------------------------------------------
 
-    def _must_compare(self, one: FollowerPartition, cut: Cut) -> bool:
-        """Whether a cut takes what was committed, and nobody allowed that; or whether the leader may have
-        other messages under epochs of the log here.
+    def _must_compare(self, follower: FollowerPartition, cut: Cut) -> bool:
+        """Return True if the logs must be compared before a truncation.
+
+        That is the case if it would remove committed messages although unclean election is off, or if the
+        leader may have other messages under the epochs of this log.
         """
-        log = one.partition.log
-        committed = log.end_offset if one.is_ahead else one.partition.high_watermark
+        log = follower.partition.log
+        committed = log.end_offset if follower.is_ahead else follower.partition.high_watermark
         if log.config.unclean_election or self._broker.config.beside_0_10:
             return False
-        doubtful = one.is_ahead and cut.then is Stage.FETCH and log.end_offset > log.start_offset
+        doubtful = follower.is_ahead and cut.then is Stage.FETCH and log.end_offset > log.start_offset
         return doubtful or cut.offset < min(committed, log.end_offset)
 
-    def _compare(self, one: FollowerPartition) -> None:
-        """Ask where the leader's log ends, and then what is last in what both have."""
-        leader_end = one.leader_end
+    def _compare(self, follower: FollowerPartition) -> None:
+        """Request the end of the leader's log, and then the last entry of the range that both logs have."""
+        leader_end = follower.leader_end
         if leader_end is None:
-            asked_at = requests.offset_at(self._broker.broker_id, one.name, LATEST)
-            self._send(LIST_OFFSETS, 1, asked_at, lambda response: self._end_told(one, response))
+            asked_at = requests.offset_at(self._broker.broker_id, follower.name, LATEST)
+            self._send(LIST_OFFSETS, 1, asked_at, lambda response: self._on_leader_end(follower, response))
             return
-        last = _common_end(one, leader_end) - 1
-        request = requests.one_entry(one.name, one.leader_epoch, last)
+        last = _common_end(follower, leader_end) - 1
+        request = requests.one_entry(follower.name, follower.leader_epoch, last)
         version = self.peer.version(FETCH)
-        self._send(FETCH, version, request, lambda response: self._last_told(one, last, response))
+        self._send(FETCH, version, request, lambda response: self._on_last_entry(follower, last, response))
 
-    def _is_compared(self, one: FollowerPartition) -> bool:
-        return self._followed.get(one.name) is one and one.stage is Stage.COMPARE and one.cut is not None
+    def _is_compared(self, follower: FollowerPartition) -> bool:
+        return (
+            self._followed.get(follower.name) is follower
+            and follower.stage is Stage.COMPARE
+            and follower.cut is not None
+        )
 
-    def _end_told(self, one: FollowerPartition, response: Any) -> None:
+    def _on_leader_end(self, follower: FollowerPartition, response: Any) -> None:
         with self._applying:
-            if not self._is_compared(one) or one.cut is None:
+            if not self._is_compared(follower) or follower.cut is None:
                 return
             try:
-                one.leader_end = requests.told_offset(response)
+                follower.leader_end = requests.offset_in(response)
             except BrokerError as error:
-                self._put_off(one, str(error))
+                self._put_off(follower, str(error))
                 return
-            may_be_part = one.cut.then is Stage.FETCH and (one.is_ahead or one.leader_end <= one.cut.offset)
-            if not may_be_part or _common_end(one, one.leader_end) <= one.partition.log.start_offset:
-                self._decide(one, is_same=True)
+            may_be_part = follower.cut.then is Stage.FETCH and (
+                follower.is_ahead or follower.leader_end <= follower.cut.offset
+            )
+            if (
+                not may_be_part
+                or _common_end(follower, follower.leader_end) <= follower.partition.log.start_offset
+            ):
+                self._decide(follower, is_same=True)
 
-    def _last_told(self, one: FollowerPartition, last: int, response: FetchResponse) -> None:
-        """The last entry of what both logs should have: an epoch may have begun twice."""
+    def _on_last_entry(self, follower: FollowerPartition, last: int, response: FetchResponse) -> None:
+        """Compare the last entry of the range that both logs should have: an epoch may have started twice."""
         with self._applying:
-            if not self._is_compared(one):
+            if not self._is_compared(follower):
                 return
-            log, part = one.partition.log, requests.told_entry(response)
+            log, part = follower.partition.log, requests.entry_in(response)
             code, records = part.error_code, bytes(buffer_of(part.records)) if part.records else b""
-            # Compaction may have left nothing of what the leader has committed.
+            # Compaction may have removed all messages that the leader has committed.
             compacted = log.config.compacted and part.high_watermark > last
             answered = code == ErrorCode.NONE and (records or compacted)
             if code != ErrorCode.OFFSET_OUT_OF_RANGE and not answered:
-                reason = "the leader does not give its last message"
-                self._put_off(one, reason if code == ErrorCode.NONE else ErrorCode.of(code).name)
-                one.leader_end = None  # it may write meanwhile: its end is asked for again
+                reason = "the leader returned no records for its last offset"
+                self._put_off(follower, reason if code == ErrorCode.NONE else ErrorCode.of(code).name)
+                follower.leader_end = None  # the leader may write meanwhile: its end is requested again
                 return
-            # Where the leader has deleted it, nothing is left to differ.
-            self._decide(one, is_same=not records or has_entry(log, last, records))
+            # If the leader has deleted the entry, nothing can differ.
+            self._decide(follower, is_same=not records or has_entry(log, last, records))
 
-    def _decide(self, one: FollowerPartition, *, is_same: bool) -> None:
-        """Under the lock. ``is_same``: whether the logs are the same as far as both go."""
-        cut, leader_end, log = one.cut, one.leader_end, one.partition.log
+    def _decide(self, follower: FollowerPartition, *, is_same: bool) -> None:
+        """Choose what to do after the comparison, under the lock. ``is_same``: the common range is equal."""
+        cut, leader_end, log = follower.cut, follower.leader_end, follower.partition.log
         assert cut is not None
         assert leader_end is not None
-        one.stage, one.cut, one.leader_end = Stage.CUT, None, None
+        follower.stage, follower.cut, follower.leader_end = Stage.CUT, None, None
         if is_same and cut.offset >= log.end_offset:
-            self._broker.worker.submit(lambda: self._cut_now(one, cut, compared=True))
+            self._broker.worker.submit(lambda: self._cut_now(follower, cut, compared=True))
             return
         if is_same and leader_end <= cut.offset and cut.then is Stage.FETCH:
-            self._broker.worker.submit(lambda: self._take_over(one, leader_end))
+            self._broker.worker.submit(lambda: self._take_over(follower, leader_end))
             return
         _log.error(
-            "%s: messages %d to %d were committed, and are not on broker %d, which leads, has others in "
-            "their place and ends at %d: %s. That broker was elected though it was not in sync; was "
-            "ZooKeeper restored from an older copy?",
-            one.name,
+            "%s: committed messages %d to %d are not on its leader, broker %d, whose log has other messages "
+            "and ends at offset %d: %s. The leader was elected although it was not in sync; check whether "
+            "ZooKeeper was restored from an older copy",
+            follower.name,
             cut.offset if is_same else log.start_offset,
             log.end_offset - 1,
             self.peer.address.broker_id,
             leader_end,
-            "the log here is set aside" if one.is_ahead else "they are cut from the log here",
+            "setting the log on this broker aside"
+            if follower.is_ahead
+            else "truncating them from the log on this broker",
         )
-        self._broker.worker.submit(lambda: self._give_way(one, cut))
+        self._broker.worker.submit(lambda: self._give_way(follower, cut))
 
-    def _give_way(self, one: FollowerPartition, cut: Cut) -> None:
-        """On the worker: the leader has other messages."""
-        if not one.is_ahead:
-            self._cut_now(one, cut, compared=True)
+    def _give_way(self, follower: FollowerPartition, cut: Cut) -> None:
+        """Truncate the log or set it aside, since the leader has other messages. On the worker."""
+        if not follower.is_ahead:
+            self._cut_now(follower, cut, compared=True)
             return
-        if self._followed.get(one.name) is one:
-            self._owner.start_over(one.name, self.peer.address)
+        if self._followed.get(follower.name) is follower:
+            self._owner.start_over(follower.name, self.peer.address)
 
-    def _take_over(self, one: FollowerPartition, leader_end: int) -> None:
-        """Have this broker lead, on the worker: the log of the leader is a part of the one here. The
-        controller hears of it as of an ISR that was changed, and tells all.
+    def _take_over(self, follower: FollowerPartition, leader_end: int) -> None:
+        """Make this broker the leader: the leader's log is a prefix of this log. On the worker.
+
+        The controller is notified of it as of a changed ISR, and informs all brokers.
         """
-        known = one.partition.leadership
-        if self._followed.get(one.name) is not one or known is None:
+        known = follower.partition.leadership
+        if self._followed.get(follower.name) is not follower or known is None:
             return
-        reason = "the leader has less than was committed"
+        reason = "the leader's log ends before committed messages"
         try:
-            self._write_lead(one, known, leader_end)
+            self._write_lead(follower, known, leader_end)
         except (CoordinationLost, SessionExpired):
             raise
         except CoordinationError as error:
             reason = str(error)
         with self._applying:
-            one.begin()
-            self._put_off(one, reason)
+            follower.begin()
+            self._put_off(follower, reason)
 
-    def _write_lead(self, one: FollowerPartition, known: LeaderAndIsr, leader_end: int) -> None:
+    def _write_lead(self, follower: FollowerPartition, known: LeaderAndIsr, leader_end: int) -> None:
         states, own = self._broker.registrar.states, self._broker.broker_id
-        current = states.read({one.name: known.replicas}).get(one.name)
-        if current is not None and (current.leader, current.leader_epoch) == (known.leader, one.leader_epoch):
+        current = states.read({follower.name: known.replicas}).get(follower.name)
+        if current is not None and (current.leader, current.leader_epoch) == (
+            known.leader,
+            follower.leader_epoch,
+        ):
             wanted = replace(
                 current,
                 leader=own,
@@ -388,172 +414,182 @@ class ReplicaFetcher(InterBrokerConnection):
                 isr=(own,),
                 version=current.version + 1,
             )
-            if states.write({one.name: wanted}).get(one.name) == wanted:
+            if states.write({follower.name: wanted}).get(follower.name) == wanted:
                 _log.warning(
-                    "%s: broker %d takes the lead over from broker %d, whose log ends at %d, and messages up "
-                    "to %d were committed here: it was elected though it was not in sync; was ZooKeeper "
-                    "restored from an older copy?",
-                    one.name,
+                    "%s: broker %d takes over leadership from broker %d, whose log ends at offset %d, while "
+                    "messages up to %d are committed on this broker: the old leader was elected although it "
+                    "was not in sync; check whether ZooKeeper was restored from an older copy",
+                    follower.name,
                     own,
                     known.leader,
                     leader_end,
-                    one.partition.log.end_offset - 1,
+                    follower.partition.log.end_offset - 1,
                 )
-            states.tell_changes([one.name])
+            states.tell_changes([follower.name])
 
-    def _offset_told(self, one: FollowerPartition, response: Any) -> None:
-        """First the leader's end, then, where this log does not reach beyond that, its start."""
+    def _on_offset(self, follower: FollowerPartition, response: Any) -> None:
+        """Apply the end of the leader's log, and then its start if this log does not extend beyond it."""
         with self._applying:
-            if self._followed.get(one.name) is not one:
+            if self._followed.get(follower.name) is not follower:
                 return
-            log, leader_end = one.partition.log, one.leader_end
+            log, leader_end = follower.partition.log, follower.leader_end
             try:
-                offset = requests.told_offset(response)
+                offset = requests.offset_in(response)
             except BrokerError as error:
-                self._put_off(one, str(error))
+                self._put_off(follower, str(error))
                 return
             if leader_end is not None:
-                one.leader_end = None
+                follower.leader_end = None
                 if offset > log.end_offset:
-                    self._cut_later(one, offset, anew=True)
+                    self._cut_later(follower, offset, anew=True)
                 else:
-                    one.stage = Stage.FETCH  # it has grown over this log's end meanwhile
+                    follower.stage = Stage.FETCH  # the leader's log has grown past this log's end meanwhile
             elif offset >= log.end_offset:
-                one.leader_end = offset
+                follower.leader_end = offset
             else:
                 _log.warning(
-                    "%s ends at %d here and at %d on its leader, %s: what is behind that goes (that one was "
-                    "elected though it was not in sync)",
-                    one.name,
+                    "the log of %s ends at offset %d on this broker and at %d on its leader, %s: truncating "
+                    "the messages after that (the leader was elected although it was not in sync)",
+                    follower.name,
                     log.end_offset,
                     offset,
                     self.peer.address,
                 )
-                self._cut_later(one, offset, anew=offset < log.start_offset)
+                self._cut_later(follower, offset, anew=offset < log.start_offset)
 
-    # --- what comes -----------------------------------------------------------------------------------------
+    # --- fetch responses ------------------------------------------------------------------------------------
 
-    def _fetched(self, asked: Mapping[TopicPartition, FollowerPartition], response: Any) -> None:
+    def _on_fetch_response(self, asked: Mapping[TopicPartition, FollowerPartition], response: Any) -> None:
         if not self._session.answered(response):
             return
         with self._applying:
-            came: list[tuple[FollowerPartition, FetchPartitionResponse, FollowerRecords | None]] = []
+            received: list[tuple[FollowerPartition, FetchPartitionResponse, FollowerRecords | None]] = []
             for topic in response.topics:
                 for part in topic.partitions:
-                    one = asked.get(TopicPartition(topic.name, part.index))
-                    if one is not None and self._followed.get(one.name) is one and _is_news(one, part):
-                        copied = self._copied(one, part)
-                        put_off = one.not_before_ms > self.clock.monotonic_ms()
-                        if part.error_code == ErrorCode.NONE and one.stage is Stage.FETCH and not put_off:
-                            came.append((one, part, copied))
+                    follower = asked.get(TopicPartition(topic.name, part.index))
+                    if (
+                        follower is not None
+                        and self._followed.get(follower.name) is follower
+                        and _is_reportable(follower, part)
+                    ):
+                        copied = self._copied(follower, part)
+                        put_off = follower.not_before_ms > self.clock.monotonic_ms()
+                        if (
+                            part.error_code == ErrorCode.NONE
+                            and follower.stage is Stage.FETCH
+                            and not put_off
+                        ):
+                            received.append((follower, part, copied))
             to_flush: list[FollowerPartition] = []
-            self._broker.run(lambda: to_flush.extend(self._append(came)))
+            self._broker.run(lambda: to_flush.extend(self._append(received)))
             if self._broker.throttles.follower.active:
-                self._note_copied([copied for one, _, copied in came if self._is_throttled(one)])
-            for one in to_flush:
-                self._flush(one)
+                self._note_copied(
+                    [copied for follower, _, copied in received if self._is_throttled(follower)]
+                )
+            for follower in to_flush:
+                self._flush(follower)
 
-    def _is_throttled(self, one: FollowerPartition) -> bool:
-        return self._broker.throttles.follower.covers(one.name)
+    def _is_throttled(self, follower: FollowerPartition) -> bool:
+        return self._broker.throttles.follower.covers(follower.name)
 
     def _note_copied(self, copied: list[FollowerRecords | None]) -> None:
-        count = sum(len(one.data) for one in copied if one is not None)
+        count = sum(len(records.data) for records in copied if records is not None)
         if count:
             self._broker.throttles.follower.record(count, self.clock.monotonic_ms())
 
-    def _copied(self, one: FollowerPartition, part: FetchPartitionResponse) -> FollowerRecords | None:
-        """What may be appended; what cannot be is put off."""
+    def _copied(self, follower: FollowerPartition, part: FetchPartitionResponse) -> FollowerRecords | None:
+        """Return the records to append, None for none; put the partition off after an error."""
         code = part.error_code
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            one.stage = Stage.LOST
+            follower.stage = Stage.LOST
         elif code != ErrorCode.NONE:
-            self._put_off(one, ErrorCode.of(code).name)
+            self._put_off(follower, ErrorCode.of(code).name)
         else:
             try:
                 records = buffer_of(part.records)
-                return replicated(records, one.partition.log.end_offset) if len(records) else None
+                return replicated(records, follower.partition.log.end_offset) if len(records) else None
             except BrokerError as error:
-                self._put_off(one, f"what its leader gives is damaged: {error.detail}")
+                self._put_off(follower, f"the leader sent corrupt records: {error.detail}")
         return None
 
     def _append(
-        self, came: list[tuple[FollowerPartition, FetchPartitionResponse, FollowerRecords | None]]
+        self, received: list[tuple[FollowerPartition, FetchPartitionResponse, FollowerRecords | None]]
     ) -> list[FollowerPartition]:
-        """In a step: write what came; which logs have to be flushed."""
+        """Append the received records; return the partitions to be flushed. Called within a step."""
         to_flush = []
-        for one, part, copied in came:
+        for follower, part, copied in received:
             try:
                 if copied is not None:
-                    now_ms, told = self._broker.clock.now_ms(), one.told[::-1]
-                    if one.partition.append_as_follower(copied, one.leader_epoch, epochs=told, now_ms=now_ms):
-                        to_flush.append(one)
-                    # Those that had something come last the next time: a response has its largest size.
-                    self._followed[one.name] = self._followed.pop(one.name)
-                one.partition.check_follower(one.leader_epoch)
-                one.partition.update_high_watermark(part.high_watermark)
-                one.behind = part.high_watermark > one.partition.log.end_offset
-                self._follow_start(one, part.log_start_offset)
-                one.failures, one.complaint = 0, ""
+                    now_ms, epochs = self._broker.clock.now_ms(), follower.epoch_starts[::-1]
+                    if follower.partition.append_as_follower(
+                        copied, follower.leader_epoch, epochs=epochs, now_ms=now_ms
+                    ):
+                        to_flush.append(follower)
+                    # Partitions with data go last in the next request: the response size is limited.
+                    self._followed[follower.name] = self._followed.pop(follower.name)
+                follower.partition.check_follower(follower.leader_epoch)
+                follower.partition.update_high_watermark(part.high_watermark)
+                follower.behind = part.high_watermark > follower.partition.log.end_offset
+                self._follow_start(follower, part.log_start_offset)
+                follower.failures, follower.complaint = 0, ""
             except (BrokerError, StorageError) as error:
-                self._put_off(one, str(error))
+                self._put_off(follower, str(error))
         return to_flush
 
-    def _follow_start(self, one: FollowerPartition, start_offset: int) -> None:
-        """What the leader deleted at a user's wish is deleted here (DeleteRecords)."""
-        log = one.partition.log
-        wanted = min(start_offset, one.partition.high_watermark)
+    def _follow_start(self, follower: FollowerPartition, start_offset: int) -> None:
+        """Advance the log start offset to the leader's after a DeleteRecords request."""
+        log = follower.partition.log
+        wanted = min(start_offset, follower.partition.high_watermark)
         if log.start_offset < wanted:
-            self._broker.worker.submit(lambda: self._start_now(one, wanted))
+            self._broker.worker.submit(lambda: self._start_now(follower, wanted))
 
-    def _start_now(self, one: FollowerPartition, offset: int) -> None:
-        """On the worker. The log may have been deleted, or cut, since."""
-        if self._followed.get(one.name) is one and offset <= one.partition.log.end_offset:
-            self._broker.logs.increment_start_offset(one.name, offset)
+    def _start_now(self, follower: FollowerPartition, offset: int) -> None:
+        """Advance the log start offset, on the worker. The log may have been deleted or truncated since."""
+        if self._followed.get(follower.name) is follower and offset <= follower.partition.log.end_offset:
+            self._broker.logs.increment_start_offset(follower.name, offset)
 
-    def _is_safe(self, one: FollowerPartition) -> bool:
-        """Whether what is here may count as here, as the offset of a fetch says: a flush may have failed."""
-        if one.partition.log.needs_flush():
-            self._flush(one)
-        return not one.partition.log.needs_flush()
+    def _is_safe(self, follower: FollowerPartition) -> bool:
+        """Return True if the log is flushed up to its end, which the fetch offset reports as replicated."""
+        if follower.partition.log.needs_flush():
+            self._flush(follower)
+        return not follower.partition.log.needs_flush()
 
-    def _flush(self, one: FollowerPartition) -> None:
+    def _flush(self, follower: FollowerPartition) -> None:
         try:
-            end_offset = one.partition.log.flush()
+            end_offset = follower.partition.log.flush()
         except StorageError as error:
-            self._put_off(one, str(error))
+            self._put_off(follower, str(error))
             return
-        self._broker.run(lambda: _told_flushed(one.partition, end_offset))
+        self._broker.run(lambda: _complete_flush(follower.partition, end_offset))
 
-    def _put_off(self, one: FollowerPartition, reason: str) -> None:
-        # Soon at first: the leader may hear a moment later than its followers that it leads.
-        pause_ms = min(self._config.fetch_backoff_ms, _FIRST_PAUSE_MS << min(one.failures, 10))
-        one.not_before_ms = self.clock.monotonic_ms() + pause_ms
-        one.failures += 1
-        if one.complaint != reason and pause_ms == self._config.fetch_backoff_ms:
-            one.complaint = reason
-            _log.warning(
-                "%s is not copied from %s, it is tried again: %s", one.name, self.peer.address, reason
-            )
+    def _put_off(self, follower: FollowerPartition, reason: str) -> None:
+        # A short pause at first: the leader may learn a moment after its followers that it leads.
+        pause_ms = min(self._config.fetch_backoff_ms, _FIRST_PAUSE_MS << min(follower.failures, 10))
+        follower.not_before_ms = self.clock.monotonic_ms() + pause_ms
+        follower.failures += 1
+        if follower.complaint != reason and pause_ms == self._config.fetch_backoff_ms:
+            follower.complaint = reason
+            _log.warning("failed to fetch %s from %s, retrying: %s", follower.name, self.peer.address, reason)
 
 
-def _is_news(one: FollowerPartition, part: FetchPartitionResponse) -> bool:
-    """Whether an answer says anything that this broker does not know: of many partitions few do."""
-    partition = one.partition
+def _is_reportable(follower: FollowerPartition, part: FetchPartitionResponse) -> bool:
+    """Return True if a partition of a response has anything new: of many partitions few have."""
+    partition = follower.partition
     return (
         part.error_code != ErrorCode.NONE
         or total_size([part.records or b""]) > 0
         or part.high_watermark != partition.high_watermark
         or part.log_start_offset > partition.log.start_offset
-        or one.failures > 0
-        or one.behind
+        or follower.failures > 0
+        or follower.behind
     )
 
 
-def _common_end(one: FollowerPartition, leader_end: int) -> int:
-    """Up to where the logs should be the same."""
-    assert one.cut is not None
-    return min(leader_end, one.cut.offset, one.partition.log.end_offset)
+def _common_end(follower: FollowerPartition, leader_end: int) -> int:
+    """Return the end of the range in which the logs should be equal."""
+    assert follower.cut is not None
+    return min(leader_end, follower.cut.offset, follower.partition.log.end_offset)
 
 
-def _told_flushed(partition: Partition, end_offset: int) -> None:
+def _complete_flush(partition: Partition, end_offset: int) -> None:
     partition.complete_flush(end_offset)

@@ -1,8 +1,7 @@
-"""The replicas on this broker: what the controller, wherever it is, has it lead, follow and give up.
+"""The replicas on this broker: it leads, follows, stops and deletes them as the controller decides.
 
-Everything here but ``take_epoch`` runs as jobs of the worker, in order. What fails for one partition is
-logged, kept, and tried again by ``retry``; it never keeps others from their leaders. (``ReplicaManager`` of
-0.10.1.)
+Everything here but ``take_epoch`` runs as jobs of the worker, in order. A failure of one partition is logged,
+recorded and retried by ``retry``; it never delays the leaders of others. (``ReplicaManager`` of 0.10.1.)
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 from minikafka.base.errors import ErrorCode, MinikafkaError, StorageError
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.reports import report
+from minikafka.base.text import counted
 from minikafka.controller.election import LEADER_DURING_DELETE
 from minikafka.log.log import Log
 from minikafka.partition.partition import Partition
@@ -24,7 +24,7 @@ from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import portions
 from minikafka.server.groups.group_coordinator import GroupCoordinator
-from minikafka.server.replication.replica_fetchers import Fetchers
+from minikafka.server.replication.replica_fetcher_manager import ReplicaFetcherManager
 from minikafka.server.replication.unassigned_logs import UnassignedLogs, named
 from minikafka.server.zookeeper.counters import look_at_topics
 
@@ -34,17 +34,17 @@ _LONGEST_PAUSE_MS = 30_000
 _TOPICS_PATIENCE_MS = 5_000
 
 _STEP_ITEMS = 1_000
-"""Of many partitions or topics, so many are worked on before others have the core's lock."""
+"""The number of partitions or topics that one step handles before others get the core's lock."""
 _OF_AN_EARLIER_TOPIC = (
-    "of an earlier topic of that name, whose znodes were removed or, where ZooKeeper was restored from an "
-    "older copy, lost"
+    "it belongs to an earlier topic of that name, whose znodes were removed, or lost when ZooKeeper was "
+    "restored from an older copy"
 )
 _OF_A_LOST_TOPIC = (
-    "of a topic that was made after the one that is to be deleted, and that ZooKeeper lost when it was "
+    "it belongs to a topic that was created after the one being deleted, and that ZooKeeper lost when it was "
     "restored from an older copy"
 )
 
-_NOT_ITS_LEADERS = "not the one of its leader, which has other messages"
+_NOT_ITS_LEADERS = "its leader has other messages"
 
 T = TypeVar("T")
 Leaderships = Mapping[TopicPartition, LeaderAndIsr]
@@ -52,62 +52,62 @@ Brokers = Mapping[int, BrokerAddress]
 
 
 class ReplicaManager:
-    """Leads, follows and drops. See the module for who may call what."""
+    """Leads, follows, stops and deletes replicas. The module says which thread may call which method."""
 
     def __init__(
         self,
         broker: Broker,
         coordinator: GroupCoordinator,
-        fetchers: Fetchers,
+        fetchers: ReplicaFetcherManager,
         *,
         serving: Callable[[], None],
     ) -> None:
-        """``serving`` is called when this broker knows the cluster."""
+        """``serving`` is called when this broker has received the metadata of the cluster."""
         fetchers.owner = self
         self._broker = broker
         self._coordinator = coordinator
         self._fetchers = fetchers
         self._serving = serving
         self._serves = False
-        """Whether ``serving`` was called."""
+        """True once ``serving`` was called."""
         self._known_since_ms: int | None = None
-        """When this broker heard of the cluster, and not yet of topics that there are."""
+        """The time of the first metadata update, if it had no topics although there are some."""
         self._unassigned = UnassignedLogs(broker)
         self._registered_at: int | None = None
         self._controller_epoch = 0
         self._not_opened: dict[TopicPartition, tuple[LeaderAndIsr, Brokers]] = {}
         self._open_at_ms = 0
         self._open_pause_ms = 0
-        """Between tries to open: recovery may read gigabytes."""
+        """The pause between attempts to open logs: recovery may read gigabytes."""
         self._begun: dict[TopicPartition, int] = {}
-        """The epochs that this process led last."""
+        """The last leader epochs in which this process led."""
         self._refused_ms: dict[TopicPartition, tuple[int, int]] = {}
-        """Epochs that it does not lead again, and since when."""
+        """Leader epochs in which this process does not lead again, and since when."""
         self.new: set[TopicPartition] = set()
-        """Partitions that were made just now: they cannot lie in a directory that is left out."""
+        """Partitions that were created just now: an offline directory cannot hold them."""
         self._ahead: set[TopicPartition] = set()
-        """Whose logs have what ZooKeeper does not know of: newer epochs when this broker was started, or the
-        messages of a replica that it was not.
+        """Partitions whose logs are ahead of ZooKeeper: with newer epochs at the start of this broker, or
+        without a replica on it.
         """
         self._differing: set[TopicPartition] = set()
-        """Whose logs are to be set aside before they are opened again: their leaders have other messages."""
+        """Partitions whose logs are set aside before they are opened: their leaders have other messages."""
         self._leaving = False
         self._not_deleted: dict[TopicPartition, Callable[[], None]] = {}
-        """What could not be deleted, and what is to be done once it is."""
+        """Partitions whose deletion failed, and the callbacks for when it succeeds."""
         self._spared: set[TopicPartition] = set()
-        """Of those that are to be deleted, the ones whose logs are of later topics: they are set aside."""
+        """Partitions to be deleted whose logs belong to later topics: those logs are set aside."""
 
-    def follow_no_more(self) -> None:
-        """This broker is about to stop: what it copied it would be in sync by, and missing a moment later."""
+    def stop_following(self) -> None:
+        """Follow no partition from now on: this broker stops, and would leave the ISR at once."""
         self._leaving = True
 
     @property
     def controller_epoch(self) -> int:
-        """The highest that this broker has heard of."""
+        """The highest controller epoch that this broker knows."""
         return self._controller_epoch
 
     def take_epoch(self, controller_epoch: int) -> bool:
-        """In a step: whether a message of the controller of this epoch counts; an older one's does not."""
+        """Record a controller epoch; return False if a newer one is known. Called within a step."""
         if controller_epoch < self._controller_epoch:
             return False
         self._controller_epoch = controller_epoch
@@ -120,7 +120,7 @@ class ReplicaManager:
         respond: Callable[[], Any],
         refuse: Callable[[], Any],
     ) -> None:
-        """Answer a request of a controller by ``respond``, a job; by ``refuse`` when it is one no longer."""
+        """Answer a controller's request by ``respond``, as a job, or by ``refuse`` if its epoch is old."""
 
         def job() -> None:
             current: list[bool] = []
@@ -130,19 +130,19 @@ class ReplicaManager:
         self._broker.worker.submit(job)
 
     def is_left_over(self, topic: str) -> bool:
-        """Whether some of a topic could not be deleted yet."""
+        """Return True if the deletion of some partition of a topic has failed so far."""
         return any(topic_partition.topic == topic for topic_partition in self._not_deleted)
 
     def wanted(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
-        """What the controller said of a partition whose log cannot be opened; None for the others."""
+        """Return the leadership of a partition whose log cannot be opened; None for other partitions."""
         found = self._not_opened.get(topic_partition)
         return None if found is None else found[0]
 
     def retry(self) -> None:
-        """Submit again what could not be opened or deleted. For one thread, the housekeeper's."""
+        """Retry to open and delete the logs for which that failed. For the housekeeper's thread."""
         now_ms = self._broker.clock.monotonic_ms()
         if self._known_since_ms is not None and now_ms - self._known_since_ms >= _TOPICS_PATIENCE_MS:
-            self._serve()  # topics without a leader are no reason to wait for ever
+            self._serve()  # do not wait for ever for topics without a leader
         if not self._not_opened:
             self._open_pause_ms = 0
         elif now_ms >= self._open_at_ms:
@@ -164,15 +164,15 @@ class ReplicaManager:
     # --- leading and following ------------------------------------------------------------------------------
 
     def become(self, leaderships: Leaderships, leaders: Brokers) -> dict[TopicPartition, ErrorCode]:
-        """Lead or follow each partition; ``leaders`` says where the others' leaders are.
+        """Lead or follow each partition; ``leaders`` has the addresses of the leaders.
 
-        What became of each. An older leader epoch than the known one changes nothing:
-        STALE_CONTROLLER_EPOCH, as 0.10.1.
+        Return the result of each. An older leader epoch than the known one changes nothing and results in
+        STALE_CONTROLLER_EPOCH, as in 0.10.1.
         """
         broker = self._broker
         codes = dict.fromkeys(leaderships, ErrorCode.NONE)
         opened: dict[TopicPartition, Log] = {}
-        # All before anything is changed: without ZooKeeper the controller asks again.
+        # All reads come before any change: without ZooKeeper the job is run again from the start.
         configs = broker.registrar.settings.of_topics(_topics(leaderships))
         created = broker.registrar.creations(configs)
         look_at_topics(broker.registrar.store, broker.logs.topic_incarnations)
@@ -184,7 +184,7 @@ class ReplicaManager:
         self._ahead |= self._unassigned.take(leaderships)
         for topic_partition, leadership in leaderships.items():
             if not self._is_known(topic_partition, leadership):
-                self._fetchers.leave(topic_partition)  # all at once: they would ask leaders that are none now
+                self._fetchers.leave(topic_partition)  # all at once: their leaders may have changed
         for topic, overrides in configs.items():
             broker.logs.set_overrides(topic, overrides)
             broker.throttles.set_topic(topic, overrides)
@@ -217,7 +217,7 @@ class ReplicaManager:
         return codes
 
     def _registered(self) -> int:
-        """The change of ZooKeeper that registered this process first; 0 where nobody knows."""
+        """Return the zxid of this process's first registration in ZooKeeper; 0 if it is unknown."""
         if self._registered_at is None:
             path = paths.broker_path(self._broker.broker_id)
             found = self._broker.registrar.store.read_all((path,)).get(path)
@@ -227,21 +227,22 @@ class ReplicaManager:
         return self._registered_at
 
     def _tell_lost(self, led: Iterable[TopicPartition]) -> None:
-        """Of topics that are older than this process, and had no log here."""
+        """Warn of partitions led by this broker that existed before this process and had no log."""
         lost = sorted(map(str, led))
         if lost:
             paths = ", ".join(self._broker.logs.paths)
-            told = (
-                f"partitions that this broker is to lead had no log in {paths}, and begin empty; if they "
-                "were written to before, their directories were removed or moved: stop this broker and put "
-                f"them back, before others write: {named(lost)}"
+            text = (
+                f"partitions led by this broker had no log in {paths} and start empty; if they held records "
+                "before, their directories were removed or moved: stop this broker and put them back before "
+                f"anything is written: {named(lost)}"
             )
-            _log.warning("%s", told)
-            report("warning", message=told)
+            _log.warning("%s", text)
+            report("warning", message=text)
 
     def _resign(self, leaderships: Leaderships) -> None:
-        """Serve those no longer that were served, and cannot be as the controller says now: who led one
-        would go on to, for clients that have not heard of the new leader.
+        """Stop serving the partitions that cannot be opened under their new leader epoch.
+
+        Otherwise a former leader would still serve clients that do not know the new leader.
         """
         broker = self._broker
         served = [key for key in leaderships if key in self._not_opened and key in broker.partitions]
@@ -254,24 +255,26 @@ class ReplicaManager:
         known = None if partition is None else partition.leadership
         return known is not None and known.leader_epoch >= leadership.leader_epoch
 
-    def _is_behind(self, topic_partition: TopicPartition, told: LeaderAndIsr) -> bool:
-        """Whether this broker knows of a newer leader than the controller: ZooKeeper's epochs went back. By
-        an epoch that the log has already, followers could not tell where their logs part from the leader's.
+    def _is_behind(self, topic_partition: TopicPartition, state: LeaderAndIsr) -> bool:
+        """Return True if this broker knows a newer leader epoch than the controller: ZooKeeper went back.
+
+        If a leader used an epoch again that the log has already, followers could not find the offset at which
+        their logs diverge from the leader's.
         """
         partition = self._broker.partitions.get(topic_partition)
         known = None if partition is None else partition.leadership
         if known is not None:
-            if told.leader_epoch == known.leader_epoch:
-                return told.leader != known.leader
-            return told.leader_epoch < known.leader_epoch
+            if state.leader_epoch == known.leader_epoch:
+                return state.leader != known.leader
+            return state.leader_epoch < known.leader_epoch
         log = self._broker.logs.get(topic_partition)
-        if log is None or told.leader_epoch >= max(log.epochs.latest, log.epochs.begun):
+        if log is None or state.leader_epoch >= max(log.epochs.latest, log.epochs.begun):
             return False
         self._ahead.add(topic_partition)
         return True
 
     def _take_over(self, opened: Mapping[TopicPartition, Log], leaderships: Leaderships) -> None:
-        """In a step: the partitions have their leaders."""
+        """Apply the leaderships to the partitions. Called within a step."""
         broker = self._broker
         now_ms = broker.clock.monotonic_ms()
         for topic_partition, log in opened.items():
@@ -289,10 +292,11 @@ class ReplicaManager:
     def _of_these_topics(
         self, leaderships: Leaderships, created: Mapping[str, int], leaders: Brokers
     ) -> Leaderships:
-        """Set aside the logs that are of earlier topics of these names, and leave out what was said of those.
+        """Set aside the logs of earlier topics of these names; return the leaderships of the current topics.
 
-        Their znodes were removed past the controller: nobody had the logs deleted, here or on a broker that
-        was away. What was said when the topic of the name was another is told by the state that there is now.
+        The znodes of an earlier topic were removed without the controller, so its logs were not deleted, on
+        this broker or on one that was stopped. A leadership that differs from the state in ZooKeeper was sent
+        for the earlier topic and is left out.
         """
         logs, left = self._broker.logs, dict(leaderships)
         strays = {
@@ -302,31 +306,37 @@ class ReplicaManager:
         }
         for topic_partition in self._of_lost_topics(leaderships.keys() - strays.keys(), created):
             _log.warning(
-                "the log of %s may be of a topic that ZooKeeper lost when it was restored from an older "
-                "copy: it is taken for the log of the topic of that name that there is",
+                "the log of %s may belong to a topic that ZooKeeper lost when it was restored from an older "
+                "copy: using it for the existing topic of that name",
                 topic_partition,
             )
         states = self._broker.registrar.states.read(strays) if strays else {}
         for topic_partition in strays:
-            said, state = leaderships[topic_partition], states.get(topic_partition)
-            current = state is not None and state.leader_epoch == said.leader_epoch
-            if state is None or not current or state.leader != said.leader:
+            sent, state = leaderships[topic_partition], states.get(topic_partition)
+            current = state is not None and state.leader_epoch == sent.leader_epoch
+            if state is None or not current or state.leader != sent.leader:
                 _log.info(
-                    "what was said of %s is of an earlier topic, or another leads since", topic_partition
+                    "ignored an outdated leadership of %s: it was sent for an earlier topic of that name, or "
+                    "another broker leads now",
+                    topic_partition,
                 )
                 del left[topic_partition]
             try:
                 self._set_aside(topic_partition, _OF_AN_EARLIER_TOPIC)
             except StorageError as error:
-                _log.error("%s has no leader, the log of an earlier topic stays: %s", topic_partition, error)
+                _log.error(
+                    "failed to set aside the log of an earlier topic, %s is offline, retrying: %s",
+                    topic_partition,
+                    error,
+                )
                 if left.pop(topic_partition, None) is not None:
-                    self._not_opened[topic_partition] = said, leaders
+                    self._not_opened[topic_partition] = sent, leaders
         return left
 
     def _of_lost_topics(
         self, partitions: Iterable[TopicPartition], created: Mapping[str, int]
     ) -> list[TopicPartition]:
-        """Those whose logs may be of topics of these names that ZooKeeper lost when it went back."""
+        """Return the partitions whose logs may belong to topics that ZooKeeper lost when it was restored."""
         known = self._broker.logs.topic_incarnations
         return sorted(
             key for key in partitions if key.topic in created and known.is_of_later(key, created[key.topic])
@@ -340,15 +350,15 @@ class ReplicaManager:
         self._ahead.discard(topic_partition)
         aside = self._broker.logs.mark_stray(topic_partition)
         _log.warning(
-            "the log of %s is %s: it is set aside as %s, and not served any more; `minikafka log dump` reads "
-            "the files there; remove the directory when nobody needs its records",
+            "set aside the log of %s as %s: %s; read its records with `minikafka log dump`, and remove the "
+            "directory when they are not needed",
             topic_partition,
-            why,
             aside,
+            why,
         )
 
     def start_over(self, topic_partition: TopicPartition, leader: BrokerAddress) -> None:
-        """A job: copy the leader's log whole, and keep the one here, which has other messages."""
+        """Set aside the log on this broker, which has other messages, and copy the leader's log. A job."""
         partition = self._broker.partitions.get(topic_partition)
         known = None if partition is None else partition.leadership
         if known is None:
@@ -360,11 +370,11 @@ class ReplicaManager:
         self._open_at_ms = self._broker.clock.monotonic_ms()
 
     def agreed(self, topic_partition: TopicPartition) -> None:
-        """A job: the log here has nothing that its leader's has not."""
+        """Record that the log on this broker is a prefix of its leader's. A job."""
         self._ahead.discard(topic_partition)
 
     def _let_go(self, partitions: Iterable[TopicPartition]) -> None:
-        """In a step: these are not served any more."""
+        """Stop serving partitions. Called within a step."""
         for topic_partition in partitions:
             partition = self._broker.serve_no_more(topic_partition)
             if partition is not None:
@@ -379,8 +389,9 @@ class ReplicaManager:
         leaderships: Leaderships,
         leaders: Brokers,
     ) -> None:
-        """Which topics the logs are of, and the names of those that were made: one flush for all partitions,
-        as of a thousand each would cost as much.
+        """Record the topics of the logs and the directory names of new logs, with one flush for all.
+
+        A flush for each of a thousand partitions would take a thousand times as long.
         """
         made = [key for key in opened if key not in self._broker.partitions]
         changes = {key: created[key.topic] for key in opened if key.topic in created}
@@ -390,9 +401,11 @@ class ReplicaManager:
             self._broker.logs.topic_incarnations.record(changes)
         except (MinikafkaError, FileNotFoundError) as error:
             if not made:
-                _log.warning("%s; it is tried again when a leader changes", error)
+                _log.warning(
+                    "failed to record the topics of logs, retrying at the next leader change: %s", error
+                )
                 return
-            _log.error("%d partitions have no leader, it is tried again: %s", len(made), error)
+            _log.error("failed to record %s, retrying: %s", counted(len(made), "new log"), error)
             for topic_partition in made:
                 self._broker.logs.give_up(topic_partition)
                 self._not_opened[topic_partition] = leaderships[topic_partition], leaders
@@ -402,7 +415,7 @@ class ReplicaManager:
     def _write_begun(
         self, opened: dict[TopicPartition, Log], leaderships: Leaderships, leaders: Brokers
     ) -> None:
-        """The epochs that begin here, and that nothing begins in the logs of leaders elsewhere: one flush."""
+        """Record in the journal which epochs start on this broker, with one flush for all partitions."""
         record, own = self._broker.logs.epoch_journal, self._broker.broker_id
         begun = {key: record.of(key) if leaderships[key].leader == own else () for key in opened}
         begun |= {
@@ -415,7 +428,11 @@ class ReplicaManager:
         except StorageError as error:
             ending = [key for key, entries in begun.items() if not entries and record.may_tell(key)]
             # Leaders flush the file of each log instead, before they write to it.
-            _log.warning("%s; %d partitions follow their leaders later", error, len(ending))
+            _log.warning(
+                "failed to record leader epochs, delaying the fetches of %s, retrying: %s",
+                counted(len(ending), "partition"),
+                error,
+            )
             for topic_partition in ending:
                 self._not_opened[topic_partition] = leaderships[topic_partition], leaders
                 del opened[topic_partition]
@@ -433,7 +450,7 @@ class ReplicaManager:
         logs, served = self._broker.logs, topic_partition in self._broker.partitions
         late = self._not_deleted.get(topic_partition)
         if late is not None and self._delete({topic_partition: late})[topic_partition] != ErrorCode.NONE:
-            # What is made beside it now, the next try would delete.
+            # The next attempt would delete a log that is created now.
             self._not_opened[topic_partition] = leadership, leaders
             return None
         try:
@@ -443,7 +460,7 @@ class ReplicaManager:
             new = topic_partition in self.new
             log = logs.create(topic_partition, overrides, new=new, flush_name=False)
             if not served and log.needs_flush():
-                # What recovery found may not be durable, and is about to be readable.
+                # The end that recovery found may not be durable, and is about to become readable.
                 try:
                     log.flush()
                 except StorageError:
@@ -460,7 +477,7 @@ class ReplicaManager:
                 log.epochs.stand_alone()
         except (MinikafkaError, FileNotFoundError) as error:
             if topic_partition not in self._not_opened:
-                _log.error("%s has no leader, it is tried again: %s", topic_partition, error)
+                _log.error("failed to open the log of %s, retrying: %s", topic_partition, error)
             self._not_opened[topic_partition] = leadership, leaders
             self._broker.log_failed(topic_partition, "")
             return None
@@ -469,32 +486,38 @@ class ReplicaManager:
         return log
 
     def _is_of_an_earlier_life(self, topic_partition: TopicPartition, epoch: int, log: Log) -> bool:
-        """Whether this broker led this very epoch before it was restarted.
+        """Return True if this broker led this very epoch before it was restarted.
 
-        Then the controller does not know yet of the restart, and decides anew once it does. Until then
-        nobody leads: the log may have lost what followers have, and an epoch must not have two histories.
-        One that never decides anew (0.10.1's, after an election of its own) is believed after a while.
+        Then the controller does not know of the restart yet, and elects again once it does. Until then no
+        broker leads: the log may have lost messages that followers have, and an epoch must not have two
+        histories. A controller that never elects again (0.10.1, after an election of its own) is obeyed after
+        ``replica.lag.time.max.ms``.
         """
-        # Of one in which nothing was written, or of which a crash left nothing, only the file tells.
+        # Only the journal has an epoch in which nothing was written, or of which a crash left nothing.
         if epoch not in (log.epochs.latest, log.epochs.begun) or self._begun.get(topic_partition) == epoch:
             return False
         now_ms = self._broker.clock.monotonic_ms()
         refused = self._refused_ms.get(topic_partition)
         if refused is None or refused[0] != epoch:
             self._refused_ms[topic_partition] = refused = epoch, now_ms
-            _log.info("%s was led from here in epoch %d, before the restart", topic_partition, epoch)
+            _log.info(
+                "not leading %s in leader epoch %d, which this broker led before its restart: waiting for "
+                "the controller to elect again",
+                topic_partition,
+                epoch,
+            )
         return now_ms - refused[1] < self._broker.config.replication.lag_time_max_ms
 
-    # --- what clients are told ------------------------------------------------------------------------------
+    # --- metadata -------------------------------------------------------------------------------------------
 
     def update_metadata(self, brokers: Brokers, leaderships: Leaderships) -> None:
-        """Take over who lives and who leads."""
+        """Update the metadata cache with the live brokers and the leaders."""
         broker = self._broker
         gone = [key for key, leadership in leaderships.items() if leadership.leader == LEADER_DURING_DELETE]
         taken, led = self._unassigned.find_taken(leaderships), self._unassigned.find_led(leaderships)
         self.stop((*gone, *taken, *led))
 
-        # Only jobs replace the image. Beside the core's lock: a controller may name a hundred thousand.
+        # Only jobs replace the cache. Built outside the core's lock: there may be 100,000 partitions.
         image = broker.image.updated(brokers, leaderships)
 
         def step() -> None:
@@ -506,7 +529,7 @@ class ReplicaManager:
         self._in_steps(gone, self._coordinator.partitions_deleted)
         self._in_steps(tuple(_topics(leaderships)), self._touch_topics)
         self._unassigned.tell_taken(taken)
-        # The controller first says who lives, then who leads, and then all that clients are to be told.
+        # The controller sends first the live brokers, then the leaders, and then the metadata for clients.
         if leaderships or not (self._serves or broker.registrar.has_topics()):
             self._serve()
             self._unassigned.tell_found(broker.partitions.keys() | self._not_opened.keys())
@@ -514,7 +537,7 @@ class ReplicaManager:
             self._known_since_ms = broker.clock.monotonic_ms()
 
     def _in_steps(self, items: Sequence[T], do: Callable[[Sequence[T]], None]) -> None:
-        """``do``, in steps of a few milliseconds."""
+        """Run ``do`` for portions of ``items``, in steps of a few milliseconds."""
         for portion in portions(items, _STEP_ITEMS):
             self._broker.run(partial(do, portion))
 
@@ -526,10 +549,10 @@ class ReplicaManager:
         self._serves = True
         self._serving()
 
-    # --- giving up ------------------------------------------------------------------------------------------
+    # --- stopping and deleting ------------------------------------------------------------------------------
 
     def stop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Copy these no longer; their logs stay."""
+        """Stop following partitions; their logs are kept."""
         for topic_partition in partitions:
             self._not_opened.pop(topic_partition, None)
             self._fetchers.leave(topic_partition)
@@ -537,9 +560,9 @@ class ReplicaManager:
     def drop(
         self, partitions: Iterable[TopicPartition], deleted: Callable[[TopicPartition], None]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Serve these no longer and delete their logs; ``deleted`` is told of each, now or later.
+        """Stop serving partitions and delete their logs; ``deleted`` is called for each, now or later.
 
-        KAFKA_STORAGE_ERROR for those that will be later.
+        The result is KAFKA_STORAGE_ERROR for those whose deletion failed and is retried.
         """
         partitions = tuple(partitions)
         created = self._broker.registrar.creations(_topics(partitions))
@@ -562,7 +585,7 @@ class ReplicaManager:
         failed |= self._broker.logs.delete_all([key for key in partitions if key not in failed])
         for topic_partition, error in failed.items():
             if topic_partition not in self._not_deleted:
-                _log.error("%s is not deleted, it is tried again: %s", topic_partition, error)
+                _log.error("failed to delete %s, retrying: %s", topic_partition, error)
             self._not_deleted[topic_partition] = partitions[topic_partition]
         for topic_partition, deleted in partitions.items():
             if topic_partition not in failed:
@@ -575,7 +598,7 @@ class ReplicaManager:
     def _set_spared_aside(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, MinikafkaError | FileNotFoundError]:
-        """Those that could not be: their logs stay where they are."""
+        """Set aside the logs of later topics; return the errors of those for which that failed."""
         failed: dict[TopicPartition, MinikafkaError | FileNotFoundError] = {}
         for topic_partition in sorted(self._spared.intersection(partitions)):
             try:
@@ -588,5 +611,5 @@ class ReplicaManager:
 
 
 def _topics(partitions: Iterable[TopicPartition]) -> Iterable[str]:
-    """Their topics, in order: a run that is repeated goes the same way."""
+    """Return the topics of partitions, in order: a repeated run takes the same path."""
     return dict.fromkeys(topic_partition.topic for topic_partition in partitions)

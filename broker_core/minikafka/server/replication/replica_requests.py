@@ -1,4 +1,4 @@
-"""The requests that a follower sends to a leader, and what the answers say."""
+"""The requests that a follower sends to a leader, and the parsing of their responses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LAST_EPOCH = 0x7FFFFFFF
 
 
 class FetchSession:
-    """What a leader was told of over one connection: a partition is named again only when that changes."""
+    """The fetch session with a leader over one connection: a partition is sent again only when it changes."""
 
     def __init__(self) -> None:
         self._id = NO_SESSION
@@ -46,15 +46,13 @@ class FetchSession:
         self._anew: set[TopicPartition] = set()
 
     def follow_anew(self, topic_partition: TopicPartition) -> None:
-        """What was answered about a partition may not have been taken: name it again, also if nothing
-        changes.
-        """
+        """Send a partition in the next request even if nothing changes: its last response may be unused."""
         self._anew.add(topic_partition)
 
     def request(
         self, replica_id: int, parts: dict[TopicPartition, FetchPartition], config: ReplicationConfig
     ) -> FetchRequest:
-        """Ask for these, and nothing else. To be followed by ``answered``, or ``begin_anew``."""
+        """Return the fetch of exactly these partitions. ``answered`` or ``begin_anew`` must follow."""
         changed, gone = parts, []
         if self._epoch != NEW_SESSION_EPOCH:
             named, anew = self._named, self._anew
@@ -78,26 +76,26 @@ class FetchSession:
         )
 
     def answered(self, response: FetchResponse) -> bool:
-        """Whether the session goes on; else the answer says nothing, and the next request begins another."""
+        """Return True if the session continues; otherwise the response is unusable and a new one starts."""
         if response.error_code != ErrorCode.NONE:
             self.begin_anew()
             return False
         if response.session_id == NO_SESSION:
-            self.begin_anew()  # declined: each request names all
+            self.begin_anew()  # the leader keeps no session: each request names all partitions
         else:
             self._id = response.session_id
             self._epoch = self._epoch % _LAST_EPOCH + 1
         return True
 
     def begin_anew(self) -> None:
-        """Over another connection."""
+        """Start a new session with the next request, for example over another connection."""
         self._id, self._epoch, self._named = NO_SESSION, NEW_SESSION_EPOCH, {}
 
 
 def fetch_parts(
     wanted: Iterable[tuple[TopicPartition, int, Log]], config: ReplicationConfig
 ) -> dict[TopicPartition, FetchPartition]:
-    """From the ends of these logs on, in their order; each from the leader of an epoch and no other."""
+    """Return the fetch positions at the ends of these logs, in order, each with its leader epoch."""
     most = config.fetch_max_bytes
     return {
         name: FetchPartition(name.partition, leader_epoch, log.end_offset, log.start_offset, most)
@@ -106,7 +104,7 @@ def fetch_parts(
 
 
 def one_entry(topic_partition: TopicPartition, leader_epoch: int, offset: int) -> FetchRequest:
-    """The entry that holds an offset, as a consumer is given it: the leader counts nobody as having it."""
+    """Return a consumer fetch of the entry that holds an offset; it does not change the follower's state."""
     part = FetchPartition(topic_partition.partition, leader_epoch, offset, UNKNOWN, 1)
     return FetchRequest(
         replica_id=UNKNOWN,
@@ -121,8 +119,8 @@ def one_entry(topic_partition: TopicPartition, leader_epoch: int, offset: int) -
     )
 
 
-def told_entry(response: FetchResponse) -> FetchPartitionResponse:
-    """The answer to ``one_entry``."""
+def entry_in(response: FetchResponse) -> FetchPartitionResponse:
+    """Return the partition of the response to ``one_entry``."""
     return response.topics[0].partitions[0]
 
 
@@ -134,7 +132,7 @@ def _topics(parts: Mapping[TopicPartition, FetchPartition]) -> tuple[FetchTopic,
 
 
 def epoch_ends(wanted: Iterable[tuple[TopicPartition, int, int]]) -> OffsetForLeaderEpochRequest:
-    """Where an epoch, the last number, ends on the leader of another one."""
+    """Return the request for end offsets. ``wanted`` has partition, current leader epoch, requested epoch."""
     topics: dict[str, list[EpochPartition]] = {}
     for (topic, partition), leader_epoch, epoch in wanted:
         topics.setdefault(topic, []).append(EpochPartition(partition, leader_epoch, epoch))
@@ -144,16 +142,16 @@ def epoch_ends(wanted: Iterable[tuple[TopicPartition, int, int]]) -> OffsetForLe
 
 
 def offset_at(replica_id: int, topic_partition: TopicPartition, time: int) -> ListOffsetsRequest:
-    """The log's end (LATEST) or start (EARLIEST) on its leader."""
+    """Return the request for the leader's log end offset (LATEST) or log start offset (EARLIEST)."""
     part = ListOffsetsPartition(topic_partition.partition, UNKNOWN, time)
     return ListOffsetsRequest(
         replica_id, READ_UNCOMMITTED, (ListOffsetsTopic(topic_partition.topic, (part,)),)
     )
 
 
-def told_offset(response: ListOffsetsResponse) -> int:
-    """The one offset that was asked for. Raises BrokerError where the leader does not give it."""
+def offset_in(response: ListOffsetsResponse) -> int:
+    """Return the offset that was requested. Raises BrokerError if the leader returned an error."""
     part = response.topics[0].partitions[0]
     if part.error_code != ErrorCode.NONE:
-        raise BrokerError(ErrorCode.of(part.error_code), "the leader does not tell its offsets")
+        raise BrokerError(ErrorCode.of(part.error_code), "the leader returned no offset")
     return part.offset

@@ -1,7 +1,8 @@
-"""Logs that lie here and are no replicas of this broker by ZooKeeper: they stay, are told, and not served.
+"""Logs in the data directories of partitions that ZooKeeper does not assign to this broker.
 
-They may be all that there is of something: of topics whose znodes were removed by hand, of replicas that were
-moved away while this broker was, or that were moved here since the copy that ZooKeeper was restored from.
+They are kept, logged and not served. They may be the only copy of their messages: the topics' znodes may have
+been removed by hand, the replicas moved away while this broker was stopped, or moved to this broker after the
+copy was made from which ZooKeeper was restored.
 """
 
 from __future__ import annotations
@@ -18,69 +19,73 @@ from minikafka.server.core.broker import Broker
 _log = logging.getLogger(__name__)
 
 _NAMED_MOST = 20
-"""Of many logs that a warning is about, so many are named."""
+"""The number of logs that one warning names."""
 _ASSIGN_AGAIN = (
     "assign the partitions to this broker again (`minikafka reassign execute`) before others write to them"
 )
 
 
 class UnassignedLogs:
-    """See the module. For the worker."""
+    """The logs of partitions that are not assigned to this broker. For the jobs of the worker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._told = False
+        self._reported = False
         self._partitions: set[TopicPartition] = set()
-        """Those whose logs have what ZooKeeper does not know of: it went back."""
+        """Partitions whose logs are ahead of ZooKeeper, which was restored from an older copy."""
 
     def take(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Those of these that are ahead of ZooKeeper; they are assigned to this broker now."""
+        """Remove and return those of ``partitions``, assigned to this broker, that are ahead of ZooKeeper."""
         taken = self._partitions.intersection(partitions)
         self._partitions -= taken
         return taken
 
     def find_taken(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> list[TopicPartition]:
-        """Partitions that are served here and have other replicas, by states that are older than those here:
-        ZooKeeper went back. When a replica is moved away, a newer state tells it.
+        """Return the partitions of this broker that an older state gives to other replicas.
+
+        The state is older if ZooKeeper was restored from an older copy; the state after a reassignment is
+        newer.
         """
-        return [key for key, told, known in self._moved(leaderships) if _is_older(told, known)]
+        return [key for key, state, known in self._moved(leaderships) if _is_older(state, known)]
 
     def find_led(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> list[TopicPartition]:
-        """Those that this broker leads, and others by newer states: it was moved away, or was not heard of
-        after ZooKeeper went back until others had led for a while.
+        """Return the partitions that this broker leads and a newer state gives to other replicas.
+
+        They were reassigned, or ZooKeeper was restored from an older copy and this broker noticed it after
+        others had led for a while.
         """
         own = self._broker.broker_id
         return [
             key
-            for key, told, known in self._moved(leaderships)
-            if known.leader == own and told.leader_epoch > known.leader_epoch
+            for key, state, known in self._moved(leaderships)
+            if known.leader == own and state.leader_epoch > known.leader_epoch
         ]
 
     def _moved(
         self, leaderships: Mapping[TopicPartition, LeaderAndIsr]
     ) -> Iterator[tuple[TopicPartition, LeaderAndIsr, LeaderAndIsr]]:
-        """Those that are served here and have other replicas, with what is told and what is known."""
+        """Yield the partitions of this broker that the new state gives to others, with both states."""
         partitions, own = self._broker.partitions, self._broker.broker_id
         for key in sorted(leaderships.keys() & partitions.keys()):
-            told, known = leaderships[key], partitions[key].leadership
-            if known is not None and own not in told.replicas and told.leader != LEADER_DURING_DELETE:
-                yield key, told, known
+            state, known = leaderships[key], partitions[key].leadership
+            if known is not None and own not in state.replicas and state.leader != LEADER_DURING_DELETE:
+                yield key, state, known
 
     def tell_taken(self, partitions: Sequence[TopicPartition]) -> None:
-        """Of those that ``find_taken`` gave, once they are served no more."""
+        """Log the partitions of ``find_taken``, once they are not served any more."""
         if not partitions:
             return
         self._partitions.update(partitions)
         _log.warning(
-            "partitions that were moved to this broker have the replicas of before, as ZooKeeper was "
-            "restored from an older copy; their logs stay and are not served; %s: %s",
+            "partitions that were reassigned to this broker have their earlier replicas again, because "
+            "ZooKeeper was restored from an older copy; their logs are kept and not served; %s: %s",
             _ASSIGN_AGAIN,
             named([self._whereabouts(topic_partition) for topic_partition in partitions]),
         )
 
     def tell_found(self, asked_for: Collection[TopicPartition]) -> None:
-        """Once, when this broker knows the cluster: which logs lie here, beside those that are asked for."""
-        if self._told:
+        """Log the unassigned logs, once, when this broker knows the cluster. ``asked_for`` is assigned."""
+        if self._reported:
             return
         broker, left, elsewhere = self._broker, [], False
         logs = {
@@ -91,23 +96,23 @@ class UnassignedLogs:
         try:
             topics = broker.registrar.creations(dict.fromkeys(topic for topic, _ in logs))
         except CoordinationError:
-            return  # told with the next metadata, which must not fail for this
-        self._told = True
+            return  # retried with the next metadata update, which must not fail for this
+        self._reported = True
         for topic_partition, log in sorted(logs.items(), key=lambda item: item[0]):
             known = broker.image.leadership(topic_partition)
             if topic_partition.topic not in topics:
                 left.append(f"{log.directory} (there is no topic {topic_partition.topic})")
             elif known is not None and broker.broker_id not in known.replicas:
                 elsewhere = True
-                # Whoever moves a replica away raises the epoch: this log would be behind.
+                # A reassignment raises the epoch: then this log would be behind.
                 if max(log.epochs.latest, log.epochs.begun) >= known.leader_epoch:
                     self._partitions.add(topic_partition)
                 left.append(self._whereabouts(topic_partition))
         if left:
             _log.warning(
-                "logs that are no replicas of this broker stay and are not served; they may be all that "
-                "there is of their messages: remove only what nobody needs%s: %s",
-                f"; where ZooKeeper was restored from an older copy, {_ASSIGN_AGAIN}" if elsewhere else "",
+                "found logs of partitions without a replica on this broker; they are kept and not served, "
+                "and may be the only copy of their messages: remove only what is not needed%s: %s",
+                f"; if ZooKeeper was restored from an older copy, {_ASSIGN_AGAIN}" if elsewhere else "",
                 named(left),
             )
 
@@ -117,13 +122,13 @@ class UnassignedLogs:
         return f"{path} (its replicas are on brokers {[] if known is None else list(known.replicas)})"
 
 
-def _is_older(told: LeaderAndIsr, known: LeaderAndIsr) -> bool:
-    if told.leader_epoch == known.leader_epoch:
-        return told.leader != known.leader
-    return told.leader_epoch < known.leader_epoch
+def _is_older(state: LeaderAndIsr, known: LeaderAndIsr) -> bool:
+    if state.leader_epoch == known.leader_epoch:
+        return state.leader != known.leader
+    return state.leader_epoch < known.leader_epoch
 
 
 def named(found: Sequence[str]) -> str:
-    """The first of many, and how many more there are."""
+    """Return the first names of many, and the number of the rest, as text."""
     more = len(found) - _NAMED_MOST
     return ", ".join(found[:_NAMED_MOST]) + (f", and {more} more" if more > 0 else "")

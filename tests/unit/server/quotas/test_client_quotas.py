@@ -110,7 +110,7 @@ def test_what_is_no_limit_is_left_out_with_a_warning(text: str, caplog: pytest.L
     made.change("a", {"producer_byte_rate": text, "consumer_byte_rate": "5"})
     assert made._limit("a", Flow.PRODUCE) == UNLIMITED
     assert made._limit("a", Flow.FETCH) == 5
-    assert "clients/a: producer_byte_rate=" in caplog.text
+    assert "clients/a: ignored producer_byte_rate=" in caplog.text
 
 
 def test_made_up_client_ids_are_not_kept_longer_than_their_rates_count() -> None:

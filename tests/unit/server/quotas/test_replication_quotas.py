@@ -68,9 +68,12 @@ def test_other_settings_of_a_broker_and_rates_that_are_no_numbers_are_said_and_h
     both.set_rates({FOLLOWER_RATE: "-1"})
     assert both.follower.limit == UNLIMITED
     assert caplog.messages == [
-        "settings of broker 1: only a replication rate is changed while it runs, not log.cleaner.threads",
-        f"{FOLLOWER_RATE}=fast is no number of bytes from 0 on: there is no limit",
-        f"{FOLLOWER_RATE}=-1 is no number of bytes from 0 on: there is no limit",
+        (
+            "configs of broker 1: ignored log.cleaner.threads: "
+            "only replication rates can be changed while it runs"
+        ),
+        f"invalid {FOLLOWER_RATE}=fast: expected bytes per second, 0 or more; applying no limit",
+        f"invalid {FOLLOWER_RATE}=-1: expected bytes per second, 0 or more; applying no limit",
     ]
 
 

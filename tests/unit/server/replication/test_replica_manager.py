@@ -34,7 +34,7 @@ OWN, OTHER = 1, 2
 BROKERS = {one: BrokerAddress(one, "host", 9092 + one) for one in (OWN, OTHER)}
 
 
-class Fetchers:
+class ReplicaFetcherManager:
     """Whom each partition follows."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ def test_a_broker_that_serves_takes_over_metadata_while_zookeeper_is_away() -> N
     broker.image = MetadataCache("cluster")
     broker.registrar.has_topics = lambda: False
     coordinator: Any = SimpleNamespace(partitions_deleted=nothing)
-    fetching: Any = Fetchers()
+    fetching: Any = ReplicaFetcherManager()
     served: list[bool] = []
     replicas = ReplicaManager(broker, coordinator, fetching, serving=lambda: served.append(True))
     replicas.update_metadata({}, {})
@@ -132,7 +132,7 @@ def test_metadata_of_very_many_topics_holds_the_cores_lock_for_no_more_than_a_th
     real = MetadataCache.updated
     monkeypatch.setattr(MetadataCache, "updated", updated)
     coordinator: Any = SimpleNamespace(partitions_deleted=nothing, leadership_changed=nothing)
-    fetching: Any = Fetchers()
+    fetching: Any = ReplicaFetcherManager()
     replicas = ReplicaManager(broker, coordinator, fetching, serving=nothing)
     told = led_by(OTHER, 0)[ONE]
     for leader in (OTHER, LEADER_DURING_DELETE):
@@ -168,7 +168,7 @@ def test_unclaimed_logs_are_told_once_zookeeper_is_back(caplog: pytest.LogCaptur
     broker.image = MetadataCache("cluster")
     broker.logs.create(ONE)
     coordinator: Any = SimpleNamespace(partitions_deleted=nothing)
-    fetching: Any = Fetchers()
+    fetching: Any = ReplicaFetcherManager()
     replicas = ReplicaManager(broker, coordinator, fetching, serving=nothing)
     broker.registrar.creations = lost
     replicas.update_metadata(BROKERS, led_by(OWN, 0))
@@ -180,12 +180,13 @@ def test_unclaimed_logs_are_told_once_zookeeper_is_back(caplog: pytest.LogCaptur
         for record in caplog.records
         if record.name == "minikafka.server.replication.unassigned_logs"
     ]
-    assert [line.count("there is no topic my_topic") for line in told if "no replicas" in line] == [1]
+    named = [line.count("there is no topic my_topic") for line in told if "without a replica" in line]
+    assert named == [1]
 
 
 @pytest.mark.parametrize("file", ["leader-epochs-begun", "leader-epoch-checkpoint"])
 def test_who_led_and_cannot_follow_yet_leads_no_longer_and_follows_once_the_disk_takes_it(file: str) -> None:
-    files, fetchers = MemoryFiles(), Fetchers()
+    files, fetchers = MemoryFiles(), ReplicaFetcherManager()
     broker = broker_of(files)
     coordinator: Any = SimpleNamespace(leadership_changed=nothing)
     fetching: Any = fetchers

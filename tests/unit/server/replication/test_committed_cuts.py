@@ -1,4 +1,4 @@
-"""Cuts of a follower's log that take committed messages: what is compared first, and what is done then."""
+"""Truncations of a follower's log that would remove committed messages: the comparison and its result."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class FakeLog:
         return (2, self.end_offset) if epoch == 2 else (0, 5)
 
 
-class World:
-    """A fetcher of one partition, and what it has done. ``leader_end`` is what ListOffsets tells."""
+class FollowerHarness:
+    """A fetcher of one partition with a recorded log. ``leader_end`` is the response to ListOffsets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, start: int = 0) -> None:
         self.cuts: list[tuple[int, bool]] = []
@@ -48,7 +48,7 @@ class World:
         self.leader_end = 15
         self.log = FakeLog(start)
         self.worker = InlineWorker()
-        monkeypatch.setattr(replica_requests, "told_offset", lambda response: self.leader_end)
+        monkeypatch.setattr(replica_requests, "offset_in", lambda response: self.leader_end)
         config = SimpleNamespace(
             beside_0_10=False,
             replication=SimpleNamespace(socket_timeout_ms=1_000, fetch_backoff_ms=1_000),
@@ -74,7 +74,7 @@ class World:
         owner: Any = SimpleNamespace(start_over=self.start_over, agreed=self.agreed.append)
         self.fetcher = ReplicaFetcher(broker, BrokerAddress(1, "h", 9092), connector, owner)
         self.fetcher.add(partition, 5)
-        self.one = self.fetcher._followed[NAME]
+        self.follower = self.fetcher._followed[NAME]
 
     def refuse(self, replicas: object) -> None:
         raise InconsistentClusterId("another cluster's")
@@ -86,116 +86,116 @@ class World:
     def start_over(self, name: TopicPartition, leader: BrokerAddress) -> None:
         self.set_aside.append(name)
 
-    def last_told(self, records: bytes, error_code: int = 0) -> None:
-        """What the leader has last, or last of what both have."""
+    def receive_last_entry(self, records: bytes, error_code: int = 0) -> None:
+        """Receive the last entry of the leader, or of the range that both logs have."""
         part = SimpleNamespace(error_code=error_code, records=records, high_watermark=0)
         response: Any = SimpleNamespace(topics=[SimpleNamespace(partitions=[part])])
-        assert self.one.leader_end is not None
-        self.fetcher._last_told(self.one, self.one.leader_end - 1, response)
+        assert self.follower.leader_end is not None
+        self.fetcher._on_last_entry(self.follower, self.follower.leader_end - 1, response)
         self.worker.run_until_idle()
 
-    def epoch_told(self, epoch: int, end: int) -> None:
-        told: Any = SimpleNamespace(error_code=0, leader_epoch=epoch, end_offset=end)
-        self.fetcher._epoch_told(self.one, told)
+    def receive_epoch_end(self, epoch: int, end: int) -> None:
+        found: Any = SimpleNamespace(error_code=0, leader_epoch=epoch, end_offset=end)
+        self.fetcher._on_epoch_end(self.follower, found)
         self.worker.run_until_idle()
 
-    def end_told(self) -> None:
-        self.fetcher._end_told(self.one, None)
+    def receive_leader_end(self) -> None:
+        self.fetcher._on_leader_end(self.follower, None)
         self.worker.run_until_idle()
 
 
 def test_a_follower_asks_again_after_a_cut_that_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch)
-    world.epoch_told(1, 15)  # the leader: epoch 0 to 3, epoch 1 to 15
-    assert world.one.stage is Stage.COMPARE
-    world.end_told()
-    assert (world.cuts, world.one.stage) == ([(5, False)], Stage.ASK)
-    assert world.one.asked_epoch == 0
-    world.epoch_told(0, 3)
-    world.end_told()
-    assert (world.cuts, world.one.stage) == ([(5, False), (3, False)], Stage.FETCH)
+    harness = FollowerHarness(monkeypatch)
+    harness.receive_epoch_end(1, 15)  # the leader: epoch 0 to 3, epoch 1 to 15
+    assert harness.follower.stage is Stage.COMPARE
+    harness.receive_leader_end()
+    assert (harness.cuts, harness.follower.stage) == ([(5, False)], Stage.ASK)
+    assert harness.follower.asked_epoch == 0
+    harness.receive_epoch_end(0, 3)
+    harness.receive_leader_end()
+    assert (harness.cuts, harness.follower.stage) == ([(5, False), (3, False)], Stage.FETCH)
 
 
 def test_a_follower_does_not_take_over_before_it_knows_where_the_logs_part(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(monkeypatch)
-    world.leader_end = 4
-    world.epoch_told(1, 4)
-    world.end_told()
-    assert (world.cuts, world.one.stage) == ([(4, False)], Stage.ASK)
+    harness = FollowerHarness(monkeypatch)
+    harness.leader_end = 4
+    harness.receive_epoch_end(1, 4)
+    harness.receive_leader_end()
+    assert (harness.cuts, harness.follower.stage) == ([(4, False)], Stage.ASK)
 
 
 def test_a_log_that_the_leader_ends_below_begins_anew_though_the_leader_grew_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(monkeypatch, start=10)
-    world.one.stage = Stage.LOST
-    world.leader_end = 8
-    world.fetcher._offset_told(world.one, None)
-    world.worker.run_until_idle()
-    assert world.one.stage is Stage.COMPARE
-    world.leader_end = 9
-    world.end_told()
-    assert (world.cuts, world.one.stage) == ([(8, True)], Stage.FETCH)
+    harness = FollowerHarness(monkeypatch, start=10)
+    harness.follower.stage = Stage.LOST
+    harness.leader_end = 8
+    harness.fetcher._on_offset(harness.follower, None)
+    harness.worker.run_until_idle()
+    assert harness.follower.stage is Stage.COMPARE
+    harness.leader_end = 9
+    harness.receive_leader_end()
+    assert (harness.cuts, harness.follower.stage) == ([(8, True)], Stage.FETCH)
 
 
 def test_a_take_over_that_is_refused_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch)
-    world.leader_end = 7
-    world.epoch_told(2, 7)
-    world.end_told()
-    world.last_told(b"entry 6")
-    assert (world.cuts, world.one.stage) == ([], Stage.ASK)
-    assert world.one.not_before_ms > 0
+    harness = FollowerHarness(monkeypatch)
+    harness.leader_end = 7
+    harness.receive_epoch_end(2, 7)
+    harness.receive_leader_end()
+    harness.receive_last_entry(b"entry 6")
+    assert (harness.cuts, harness.follower.stage) == ([], Stage.ASK)
+    assert harness.follower.not_before_ms > 0
 
 
 def test_a_leader_that_wrote_while_its_last_message_was_waited_for_is_not_taken_over_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(monkeypatch)
-    world.leader_end = 7
-    world.epoch_told(2, 7)
-    world.end_told()
-    world.last_told(b"")  # its high watermark is not there yet
-    assert world.one.leader_end is None  # so it is asked for again
-    world.leader_end = 9
-    world.end_told()
-    assert (world.cuts, world.one.stage) == ([(7, False)], Stage.FETCH)
+    harness = FollowerHarness(monkeypatch)
+    harness.leader_end = 7
+    harness.receive_epoch_end(2, 7)
+    harness.receive_leader_end()
+    harness.receive_last_entry(b"")  # its high watermark is not there yet
+    assert harness.follower.leader_end is None  # so it is asked for again
+    harness.leader_end = 9
+    harness.receive_leader_end()
+    assert (harness.cuts, harness.follower.stage) == ([(7, False)], Stage.FETCH)
 
 
 def test_a_leader_whose_last_message_is_another_one_is_not_taken_over_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(monkeypatch)
-    world.leader_end = 7
-    world.epoch_told(2, 7)
-    world.end_told()
-    world.last_told(b"other 6")
-    assert (world.cuts, world.one.stage) == ([(7, False)], Stage.FETCH)
+    harness = FollowerHarness(monkeypatch)
+    harness.leader_end = 7
+    harness.receive_epoch_end(2, 7)
+    harness.receive_leader_end()
+    harness.receive_last_entry(b"other 6")
+    assert (harness.cuts, harness.follower.stage) == ([(7, False)], Stage.FETCH)
 
 
 def test_a_log_that_is_ahead_of_zookeeper_is_set_aside_where_it_would_be_cut(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(monkeypatch)
-    world.one.is_ahead = True
-    world.leader_end = 9
-    world.epoch_told(2, 7)
-    world.end_told()
-    world.last_told(b"entry 6")
-    assert (world.cuts, world.set_aside) == ([], [NAME])
+    harness = FollowerHarness(monkeypatch)
+    harness.follower.is_ahead = True
+    harness.leader_end = 9
+    harness.receive_epoch_end(2, 7)
+    harness.receive_leader_end()
+    harness.receive_last_entry(b"entry 6")
+    assert (harness.cuts, harness.set_aside) == ([], [NAME])
 
 
 @pytest.mark.parametrize(("last", "set_aside"), [(b"entry 19", []), (b"other 19", [NAME])])
 def test_a_log_that_is_ahead_of_zookeeper_is_followed_on_only_where_the_leader_has_the_same(
     last: bytes, set_aside: list[TopicPartition], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(monkeypatch)
-    world.one.is_ahead = True
-    world.leader_end = 20
-    world.epoch_told(2, 20)
-    world.end_told()
-    world.last_told(last)
-    assert (world.cuts, world.set_aside) == ([], set_aside)
-    assert world.agreed == ([] if set_aside else [NAME])
+    harness = FollowerHarness(monkeypatch)
+    harness.follower.is_ahead = True
+    harness.leader_end = 20
+    harness.receive_epoch_end(2, 20)
+    harness.receive_leader_end()
+    harness.receive_last_entry(last)
+    assert (harness.cuts, harness.set_aside) == ([], set_aside)
+    assert harness.agreed == ([] if set_aside else [NAME])

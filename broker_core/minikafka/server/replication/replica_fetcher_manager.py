@@ -1,4 +1,4 @@
-"""All fetchers of a broker: who copies which partition."""
+"""The fetchers of a broker, and the assignment of partitions to them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from minikafka.net.interfaces import Connector
 from minikafka.partition.partition import Partition
 from minikafka.server.core.broker import Broker
 from minikafka.server.inter_broker_connection import InterBrokerConnection
-from minikafka.server.replication.replica_fetcher import Owner, ReplicaFetcher
+from minikafka.server.replication.replica_fetcher import LogOwner, ReplicaFetcher
 
 
-class Fetchers:
-    """All fetchers of a broker. ``spawn`` lets one run on a thread; None where somebody else steps them."""
+class ReplicaFetcherManager:
+    """All fetchers of a broker. ``spawn`` runs a fetcher on a thread; None if the caller steps them."""
 
     def __init__(
         self,
@@ -26,15 +26,13 @@ class Fetchers:
         self._spawn = spawn
         self._fetchers: dict[tuple[BrokerAddress, int], ReplicaFetcher] = {}
         self._by_partition: dict[TopicPartition, ReplicaFetcher] = {}
-        self.owner: Owner
-        """To be set before anything is followed."""
+        self.owner: LogOwner
+        """Must be set before the first ``follow``."""
 
     def follow(
         self, partition: Partition, leader: BrokerAddress, leader_epoch: int, *, is_ahead: bool = False
     ) -> None:
-        """Copy a partition from ``leader`` from now on, and from nobody else. ``is_ahead``: see
-        ``FollowerFetchUpdate``.
-        """
+        """Fetch a partition from ``leader`` and no other broker. ``is_ahead``: see ``FollowerPartition``."""
         self.leave(partition.topic_partition)
         share = partition.topic_partition.partition % self._broker.config.replication.fetchers
         key = leader, share
@@ -48,24 +46,24 @@ class Fetchers:
         self._by_partition[partition.topic_partition] = fetcher
 
     def leave(self, topic_partition: TopicPartition) -> None:
-        """Copy a partition no longer. Once this has returned nothing more is written to it."""
+        """Stop fetching a partition. Once this has returned nothing more is written to it."""
         fetcher = self._by_partition.pop(topic_partition, None)
         if fetcher is not None:
             fetcher.remove(topic_partition)
 
     def sweep(self) -> None:
-        """End the fetchers that have nothing to copy any more."""
+        """Stop the fetchers that have no partitions left."""
         for key, fetcher in list(self._fetchers.items()):
             if not len(fetcher):
                 fetcher.stop()
                 del self._fetchers[key]
 
     def step(self) -> bool:
-        """One step of each; whether any had something to do."""
+        """Run one step of each fetcher. Return True if any had work."""
         return any(tuple(fetcher.step() for fetcher in list(self._fetchers.values())))
 
     def stop(self) -> None:
-        """Copy nothing any more."""
+        """Stop fetching all partitions."""
         for topic_partition in list(self._by_partition):
             self.leave(topic_partition)
         self.sweep()
