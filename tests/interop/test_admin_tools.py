@@ -93,7 +93,7 @@ def test_librdkafka_administers_topics_and_settings(minikafka_cluster: Cluster, 
     done(admin.create_topics([librdkafka.NewTopic(topic, 2, 1)]))
     done(admin.create_partitions([librdkafka.NewPartitions(topic, 4)]))
     assert len(admin.list_topics().topics[topic].partitions) == 4
-    with pytest.raises(confluent_kafka.KafkaException, match="4 partitions.* 3 "):
+    with pytest.raises(confluent_kafka.KafkaException, match=r"4 partitions.* 3 "):
         done(admin.create_partitions([librdkafka.NewPartitions(topic, 3)]))
     change = librdkafka.ConfigEntry(
         "retention.ms", "7", incremental_operation=librdkafka.AlterConfigOpType.SET

@@ -25,7 +25,7 @@ from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import portions
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.replication.replica_fetcher_manager import ReplicaFetcherManager
-from minikafka.server.replication.unassigned_logs import UnassignedLogs, named
+from minikafka.server.replication.unassigned_logs import UnassignedLogs, is_older, named
 from minikafka.server.zookeeper.counters import look_at_topics
 
 _log = logging.getLogger(__name__)
@@ -264,9 +264,7 @@ class ReplicaManager:
         partition = self._broker.partitions.get(topic_partition)
         known = None if partition is None else partition.leadership
         if known is not None:
-            if state.leader_epoch == known.leader_epoch:
-                return state.leader != known.leader
-            return state.leader_epoch < known.leader_epoch
+            return is_older(state, known)
         log = self._broker.logs.get(topic_partition)
         if log is None or state.leader_epoch >= max(log.epochs.latest, log.epochs.begun):
             return False
@@ -315,20 +313,12 @@ class ReplicaManager:
             sent, state = leaderships[topic_partition], states.get(topic_partition)
             current = state is not None and state.leader_epoch == sent.leader_epoch
             if state is None or not current or state.leader != sent.leader:
-                _log.info(
-                    "ignored an outdated leadership of %s: it was sent for an earlier topic of that name, or "
-                    "another broker leads now",
-                    topic_partition,
-                )
+                _log.info("ignored a leadership of %s for an earlier topic or leader", topic_partition)
                 del left[topic_partition]
             try:
                 self._set_aside(topic_partition, _OF_AN_EARLIER_TOPIC)
             except StorageError as error:
-                _log.error(
-                    "failed to set aside the log of an earlier topic, %s is offline, retrying: %s",
-                    topic_partition,
-                    error,
-                )
+                _log.error("failed to set aside the old log of %s, retrying: %s", topic_partition, error)
                 if left.pop(topic_partition, None) is not None:
                     self._not_opened[topic_partition] = sent, leaders
         return left
@@ -401,9 +391,7 @@ class ReplicaManager:
             self._broker.logs.topic_incarnations.record(changes)
         except (MinikafkaError, FileNotFoundError) as error:
             if not made:
-                _log.warning(
-                    "failed to record the topics of logs, retrying at the next leader change: %s", error
-                )
+                _log.warning("failed to record topics of logs, retrying at a leader change: %s", error)
                 return
             _log.error("failed to record %s, retrying: %s", counted(len(made), "new log"), error)
             for topic_partition in made:
@@ -428,11 +416,8 @@ class ReplicaManager:
         except StorageError as error:
             ending = [key for key, entries in begun.items() if not entries and record.may_tell(key)]
             # Leaders flush the file of each log instead, before they write to it.
-            _log.warning(
-                "failed to record leader epochs, delaying the fetches of %s, retrying: %s",
-                counted(len(ending), "partition"),
-                error,
-            )
+            delayed = counted(len(ending), "partition")
+            _log.warning("failed to record leader epochs, %s cannot follow, retrying: %s", delayed, error)
             for topic_partition in ending:
                 self._not_opened[topic_partition] = leaderships[topic_partition], leaders
                 del opened[topic_partition]
@@ -500,12 +485,8 @@ class ReplicaManager:
         refused = self._refused_ms.get(topic_partition)
         if refused is None or refused[0] != epoch:
             self._refused_ms[topic_partition] = refused = epoch, now_ms
-            _log.info(
-                "not leading %s in leader epoch %d, which this broker led before its restart: waiting for "
-                "the controller to elect again",
-                topic_partition,
-                epoch,
-            )
+            text = "waiting for an election of %s: this broker led in epoch %d before its restart"
+            _log.info(text, topic_partition, epoch)
         return now_ms - refused[1] < self._broker.config.replication.lag_time_max_ms
 
     # --- metadata -------------------------------------------------------------------------------------------

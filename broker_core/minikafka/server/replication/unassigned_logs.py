@@ -46,7 +46,7 @@ class UnassignedLogs:
         The state is older if ZooKeeper was restored from an older copy; the state after a reassignment is
         newer.
         """
-        return [key for key, state, known in self._moved(leaderships) if _is_older(state, known)]
+        return [key for key, state, known in self._moved(leaderships) if is_older(state, known)]
 
     def find_led(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> list[TopicPartition]:
         """Return the partitions that this broker leads and a newer state gives to other replicas.
@@ -122,7 +122,8 @@ class UnassignedLogs:
         return f"{path} (its replicas are on brokers {[] if known is None else list(known.replicas)})"
 
 
-def _is_older(state: LeaderAndIsr, known: LeaderAndIsr) -> bool:
+def is_older(state: LeaderAndIsr, known: LeaderAndIsr) -> bool:
+    """Return True if ``state`` was written before ``known``: an older epoch, or another leader in it."""
     if state.leader_epoch == known.leader_epoch:
         return state.leader != known.leader
     return state.leader_epoch < known.leader_epoch
