@@ -3,8 +3,8 @@
     BatchingProducer.send ─▶ Accumulator (batches per partition) ─▶ Sender (requests per leader) ─▶ broker
                                       SendFuture ◀ offset or error ◀─┘
 
-``RecordAccumulator`` and ``Sender`` decide, with the time as an argument; ``BatchingProducer`` adds the
-threads.
+``RecordAccumulator`` and ``Sender`` only make decisions and take the time as an argument;
+``BatchingProducer`` adds the threads.
 """
 
 from minikafka.clients.produce.config import BatchingConfig

@@ -1,11 +1,11 @@
-"""Records that wait to be sent: one queue of batches per partition, within a bound of memory.
+"""Records that wait to be sent: one queue of batches per partition, within a memory limit.
 
 Invariants
     A partition has at most one batch in flight; the others wait behind it in the order of their ``append``.
-    A batch that is to be sent again goes back to the front. So the order of a partition never changes.
+    A batch that is retried goes back to the front. So the order of a partition never changes.
     ``used_bytes`` counts all batches from ``append`` to ``deallocate``, in flight or waiting.
 
-Only decisions: the time is an argument, and the producer calls every method under its lock.
+No I/O and no clock: the time is an argument, and the producer calls every method under its lock.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from minikafka.records.format.message_set import Record
 
 
 class AppendResult(Enum):
-    """What a new record did to its partition's batches."""
+    """The effect of a new record on its partition's batches."""
 
-    NONE = "it joined a batch"
-    BEGUN = "it began a batch, behind one that is closed now if there was any"
-    FILLED = "its batch is full"
+    APPENDED = "it was added to a batch"
+    NEW_BATCH = "it started a batch; the previous one, if any, is closed"
+    BATCH_FULL = "its batch is full"
 
 
 class PartitionQueue:
@@ -54,11 +54,11 @@ class RecordAccumulator:
         self.used_bytes = 0
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether ``size_bytes`` more may be taken. One piece bigger than the whole bound is let in alone."""
+        """Return True if ``size_bytes`` more fit. A piece larger than the whole limit is accepted alone."""
         return self.used_bytes == 0 or self.used_bytes + size_bytes <= self._config.buffer_bytes
 
     def would_create_batch(self, tp: TopicPartition, size_bytes: int) -> bool:
-        """Whether a record of ``size_bytes`` would begin a batch, because there is none that can take it."""
+        """Return True if a record of ``size_bytes`` would start a batch, as no open batch has room for it."""
         queue = self._queues.get(tp)
         if queue is None or not queue.batches:
             return True
@@ -68,12 +68,12 @@ class RecordAccumulator:
     def append(
         self, tp: TopicPartition, record: Record, size_bytes: int, now_ms: int
     ) -> tuple[SendFuture, AppendResult]:
-        """Queue a record of ``size_bytes`` (``batch.message_bytes``), and say what that changed."""
+        """Queue a record of ``size_bytes`` (``batch.message_bytes``). Return its future and the effect."""
         queue = self._queue(tp)
         last = queue.batches[-1] if queue.batches else None
-        change = AppendResult.NONE
+        change = AppendResult.APPENDED
         if not isinstance(last, RecordListBatch) or self.would_create_batch(tp, size_bytes):
-            change = AppendResult.BEGUN
+            change = AppendResult.NEW_BATCH
             if last is not None:
                 last.closed = True
             last = RecordListBatch(tp, ProduceRequestResult(self._condition), now_ms)
@@ -82,13 +82,13 @@ class RecordAccumulator:
         self.used_bytes += size_bytes
         if last.size_bytes >= self._limit:
             last.closed = True
-            change = AppendResult.FILLED
+            change = AppendResult.BATCH_FULL
         return future, change
 
     def append_encoded(
         self, tp: TopicPartition, data: Buffer, count: int, now_ms: int, *, sealed: bool = True
     ) -> SendFuture:
-        """Queue an encoded message set of ``count`` records, behind all that is there."""
+        """Queue an encoded message set of ``count`` records, after all queued batches."""
         queue = self._queue(tp)
         if queue.batches:
             queue.batches[-1].closed = True
@@ -98,18 +98,19 @@ class RecordAccumulator:
         return batch.futures[0]
 
     def ready_batches(self, now_ms: int) -> Iterator[ProducerBatch]:
-        """The first batch of each partition that may leave now: full, lingered, behind another, or flushed.
+        """Yield the first batch of each partition if it may be sent now: it is full, its linger time has
+        passed, others wait behind it, or a flush is in progress.
 
-        Partitions with a batch in flight or in a back-off give none.
+        Partitions with a batch in flight or in a back-off are skipped.
         """
         for queue in self._queues.values():
             if queue.batches and queue.in_flight is None and self._wait_ms(queue, now_ms) <= 0:
                 yield queue.batches[0]
 
     def next_due_ms(self, now_ms: int) -> int | None:
-        """Milliseconds until time alone makes a batch sendable or expired; None when it will not.
+        """Return the milliseconds until a batch becomes sendable or expires with time alone; None for never.
 
-        What waits for anything else (a leader, an answer, a free place) is not counted.
+        Batches that wait for anything else (a leader, a response, a free request slot) are not counted.
         """
         waits: list[int] = []
         for queue in self._queues.values():
@@ -119,7 +120,7 @@ class RecordAccumulator:
         return min((wait for wait in waits if wait > 0), default=None)
 
     def take_expired(self, now_ms: int) -> list[ProducerBatch]:
-        """Take out the waiting batches whose delivery time-out has passed."""
+        """Remove and return the waiting batches whose delivery time-out has passed."""
         oldest = now_ms - self._config.delivery_timeout_ms
         found: list[ProducerBatch] = []
         for queue in self._queues.values():
@@ -128,9 +129,8 @@ class RecordAccumulator:
         return found
 
     def drain(self, batch: ProducerBatch) -> None:
-        """``batch``, the first of its partition, goes out now."""
-        # To the end of the order in which partitions are looked at, so that a busy one does not starve the
-        # others.
+        """Mark ``batch``, the first of its partition, as in flight."""
+        # The partition moves to the end of the order, so that a busy one does not starve the others.
         queue = self._queues[batch.topic_partition] = self._queues.pop(batch.topic_partition)
         assert queue.in_flight is None
         assert queue.batches[0] is batch
@@ -139,7 +139,7 @@ class RecordAccumulator:
         queue.in_flight = batch
 
     def reenqueue(self, batch: ProducerBatch, *replacements: ProducerBatch) -> None:
-        """The batch in flight is to be sent again, as it is or as ``replacements`` in its place."""
+        """Queue the batch in flight to be sent again, as it is or as ``replacements`` in its place."""
         queue = self._queues[batch.topic_partition]
         assert queue.in_flight is batch
         queue.in_flight = None
@@ -148,7 +148,7 @@ class RecordAccumulator:
         self.used_bytes += sum(b.size_bytes for b in again) - batch.size_bytes
 
     def deallocate(self, batch: ProducerBatch) -> None:
-        """``batch`` is acknowledged or given up: its partition and its memory are free."""
+        """Free the partition and the memory of ``batch``, which is acknowledged or has failed."""
         self.used_bytes -= batch.size_bytes
         queue = self._queues.get(batch.topic_partition)
         if queue is None:
@@ -161,7 +161,7 @@ class RecordAccumulator:
             del self._queues[batch.topic_partition]
 
     def incomplete_batches(self) -> list[ProducerBatch]:
-        """All batches that are not finished, in flight ones included."""
+        """Return all batches that are not acknowledged or failed, including those in flight."""
         found: list[ProducerBatch] = []
         for queue in self._queues.values():
             if queue.in_flight is not None:
@@ -170,7 +170,7 @@ class RecordAccumulator:
         return found
 
     def begin_flush(self) -> None:
-        """From now on nothing lingers, until as many ``end_flush``."""
+        """Send batches without linger time until a matching ``end_flush``."""
         self._flushing += 1
 
     def end_flush(self) -> None:
@@ -184,7 +184,7 @@ class RecordAccumulator:
         return queue
 
     def _wait_ms(self, queue: PartitionQueue, now_ms: int) -> int:
-        """How long the first batch has to wait still; not positive when it may go."""
+        """Return the remaining wait of the first batch; zero or negative when it may be sent."""
         first = queue.batches[0]
         if first.failures:
             return first.not_before_ms - now_ms

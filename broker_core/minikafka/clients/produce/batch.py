@@ -1,4 +1,4 @@
-"""Batches: what goes to one partition in one piece, is acknowledged in one piece and retried in one piece."""
+"""Producer batches: records of one partition that are sent, acknowledged and retried together."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _LARGEST_SET = (1 << 31) - 1
 
 
 def message_bytes(key: bytes | None, value: bytes | None) -> int:
-    """Size of one uncompressed magic 1 message, with its offset and length fields."""
+    """Return the size of one uncompressed magic 1 message, with its offset and length fields."""
     return MESSAGE_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
 
 
 class ProducerSequence(NamedTuple):
-    """What makes a batch known to the broker when it comes again (see ``sequence_numbers``)."""
+    """The id by which a broker recognizes a batch that is sent again (see ``sequence_numbers``)."""
 
     producer_id: int
     producer_epoch: int
@@ -44,7 +44,7 @@ _NO_SEQUENCE = ProducerSequence(NO_PRODUCER, NO_PRODUCER, NO_PRODUCER)
 
 
 class ProducerBatch(ABC):
-    """Common part: the deliveries, and how often and why it has failed so far. Times are monotonic ms."""
+    """The base of batches: the futures of its records, and its failed attempts. Times are monotonic ms."""
 
     def __init__(
         self, topic_partition: TopicPartition, produce_result: ProduceRequestResult, created_ms: int
@@ -60,41 +60,40 @@ class ProducerBatch(ABC):
         self.not_before_ms = 0
         self.last_error: MinikafkaError | None = None
         self.producer_sequence: ProducerSequence | None = None
-        self.in_doubt = False
-        """Whether an attempt ended so that the log may have it."""
+        self.may_be_appended = False
+        """True after an attempt whose outcome is unknown: the log may have the batch."""
 
     @property
     def sequence_count(self) -> int:
-        """How many numbers it takes in format 2."""
+        """The number of sequence numbers that it takes in format 2."""
         return self.count
 
     @property
     def is_legacy(self) -> bool:
-        """Whether it can be had in magic 0 or 1 only."""
+        """True if it can only be sent in magic 0 or 1."""
         return False
 
     def codec(self, configured: Codec) -> Codec:
-        """What it is compressed with, by a producer that is to use ``configured``."""
+        """Return the codec of the batch in a producer that is configured with ``configured``."""
         return configured
 
     def encode(self, magic: int, codec: Codec) -> Buffer:
-        """The message set to send. Raises BrokerError where it cannot be had in ``magic``."""
+        """Return the message set to send. Raises BrokerError if it cannot be encoded in ``magic``."""
         data, sequence = self.encode_without_producer(magic, codec), self.producer_sequence
         if sequence is None:
             return data
-        numbered = bytearray(
-            data
-        )  # a batch may come to go out without numbers, or the caller use its set again
+        # A copy: the batch may be sent later without numbers, or the caller may use its set again.
+        numbered = bytearray(data)
         set_producer(numbered, *sequence)
         return numbered
 
     @abstractmethod
     def encode_without_producer(self, magic: int, codec: Codec) -> Buffer:
-        """The set as ``encode`` gives it, of no producer."""
+        """Return the set as ``encode`` does, without a producer id and sequence number."""
 
     @abstractmethod
     def split(self) -> tuple[ProducerBatch, ProducerBatch] | None:
-        """Two halves in order, each with its own outcome, or None where it cannot be divided."""
+        """Return two halves in order, each with its own result, or None if it cannot be split."""
 
     def __str__(self) -> str:
         return f"{counted(self.count, 'record')} for {self.topic_partition}"
@@ -102,13 +101,13 @@ class ProducerBatch(ABC):
     def _take_over(self, parent: ProducerBatch, futures: list[SendFuture]) -> None:
         self.closed = True
         self.failures = parent.failures
-        self.in_doubt = parent.in_doubt
+        self.may_be_appended = parent.may_be_appended
         self.last_error = parent.last_error
         self.futures = futures
 
 
 class RecordListBatch(ProducerBatch):
-    """Records as they came from ``BatchingProducer.send``; encoded when they leave."""
+    """Records from ``BatchingProducer.send``, which are encoded when they are sent."""
 
     def __init__(
         self, topic_partition: TopicPartition, produce_result: ProduceRequestResult, created_ms: int
@@ -127,7 +126,7 @@ class RecordListBatch(ProducerBatch):
         return future
 
     def encode_without_producer(self, magic: int, codec: Codec) -> Buffer:
-        # Kept for the retries: compressing again would give the same bytes.
+        # Kept for retries: compressing again would give the same bytes.
         if self._encoded is None or self._encoded[:2] != (magic, codec):
             self._encoded = magic, codec, build_message_set(self.records, magic=magic, codec=codec)
         return self._encoded[2]
@@ -152,10 +151,10 @@ class RecordListBatch(ProducerBatch):
 
 
 class EncodedBatch(ProducerBatch):
-    """A message set that the caller encoded; it goes out as it is, without a copy.
+    """A message set that the caller encoded; it is sent as it is, without a copy.
 
-    One that is ``sealed`` remains as it is; its numbers, if it has any, are written into a copy. Into another
-    one of magic 2 they are written in place, with the checksum that it does not have yet.
+    A ``sealed`` set is never changed; its sequence numbers, if any, are written into a copy. Into an unsealed
+    set of magic 2 they are written in place, with the checksum that it does not have yet.
     """
 
     def __init__(
@@ -202,13 +201,13 @@ class EncodedBatch(ProducerBatch):
         if self.data[_MAGIC_AT] > magic:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"a message set of magic {self.data[_MAGIC_AT]} was given for {self.topic_partition}, whose "
-                f"broker takes magic {magic} at most: encode it in that format",
+                f"a message set of magic {self.data[_MAGIC_AT]} for {self.topic_partition} exceeds the "
+                f"newest format of its broker: encode it in magic {magic}",
             )
         return self.data
 
     def split(self) -> tuple[ProducerBatch, ProducerBatch] | None:
-        """Decoded and encoded again: the sets of a topic that takes only small ones are rare."""
+        """Split by decoding and encoding again, which is slow but rare."""
         if self.count < 2:
             return None
         import numpy as np

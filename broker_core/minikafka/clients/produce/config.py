@@ -13,27 +13,27 @@ from minikafka.records.format.message_set import Codec
 ACKS_ALL = -1
 _ACKS_UNSET = -2
 MAX_IN_FLIGHT_IDEMPOTENT = 5
-"""A broker knows that many of a producer's last batches."""
+"""Brokers remember this many of a producer's last batches."""
 _INT32_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class BatchingConfig:
-    """How a producer batches, retries and gives up. Sizes are bytes. Defaults are those of Kafka 0.10.1, but
-    for two.
+    """The settings of batching, retries and time-outs. Sizes are bytes. Defaults are those of Kafka 0.10.1,
+    but for two.
 
     ``retries`` is unbounded and ``delivery_timeout_ms`` (of later releases) is the limit instead: with
-    0.10.1's default of no retry at all, every move of a leader loses records. At most one batch of a
-    partition is in flight at a time, so that a retry cannot overtake (see ``sender``); ``max_in_flight``
-    counts requests per broker.
+    0.10.1's default of no retry, every change of a leader loses records. At most one batch of a partition is
+    in flight at a time, so that a retry cannot overtake (see ``sender``); ``max_in_flight`` counts requests
+    per broker.
 
-    ``idempotence`` (``enable.idempotence`` of 0.11) True demands of the brokers that a retry writes nothing
-    twice; it needs ``acks`` all, which is the default with it, retries, and at most 5 requests in flight.
-    None, the default, has it where these are given and the brokers have it, as releases from 3.0 on do.
+    ``idempotence`` (``enable.idempotence`` of 0.11): True requires brokers that never write a retry twice;
+    it needs ``acks`` all (the default with it), retries, and at most 5 requests in flight. None, the default,
+    enables it if these settings allow it and the brokers support it, as releases from 3.0 on do.
     """
 
     acks: int = _ACKS_UNSET
-    """1 where it is not set, and idempotence is not demanded."""
+    """If not set: all (-1) when ``idempotence`` is True, else 1."""
     retries: int = _INT32_MAX
     linger_ms: int = 0
     batch_bytes: int = 16_384
@@ -58,15 +58,15 @@ class BatchingConfig:
                 raise ConfigError(_KAFKA_NAMES[name], value, f"a number from {least} to {_INT32_MAX}")
         if self.idempotence and (conflict := self._idempotence_conflict()):
             name, value, allowed = conflict
-            raise ConfigError(name, value, f"{allowed} where enable.idempotence is true")
+            raise ConfigError(name, value, f"{allowed} with enable.idempotence=true")
 
     @property
     def may_be_idempotent(self) -> bool:
-        """Whether batches are numbered where the brokers have it."""
+        """True if batches get sequence numbers when the brokers support them."""
         return self.idempotence is not False and self._idempotence_conflict() is None
 
     def _idempotence_conflict(self) -> tuple[str, object, str] | None:
-        """The property that rules it out, its value, and what would do."""
+        """Return the property that rules out idempotence, its value, and the allowed values."""
         if self.acks != ACKS_ALL:
             return "acks", self.acks, "all (-1)"
         if self.retries < 1:
@@ -78,12 +78,12 @@ class BatchingConfig:
 
     @property
     def backoff(self) -> Backoff:
-        """Pauses between attempts for one batch."""
+        """The pauses between attempts for one batch."""
         return Backoff(self.retry_backoff_ms, max(self.retry_backoff_ms, 1_000))
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> BatchingConfig:
-        """The settings that a mapping of Kafka's names holds; names of other things are ignored.
+        """Return the settings in a mapping of Kafka's names; other names are ignored.
 
         Values may be text. Raises ConfigError with the property's name, the value and what is allowed.
         """

@@ -1,11 +1,10 @@
-"""The producer: the accumulator and the sender behind one lock, and the threads that carry out what they
-decide.
+"""The producer: the accumulator and the sender behind one lock, and the threads that execute their tasks.
 
 Threads
-    Workers take turns: one waits for something to do, takes a job, lets another wait in its place, and
-    carries the job out itself, from encoding to the answer. So no job is handed from thread to thread, a
-    broker that does not answer holds up only its own requests, and there are never more workers than
-    requests in flight, plus one. Workers that are not needed stay for the next burst; all end with ``close``.
+    Workers take turns: one waits for a task, takes it, lets another worker wait in its place, and executes
+    the task itself, from encoding to the response. So no task is handed from thread to thread, a broker that
+    does not respond delays only its own requests, and there are never more workers than requests in flight,
+    plus one. Idle workers stay for the next burst; all end with ``close``.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from collections.abc import Callable
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
+from minikafka.base.text import counted
 from minikafka.clients.network.cluster import ClusterClient, ConnectionPool, describe_partitions
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.network.retry import Deadline
@@ -43,26 +43,26 @@ from minikafka.wire.apis.produce import PRODUCE, ProduceRequest, ProduceResponse
 
 logger = logging.getLogger("minikafka.clients.produce")
 retries_logger = logging.getLogger("minikafka.clients.produce.retries")
-"""Warns of what fails and is tried again (``troubles``)."""
+"""Logs the warnings of ``retry_log``."""
 
 MAGIC_1_SINCE = 2
-"""The Produce version that carries messages of magic 1; older ones carry magic 0."""
+"""The first Produce version with messages of magic 1; older ones have magic 0."""
 MAGIC_2_SINCE = 3
-"""The Produce version that carries batches of magic 2, and nothing else."""
+"""The first Produce version with batches of magic 2, and nothing else."""
 ZSTD_SINCE = 7
-"""The Produce version whose batches may be compressed with zstd."""
+"""The first Produce version whose batches may be compressed with zstd."""
 
 _METADATA_TIMEOUT_MS = 10_000
 _NO_TRANSACTIONS_MS = (1 << 31) - 1
-"""The time-out of transactions where there are none, as Kafka's producer sends it."""
+"""The transaction time-out of a producer without transactions, as in Kafka's producer."""
 
 
 class BatchingProducer:
-    """Sends records in batches. Thread-safe. Close it, or use it as a context manager: what is queued is
+    """Sends records in batches. Thread-safe. Close it, or use it as a context manager: queued records are
     sent first.
 
-    ``threads=False`` makes one without threads, for a simulation: nothing moves but in ``step``, ``flush``,
-    ``close`` and where a call has to wait, and time passes by ``cluster.waiter`` only.
+    ``threads=False`` creates a producer without threads, for a simulation: it works only in ``step``,
+    ``flush``, ``close`` and in calls that wait, and time passes by ``cluster.waiter`` only.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class BatchingProducer:
         if size > self.config.max_request_bytes:
             raise BrokerError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"a record for topic {topic!r} takes {size} bytes, "
-                f"max.request.size is {self.config.max_request_bytes}",
+                f"a record for topic {topic!r} has {size} bytes, max.request.size is "
+                f"{self.config.max_request_bytes}",
             )
         deadline: Deadline | None = None
         described = self._cluster.known_topic(topic)
@@ -122,29 +122,29 @@ class BatchingProducer:
             self._wait_for_room(size, deadline)
             tp = TopicPartition(topic, self._choose(described, key, size) if partition is None else partition)
             future, change = self._accumulator.append(tp, record, size, self._clock.monotonic_ms())
-            if change is not AppendResult.NONE:
-                # A record that joins a batch changes nothing for the workers: most of them do.
+            if change is not AppendResult.APPENDED:
+                # Most records are added to a batch, which changes nothing for the workers.
                 self._wake_worker()
         return future
 
     def send_encoded(
         self, topic_partition: TopicPartition, data: Buffer, count: int, *, sealed: bool = True
     ) -> SendFuture:
-        """Queue a message set of ``count`` records that is encoded already; it is sent as it is, without a
-        copy. (An idempotent producer puts its id and numbers into a copy, one request at a time.)
+        """Queue an encoded message set of ``count`` records; it is sent as it is, without a copy. (An
+        idempotent producer writes its id and numbers into a copy, one request at a time.)
 
-        ``data`` must not change until the delivery is done, and be of a magic that the broker takes (see
-        ``magic``); in magic 2 it is one batch. One that is not ``sealed`` (``columns.encode``) must be
-        writable and is the producer's from now on, which writes its id, numbers and checksum into it.
+        ``data`` must not change until the future is done, and its magic must be one that the broker supports
+        (see ``magic``); in magic 2 it is one batch. An unsealed set (``columns.encode``) must be writable and
+        belongs to the producer from then on, which writes its id, numbers and checksum into it.
 
-        Blocks and raises as ``send``. The delivery's offset is that of the first record; what others write
-        may stand between those of a set that a broker let be divided.
+        Blocks and raises as ``send``. The future's offset is that of the first record; if a set is split
+        after MESSAGE_TOO_LARGE, records of other producers may come between its records.
         """
         if count < 1 or not len(data):
-            raise ValueError(f"an empty message set was given for {topic_partition}")
+            raise ValueError(f"empty message set for {topic_partition}")
         deadline = self._cluster.deadline(self.config.max_block_ms)
         topic = topic_partition.topic
-        # What was known before a broker went away will do: leaders are looked for when a batch leaves.
+        # Old metadata is good enough: leaders are looked up when a batch is sent.
         described = self._cluster.known_topic(topic) or self._cluster.topic(topic, deadline.remaining_ms())
         _check_partition(described, topic_partition.partition)
         with self._lock:
@@ -156,9 +156,9 @@ class BatchingProducer:
         return future
 
     def magic(self, topic_partition: TopicPartition) -> int:
-        """The newest format that the partition's leader takes: 2 from Kafka 0.11 on, 1 from 0.10 on.
+        """Return the newest format that the partition's leader supports: 2 since Kafka 0.11, 1 since 0.10.
 
-        Blocks and raises as ``send``, where no connection to that broker was ever made.
+        Blocks and raises as ``send`` until a connection to that broker was made once.
         """
         deadline = self._cluster.deadline(self.config.max_block_ms)
 
@@ -171,21 +171,21 @@ class BatchingProducer:
                     self._cluster.connection(broker_id, ConnectionPool.PRODUCE).version(PRODUCE, deadline)
                 )
             except NetworkError:
-                # Others may lead by now what a broker led that cannot be reached.
+                # Another broker may be the leader by now.
                 self._cluster.invalidate(topic_partition.topic)
                 raise
 
-        return self._cluster.retry(f"asking what the leader of {topic_partition} takes", deadline, ask)
+        what = f"finding the message format of the leader of {topic_partition}"
+        return self._cluster.retry(what, deadline, ask)
 
     def flush(self, timeout_ms: int | None = None) -> None:
-        """Send all that is queued now and wait until each of it is acknowledged or has failed (see its
-        delivery).
+        """Send all queued records and wait until each is acknowledged or has failed (see its future).
 
-        NetworkError when ``timeout_ms`` passes first; without it ``delivery_timeout_ms`` of each record is
-        the bound.
+        Raises NetworkError if ``timeout_ms`` passes first; without it ``delivery_timeout_ms`` of each record
+        is the limit.
         """
         with self._lock:
-            # Deliveries and not batches: those of a batch that is divided live on in others.
+            # Futures and not batches: the futures of a batch that is split move to other batches.
             left = [future for batch in self._accumulator.incomplete_batches() for future in batch.futures]
 
             def all_done() -> bool:
@@ -199,15 +199,15 @@ class BatchingProducer:
                 if not self._wait(self._settled, all_done, self._deadline(timeout_ms)):
                     undone = sum(d.count for d in left if not d.done)
                     raise NetworkError(
-                        f"{undone} records are not acknowledged after {timeout_ms} ms of flushing"
+                        f"timed out after {timeout_ms} ms flushing: {counted(undone, 'record')} left"
                     )
             finally:
                 self._accumulator.end_flush()
 
     def close(self, timeout_ms: int | None = None) -> None:
-        """Send all that is queued, then end; a second call does nothing.
+        """Send all queued records, then end; a second call does nothing.
 
-        What is left after ``timeout_ms`` fails.
+        Records that are not acknowledged after ``timeout_ms`` fail.
         """
         with self._lock:
             if self._closing:
@@ -216,22 +216,22 @@ class BatchingProducer:
         try:
             self.flush(timeout_ms)
         except NetworkError as error:
-            logger.warning("the producer is closed with records unsent: %s", error)
+            logger.warning("closing the producer with unacknowledged records: %s", error)
         with self._lock:
             self._ended = True
             self._sender.abort_incomplete(
-                NetworkError(f"the producer was closed before this was acknowledged ({timeout_ms} ms)")
+                NetworkError(f"the producer was closed before the acknowledgement (timeout {timeout_ms} ms)")
             )
             self._work.notify_all()
             workers = list(self._workers)
         self._run_callbacks()
         for worker in workers:
             if worker is not threading.current_thread():
-                # A worker may be waiting for a broker that does not answer; its request's time-out ends that.
+                # A worker may be waiting for a broker that does not respond, until its request times out.
                 worker.join(None if timeout_ms is None else timeout_ms / 1000)
 
     def step(self) -> bool:
-        """Carry out one job, if there is one now; whether there was. For producers without threads."""
+        """Execute the next task; return False if there is none now. For producers without threads."""
         with self._lock:
             task = self._sender.next_task(self._clock.monotonic_ms())
         self._run_callbacks()
@@ -261,7 +261,7 @@ class BatchingProducer:
         if self._accumulator.has_room(size):
             return
         deadline = deadline or self._cluster.deadline(self.config.max_block_ms)
-        # Whoever waits for room does not want the others to linger.
+        # Room becomes free sooner if batches do not linger.
         self._accumulator.begin_flush()
         try:
             self._wake_worker()
@@ -269,7 +269,7 @@ class BatchingProducer:
                 self._settled, lambda: self._closing or self._accumulator.has_room(size), deadline
             ):
                 raise NetworkError(
-                    f"no room for {size} bytes within {self.config.max_block_ms} ms: "
+                    f"timed out after {self.config.max_block_ms} ms waiting for {size} bytes of memory: "
                     f"{self._accumulator.used_bytes} of {self.config.buffer_bytes} bytes (buffer.memory) "
                     "wait for the brokers"
                 )
@@ -292,7 +292,7 @@ class BatchingProducer:
         return True
 
     def _step_or_wait(self, left_ms: int | None) -> bool:
-        """Without threads: do a job, or let time pass. False when there will never be a job."""
+        """Without threads: execute a task, or wait. Return False if there will never be a task."""
         due_ms = self._sender.next_due_ms(self._clock.monotonic_ms())
         self._lock.release()
         try:
@@ -312,7 +312,7 @@ class BatchingProducer:
     # ---------------------------------------------------------------------------------------------
 
     def _wake_worker(self) -> None:
-        """See that somebody looks for work. Under the lock."""
+        """Wake an idle worker, or start the first one. Under the lock."""
         if not self._threads or self._ended:
             return
         if self._idle:
@@ -343,14 +343,14 @@ class BatchingProducer:
                     finally:
                         self._lock.acquire()
                 if task is not None:
-                    # There may be more, and somebody has to watch the time.
+                    # There may be more tasks, and one worker has to wait for those that become due.
                     if self._idle:
                         self._work.notify()
                     else:
                         self._start_worker()
                     return task
                 if ran_callbacks:
-                    continue  # the lock was given away: whoever had it may have ended all this
+                    continue  # the lock was released meanwhile, so the state may have changed
                 due_ms = self._sender.next_due_ms(now_ms)
                 self._idle += 1
                 try:
@@ -392,20 +392,21 @@ class BatchingProducer:
             answer = self._cluster.call(None, INIT_PRODUCER_ID, request, timeout_ms=_METADATA_TIMEOUT_MS)
             code = ErrorCode.of(answer.error_code)
             if code is not ErrorCode.NONE:
-                answer = BrokerError(code, "a producer id was asked for")
+                answer = BrokerError(code, "requesting a producer id")
         except MinikafkaError as error:
             answer = error
-        goes_without = False
+        idempotence_off = False
         with self._lock:
             if isinstance(answer, MinikafkaError):
-                goes_without = self._sender.handle_producer_id_error(answer, self._clock.monotonic_ms())
+                idempotence_off = self._sender.handle_producer_id_error(answer, self._clock.monotonic_ms())
             else:
                 self._sender.handle_producer_id(answer.producer_id, answer.producer_epoch)
             self._work.notify()
-        if goes_without:
+        if idempotence_off:
             too_old = isinstance(answer, BrokerError) and answer.code is ErrorCode.UNSUPPORTED_VERSION
             level = logging.DEBUG if too_old else logging.WARNING
-            logger.log(level, "minikafka: retries may write records twice, without a producer id: %s", answer)
+            text = "minikafka: no producer id: idempotence is off, retries may duplicate records: %s"
+            logger.log(level, text, answer)
 
     def _produce(self, task: ProduceTask) -> None:
         response: ProduceResponse | None = None
@@ -419,9 +420,9 @@ class BatchingProducer:
             return
         except MinikafkaError as error:
             failure = error
-        except Exception as error:  # the deliveries must learn of it, or their owners would wait in vain
-            logger.exception("a produce request failed in a way that is not foreseen")
-            failure = MinikafkaError(f"a defect of the producer: {error!r}")
+        except Exception as error:  # the futures must end, or their owners would wait for ever
+            logger.exception("unexpected error while sending a produce request to broker %d", task.broker_id)
+            failure = MinikafkaError(f"unexpected error in the producer: {error!r}")
         with self._lock:
             now_ms = self._clock.monotonic_ms()
             if failure is None:
@@ -431,14 +432,14 @@ class BatchingProducer:
             self._work.notify()
 
     def _send_and_receive(self, task: ProduceTask) -> ProduceResponse | None:
-        """Encode, send, wait for the answer; None where acks=0 wants none, or nothing is left to send."""
+        """Encode, send, and return the response; None with acks=0, or if nothing is left to send."""
         if not task.batches:
             return None
         acks, timeout_ms = self.config.acks, self.config.request_timeout_ms
 
         def request(version: int) -> ProduceRequest:
             sets = [self._encode(batch, version) for batch in task.batches]
-            # The broker gives up a little before we do, so that its answer still finds us.
+            # The broker times out a little earlier than the client, so that its response still arrives.
             return produce_request(task, sets, acks, timeout_ms - timeout_ms // 10)
 
         deadline = self._cluster.deadline(timeout_ms)
@@ -452,7 +453,7 @@ class BatchingProducer:
             reply = connection.send(PRODUCE, request, deadline, newest)
         except BrokerError as error:
             if legacy is not None and error.code is ErrorCode.UNSUPPORTED_VERSION:
-                raise _UnencodableBatch(legacy, error) from error  # the others may go without it
+                raise _UnencodableBatch(legacy, error) from error  # the other batches can be sent without it
             raise
         return reply.result(timeout_ms)
 
@@ -462,8 +463,8 @@ class BatchingProducer:
             if magic < BATCH_MAGIC and self.config.idempotence:
                 raise BrokerError(
                     ErrorCode.UNSUPPORTED_VERSION,
-                    f"enable.idempotence is true, which needs format 2 and Kafka 0.11 or newer, and {batch} "
-                    f"would go in format {magic}",
+                    f"cannot send {batch} in format {magic}: enable.idempotence=true needs format 2, and "
+                    "Kafka 0.11 or newer",
                 )
             if magic < BATCH_MAGIC and batch.producer_sequence is not None:
                 with self._lock:
@@ -471,7 +472,7 @@ class BatchingProducer:
             if version < ZSTD_SINCE and batch.codec(codec) is Codec.ZSTD:
                 raise BrokerError(
                     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                    f"{batch}: its broker does not know compression.type zstd, which came with Kafka 2.1",
+                    f"{batch}: the broker does not support compression.type zstd, which needs Kafka 2.1",
                 )
             return batch.encode(magic, codec)
         except MinikafkaError as error:
@@ -488,7 +489,7 @@ class BatchingProducer:
                 try:
                     callback(future)
                 except Exception:
-                    logger.exception("a callback for %s failed", future.topic_partition)
+                    logger.exception("a callback of a record for %s failed", future.topic_partition)
 
     def _log_retry_warning(self) -> None:
         if not self._sender.has_retry_warning:
@@ -500,7 +501,7 @@ class BatchingProducer:
 
 
 def magic_for_version(version: int) -> int:
-    """The format that a version of Produce carries."""
+    """Return the message format of a version of Produce."""
     return 2 if version >= MAGIC_2_SINCE else 1 if version >= MAGIC_1_SINCE else 0
 
 
@@ -517,5 +518,5 @@ def _check_partition(topic: TopicMetadata, partition: int) -> None:
     if topic.partition(partition) is None:
         raise BrokerError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"partition {partition} was asked for, {describe_partitions(topic)}",
+            f"there is no partition {partition}: {describe_partitions(topic)}",
         )

@@ -1,8 +1,9 @@
 """The warnings of a producer that retries: a delivery may take two minutes, and a user wants to know why.
 
-The first warning comes when batches have failed for ``WARN_AFTER_MS``. More follow every ``WARN_INTERVAL_MS``
-until all of them are acknowledged or have failed for good. One line covers all partitions that retry at that
-moment. Kafka's producer warns of each attempt ("Got error produce response …, retrying"), ten times a second.
+The first warning is logged when batches have failed for ``WARN_AFTER_MS``, and more every
+``WARN_INTERVAL_MS`` until all of them are acknowledged or have failed for good. One line covers all
+partitions that retry at that time. Kafka's producer warns of each attempt ("Got error produce response …,
+retrying"), ten times a second.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from minikafka.base.text import counted
 from minikafka.clients.produce.batch import ProducerBatch
 
 WARN_AFTER_MS = 2_000
-"""How long attempts fail before it is told: an election is over sooner."""
+"""The time of failed attempts before the first warning; an election is over sooner."""
 WARN_INTERVAL_MS = 10_000
-"""Between two warnings."""
+"""The time between two warnings."""
 NO_LEADER_KNOWN = "no leader is known"
 LISTED_PARTITIONS_MAX = 3
-"""Partitions that a warning names."""
+"""The limit of partitions that a warning lists."""
 
 
 @dataclass(slots=True)
@@ -30,21 +31,21 @@ class _RetryingPartition:
 
 
 class RetryLog:
-    """The partitions whose batches fail and are tried again. Times are monotonic ms."""
+    """The partitions whose batches fail and are retried. Times are monotonic ms."""
 
     def __init__(self) -> None:
         self._retrying: dict[TopicPartition, _RetryingPartition] = {}
         self._warned_ms: int | None = None
-        """When it was told last, of those that there are."""
+        """The time of the last warning about the current partitions."""
 
     def __bool__(self) -> bool:
-        """Whether there are any. May be read without the producer's lock."""
+        """Return True if a partition is retrying. May be called without the producer's lock."""
         return bool(self._retrying)
 
     def record_failure(self, partition: TopicPartition, reason: str, now_ms: int) -> None:
-        """An attempt has failed, or could not be made, and there will be another.
+        """Record that an attempt has failed, or could not be made, and will be retried.
 
-        An empty ``reason``, as while leaders are looked for, leaves the last one.
+        An empty ``reason``, as during a look-up of leaders, keeps the last one.
         """
         known = self._retrying.get(partition)
         if known is None:
@@ -53,21 +54,21 @@ class RetryLog:
             known.reason = reason
 
     def clear(self, partition: TopicPartition) -> None:
-        """A batch of the partition went, or was given up."""
+        """Forget a partition whose batch was acknowledged or has failed for good."""
         if self._retrying and self._retrying.pop(partition, None) is not None and not self._retrying:
             self._warned_ms = None
 
     def mark_reported(self, now_ms: int) -> None:
-        """Somebody tells of all that fails now, and of how long it lasts."""
+        """Record that another warning has covered all current failures."""
         if self._retrying:
             self._warned_ms = now_ms
 
     def due_warning(self, waiting: Iterable[ProducerBatch], timeout_ms: int, now_ms: int) -> str | None:
-        """What is to be said now, if anything.
+        """Return the warning that is due now, or None.
 
-        ``waiting``: all that is not acknowledged, which is given up ``timeout_ms`` after it was made.
+        ``waiting``: all unacknowledged batches, which fail ``timeout_ms`` after their creation.
         """
-        lasting = {one: it for one, it in self._retrying.items() if now_ms - it.since_ms >= WARN_AFTER_MS}
+        lasting = {tp: it for tp, it in self._retrying.items() if now_ms - it.since_ms >= WARN_AFTER_MS}
         if not lasting or (self._warned_ms is not None and now_ms - self._warned_ms < WARN_INTERVAL_MS):
             return None
         batches = [batch for batch in waiting if batch.topic_partition in lasting]

@@ -1,4 +1,4 @@
-"""What a caller of the producer holds until the broker has answered."""
+"""The future of a sent record, and the result of its batch."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ UNKNOWN_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """Where records are now. ``offset`` is that of the first of ``count``; -1 with acks=0, where no broker
-    answers.
+    """The partition and offset of sent records. ``offset`` is that of the first of ``count`` records; -1 with
+    acks=0, as brokers do not respond.
 
-    ``log_append_time_ms`` is set (not -1) only where the topic stamps records itself.
+    ``log_append_time_ms`` is -1 unless the topic has ``message.timestamp.type=LogAppendTime``.
     """
 
     topic_partition: TopicPartition
@@ -28,9 +28,9 @@ class RecordMetadata:
 
 
 class ProduceRequestResult:
-    """How the sending of one batch ended; shared by the deliveries of its records.
+    """The result of one batch, shared by the futures of its records.
 
-    Settled once, under the condition that all outcomes of a producer share.
+    Set once, under the condition that all results of a producer share.
     """
 
     __slots__ = ("base_offset", "condition", "done", "error", "log_append_time_ms")
@@ -44,7 +44,7 @@ class ProduceRequestResult:
 
 
 class SplitBatchResult:
-    """How the sending of a set ended that was divided, by the deliveries of its halves."""
+    """The result of an encoded set that was split, from the futures of its halves."""
 
     __slots__ = ("first", "second")
 
@@ -93,55 +93,55 @@ class SendFuture:
 
     @property
     def done(self) -> bool:
-        """Whether it is known how it ended."""
+        """True when the result is known."""
         return self._produce_result.done
 
     @property
     def error(self) -> MinikafkaError | None:
-        """Why it failed; None while it is under way and after it was acknowledged."""
+        """The error after a failure; None while it is pending and after an acknowledgement."""
         return self._produce_result.error
 
     @property
     def offset(self) -> int:
-        """That of the first record once it was acknowledged; UNKNOWN_OFFSET before, or where none is told."""
+        """The first record's offset after the acknowledgement; UNKNOWN_OFFSET before, or if unknown."""
         base = self._produce_result.base_offset
         return base + self._position if base >= 0 else UNKNOWN_OFFSET
 
     @property
     def log_append_time_ms(self) -> int:
-        """The time that the topic has given the record; -1 for none."""
+        """The broker's timestamp of the record; -1 for none."""
         return self._produce_result.log_append_time_ms
 
     @property
     def condition(self) -> threading.Condition:
-        """What is notified when it is known. For the producer."""
+        """The condition that is notified when the result is known. For the producer."""
         return self._produce_result.condition
 
     def result(self, timeout_ms: int | None = None) -> RecordMetadata:
-        """Wait until it is known. Raises what went wrong, or NetworkError when ``timeout_ms`` passes first.
+        """Wait for the result. Raises the error of a failure, or NetworkError if ``timeout_ms`` passes first.
 
         Without ``timeout_ms`` the producer's own delivery time-out is the bound.
         """
         condition = self._produce_result.condition
         if not self.done:
             with condition:
-                # A split batch moves its deliveries to new outcomes, so the current one is looked up at each
-                # wake-up.
+                # A split moves the future to another result, so the current one is read at each wake-up.
                 if not condition.wait_for(
                     lambda: self.done, None if timeout_ms is None else timeout_ms / 1000
                 ):
                     raise NetworkError(
-                        f"no acknowledgement for {self.topic_partition} within {timeout_ms} ms"
+                        f"timed out after {timeout_ms} ms waiting for an acknowledgement from "
+                        f"{self.topic_partition}"
                     )
         if self.error is not None:
             raise self.error
         return RecordMetadata(self.topic_partition, self.offset, self.count, self.log_append_time_ms)
 
     def on_done(self, callback: Callable[[SendFuture], None]) -> None:
-        """Call ``callback(delivery)`` once it is known: on the thread that learns of it, or here if it is
+        """Call ``callback(future)`` when the result is known: on the thread that sets it, or here if it is
         known already.
 
-        One callback a delivery; it must be quick and must not wait for other deliveries.
+        One callback per future; it must be quick and must not wait for other futures.
         """
         with self._produce_result.condition:
             if not self.done:
@@ -151,21 +151,21 @@ class SendFuture:
 
     @property
     def has_callback(self) -> bool:
-        """Whether somebody wants to be told. For the producer."""
+        """True if a callback is set and was not taken. For the producer."""
         return self._callback is not None
 
     def take_callback(self) -> Callable[[SendFuture], None] | None:
-        """The callback, given out once. For the producer."""
+        """Remove and return the callback. For the producer."""
         callback, self._callback = self._callback, None
         return callback
 
     def follow(self, produce_result: ProduceRequestResult, position: int) -> None:
-        """Follow another batch from now on: its own was split. For the producer, under the condition."""
+        """Take the result of another batch, after a split. For the producer, under the condition."""
         self._produce_result = produce_result
         self._position = position
 
     def chain(self, first: SendFuture, second: SendFuture) -> None:
-        """Be known when both are, the set having been divided. For the producer, under the condition."""
+        """Take the result of the two halves of a split set. For the producer, under the condition."""
         self._produce_result = SplitBatchResult(first, second)
         self._position = 0
         first._callback = second._callback = self._on_half_done

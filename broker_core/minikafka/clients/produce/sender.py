@@ -1,27 +1,24 @@
-"""What goes to which broker, and what an answer or a failure means for it. Decisions only; ``producer``
-moves the bytes.
+"""Assigns batches to requests and decides the effect of each response or failure. ``producer`` does the I/O.
 
 Order and retries
-    At most one batch of a partition is under way at a time, and a batch that failed goes back to the front
-    of its partition. So a retry never overtakes and is never overtaken, which with several batches under way
-    only idempotence (Kafka 0.11) could give. Up to ``max_in_flight`` requests per broker are under way
-    together, each with batches of other partitions, so one partition waits for its answer while the others
-    travel.
-What a failure means
-    A retriable code, and a connection that broke or did not answer in time, send the batch again after a
-    back-off and a look at the metadata, until ``retries`` or ``delivery_timeout_ms`` are used up; after
-    CORRUPT_MESSAGE, which may have happened on the way, three times in all. When the
-    answer was lost the records may be in the log already: without idempotence delivery is at least once.
-    MESSAGE_TOO_LARGE divides the batch; what cannot be divided fails. Every other code fails the batch, and
-    with it the deliveries of its records.
+    At most one batch of a partition is in flight at a time, and a batch that failed goes back to the front
+    of its partition. So a retry never overtakes and is never overtaken; with several batches in flight only
+    idempotence (Kafka 0.11) could guarantee that. Up to ``max_in_flight`` requests per broker are in flight
+    together, each with batches of other partitions.
+Failures
+    After a retriable code, a broken connection or a time-out the batch is sent again, with a back-off and new
+    metadata, until ``retries`` or ``delivery_timeout_ms`` are used up; after CORRUPT_MESSAGE, which may be
+    damage in transit, three times in total. When the response was lost the records may be in the log already:
+    without idempotence delivery is at least once. MESSAGE_TOO_LARGE splits the batch; a batch that cannot be
+    split fails. Every other code fails the batch, and with it the futures of its records.
 Idempotence (``sequence_numbers``)
-    The broker knows a numbered batch that it has, and answers as it did. A batch that fails after an answer
-    was lost may be in the log or not, and its error says no more; what is behind it goes on. Of the codes
-    that numbers bring, DUPLICATE_SEQUENCE_NUMBER counts as acknowledged, with no offset.
-    UNKNOWN_PRODUCER_ID: nothing of the producer is in the log any more, as where the topic was made anew, and
-    so not the batch either: it is sent again under a new id (as clients do from 2.5 on; 2.1 fails it unless
-    all before it was deleted). OUT_OF_ORDER_SEQUENCE_NUMBER fails it: the leader has lost what was
-    acknowledged. A batch in doubt is not divided.
+    The broker recognizes a numbered batch that it has, and repeats its response. A batch that fails after a
+    lost response may be in the log or not, and its error does not tell; later batches continue. Of the
+    codes for numbered batches, DUPLICATE_SEQUENCE_NUMBER counts as acknowledged, with no offset.
+    UNKNOWN_PRODUCER_ID: the log has nothing of the producer any more, for example after the topic was
+    recreated, and so not the batch either: it is sent again under a new id (as clients do from 2.5 on; 2.1
+    fails it unless all before it was deleted). OUT_OF_ORDER_SEQUENCE_NUMBER fails it: the leader has lost
+    acknowledged records. A batch that may be in the log is not split.
 """
 
 from __future__ import annotations
@@ -55,62 +52,63 @@ from minikafka.records.format.message_set import NO_TIMESTAMP
 from minikafka.wire.apis.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
 
 _CORRUPT_TRIES = 3
-"""What was damaged on the way is not damaged every time."""
+"""Attempts for a batch that may be damaged in transit."""
 _CODE_HINTS = {
-    ErrorCode.CORRUPT_MESSAGE: "; brokers also say so of a record without a key for a compacted topic",
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "; what was acknowledged before it is missing there, as after an "
+    ErrorCode.CORRUPT_MESSAGE: "; also the error for a record without a key in a compacted topic",
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "; the leader has lost acknowledged records, as after an "
     "unclean election",
-    ErrorCode.KAFKA_STORAGE_ERROR: "; its disk fails, is full, or lost the directory: its log says which",
+    ErrorCode.KAFKA_STORAGE_ERROR: "; its disk failed or is full, or a directory is missing: see the log "
+    "of the broker",
 }
 _NOT_APPENDED = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_ENOUGH_REPLICAS})
-"""Retriable codes that brokers give only before they append. Any other may come while an append waits for
+"""Retriable codes that brokers send only before an append. All others may come while an append waits for
 replicas."""
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
 class LeaderCache(Protocol):
-    """What the sender knows of the cluster without asking anybody."""
+    """The part of the metadata cache that the sender uses; no method sends a request."""
 
     def known_leader(self, tp: TopicPartition) -> int | None:
-        """The broker that led the partition when last heard of, or None."""
+        """Return the partition's last known leader, or None."""
 
     def known_in_sync(self, tp: TopicPartition) -> tuple[int, ...] | None:
-        """The brokers with replicas in sync when last heard of, or None."""
+        """Return the partition's last known in-sync replicas, or None."""
 
     def invalidate(self, topic: str) -> None:
-        """What is known of the topic has turned out to be wrong."""
+        """Mark the metadata of the topic as stale."""
 
 
 METADATA_RETRY_BACKOFF_MS = 100
-"""Between two looks for the leaders of the same topics (``retry.backoff.ms`` of Kafka)."""
+"""The time between two metadata requests for the same topics (``retry.backoff.ms`` of Kafka)."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataTask:
-    """A question: who leads these topics?"""
+    """A metadata request for these topics."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class InitProducerIdTask:
-    """A question to any broker: an id for this producer."""
+    """A request to any broker for a producer id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProduceTask:
-    """One request: the batches, one per partition, that go to one broker together."""
+    """One Produce request: the batches, one per partition, for one broker."""
 
     broker_id: int
     batches: tuple[ProducerBatch, ...]
 
     def without(self, batch: ProducerBatch) -> ProduceTask:
-        """The same request but for one batch."""
+        """Return the same request without one batch."""
         return replace(self, batches=tuple(b for b in self.batches if b is not batch))
 
 
 class Sender:
-    """The producer's decisions. Every method is called under the producer's lock; times are monotonic ms."""
+    """Chooses the next request. Every method is called under the producer's lock; times are monotonic ms."""
 
     def __init__(self, accumulator: RecordAccumulator, config: BatchingConfig, leaders: LeaderCache) -> None:
         self._accumulator = accumulator
@@ -135,7 +133,7 @@ class Sender:
             self._fail(batch, self._expiry_error(batch))
         if self._sequences.fatal_error is not None:
             self._fail_unready(self._sequences.fatal_error, now_ms)
-        nameless = False
+        needs_producer_id = False
         broker_id: int | None = None
         chosen: list[ProducerBatch] = []
         size_bytes = 0
@@ -151,19 +149,19 @@ class Sender:
             if leader != broker_id and (broker_id is not None or self._is_busy(leader)):
                 continue
             if not self._sequences.is_ready(batch):
-                nameless = True
+                needs_producer_id = True
                 continue
             if chosen and batch.is_legacy is not chosen[0].is_legacy:
-                continue  # a request has one version, and the others are not to be made classic too
+                continue  # a request has one version, and the other batches keep their format
             if not chosen or size_bytes + batch.size_bytes <= self._config.max_request_bytes:
                 broker_id = leader
                 chosen.append(batch)
                 size_bytes += batch.size_bytes
         if leaderless:
-            # First, so that partitions of a busy broker do not keep the others from being found.
+            # First, so that partitions of a busy broker do not delay the look-up of other leaders.
             self._pending_topics.update(leaderless)
             return MetadataTask(tuple(leaderless))
-        if nameless and self._sequences.begin_id_request(now_ms):
+        if needs_producer_id and self._sequences.begin_id_request(now_ms):
             return InitProducerIdTask()
         if broker_id is None:
             return None
@@ -177,13 +175,13 @@ class Sender:
         return self._in_flight[broker_id] >= self._config.max_in_flight
 
     def next_due_ms(self, now_ms: int) -> int | None:
-        """Milliseconds until time alone makes ``next_task`` give something; None when it will not."""
+        """Return the milliseconds until ``next_task`` returns a task with time alone; None for never."""
         waits = [again - now_ms for again in self._next_lookup_ms.values() if again > now_ms]
         dues = self._accumulator.next_due_ms(now_ms), self._sequences.next_id_request_ms(now_ms)
         return min([*waits, *(due for due in dues if due is not None)], default=None)
 
     def handle_metadata(self, task: MetadataTask, error: MinikafkaError | None, now_ms: int) -> None:
-        """The question was answered (whatever the answer), or could not be put to any broker."""
+        """Record the end of a MetadataTask; ``error`` is its failure or a topic's problem, or None."""
         self._pending_topics.difference_update(task.topics)
         self._next_lookup_ms = {
             topic: again for topic, again in self._next_lookup_ms.items() if again > now_ms
@@ -191,27 +189,27 @@ class Sender:
         self._next_lookup_ms.update(dict.fromkeys(task.topics, now_ms + METADATA_RETRY_BACKOFF_MS))
         self._waiting_reason = "" if error is None else str(error)
         if isinstance(error, NetworkError):
-            # Nobody answers, of which the cluster's client warns, now and again.
+            # No broker responds: the ClusterClient logs warnings of that.
             self._retry_log.mark_reported(now_ms)
 
     def handle_producer_id(self, producer_id: int, producer_epoch: int) -> None:
-        """A broker has given this producer an id."""
+        """Store the producer id that a broker has given."""
         self._sequences.handle_producer_id(producer_id, producer_epoch)
 
     def handle_producer_id_error(self, error: MinikafkaError, now_ms: int) -> bool:
-        """No broker has. Whether it goes without one from now on."""
+        """Handle a failed request for a producer id. Return True if idempotence is now off."""
         self._waiting_reason = f"no producer id: {error}"
         return self._sequences.handle_producer_id_error(error, now_ms)
 
     def remove_sequence(self, batch: ProducerBatch) -> None:
-        """A batch in flight goes to a broker that takes only formats without numbers."""
-        if batch.in_doubt:
+        """Remove the numbers of a batch in flight to a broker that supports only formats without numbers."""
+        if batch.may_be_appended:
             self._sequences.reset_partition(batch)
         else:
             self._sequences.reclaim(batch)
 
     def handle_response(self, task: ProduceTask, response: ProduceResponse | None, now_ms: int) -> None:
-        """The broker answered; None stands for the silence of acks=0, which counts as success."""
+        """Handle a broker's response; None (acks=0, no response) counts as success."""
         self._in_flight[task.broker_id] -= 1
         if response is None:
             for batch in task.batches:
@@ -222,7 +220,7 @@ class Sender:
             result = results.get(batch.topic_partition)
             if result is None:
                 error: MinikafkaError = NetworkError(
-                    f"broker {task.broker_id} left {batch} out of its answer"
+                    f"no result for {batch} in the response of broker {task.broker_id}"
                 )
                 self._retry_or_fail(batch, error, now_ms)
                 continue
@@ -235,7 +233,7 @@ class Sender:
                 self._split_or_fail(batch, code, task.broker_id)
             else:
                 error = BrokerError(
-                    code, f"broker {task.broker_id} did not take {batch}{self._hint(code, batch)}"
+                    code, f"broker {task.broker_id} rejected {batch}{self._hint(code, batch)}"
                 )
                 if code is ErrorCode.UNKNOWN_PRODUCER_ID and batch.producer_sequence is not None:
                     self._sequences.reset_partition(batch)
@@ -245,50 +243,50 @@ class Sender:
 
     def _hint(self, code: ErrorCode, batch: ProducerBatch) -> str:
         if code not in NOT_ENOUGH_REPLICAS_CODES:
-            right = authorization_hint(code, "Write", f"Topic:{batch.topic_partition.topic}")
-            return _CODE_HINTS.get(code, right)
+            authorization = authorization_hint(code, "Write", f"Topic:{batch.topic_partition.topic}")
+            return _CODE_HINTS.get(code, authorization)
         return not_enough_replicas_hint(self._leaders.known_in_sync(batch.topic_partition))
 
     def handle_failure(self, task: ProduceTask, error: MinikafkaError, now_ms: int) -> None:
-        """The request was not sent, or its answer did not come."""
+        """Handle a request that was not sent, or got no response."""
         self._in_flight[task.broker_id] -= 1
         for batch in task.batches:
             self._retry_or_fail(batch, error, now_ms)
 
     def fail_batch(self, batch: ProducerBatch, error: MinikafkaError) -> None:
-        """A batch in flight that cannot be encoded for its broker."""
+        """Fail a batch in flight that cannot be encoded for its broker."""
         self._fail(batch, error)
 
     def abort_incomplete(self, error: MinikafkaError) -> None:
-        """The producer ends without having delivered everything: fail what is left, in flight or not."""
+        """Fail all unacknowledged batches, in flight or not, as the producer is closed."""
         for batch in self._accumulator.incomplete_batches():
             if not batch.produce_result.done:
                 self._fail(batch, error)
 
     @property
     def has_retry_warning(self) -> bool:
-        """Whether ``retry_warning`` may have something. May be read without the lock."""
+        """True if ``retry_warning`` may return a warning. May be read without the lock."""
         return bool(self._retry_log)
 
     def retry_warning(self, now_ms: int) -> str | None:
-        """A warning that is due: what fails for a while, why, and how long it is tried again."""
+        """Return the due warning about lasting failures: partitions, reason, time left; or None."""
         waiting = self._accumulator.incomplete_batches()
         return self._retry_log.due_warning(waiting, self._config.delivery_timeout_ms, now_ms)
 
     @property
     def has_callbacks(self) -> bool:
-        """Whether ``take_callbacks`` has something. May be read without the lock."""
+        """True if ``take_callbacks`` returns futures. May be read without the lock."""
         return bool(self._futures_to_notify)
 
     def take_callbacks(self) -> list[SendFuture]:
-        """Deliveries settled since the last call that want to be told, which is to be done unlocked."""
+        """Return the futures with callbacks that ended since the last call. Call them without the lock."""
         taken, self._futures_to_notify = self._futures_to_notify, []
         return taken
 
     def _retry_or_fail(self, batch: ProducerBatch, error: MinikafkaError, now_ms: int) -> None:
         if batch.produce_result.done:
             return
-        batch.in_doubt = batch.in_doubt or _may_be_appended(error)
+        batch.may_be_appended = batch.may_be_appended or _may_be_appended(error)
         tries = batch.failures + 1
         if not is_retriable(error) or (_is_corrupt(error) and tries >= _CORRUPT_TRIES):
             self._fail(batch, error)
@@ -313,7 +311,8 @@ class Sender:
     def _split_or_fail(self, batch: ProducerBatch, code: ErrorCode, broker_id: int) -> None:
         if batch.produce_result.done:
             return
-        halves = None if batch.producer_sequence is not None and batch.in_doubt else batch.split()
+        may_split = batch.producer_sequence is None or not batch.may_be_appended
+        halves = batch.split() if may_split else None
         if halves is not None:
             self._sequences.reclaim(batch)
             self._accumulator.reenqueue(batch, *halves)
@@ -322,7 +321,7 @@ class Sender:
             batch,
             BrokerError(
                 code,
-                f"broker {broker_id} takes no message set of {batch.size_bytes} bytes ({batch}): raise "
+                f"broker {broker_id} rejected a message set of {batch.size_bytes} bytes ({batch}): raise "
                 "max.message.bytes or segment.bytes of the topic, or send smaller records or sets",
             ),
         )
@@ -362,7 +361,7 @@ class Sender:
 
 
 def _may_be_appended(error: MinikafkaError) -> bool:
-    """Whether a broker may have appended what an attempt brought that ended with ``error``."""
+    """Return True if a broker may have appended the batch of an attempt that ended with ``error``."""
     if isinstance(error, BrokerError):
         return (error.is_retriable or error.code is ErrorCode.UNKNOWN) and error.code not in _NOT_APPENDED
     return not isinstance(error, LocalWireError)
@@ -373,7 +372,7 @@ def _is_corrupt(error: MinikafkaError) -> bool:
 
 
 def produce_request(task: ProduceTask, sets: list[Buffer], acks: int, timeout_ms: int) -> ProduceRequest:
-    """The request for a job whose batches were encoded to ``sets``, in the same order."""
+    """Return the request for a task whose batches were encoded to ``sets``, in the same order."""
     topics: dict[str, list[ProducePartition]] = {}
     for batch, data in zip(task.batches, sets, strict=True):
         tp = batch.topic_partition

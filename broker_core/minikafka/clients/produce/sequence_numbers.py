@@ -1,19 +1,20 @@
-"""Who a producer is to the brokers, and which numbers its batches have: what makes a retry harmless.
+"""Producer ids and the sequence numbers of batches, by which brokers recognize a retry.
 
 A broker gives the producer an id with an epoch. The batches of a partition are numbered by their records, 0,
-1, 2 … (after 2^31 - 1 comes 0). One that is sent again keeps its numbers, by which the broker knows it.
+1, 2 … (after 2^31 - 1 comes 0). A batch that is sent again keeps its numbers, by which the broker
+recognizes it.
 
-Chain
-    The batches of one partition under one id. As the sender has one batch of a partition under way, no batch
-    behind it has numbers yet. A batch that surely is not in the log gives its numbers back to the next one.
-    Where nobody knows that of a batch that is given up, the next one may take neither its numbers nor those
-    behind them: its partition begins a new chain, under an id that it had not before. Chains of other
-    partitions go on as they are. (2.1 has one id for all, and fails what others have to send again.)
+Sequence of a partition
+    The batches of one partition under one id. As the sender has one batch of a partition in flight, the
+    batches behind it have no numbers yet. A batch that is certainly not in the log returns its numbers to the
+    next one. If that is uncertain when a batch fails, the next one may use neither its numbers nor those
+    after them: its partition starts a new sequence, under an id that it has not used before. The sequences of
+    other partitions continue. (2.1 has one id for all, and fails batches that others have to send again.)
 Without numbers
-    Batches of formats before 2, and everything where ``enable.idempotence`` is not set and the brokers give
-    no ids. Once numbered, a batch stays so, but for one whose leader takes only older formats.
+    Batches of formats before 2, and all batches if ``enable.idempotence`` is not set and the brokers give no
+    ids. A numbered batch keeps its numbers, unless its leader supports only older formats.
 
-Decisions only. Sources: KIP-98, ``TransactionManager.java`` and ``Sender.java`` of 2.1.
+No I/O. Sources: KIP-98, ``TransactionManager.java`` and ``Sender.java`` of 2.1.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _FATAL_CODES = frozenset(
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
-"""After these no number of the chain will do."""
+"""After these errors no number of the sequence is valid."""
 
 
 @dataclass(slots=True)
@@ -43,22 +44,22 @@ class _PartitionSequence:
 
 
 class SequenceNumbers:
-    """The numbers of one producer's batches. Called under the producer's lock; times are monotonic ms."""
+    """The sequence numbers of one producer's batches. Called under its lock; times are monotonic ms."""
 
     def __init__(self, config: BatchingConfig) -> None:
         self.fatal_error: MinikafkaError | None = None
-        """Why nothing can be sent: idempotence is demanded and the brokers do not have it."""
+        """Set if nothing can be sent: idempotence is required and the brokers do not support it."""
         self._required = config.idempotence is True
         self._enabled = config.may_be_idempotent
         self._id: tuple[int, int] | None = None
-        """Id and epoch for the partitions that begin a chain."""
+        """Id and epoch for partitions that start a sequence."""
         self._partitions: dict[TopicPartition, _PartitionSequence] = {}
         self._id_requested = False
         self._next_request_ms: int | None = None
         self._retry_backoff_ms = config.retry_backoff_ms
 
     def is_ready(self, batch: ProducerBatch) -> bool:
-        """Whether ``batch`` may leave: it has numbers or needs none, or there is an id for it."""
+        """Return True if ``batch`` may be sent: it has numbers or needs none, or there is an id for it."""
         return (
             not self._enabled
             or self._id is not None
@@ -77,62 +78,62 @@ class SequenceNumbers:
         return True
 
     def next_id_request_ms(self, now_ms: int) -> int | None:
-        """Milliseconds until an id may be asked for again; None where nothing waits for that."""
+        """Return the milliseconds until the next request for an id; None if none is planned."""
         if self._next_request_ms is None or self._next_request_ms <= now_ms:
             return None
         return self._next_request_ms - now_ms
 
     def handle_producer_id(self, producer_id: int, producer_epoch: int) -> None:
-        """A broker has given an id."""
+        """Store the id that a broker has given."""
         self._id_requested, self._next_request_ms = False, None
         self._id = producer_id, producer_epoch
 
     def handle_producer_id_error(self, error: MinikafkaError, now_ms: int) -> bool:
-        """No id was given. What may pass is asked again; else it goes without (True), or not at all."""
+        """Handle a failed request for an id: retry later, fail, or (True) continue without idempotence."""
         self._id_requested = False
         if not isinstance(error, BrokerError) or error.is_retriable:
             self._next_request_ms = now_ms + self._retry_backoff_ms
         elif self._required:
             self.fatal_error = BrokerError(
                 error.code,
-                "enable.idempotence is true, which needs brokers of Kafka 0.11 or newer that give this "
-                f"client a producer id: {error}",
+                "no producer id: enable.idempotence=true needs Kafka 0.11 or newer and permission to get an "
+                f"id: {error}",
             )
         else:
             self._enabled = False
         return not self._enabled
 
     def assign(self, batch: ProducerBatch) -> None:
-        """Give ``batch``, which is ready and about to leave, the next numbers of its partition."""
+        """Give ``batch``, which is ready and about to be sent, the next numbers of its partition."""
         if not self._enabled or batch.producer_sequence is not None or batch.is_legacy:
             return
         tp = batch.topic_partition
-        chain = self._partitions.get(tp)
-        if chain is None:
+        sequence = self._partitions.get(tp)
+        if sequence is None:
             assert self._id is not None
-            chain = self._partitions[tp] = _PartitionSequence(*self._id)
+            sequence = self._partitions[tp] = _PartitionSequence(*self._id)
         batch.producer_sequence = ProducerSequence(
-            chain.producer_id, chain.producer_epoch, chain.next_sequence
+            sequence.producer_id, sequence.producer_epoch, sequence.next_sequence
         )
-        chain.next_sequence = (chain.next_sequence + batch.sequence_count) % _SEQUENCES
+        sequence.next_sequence = (sequence.next_sequence + batch.sequence_count) % _SEQUENCES
 
     def reclaim(self, batch: ProducerBatch) -> None:
-        """``batch`` is surely not in the log, and will not be sent as it is: its numbers are free."""
-        chain = self._partition_sequence(batch)
-        if chain is not None and batch.producer_sequence is not None:
-            chain.next_sequence = batch.producer_sequence.base_sequence
+        """Free the numbers of ``batch``, which is certainly not in the log and will not be sent as it is."""
+        sequence = self._partition_sequence(batch)
+        if sequence is not None and batch.producer_sequence is not None:
+            sequence.next_sequence = batch.producer_sequence.base_sequence
         batch.producer_sequence = None
 
     def handle_failed_batch(self, batch: ProducerBatch, error: MinikafkaError) -> None:
-        """``batch`` has failed for good."""
+        """Free the numbers of ``batch``, which has failed for good, or start a new sequence."""
         unusable = isinstance(error, BrokerError) and error.code in _FATAL_CODES
-        if unusable or batch.in_doubt:
+        if unusable or batch.may_be_appended:
             self.reset_partition(batch)
         else:
             self.reclaim(batch)
 
     def reset_partition(self, batch: ProducerBatch) -> None:
-        """The partition of ``batch`` goes on under another id, and so does ``batch`` if it is sent again."""
+        """Continue the partition of ``batch`` under another id, also ``batch`` itself if it is sent again."""
         if self._partition_sequence(batch) is not None:
             del self._partitions[batch.topic_partition]
         if batch.producer_sequence is not None and self._id == batch.producer_sequence[:2]:
@@ -140,12 +141,12 @@ class SequenceNumbers:
         batch.producer_sequence = None
 
     def _partition_sequence(self, batch: ProducerBatch) -> _PartitionSequence | None:
-        """The one that ``batch`` has its numbers from."""
-        chain = self._partitions.get(batch.topic_partition)
+        """Return the sequence from which ``batch`` has its numbers, if it is current."""
+        sequence = self._partitions.get(batch.topic_partition)
         if (
-            chain is None
+            sequence is None
             or batch.producer_sequence is None
-            or chain.producer_id != batch.producer_sequence.producer_id
+            or sequence.producer_id != batch.producer_sequence.producer_id
         ):
             return None
-        return chain
+        return sequence

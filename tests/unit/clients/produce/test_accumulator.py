@@ -22,7 +22,7 @@ def put(queue: RecordAccumulator, tp: TopicPartition, now_ms: int = 0, count: in
     closed = False
     for _ in range(count):
         _, change = queue.append(tp, Record(None, b"0123456789", 0), SIZE, now_ms)
-        closed = change is AppendResult.FILLED
+        closed = change is AppendResult.BATCH_FULL
     return closed
 
 
@@ -47,10 +47,10 @@ def test_without_linger_a_record_may_leave_at_once() -> None:
 def test_it_says_what_a_record_did_to_the_batches() -> None:
     queue = accumulator(batch_bytes=2 * SIZE)
     changes = [queue.append(A, Record(None, b"0123456789", 0), SIZE, 0)[1] for _ in range(3)]
-    assert changes == [AppendResult.BEGUN, AppendResult.FILLED, AppendResult.BEGUN]
+    assert changes == [AppendResult.NEW_BATCH, AppendResult.BATCH_FULL, AppendResult.NEW_BATCH]
     queue = accumulator(batch_bytes=3 * SIZE)
     changes = [queue.append(A, Record(None, b"0123456789", 0), SIZE, 0)[1] for _ in range(3)]
-    assert changes == [AppendResult.BEGUN, AppendResult.NONE, AppendResult.FILLED]
+    assert changes == [AppendResult.NEW_BATCH, AppendResult.APPENDED, AppendResult.BATCH_FULL]
 
 
 def test_a_batch_lingers_until_its_time_or_until_it_is_full() -> None:

@@ -113,7 +113,7 @@ def open_set(*values: bytes) -> bytearray:
 def test_an_encoded_set_of_a_newer_format_than_the_brokers_is_refused() -> None:
     newer = build_message_set([Record(None, b"a")], magic=1)
     batch = EncodedBatch(TP, ProduceRequestResult(threading.Condition()), 0, newer, 1)
-    with pytest.raises(BrokerError, match="message set of magic 1 was given for t-0") as caught:
+    with pytest.raises(BrokerError, match="message set of magic 1 for t-0") as caught:
         batch.encode(0, Codec.NONE)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
     older = build_message_set([Record(None, b"a")], magic=0)

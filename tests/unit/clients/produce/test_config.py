@@ -61,10 +61,10 @@ def test_pauses_grow_from_the_configured_one() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
-        ("acks", "1", r"acks=1: all \(-1\) where enable.idempotence is true"),
-        ("acks", "0", "where enable.idempotence is true"),
-        ("retries", "0", "retries=0: 1 or more where enable.idempotence is true"),
-        ("max.in.flight.requests.per.connection", "6", "=6: 5 or less where enable.idempotence is true"),
+        ("acks", "1", r"acks=1: all \(-1\) with enable.idempotence=true"),
+        ("acks", "0", "with enable.idempotence=true"),
+        ("retries", "0", "retries=0: 1 or more with enable.idempotence=true"),
+        ("max.in.flight.requests.per.connection", "6", "=6: 5 or less with enable.idempotence=true"),
     ],
 )
 def test_what_rules_idempotence_out_is_refused_with_it_and_else_turns_it_off(

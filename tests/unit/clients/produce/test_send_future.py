@@ -53,7 +53,7 @@ def test_a_failure_is_raised_each_time_and_can_be_looked_at(produce_result: Prod
 
 
 def test_waiting_ends_with_its_time_out(produce_result: ProduceRequestResult) -> None:
-    with pytest.raises(NetworkError, match="no acknowledgement for t-3 within 1 ms"):
+    with pytest.raises(NetworkError, match="timed out after 1 ms waiting for an acknowledgement from t-3"):
         SendFuture(TP, produce_result, 0).result(1)
 
 

@@ -171,7 +171,7 @@ def test_what_does_not_pass_fails_at_once_and_the_next_batch_goes_on() -> None:
     harness.sender.handle_response(task, answer(task, ErrorCode.TOPIC_AUTHORIZATION_FAILED), 0)
     assert isinstance(first.error, BrokerError)
     assert str(first.error) == (
-        "TOPIC_AUTHORIZATION_FAILED: broker 1 did not take 1 record for t-0; "
+        "TOPIC_AUTHORIZATION_FAILED: broker 1 rejected 1 record for t-0; "
         "not authorized: Write on Topic:t (see `minikafka acl list`)"
     )
     assert partitions_of(harness.produce()) == [A]
@@ -202,7 +202,7 @@ def test_what_is_found_damaged_again_and_again_was_so_before_it_was_sent() -> No
         assert not future.done
         task = harness.produce(now_ms)
         harness.sender.handle_response(task, answer(task, ErrorCode.CORRUPT_MESSAGE), now_ms)
-    assert "a record without a key for a compacted topic" in str(future.error)
+    assert "a record without a key in a compacted topic" in str(future.error)
 
 
 def test_a_delivery_ends_with_its_time_out_and_tells_the_last_failure() -> None:
@@ -225,7 +225,7 @@ def test_too_few_replicas_in_sync_are_told_with_those_that_are(code: ErrorCode) 
         harness.sender.handle_response(task, answer(task, code), now_ms)
     assert str(future.error) == (
         f"1 record for t-0 not acknowledged within 150 ms after 2 failed attempts; last: {code.name}: "
-        "broker 1 did not take 1 record for t-0; fewer replicas are in sync (brokers: 1) than the topic's "
+        "broker 1 rejected 1 record for t-0; fewer replicas are in sync (brokers: 1) than the topic's "
         "min.insync.replicas"
     )
     assert isinstance(future.error, NetworkError)
