@@ -1,11 +1,11 @@
 """The consumer in a group that a broker coordinates: ``GroupConsumer`` and its parts.
 
     consumer             poll, seek, commit
-    member, membership   the protocol of joining, as decisions (``membership``) and as requests (``member``)
+    membership, member   the join protocol: the state machine (``membership``) and its I/O (``member``)
     coordinator_client   finds the broker that coordinates a group
-    subscription_state   position of each assigned partition
+    subscription_state   the position of each assigned partition
     fetcher, fetch_buffer, rows   records on their way from a response to the application
-    sole_member          reads partitions of its own choice and commits for the group
+    sole_member          the only member of a group, for a reader that chooses its partitions
 
 Imports ``clients.fetch`` and ``clients.network``.
 """

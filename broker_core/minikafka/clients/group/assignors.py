@@ -1,8 +1,8 @@
-"""How the leader of a group shares partitions among its members: range and roundrobin, as Kafka's consumer.
+"""The partition assignors of a group's leader: range and roundrobin, as in Kafka's consumer.
 
-Pure. The same members, topics and partitions give the same shares in every client, in any language: members
-are sorted by id, topics by name (``RangeAssignor`` and ``RoundRobinAssignor`` of 0.10.1; later releases keep
-both for members that name neither a rack nor an instance).
+Pure functions. The same members, topics and partitions give the same assignment in every client, in any
+language: members are sorted by id, topics by name (``RangeAssignor`` and ``RoundRobinAssignor`` of 0.10.1;
+later releases keep both for members without a rack or an instance id).
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Mapping
 from minikafka.base.ids import TopicPartition
 
 Subscriptions = Mapping[str, Iterable[str]]
-"""Member id to the topics that it wants."""
+"""Member id to its subscribed topics."""
 Assignments = dict[str, tuple[TopicPartition, ...]]
 """Member id to its partitions; a row for every member."""
 Assignor = Callable[[Subscriptions, Mapping[str, int]], Assignments]
 
 
 def assign_range(subscriptions: Subscriptions, partitions: Mapping[str, int]) -> Assignments:
-    """Each topic for itself: its members get neighbouring partitions, the first members one more each where
-    it does not come out even.
+    """Assign each topic on its own: members get consecutive partitions, and the first members one more each
+    if the number is not divisible.
 
     ``partitions`` has the number of partitions of each topic; a topic that is not in it has none.
     """
@@ -36,9 +36,9 @@ def assign_range(subscriptions: Subscriptions, partitions: Mapping[str, int]) ->
 
 
 def assign_round_robin(subscriptions: Subscriptions, partitions: Mapping[str, int]) -> Assignments:
-    """All partitions of all topics one after another to the next member that wants the topic.
+    """Assign each partition of all topics in turn to the next member that subscribes to the topic.
 
-    With equal subscriptions no member has more than one partition more than another.
+    With equal subscriptions the numbers of partitions differ by one at most.
     """
     assignments: dict[str, list[TopicPartition]] = {member: [] for member in sorted(subscriptions)}
     wanted = {member: frozenset(topics) for member, topics in subscriptions.items()}
@@ -54,11 +54,11 @@ def assign_round_robin(subscriptions: Subscriptions, partitions: Mapping[str, in
 
 
 ASSIGNORS: dict[str, Assignor] = {"range": assign_range, "roundrobin": assign_round_robin}
-"""By the names that members send; they agree on one that all of them have."""
+"""The assignors by their names in JoinGroup; the group uses one that all members support."""
 
 
 def _readers(subscriptions: Subscriptions) -> list[tuple[str, list[str]]]:
-    """Topics in order, each with the members that want it, in order."""
+    """Return the topics in order, each with its subscribed members in order."""
     readers: dict[str, list[str]] = {}
     for member in sorted(subscriptions):
         for topic in set(subscriptions[member]):

@@ -1,4 +1,4 @@
-"""The commits of one member: waited for, under way, and those that are made by themselves."""
+"""The offset commits of one member: synchronous, asynchronous and automatic."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ logger = logging.getLogger("minikafka.clients.group")
 
 Offsets = Mapping[TopicPartition, Committed]
 CommitCallback = Callable[[Offsets, MinikafkaError | None], None]
-"""Is given what was to be committed, and why it was not."""
+"""Called with the offsets, and the error if they were not committed."""
 CommitRejectedCallback = Callable[[int, ErrorCode], None]
-"""Is told the generation, and what the coordinator says of it."""
+"""Called with the generation and the coordinator's error code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class _PendingCommit:
 
 
 class CommitRequestManager:
-    """Keeps commits in their order: one that is waited for comes after those that are under way.
+    """Sends commits in order: a synchronous commit waits for those in flight.
 
-    Not thread-safe. ``requested`` holds the offsets that the coordinator has, or is being told.
+    Not thread-safe. ``requested`` holds the offsets that are committed or in flight.
     """
 
     def __init__(self, coordinator: CoordinatorClient, on_rejected: CommitRejectedCallback) -> None:
@@ -45,11 +45,11 @@ class CommitRequestManager:
         self._pending: deque[_PendingCommit] = deque()
 
     def uncommitted(self, offsets: Offsets) -> dict[TopicPartition, Committed]:
-        """Those of ``offsets`` that the coordinator has not been told."""
+        """Return the part of ``offsets`` that is neither committed nor in flight."""
         return {tp: pending for tp, pending in offsets.items() if self.requested.get(tp) != pending.offset}
 
     def commit_sync(self, committer: Committer, offsets: Offsets, deadline: Deadline) -> None:
-        """Commit and wait until it is done. Raises what went wrong."""
+        """Commit and wait for the response. Raises its error."""
         self.complete(deadline)
         try:
             commit(self._coordinator, committer, offsets, deadline)
@@ -72,7 +72,7 @@ class CommitRequestManager:
         self._pending.append(_PendingCommit(reply, offsets, committer, callback))
 
     def complete(self, deadline: Deadline | None = None) -> None:
-        """Call back for what is done; with ``deadline`` wait for all that is under way."""
+        """Call the callbacks of finished commits; with ``deadline`` wait for all commits in flight."""
         while self._pending and (deadline is not None or self._pending[0].reply.done()):
             self._complete_first(self._pending.popleft(), deadline)
 
@@ -97,8 +97,8 @@ class CommitRequestManager:
 
 
 def log_commit_failure(offsets: Offsets, error: MinikafkaError | None) -> None:
-    """The callback of those who bring none."""
+    """Log a failed commit. The callback of commits without one."""
     if error is not None:
         first, *others = sorted(offsets)
-        which = f"offsets of {first} and {len(others)} more were" if others else f"offset of {first} was"
-        logger.warning("the %s not committed: %s", which, error)
+        which = f"offsets of {first} and {len(others)} more" if others else f"the offset of {first}"
+        logger.warning("failed to commit %s: %s", which, error)

@@ -21,7 +21,7 @@ _JAVA_NAMES = {
 
 
 class Reset(Enum):
-    """Where to read a partition of which the group has no offset, or one that the log has no more."""
+    """The start position when the group has no offset of a partition, or one that the log no longer has."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -30,12 +30,12 @@ class Reset(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupConsumerConfig:
-    """How a consumer keeps its place in a group, and how it fetches. Defaults are those of Kafka 0.10.1.
+    """The settings of a consumer's group membership and fetches. Defaults are those of Kafka 0.10.1.
 
     ``assignors`` are offered to the group in this order. Sizes are bytes. ``max_poll_records`` is for records
-    as objects; ``metadata_max_age_ms`` is how often a pattern looks for topics, and without
+    as objects; ``metadata_max_age_ms`` is the interval at which a pattern looks for topics, and without
     ``exclude_internal_topics`` it finds internal ones too. ``auto_offset_reset``, ``isolation`` and
-    ``assignors`` may also be given as text. Raises ConfigErrors with all that is wrong.
+    ``assignors`` may also be given as text. Raises ConfigErrors with all invalid settings.
     """
 
     group_id: str
@@ -62,8 +62,8 @@ class GroupConsumerConfig:
             raise ConfigErrors(faults)
 
     def _parse_texts(self) -> Iterator[ConfigError]:
-        """Put values in the place of their texts, as no type checker may have looked: a text would be no
-        rule at all.
+        """Replace texts with their values, as callers may not use a type checker: a text would match no
+        value.
         """
         for field, take in _FROM_TEXT.items():
             try:
@@ -72,7 +72,7 @@ class GroupConsumerConfig:
                 yield fault
 
     def _faults(self) -> Iterator[ConfigError]:
-        # As objects: no type checker may have looked.
+        # As objects: callers may not use a type checker.
         values: dict[str, object] = {field: getattr(self, field) for field in _KAFKA_NAMES}
         if not isinstance(values["group_id"], str) or not values["group_id"]:
             yield ConfigError("group.id", values["group_id"], "a name that the members of the group share")
@@ -98,10 +98,10 @@ class GroupConsumerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> GroupConsumerConfig:
-        """The settings that a mapping of Kafka's names holds; others are a warning.
+        """Return the settings in a mapping of Kafka's names; other names are logged as a warning.
 
-        Values may be text, or Python's own. Raises ConfigErrors with the name, the value and what is allowed
-        of each property that cannot be.
+        Values may be text or Python values. Raises ConfigErrors with the name, the value and the allowed
+        values of each invalid property.
         """
         known = {kafka: ours for ours, kafka in _KAFKA_NAMES.items()}
         warn_of_unknown(properties, known)
@@ -145,7 +145,7 @@ def _parse_reset(name: str, value: object) -> Reset:
     try:
         return Reset(text)
     except ValueError:
-        raise ConfigError(name, value, f"one of {', '.join(one.value for one in Reset)}") from None
+        raise ConfigError(name, value, f"one of {', '.join(reset.value for reset in Reset)}") from None
 
 
 def _parse_isolation(name: str, value: object) -> IsolationLevel:
@@ -154,8 +154,8 @@ def _parse_isolation(name: str, value: object) -> IsolationLevel:
 
 def _parse_assignors(name: str, value: object) -> object:
     if isinstance(value, str):
-        value = [one.strip() for one in value.split(",") if one.strip()]
-    return tuple(_JAVA_NAMES.get(one, one) for one in value) if isinstance(value, (list, tuple)) else value
+        value = [name.strip() for name in value.split(",") if name.strip()]
+    return tuple(_JAVA_NAMES.get(name, name) for name in value) if isinstance(value, (list, tuple)) else value
 
 
 _FROM_TEXT: Mapping[str, Callable[[str, object], object]] = {

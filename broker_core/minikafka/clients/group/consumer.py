@@ -7,16 +7,16 @@
             ...
             consumer.commit_sync()
 
-``GroupMember`` keeps it in its group, ``GroupFetcher`` brings message sets, ``FetchBuffer`` has what was not
-given out yet. All calls come from one thread, as with Kafka's consumer, but for ``wakeup``; a second thread
-only sends heartbeats, so that the caller may take ``max.poll.interval.ms`` between two polls. With ``assign``
-it reads partitions of its own choice instead, as nobody's member.
+``GroupMember`` keeps it in its group, ``GroupFetcher`` fetches message sets, and ``FetchBuffer`` holds them
+until a poll returns them. All calls except ``wakeup`` come from one thread, as with Kafka's consumer; a
+second thread only sends heartbeats, so that the caller may take ``max.poll.interval.ms`` between two polls.
+With ``assign`` it reads partitions of its own choice instead, without being a member.
 
-What a poll has given out counts as read: that is the position, what ``commit_sync`` commits, and what
-``enable.auto.commit`` commits every ``auto.commit.interval.ms``, before partitions are given up, and at the
-end. So each record is read at least once; after a crash those since the last commit come again. Where the
-``with`` block ends by an exception, what was given out last does not count: the record in hand of an
-iteration, or all that the last poll gave.
+Records that a poll has returned count as read: they set the position, which ``commit_sync`` commits, and
+which ``enable.auto.commit`` commits every ``auto.commit.interval.ms``, before partitions are revoked, and at
+the end. So each record is read at least once; after a crash the records since the last commit are read again.
+If the ``with`` block ends by an exception, the last returned records do not count: the current record of an
+iteration, or all records of the last poll.
 """
 
 from __future__ import annotations
@@ -66,21 +66,21 @@ T = TypeVar("T")
 
 
 class RebalanceListener(Protocol):
-    """Is told on the caller's thread, inside of a poll and ``close``, and may use the consumer there."""
+    """Callbacks of a rebalance, on the caller's thread in a poll or ``close``. May use the consumer."""
 
     def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """These are taken away. What was read of them may still be committed."""
+        """Called before ``partitions`` are revoked. Their offsets may still be committed."""
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """These are read from now on, and no others. ``seek`` may say where."""
+        """Called with the new assignment, before it is read. ``seek`` may set positions."""
 
 
 class GroupConsumer:
     """One member of a group (``KafkaConsumer`` of 0.10.1). Close it, or use it as a context manager.
 
-    Not thread-safe, but for ``wakeup``. Polls raise BrokerError for what the coordinator or a leader refuses
-    for good, and CORRUPT_MESSAGE for damage; NoCommittedOffset; Woken; and what a listener raises. That
-    brokers cannot be reached is waited out, with warnings of the logger ``minikafka.clients`` meanwhile.
+    Not thread-safe, except ``wakeup``. Polls raise BrokerError for an error of the coordinator or a leader
+    that is not retriable, and CORRUPT_MESSAGE for damage; NoCommittedOffset; Wakeup; and errors of a
+    listener. While brokers cannot be reached they wait, with warnings of the logger ``minikafka.clients``.
     A partition may also be given as a pair of topic and number, and the settings as a mapping of Kafka's
     properties; TypeError for anything else.
     """
@@ -107,11 +107,11 @@ class GroupConsumer:
         self._fetcher = GroupFetcher(cluster, config, self._pools[1])
         self._fetch_buffer = FetchBuffer(self._subscription_state)
         self._manual = False
-        """Whether the partitions are those of ``assign``."""
+        """True with partitions of ``assign``."""
         self._next_auto_commit_ms = 0
         self._woken = threading.Event()
 
-    # --- what is read
+    # --- subscription
 
     def subscribe(
         self,
@@ -120,35 +120,34 @@ class GroupConsumer:
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read these topics, in place of those before; none: leave the group. Polls bring the partitions.
+        """Replace the subscription by ``topics``; none: leave the group. Polls get the assignment.
 
-        Or all topics whose whole name ``pattern`` (Python's) matches, also those that come later: they are
-        looked for every ``metadata.max.age.ms``. A ``listener`` takes the place of the one before.
-        ConfigError for a pattern that is none, TypeError for a listener without its methods.
+        Or all topics whose whole name ``pattern`` (a Python regular expression) matches, also future ones:
+        they are looked up every ``metadata.max.age.ms``. A ``listener`` replaces the previous one. Raises
+        ConfigError for an invalid pattern, TypeError for a listener without its methods.
         """
         self._check_open()
         _checked_listener(listener)
         if self._manual:
-            raise ValueError("partitions were assigned by hand: unsubscribe first")
+            raise ValueError("cannot subscribe with manually assigned partitions; unsubscribe first")
         wanted = Subscription.of(topics)
         if pattern is not None:
             if wanted:
-                raise ValueError("topics or a pattern, not both")
+                raise ValueError("expected topics or a pattern, got both")
             wanted = Subscription.matching(pattern, internal=not self.config.exclude_internal_topics)
         if listener is not None:
             self._listener = listener
         self._member.subscribe(wanted)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these, in place of those before; none: nothing. The group divides nothing, and no listener is
-        called.
+        """Replace the assignment by ``partitions``, without group membership and listener calls.
 
-        Commits go to the group all the same, which must have no members then. Partitions that stay are read
-        on where they are.
+        Commits still go to the group, which must have no members then. Partitions that stay keep their
+        positions.
         """
         self._check_open()
         if self._member.wanted:
-            raise ValueError("topics are subscribed to: unsubscribe first")
+            raise ValueError("cannot assign partitions with a subscription; unsubscribe first")
         wanted = frozenset(to_topic_partitions(partitions))
         if self._manual and self.config.auto_commit:
             self._auto_commit_sync()
@@ -159,7 +158,7 @@ class GroupConsumer:
         self._manual = bool(wanted)
 
     def unsubscribe(self) -> None:
-        """Read nothing: leave the group, or end what ``assign`` said."""
+        """Leave the group, or drop the partitions of ``assign``."""
         if self._manual:
             self.assign(())
         else:
@@ -167,46 +166,46 @@ class GroupConsumer:
 
     @property
     def subscription(self) -> tuple[str, ...]:
-        """The topics that are subscribed to; of a pattern those that it matched when it was last looked."""
+        """The subscribed topics; of a pattern, its matches at the last look-up."""
         return self._member.topics
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions that are this consumer's, sorted."""
+        """The assigned partitions, sorted."""
         return self._subscription_state.assigned
 
     @property
     def generation(self) -> int:
-        """The group's generation that this member is of; -1 for none."""
+        """The member's generation; -1 for none."""
         return self._member.generation
 
     @property
     def member_id(self) -> str:
-        """What the coordinator calls this member; empty while it is none."""
+        """The member id from the coordinator; empty if this is not a member."""
         return self._member.member_id
 
     # --- polling
 
     def poll(self, timeout_ms: int) -> tuple[Fetched, ...]:
-        """What has come, as sets of bytes.
+        """Return fetched records as sets of bytes.
 
-        Polls wait up to ``timeout_ms`` when there is nothing, and join the group where needed.
+        Polls wait up to ``timeout_ms`` if there are none, and join the group if needed.
         """
         return self._poll(timeout_ms, self._fetch_buffer.sets, ())
 
     def poll_records(self, timeout_ms: int, max_records: int | None = None) -> list[ConsumerRecord]:
-        """What has come, record by record: at most ``max_records`` (``max.poll.records`` by default)."""
+        """Return fetched records as objects, at most ``max_records`` (``max.poll.records`` by default)."""
         most = self.config.max_poll_records if max_records is None else _checked_max_records(max_records)
         return self._poll(timeout_ms, lambda: self._fetch_buffer.records(most), [])
 
     def poll_table(
         self, timeout_ms: int, *, max_records: int | None = None, headers: bool = False
     ) -> pa.Table:
-        """What has come, as one Arrow table: all of it, or at most ``max_records`` rows.
+        """Return fetched records as one Arrow table: all of them, or at most ``max_records`` rows.
 
         Columns: topic (string), partition (int32), offset (int64), timestamp (ms, UTC; null for none), key
-        and value (binary), and with ``headers`` those (list of key and value). Rows of one partition are in
-        their order.
+        and value (binary), and with ``headers`` also headers (list of key and value). Rows of one partition
+        are in offset order.
         """
         from minikafka.clients.group.rows import table
 
@@ -216,13 +215,13 @@ class GroupConsumer:
         return table(batches, headers=headers)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Records one by one, for ever: Woken ends it. Each counts as read when it is given out.
+        """Yield records one by one, for ever; ``wakeup`` ends it. Each counts as read when it is yielded.
 
-        An automatic commit comes between two of them, when it is due and the next one is asked for.
+        A due automatic commit happens between two records, when the next one is requested.
         """
         while True:
             self._poll(POLL_SLICE_MS, lambda: bool(self._fetch_buffer), False)
-            # Not at once again, as what is left of the records is then made anew.
+            # Not at once again, as the rest of the records is then decoded again.
             next_ms = max(self._next_auto_commit_ms, self._clock.monotonic_ms() + POLL_SLICE_MS)
             for record in self._fetch_buffer.one_by_one(self.config.max_poll_records):
                 yield record
@@ -230,32 +229,30 @@ class GroupConsumer:
                     break
 
     def wakeup(self) -> None:
-        """End the poll that waits, or else the next one, with Woken, within a tenth of a second. From any
-        thread.
-        """
+        """Make the waiting poll, or else the next one, raise Wakeup within 0.1 seconds. Thread-safe."""
         self._woken.set()
 
     # --- positions
 
     def position(self, partition: TopicPartition) -> int | None:
-        """The offset that is read next; None where that is not known yet."""
+        """Return the next offset to read; None if it is not known yet."""
         (partition,) = self._checked_partitions([partition])
         return self._subscription_state.positions.get(partition)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read ``partition`` from ``offset`` on."""
         if offset < 0:
-            raise ValueError(f"{partition}: an offset is 0 or more, not {offset}")
+            raise ValueError(f"{partition}: expected an offset of 0 or more, got {offset}")
         (partition,) = self._checked_partitions([partition])
         self._fetch_buffer.drop([partition])
         self._subscription_state.seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read these (all, where none is named) from the first record that is there."""
+        """Read ``partitions`` (default: all) from the start of the log."""
         self._seek_to(partitions, Reset.EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read these (all, where none is named) from the next record that comes."""
+        """Read ``partitions`` (default: all) from the end of the log."""
         self._seek_to(partitions, Reset.LATEST)
 
     def _seek_to(self, partitions: Collection[TopicPartition], where: Reset) -> None:
@@ -264,7 +261,7 @@ class GroupConsumer:
         self._subscription_state.reset(wanted, where)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Give out nothing of these until ``resume``, or until partitions are assigned anew."""
+        """Return no records of ``partitions`` until ``resume`` or the next assignment."""
         wanted = self._checked_partitions(partitions)
         self._subscription_state.paused.update(wanted)
         self._fetch_buffer.drop(wanted)
@@ -276,7 +273,7 @@ class GroupConsumer:
 
     @property
     def paused(self) -> tuple[TopicPartition, ...]:
-        """What is paused, sorted."""
+        """The paused partitions, sorted."""
         return tuple(sorted(self._subscription_state.paused))
 
     def _checked_partitions(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
@@ -289,19 +286,19 @@ class GroupConsumer:
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The offsets of the first records that these have. Any partitions, whoever reads them."""
+        """Return the start offsets of the logs of any partitions."""
         return self._log_ends(partitions, EARLIEST, timeout_ms)
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The offsets of the next records of these, as far as ``isolation.level`` lets them be seen."""
+        """Return the end offsets of any partitions, as visible with the ``isolation.level``."""
         return self._log_ends(partitions, LATEST, timeout_ms)
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, int | None]:
-        """Of each partition the first record at or after a time (ms since the epoch); None for none."""
+        """Return each partition's first offset at or after a time (ms since the epoch); None for none."""
         wanted = _checked_times(times)
         return self._list_offsets(wanted, timeout_ms)
 
@@ -318,26 +315,26 @@ class GroupConsumer:
         return list_offsets(self._cluster, wanted, deadline, isolation, creates_topics=False)
 
     def partitions_for(self, topic: str, *, timeout_ms: int | None = None) -> tuple[TopicPartition, ...]:
-        """All partitions of a topic. BrokerError where there is none: the question makes none, unlike that of
-        Kafka 0.10.
+        """Return all partitions of a topic. Raises BrokerError if it does not exist; unlike in Kafka 0.10,
+        the request does not create it.
         """
         found = self._cluster.topic(topic, timeout_ms, creates_topics=False)
-        return tuple(one.topic_partition for one in found.partitions)
+        return tuple(partition.topic_partition for partition in found.partitions)
 
     def topics(self, *, timeout_ms: int | None = None) -> tuple[str, ...]:
-        """The names of all topics, sorted, but for internal ones."""
+        """Return the names of all topics except internal ones, sorted."""
         known = self._cluster.metadata(None, timeout_ms=timeout_ms).topics.values()
-        return tuple(sorted(one.name for one in known if not one.is_internal))
+        return tuple(sorted(topic.name for topic in known if not topic.is_internal))
 
     # --- commits
 
     def commit_sync(
         self, offsets: Mapping[TopicPartition, Committed] | None = None, *, timeout_ms: int | None = None
     ) -> None:
-        """Commit ``offsets`` (the positions, where none are given) and wait until that is done.
+        """Commit ``offsets`` (default: the positions) and wait for the response.
 
-        Raises BrokerError: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID or REBALANCE_IN_PROGRESS when this member's
-        partitions may be others' by now; the next poll joins again.
+        Raises BrokerError: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID or REBALANCE_IN_PROGRESS if other members
+        may have this member's partitions already; the next poll rejoins.
         """
         deadline = self._cluster.deadline(timeout_ms)
         wanted = self._subscription_state.committable() if offsets is None else _checked_offsets(offsets)
@@ -349,9 +346,9 @@ class GroupConsumer:
         offsets: Mapping[TopicPartition, Committed] | None = None,
         callback: CommitCallback = log_commit_failure,
     ) -> None:
-        """Begin to commit ``offsets`` (the positions, where none are given), in one attempt.
+        """Commit ``offsets`` (default: the positions) without waiting, in one attempt.
 
-        A later poll, commit or close calls ``callback(offsets, error)``; without one a failure is logged.
+        A later poll, commit or close calls ``callback(offsets, error)``; by default a failure is logged.
         """
         wanted = self._subscription_state.committable() if offsets is None else _checked_offsets(offsets)
         if wanted:
@@ -363,7 +360,7 @@ class GroupConsumer:
     def committed(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, Committed]:
-        """What the group has committed for these; without those it has nothing for."""
+        """Return the group's committed offsets; partitions without one are left out."""
         wanted = to_topic_partitions(partitions)
         return committed_offsets(self._coordinator, wanted, self._cluster.deadline(timeout_ms))
 
@@ -372,10 +369,10 @@ class GroupConsumer:
         return Committer() if self._manual else self._member.committer()
 
     def _maybe_auto_commit(self) -> None:
-        """The automatic commit, when it is due."""
+        """Send the automatic commit if it is due."""
         now_ms = self._clock.monotonic_ms()
-        nobody = self.generation == NO_GENERATION and not self._manual
-        if not self.config.auto_commit or now_ms < self._next_auto_commit_ms or nobody:
+        not_a_member = self.generation == NO_GENERATION and not self._manual
+        if not self.config.auto_commit or now_ms < self._next_auto_commit_ms or not_a_member:
             return
         self._next_auto_commit_ms = now_ms + self.config.auto_commit_interval_ms
         uncommitted = self._commits.uncommitted(self._subscription_state.committable())
@@ -388,22 +385,22 @@ class GroupConsumer:
             )
 
     def _auto_commit_sync(self) -> None:
-        """The automatic commit before partitions are given up."""
+        """Send the automatic commit before partitions are revoked, and wait for it."""
         deadline = self._cluster.deadline(REVOKE_TIMEOUT_MS)
-        self._commits.complete(deadline)  # what fails of it is news again
+        self._commits.complete(deadline)  # a failed one is uncommitted again
         uncommitted = self._commits.uncommitted(self._subscription_state.committable())
         try:
             self._commits.commit_sync(self._committer(), uncommitted, deadline)
         except MinikafkaError as error:
             log_commit_failure(uncommitted, error)
 
-    # --- the end
+    # --- closing
 
     def close(self, timeout_ms: int = REVOKE_TIMEOUT_MS) -> None:
-        """Commit (where that is automatic), give the partitions up and leave. A second call does nothing.
+        """Commit (with ``enable.auto.commit``), revoke the partitions and leave. A second call does nothing.
 
-        All that was given out is committed, also what is in hand. What a listener raises is raised when all
-        is done.
+        All returned records are committed, also those of the last poll. An error of a listener is raised at
+        the end.
         """
         if self._member.closed:
             return
@@ -412,7 +409,7 @@ class GroupConsumer:
                 self.assign(())
             self._member.leave()
         finally:
-            # Where a listener has raised an error.
+            # In case a listener has raised an error.
             self._member.end()
             self._commits.complete(self._cluster.deadline(timeout_ms))
             self._member.stop(timeout_ms)
@@ -423,8 +420,8 @@ class GroupConsumer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """``close``. Where the block has raised, what was given out last may not be done with: it is not
-        committed (but for what the block has committed itself), and comes again.
+        """Close the consumer. If the block has raised, the last returned records may be unprocessed: they are
+        not committed (unless the block has committed them), and are read again.
         """
         if kind is not None:
             self._subscription_state.undo_last_delivery()
@@ -435,7 +432,7 @@ class GroupConsumer:
     def _poll(self, timeout_ms: int, take: Callable[[], T], nothing: T) -> T:
         self._check_open()
         if not self._manual and not self._member.wanted:
-            raise ValueError("subscribe to a topic before polling, or assign partitions")
+            raise ValueError("poll without topics: subscribe to topics or assign partitions first")
         self._subscription_state.done()
         deadline = self._cluster.deadline(timeout_ms)
         while True:
@@ -448,8 +445,8 @@ class GroupConsumer:
                 return nothing
 
     def _poll_once(self, deadline: Deadline) -> bool:
-        """Do all that is to be done between two polls, and wait a short time for records; whether there are
-        any, and they are this consumer's.
+        """Do all due work of a poll, and wait a short time for records. Return True if there are records of
+        this consumer.
         """
         self._commits.complete()
         if not self._manual and not self._member.ensure_active(deadline):
@@ -463,7 +460,7 @@ class GroupConsumer:
     def _fetch(self, timeout_ms: int) -> None:
         state = self._subscription_state
         found = self._fetcher.collect_fetch(state.wanted(), timeout_ms)
-        # First, as it may raise: then nothing of this was given out.
+        # First, as it may raise: then no record is lost.
         for partition in found.out_of_range:
             state.out_of_range(partition)
         for fetched in found.sets:
@@ -478,11 +475,11 @@ class GroupConsumer:
             self._listener.assigned(partitions)
 
     def _on_revoked(self, lost: bool) -> None:
-        # What was not given out is fetched by whoever gets the partition.
+        # Records that were not returned are fetched by the partition's next owner.
         self._fetch_buffer.drop()
         try:
             if self.config.auto_commit and not lost:
-                self._auto_commit_sync()  # raises what the callback of an earlier commit does
+                self._auto_commit_sync()  # raises errors of an earlier commit's callback
         finally:
             self._finish_revocation()
 
@@ -496,59 +493,57 @@ class GroupConsumer:
 
     def _check_open(self) -> None:
         if self._member.closed:
-            raise ValueError("this consumer is closed")
+            raise ValueError("the consumer is closed")
 
 
 def _checked_offsets(offsets: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, Committed]:
     values: list[object] = list(offsets.values())
-    for one in values:
-        if not isinstance(one, Committed):
-            raise TypeError(f"an offset to commit is a Committed(offset), not {one!r}")
+    for value in values:
+        if not isinstance(value, Committed):
+            raise TypeError(f"expected a Committed(offset), got {value!r}")
     return dict(zip(to_topic_partitions(offsets), offsets.values(), strict=True))
 
 
 def _checked_times(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     given: object = times
     if not isinstance(given, Mapping):
-        raise TypeError(f"times are a dict of partitions and ms since the epoch, not {given!r}")
+        raise TypeError(f"expected a dict of partitions and ms since the epoch, got {given!r}")
     wanted = dict(zip(to_topic_partitions(times), times.values(), strict=True))
     for tp, time in wanted.items():
         if not hasattr(time, "__index__"):
-            raise TypeError(f"{tp}: a time is a whole number of ms since the epoch, not {time!r}")
+            raise TypeError(f"{tp}: expected a whole number of ms since the epoch, got {time!r}")
         if time < 0:
-            raise ValueError(f"{tp}: {time}: a time is in ms since the epoch, 0 or more")
+            raise ValueError(f"{tp}: expected ms since the epoch, 0 or more, got {time}")
     return wanted
 
 
-# As objects: no type checker may have looked.
+# Arguments as objects: callers may not use a type checker.
 
 
 def _checked_config(given: object) -> GroupConsumerConfig:
     if isinstance(given, Mapping):
         return GroupConsumerConfig.from_properties(given)
     if not isinstance(given, GroupConsumerConfig):
-        raise TypeError(
-            f'settings are a GroupConsumerConfig("a-group") or a dict of properties, not {given!r}'
-        )
+        raise TypeError(f'expected a GroupConsumerConfig("a-group") or a dict of properties, got {given!r}')
     return given
 
 
 def _checked_cluster(given: object) -> ClusterClient:
     if not isinstance(given, ClusterClient):
-        raise TypeError(f'a consumer is given a Cluster("host:port"), not {given!r}')
+        raise TypeError(f'expected a ClusterClient("host:port"), got {given!r}')
     return given
 
 
 def _checked_listener(given: RebalanceListener | None) -> RebalanceListener | None:
     if given is not None and not has_methods(given, "assigned", "revoked"):
         raise TypeError(
-            "a listener is an object with the methods assigned(partitions) and revoked(partitions), "
-            f"not {given!r}"
+            "expected a listener with the methods assigned(partitions) and revoked(partitions), got "
+            f"{given!r}"
         )
     return given
 
 
 def _checked_max_records(max_records: int) -> int:
     if max_records < 1:
-        raise ValueError(f"max_records must be 1 or more, not {max_records}")
+        raise ValueError(f"expected max_records of 1 or more, got {max_records}")
     return max_records

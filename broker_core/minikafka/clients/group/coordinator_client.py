@@ -1,8 +1,9 @@
-"""The broker that coordinates a group: found through any broker.
+"""Requests to the coordinator of a group, which is found through any broker.
 
-Which one it is follows from the group's name: the leader of one partition of ``__consumer_offsets``. It moves
-with that leader, and is not there before the topic is, which the first question makes. Members ask
-on connections of their own: JoinGroup is answered when all have joined, and everything behind it waits.
+The coordinator is the leader of one partition of ``__consumer_offsets``, which follows from the group's name.
+It moves with that leader, and does not exist before the topic, which the first FindCoordinator request
+creates. Members use connections of their own: JoinGroup is answered when all have joined, and delays all
+requests behind it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 
 class CoordinatorClient:
-    """The coordinator of one group. Thread-safe. A member brings a ``pool`` of its own."""
+    """Sends requests to the coordinator of one group. Thread-safe. A member has a ``pool`` of its own."""
 
     def __init__(
         self, cluster: ClusterClient, group_id: str, pool: DedicatedConnectionPool | None = None
@@ -39,12 +40,12 @@ class CoordinatorClient:
         self._address: BrokerAddress | None = None
 
     def forget(self) -> None:
-        """What is known has turned out wrong: look for it before the next request."""
+        """Forget the coordinator's address: it is looked up before the next request."""
         with self._lock:
             self._address = None
 
     def address(self, deadline: Deadline) -> BrokerAddress:
-        """Who it is. One attempt: NetworkError, or GROUP_COORDINATOR_NOT_AVAILABLE (retriable)."""
+        """Return the coordinator. One attempt; raises NetworkError or GROUP_COORDINATOR_NOT_AVAILABLE."""
         with self._lock:
             known = self._address
         if known is not None:
@@ -54,8 +55,8 @@ class CoordinatorClient:
         )
         code = ErrorCode.of(answer.error_code)
         if code is not ErrorCode.NONE:
-            right = authorization_hint(code, "Read", f"Group:{self.group_id}")
-            raise BrokerError(code, f"looking for the coordinator of group {self.group_id!r}{right}")
+            hint = authorization_hint(code, "Read", f"Group:{self.group_id}")
+            raise BrokerError(code, f"finding the coordinator of group {self.group_id!r}{hint}")
         found = BrokerAddress(answer.node_id, answer.host, answer.port)
         with self._lock:
             self._address = found
@@ -64,7 +65,7 @@ class CoordinatorClient:
     def send(
         self, api: Api[RequestT, ResponseT], request: Callable[[int], RequestT], deadline: Deadline
     ) -> ResponseFuture[ResponseT]:
-        """Send ``request(version)`` without waiting for its answer. One attempt; raises as ``address``."""
+        """Send ``request(version)`` without waiting for its response. One attempt; raises as ``address``."""
         try:
             connection = self.cluster.connection_to(self.address(deadline), self._pool)
             return connection.send(api, request, deadline)
@@ -80,9 +81,9 @@ class CoordinatorClient:
         deadline: Deadline,
         take: Callable[[ResponseT], T],
     ) -> T:
-        """What ``take`` makes of the answer, asked again while that fails in a way that may pass.
+        """Return the result of ``take`` for the response, with retries while the error is retriable.
 
-        ``take`` raises the BrokerError that it finds in the answer.
+        ``take`` raises the BrokerError in the response.
         """
 
         def attempt() -> T:
@@ -95,13 +96,13 @@ class CoordinatorClient:
         return self.cluster.retry(what, deadline, attempt)
 
     def forget_if_moved(self, error: MinikafkaError) -> None:
-        """Forget the coordinator where ``error`` says that it is another one, or away."""
+        """Forget the coordinator if ``error`` says that it has moved or is not available."""
         if not isinstance(error, BrokerError) or error.code in COORDINATOR_MOVED_CODES:
             self.forget()
 
 
 def raise_for_code(code: int, detail: str) -> None:
-    """Raise the BrokerError that ``code`` of an answer stands for, if it is one."""
+    """Raise the BrokerError for the error ``code`` of a response, unless it is NONE."""
     error = ErrorCode.of(code)
     if error is not ErrorCode.NONE:
         raise BrokerError(error, detail)

@@ -27,7 +27,7 @@ EMPTY = "Empty"
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member; ``host`` as the broker saw it. Partitions are known of consumers only."""
+    """A member; ``host`` as the broker sees it. Only consumers have known partitions."""
 
     member_id: str
     client_id: str
@@ -37,8 +37,9 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """``state`` is Kafka's: Stable, PreparingRebalance, AwaitingSync or CompletingRebalance, Empty.
+    """The state and the members of a group.
 
+    ``state`` is Kafka's: Stable, PreparingRebalance, AwaitingSync or CompletingRebalance, Empty.
     ``protocol`` is the assignor that the members have agreed on.
     """
 
@@ -74,14 +75,14 @@ def description_of(row: DescribedGroup, coordinator: BrokerAddress) -> GroupDesc
         protocol_type=row.protocol_type,
         protocol=row.protocol_data,
         coordinator=coordinator,
-        members=tuple(_member(one, row.protocol_type) for one in row.members),
+        members=tuple(_member(member, row.protocol_type) for member in row.members),
     )
 
 
 def _member(row: DescribedGroupMember, protocol_type: str) -> GroupMember:
     partitions: tuple[TopicPartition, ...] = ()
     if protocol_type == PROTOCOL_TYPE:
-        # What makes no sense is another client's own.
+        # An assignment that cannot be decoded is in another client's own format.
         with contextlib.suppress(RemoteWireError):
             partitions = assigned_partitions(row.member_assignment)
     return GroupMember(row.member_id, row.client_id, row.client_host.removeprefix("/"), partitions)

@@ -1,7 +1,7 @@
-"""What was fetched for one consumer and not given out yet, in the order in which it came.
+"""The buffer of fetched sets that one consumer has not returned yet, in the order of arrival.
 
-Sets go out whole (``poll``), or row by row: then the first set is decoded once, and what is left of it waits
-here. The position of its partition follows what was given out.
+``poll`` returns whole sets. Other polls return rows: then the first set is decoded once, and its remaining
+rows stay here. The position of the partition follows the returned rows.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ if TYPE_CHECKING:
 
 
 class FetchBuffer:
-    """Not thread-safe. ``positions`` are told of all that goes out."""
+    """The buffer of one consumer. Not thread-safe. Updates ``positions`` for all returned records."""
 
     def __init__(self, positions: SubscriptionState) -> None:
         self._positions = positions
         self._sets: deque[Fetched] = deque()
         self._rows: Rows | None = None
-        """Of the first set, when it was begun."""
+        """The rows of the first set, once it is partly returned."""
 
     def __bool__(self) -> bool:
         return bool(self._sets)
 
     def add(self, sets: Iterable[Fetched]) -> None:
-        """These have come."""
+        """Append fetched sets."""
         self._sets.extend(sets)
 
     def drop(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Forget what is here of ``partitions``, or all."""
-        gone = frozenset(partitions) if partitions is not None else None
-        if self._rows is not None and (gone is None or self._rows.fetched.topic_partition in gone):
+        """Drop the sets of ``partitions``, or all (None)."""
+        dropped = frozenset(partitions) if partitions is not None else None
+        if self._rows is not None and (dropped is None or self._rows.fetched.topic_partition in dropped):
             self._rows = None
-        if gone is None:
+        if dropped is None:
             self._sets.clear()
         else:
-            self._sets = deque(one for one in self._sets if one.topic_partition not in gone)
+            self._sets = deque(fetched for fetched in self._sets if fetched.topic_partition not in dropped)
 
     def sets(self) -> tuple[Fetched, ...]:
-        """All that is here, as it came; of a set that was begun what is left of it."""
+        """Return all sets; of a partly returned set, the rest."""
         found = []
         while self._sets:
             fetched = self._sets.popleft()
@@ -60,9 +60,9 @@ class FetchBuffer:
         return tuple(found)
 
     def batches(self, max_rows: int | None, *, headers: bool) -> list[pa.RecordBatch]:
-        """The next rows in columns, of one partition each; all that is here, or at most so many.
+        """Return the next rows as batches of one partition each: all, or at most ``max_rows``.
 
-        On damage what lies before it comes first, then CORRUPT_MESSAGE.
+        Rows before a damaged one are returned first; the next call raises CORRUPT_MESSAGE.
         """
         found: list[pa.RecordBatch] = []
         left = max_rows
@@ -74,7 +74,7 @@ class FetchBuffer:
         return found
 
     def records(self, max_rows: int) -> list[ConsumerRecord]:
-        """The next rows as objects, at most so many. Raises as ``batches``."""
+        """Return the next rows as objects, at most ``max_rows``. Raises as ``batches``."""
         found: list[ConsumerRecord] = []
         while len(found) < max_rows and (rows := self._next(True, bool(found))) is not None:
             some = rows.records(max_rows - len(found))
@@ -84,8 +84,8 @@ class FetchBuffer:
         return found
 
     def one_by_one(self, max_rows: int) -> Iterator[ConsumerRecord]:
-        """The next rows of one set as objects, each given out when it is asked for; fewer where they were
-        dropped meanwhile.
+        """Yield the next rows of one set as objects. Each counts as returned when it is yielded; ends early
+        if the set is dropped meanwhile.
         """
         rows = self._next(True, found_some=False)
         if rows is None:
@@ -100,7 +100,7 @@ class FetchBuffer:
             yield record
 
     def _next(self, headers: bool, found_some: bool) -> Rows | None:
-        """The set to go on with; None when all is given out, or damage waits to be told the next time."""
+        """Return the next set with rows; None at the end, or before damage if ``found_some``."""
         while self._sets:
             rows = self._rows
             if rows is None or (headers and not rows.headers):
@@ -109,7 +109,7 @@ class FetchBuffer:
                 if rows.available():
                     return rows
             except BrokerError:
-                # Where it is damaged it is looked at again, unless the caller seeks to behind that.
+                # The damage is raised again at the next call, unless the caller seeks past it.
                 self._sets[0], self._rows = rows.fetched.starting_at(rows.position), None
                 if found_some:
                     return None

@@ -1,4 +1,4 @@
-"""What a poll of a consumer returns: fetched record sets of one partition, and single records."""
+"""The results of a consumer's poll: fetched record sets of one partition, and single records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerRecord(NamedTuple):
-    """One record, and where it lies (``ConsumerRecord`` of Kafka's consumers).
+    """One record with its partition and offset (``ConsumerRecord`` of Kafka's consumers).
 
     ``timestamp`` is in ms since the epoch, -1 for none. A tuple, as these are made by the million.
     """
@@ -31,17 +31,17 @@ class ConsumerRecord(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where it lies."""
+        """The record's partition."""
         return TopicPartition(self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Whole entries of one partition, in private memory: the records from ``start_offset`` to before
+    """Complete entries of one partition, in private memory: the records from ``start_offset`` to before
     ``next_offset``.
 
-    The first entry may hold earlier ones too, as a compressed one is sent whole. A set may hold none at all,
-    where there are only marks of transactions, or aborted ones with ``isolation.level`` read_committed.
+    The first entry may also contain earlier records, as a compressed one is sent whole. A set may contain no
+    records, if there are only control records, or aborted ones with ``isolation.level`` read_committed.
     """
 
     topic_partition: TopicPartition
@@ -51,17 +51,17 @@ class Fetched:
     high_watermark: int
 
     def records(self) -> Iterator[StoredRecord]:
-        """The records, one by one. CORRUPT_MESSAGE with the position on damage."""
+        """Yield the records. Raises CORRUPT_MESSAGE with the position on damage."""
         for record in iterate(self.data):
             if record.offset >= self.start_offset and not record.control:
                 yield record
 
     def starting_at(self, position: int) -> Fetched:
-        """What is left where the records before ``position`` are done with."""
+        """Return the set without the records before ``position``."""
         return replace(self, start_offset=position)
 
     def columns(self, *, headers: bool = False) -> Iterator[Columns]:
-        """The records as columns; in pieces where they are too many for one. Raises as ``records``."""
+        """Yield the records as columns; in pieces if they are too many for one. Raises as ``records``."""
         from minikafka.records.columns import DamagedEntry, decode_pieces
 
         try:

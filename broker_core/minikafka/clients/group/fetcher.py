@@ -1,11 +1,11 @@
-"""Message sets of many partitions, as a consumer wants them: what comes first is given out first.
+"""Fetches message sets of a consumer's partitions, in the order of arrival.
 
-One request is under way to each leader, for all of its partitions that are wanted; the next one leaves
-before the caller works on what this one brought. Partitions that gave data go to the end of the order, as
-a broker fills its answer from the first on. An answer counts for a partition only if that was asked for where
-it is read now: a seek, a pause or a rebalance makes it void.
+One request is in flight to each leader, for all of its fetchable partitions; the next one is sent before the
+caller processes the response. Partitions that returned data move to the end of the order, as a broker fills
+its response from the first on. A response counts for a partition only if it was requested at the current
+fetch position: a seek, a pause or a rebalance invalidates it.
 
-Nothing here looks at single records: a kernel finds where a set ends, and which offset comes after it.
+This module never looks at single records: a kernel finds the end of a set and the offset after it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
@@ -30,12 +29,9 @@ from minikafka.wire.apis.fetch import (
     consumer_request,
 )
 
-if TYPE_CHECKING:
-    pass
-
 _EMPTY_PAUSE_MS = 10
 _REFRESH_TIMEOUT_MS = 2_000
-"""Longest look-up of leaders in one go."""
+"""Longest single look-up of leaders."""
 
 Positions = Mapping[TopicPartition, int]
 
@@ -63,7 +59,7 @@ class _CollectedFetch:
     sets: list[Fetched] = field(default_factory=list)
     out_of_range: list[TopicPartition] = field(default_factory=list)
     partitions: set[TopicPartition] = field(default_factory=set)
-    """Those of which it has something: an old and a new leader may both answer the same question."""
+    """Partitions with a result: an old and a new leader may both respond to the same fetch."""
 
 
 class GroupFetcher:
@@ -77,15 +73,15 @@ class GroupFetcher:
         self._pool = pool
         self._pending: dict[int, _PendingFetch] = {}
         self._last_turn: dict[TopicPartition, int] = {}
-        """When a partition gave data last, as a count of turns."""
+        """The turn in which a partition last returned data."""
         self._turns = 0
         self._next_refresh_ms = 0
-        """When leaders may be looked up again."""
+        """The time of the next look-up of leaders."""
 
     def send_fetches(self, positions: Positions) -> None:
-        """Send a request to each leader that has none under way, as far as leaders are known."""
+        """Send a request to each known leader that has none in flight."""
         partitions_by_leader: dict[int, list[TopicPartition]] = {}
-        for tp in sorted(positions, key=lambda one: (self._last_turn.get(one, 0), one)):
+        for tp in sorted(positions, key=lambda tp: (self._last_turn.get(tp, 0), tp)):
             leader = self._cluster.known_leader(tp)
             if leader is not None and leader not in self._pending:
                 partitions_by_leader.setdefault(leader, []).append(tp)
@@ -96,9 +92,9 @@ class GroupFetcher:
                 self._invalidate_leaders(partitions)
 
     def collect_fetch(self, positions: Positions, timeout_ms: int) -> FetchResult:
-        """The first sets to come for ``positions``; nothing when none come within ``timeout_ms``.
+        """Return the first sets that arrive for ``positions``; empty if none arrive within ``timeout_ms``.
 
-        Raises the BrokerError of a partition where trying again is useless.
+        Raises the BrokerError of a partition if it is not retriable.
         """
         clock = self._cluster.clock
         deadline = self._cluster.deadline(timeout_ms)
@@ -107,7 +103,7 @@ class GroupFetcher:
         if not self._pending:
             self._cluster.waiter.wait(deadline.at_most(self._config.retry_backoff_ms))
             return FetchResult()
-        self._cluster.wait_any([one.reply for one in self._pending.values()], deadline.remaining_ms())
+        self._cluster.wait_any([fetch.reply for fetch in self._pending.values()], deadline.remaining_ms())
         collected = _CollectedFetch()
         quickly_empty = False
         for broker_id, pending in list(self._pending.items()):
@@ -120,19 +116,19 @@ class GroupFetcher:
             self._handle_response(pending, age_ms, positions, collected)
             quickly_empty |= len(collected.sets) == before and age_ms < self._config.fetch_max_wait_ms // 2
         if quickly_empty and not collected.sets:
-            # The brokers wait; this is for what they answer at once, so that it is not asked in a loop.
+            # Brokers wait before an empty response; this avoids a busy loop with one that does not.
             self._cluster.waiter.wait(deadline.at_most(_EMPTY_PAUSE_MS))
         return FetchResult(tuple(collected.sets), tuple(collected.out_of_range))
 
-    # --- asking
+    # --- requests
 
     def _refresh_leaders(self, positions: Positions, timeout_ms: int) -> None:
-        """Ask who leads the partitions of which that is not known, now and then."""
+        """Look up unknown leaders, at most every ``retry.backoff.ms``."""
         unknown = {tp.topic for tp in positions if self._cluster.known_leader(tp) is None}
         now_ms = self._cluster.clock.monotonic_ms()
         if not unknown or now_ms < self._next_refresh_ms:
             return
-        # Where nobody can be reached it is looked up again at a later call.
+        # If no broker can be reached, a later call looks them up again.
         with contextlib.suppress(NetworkError, RemoteWireError):
             self._cluster.metadata(unknown, timeout_ms=max(1, timeout_ms))
         self._next_refresh_ms = self._cluster.clock.monotonic_ms() + self._config.retry_backoff_ms
@@ -153,7 +149,7 @@ class GroupFetcher:
         for topic in {tp.topic for tp in partitions}:
             self._cluster.invalidate(topic)
 
-    # --- answers
+    # --- responses
 
     def _handle_response(
         self, pending: _PendingFetch, age_ms: int, positions: Positions, collected: _CollectedFetch
@@ -194,8 +190,8 @@ class GroupFetcher:
             collected.partitions.add(tp)
             collected.sets.append(Fetched(tp, whole, offset, found.next_offset, part.high_watermark))
         elif found.incomplete and not found.valid_bytes:
-            # A broker sends the first message of the first partition whole: be that the next time.
+            # A broker sends the first message of the first partition whole: make this the first one.
             self._last_turn[tp] = -1
         else:
-            problem = found.problem or f"what came ends at {found.next_offset}, before it"
+            problem = found.problem or f"the response ends at {found.next_offset}, before it"
             raise BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{tp}, fetched from offset {offset}: {problem}")

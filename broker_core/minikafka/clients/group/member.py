@@ -43,20 +43,20 @@ from minikafka.wire.apis.sync_group import SYNC_GROUP
 logger = logging.getLogger("minikafka.clients.group")
 
 REQUEST_MIN_TIMEOUT_MS = 1_000
-"""What a poll with less time than this still takes for one question to a broker."""
+"""The minimum time-out of a request, also in a poll with less time."""
 POLL_SLICE_MS = 100
-"""How soon a waiting poll notices that it has to join again, or is woken."""
+"""The interval at which a waiting poll checks for a rejoin or a wakeup."""
 REVOKE_TIMEOUT_MS = 5_000
 """Longest wait for the commit before partitions are given up."""
 _TOPIC_CHECK_INTERVAL_MS = 1_000
-"""How often is looked for topics that are not there."""
+"""The interval between two look-ups of subscribed topics."""
 _JOIN_GROUP_TIMEOUT_LAPSE_MS = 5_000
-"""How late the answer to JoinGroup may be after the rebalance's time-out."""
+"""The extra time for the JoinGroup response after the rebalance time-out."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingResponse:
-    """JoinGroup or SyncGroup under way; ``to_event`` makes an event of its answer."""
+    """A JoinGroup or SyncGroup in flight; ``to_event`` makes an event of its response."""
 
     reply: ResponseFuture[Any]
     to_event: Callable[[Any], membership.Event]
@@ -66,8 +66,8 @@ class _PendingResponse:
 class GroupMember:
     """A group member. Not thread-safe.
 
-    on_assigned: called with the partitions that this member has from now on.
-    on_revoked: called when it loses them; the argument is True if other members may have them already.
+    on_assigned: called with the newly assigned partitions.
+    on_revoked: called when they are revoked; the argument is True if other members may have them already.
         Both are called in ``ensure_active``, ``leave`` and ``end``, and may raise.
     """
 
@@ -81,7 +81,7 @@ class GroupMember:
         threads: bool,
     ) -> None:
         self.topics: tuple[str, ...] = ()
-        """Those that are wanted; of a pattern what it matched when it was last looked."""
+        """The subscribed topics; of a pattern, its matches at the last look-up."""
         self._coordinator = coordinator
         self._cluster = coordinator.cluster
         self._clock = coordinator.cluster.clock
@@ -91,10 +91,10 @@ class GroupMember:
         self._threads = threads
         self._subscription = Subscription()
         self._counts: dict[str, int] = {}
-        """Partitions of each topic when they were shared."""
+        """The number of partitions of each topic at the last assignment."""
         self._check_topics_at_ms = 0
         self._pending: _PendingResponse | None = None
-        # Guards what the heartbeats' thread shares with the caller's: these two.
+        # Guards the state that the heartbeat thread shares with the caller's thread: these two.
         self._lock = threading.Lock()
         self._membership = Membership(config)
         self._failure: BrokerError | None = None
@@ -103,17 +103,17 @@ class GroupMember:
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended for good."""
+        """True after the member has left for good."""
         return self._membership.state is MemberState.CLOSED
 
     @property
     def generation(self) -> int:
-        """The group's generation that it is of; -1 for none."""
+        """The member's generation; -1 for none."""
         return self._membership.generation
 
     @property
     def member_id(self) -> str:
-        """What the coordinator calls it; empty while it is none."""
+        """The member id from the coordinator; empty if it is not a member."""
         return self._membership.member_id
 
     @property
@@ -122,7 +122,7 @@ class GroupMember:
         return self._subscription
 
     def subscribe(self, wanted: Subscription) -> None:
-        """Want this from now on, in place of what was before; nothing: leave the group."""
+        """Replace the subscription; an empty one leaves the group."""
         if wanted == self._subscription:
             return
         self._subscription = wanted
@@ -157,45 +157,44 @@ class GroupMember:
         return False
 
     def committer(self) -> Committer:
-        """As whom it commits. UNKNOWN_MEMBER_ID while it is no member."""
+        """Return generation and member id for a commit. Raises UNKNOWN_MEMBER_ID if it is not a member."""
         with self._lock:
             generation, member_id = self._membership.generation, self._membership.member_id
             in_group = self._membership.in_group
         if generation == NO_GENERATION or not in_group:
-            # Without a generation the coordinator would take it for somebody outside of any group.
+            # Without a generation the coordinator would treat it as a client outside of the group.
             raise BrokerError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
-                f"this is no member of group {self._config.group_id!r} at the moment, so it commits nothing: "
-                "poll joins again",
+                f"cannot commit: not a member of group {self._config.group_id!r} now; poll to rejoin",
             )
         return Committer(generation, member_id)
 
     def on_commit_rejected(self, generation: int, code: ErrorCode) -> None:
-        """The coordinator has refused a commit of that generation."""
+        """Handle a commit of ``generation`` that the coordinator rejected."""
         self._handle(membership.CommitRejected(generation, code))
 
     def leave(self) -> None:
-        """Give the partitions up and leave the group, for good."""
+        """Revoke the partitions and leave the group for good."""
         self._handle(membership.Leaving())
 
     def end(self) -> None:
-        """As ``leave``, where that has raised what ``on_revoked`` did."""
+        """Finish ``leave`` after ``on_revoked`` has raised an error."""
         self._handle(membership.Revoked())
 
     def stop(self, timeout_ms: int) -> None:
-        """End the thread."""
+        """Stop the heartbeat thread."""
         self._wake.set()
         if self._heartbeat_thread is not None:
             self._heartbeat_thread.join(timeout_ms / 1000)
 
     def step_deadline(self, deadline: Deadline) -> Deadline:
-        """For one question to a broker, also where ``deadline`` leaves no time."""
+        """Return a deadline for one request, even if ``deadline`` leaves no time."""
         return self._cluster.deadline(max(REQUEST_MIN_TIMEOUT_MS, deadline.remaining_ms()))
 
     # --- topics
 
     def _check_topics(self, deadline: Deadline) -> None:
-        """Notice that a topic has more partitions than were shared, that it has come, or gone."""
+        """Rejoin if a subscribed topic has more partitions, was created, or was deleted."""
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._check_topics_at_ms or not self._membership.in_group:
             return
@@ -209,12 +208,12 @@ class GroupMember:
             self._check_topics_at_ms = now_ms + _TOPIC_CHECK_INTERVAL_MS
             return
         if counts != self._counts:
-            logger.info("partitions of the topics are %s, were %s: joining again", counts, self._counts)
+            logger.info("rejoining: the topics' partitions have changed from %s to %s", self._counts, counts)
             self._step(membership.SubscriptionChanged())
 
     def _refresh_topics(self, deadline: Deadline) -> dict[str, int]:
-        """The topics that are wanted now, with their numbers of partitions. TOPIC_AUTHORIZATION_FAILED for
-        one that may not be described.
+        """Return the subscribed topics that exist, with their numbers of partitions. Raises
+        TOPIC_AUTHORIZATION_FAILED for one that this client may not describe.
         """
         self.topics = self._subscription.topics(self._cluster, deadline)
         known = self._describe_topics(self.topics, deadline)
@@ -228,14 +227,14 @@ class GroupMember:
         timeout_ms = max(1, deadline.remaining_ms())
         return self._cluster.metadata(topics, refresh=refresh, timeout_ms=timeout_ms).topics
 
-    # --- carrying out
+    # --- executing effects
 
     def _step(self, event: membership.Event) -> list[membership.Effect]:
         with self._lock:
             return self._membership.step(event, self._clock.monotonic_ms())
 
     def _handle(self, event: membership.Event) -> None:
-        """What ``event`` makes necessary, up to the next question to the coordinator that takes its time."""
+        """Execute the effects of ``event``, up to the next request that waits for other members."""
         effects = self._step(event)
         while effects:
             answer = self._execute(effects.pop(0))
@@ -269,7 +268,7 @@ class GroupMember:
     def _send_request(
         self, api: Any, request: object, to_event: Callable[[Any], membership.Event]
     ) -> membership.Event | None:
-        """Send a request whose answer waits for other members; ``ensure_active`` takes it when it comes."""
+        """Send a request whose response waits for other members; ``ensure_active`` handles the response."""
         try:
             reply = self._coordinator.send(
                 api, lambda _: request, self._cluster.deadline(REQUEST_MIN_TIMEOUT_MS)
@@ -291,11 +290,11 @@ class GroupMember:
         self._handle(event)
 
     def _on_request_failure(self, error: MinikafkaError) -> membership.Event:
-        """What will not pass by itself is raised by ``ensure_active``."""
+        """Handle a failed request. Raises the error if it is not retriable."""
         if not is_retriable(error):
             self._handle(membership.RequestFailed())
             raise error
-        logger.info("group %s: %s; trying again", self._config.group_id, error)
+        logger.info("group %s: request failed; retrying: %s", self._config.group_id, error)
         return membership.RequestFailed()
 
     def _compute_assignment(self, effect: membership.ComputeAssignment) -> membership.Event:
@@ -314,7 +313,7 @@ class GroupMember:
         self._wake.set()
         self._on_assigned(assigned_partitions(effect.assignment))
 
-    # --- heartbeats: on their own thread, but for a simulation
+    # --- heartbeats: on their own thread, except in simulations
 
     def _run_heartbeats(self) -> None:
         while not self.closed:
@@ -325,12 +324,12 @@ class GroupMember:
             self._wake.clear()
 
     def tick(self) -> None:
-        """Time has passed: what the heartbeats' thread does."""
+        """Send a heartbeat or leave the group if it is due. Called by the heartbeat thread."""
         for effect in self._step(membership.Ticked()):
             self._execute_on_any_thread(effect)
 
     def _execute_on_any_thread(self, effect: membership.Effect) -> None:
-        """Effects that touch nothing of the caller's thread."""
+        """Execute an effect that uses no state of the caller's thread."""
         if isinstance(effect, membership.ForgetCoordinator):
             self._coordinator.forget()
         elif isinstance(effect, membership.RaiseError):
@@ -352,16 +351,16 @@ class GroupMember:
             reply = self._coordinator.send(LEAVE_GROUP, lambda _: request, deadline)
             reply.result(max(1, deadline.remaining_ms()))
         except MinikafkaError as error:
-            logger.info("group %s was not told that a member leaves: %s", self._config.group_id, error)
+            logger.info("group %s: failed to send LeaveGroup: %s", self._config.group_id, error)
 
     def _send_heartbeat(self, effect: membership.SendHeartbeat) -> ErrorCode | None:
-        """The coordinator's word, None for none."""
+        """Send a heartbeat and return the coordinator's code; None for no response."""
         request = HeartbeatRequest(self._config.group_id, effect.generation, effect.member_id)
         deadline = self._cluster.deadline(self._config.session_timeout_ms)
         try:
             reply = self._coordinator.send(HEARTBEAT, lambda _: request, deadline)
-            # It may stand behind a JoinGroup that was sent meanwhile: then nobody wants to know any more, and
-            # a time-out would close the connection under it.
+            # It may wait behind a JoinGroup that was sent meanwhile. Then its result is not needed, and a
+            # time-out would close the connection of the JoinGroup.
             while not self._cluster.wait_any([reply], deadline.at_most(POLL_SLICE_MS)):
                 if not self._membership.in_group:
                     return None
@@ -369,10 +368,10 @@ class GroupMember:
                     break
             return ErrorCode.of(reply.result(max(1, deadline.remaining_ms())).error_code)
         except MinikafkaError as error:
-            logger.info("group %s: no answer to a heartbeat: %s", self._config.group_id, error)
+            logger.info("group %s: heartbeat failed: %s", self._config.group_id, error)
             return None
 
 
 def _counts(known: Mapping[str, TopicMetadata], topics: Iterable[str]) -> dict[str, int]:
-    """The numbers of partitions of those topics that are there."""
+    """Return the numbers of partitions of those topics that exist."""
     return {name: len(known[name].partitions) for name in topics if known[name].partitions}

@@ -3,14 +3,14 @@
     UNJOINED ── poll ──▶ REVOKING ── revoked ──▶ JOINING ── leader ──▶ ASSIGNING ── assigned ──▶ SYNCING
        ▲  (without partitions: at once) ─────────▲  └──────── not the leader ───────────────────▶ │
        │                                                                                          ▼
-       └── refused, lost, left, or no poll for max.poll.interval.ms ───────────────────────── STABLE
+       └── rejected, lost, left, or no poll for max.poll.interval.ms ──────────────────────── STABLE
 
-A member that must rejoin (another member came or went, the subscription changed, the coordinator does not
+A member that must rejoin (another member joined or left, the subscription changed, the coordinator does not
 know it) keeps its state until the next poll, because only a poll may revoke its partitions; it still sends
 heartbeats. The poll starts REVOKING, whose effect ``Revoke`` commits the offsets.
 
-Effects are executed in order. An event answers each effect that asks the coordinator (SendJoinGroup,
-SendSyncGroup, SendHeartbeat), and Revoke and ComputeAssignment.
+Effects are executed in order. An event reports the result of each request to the coordinator (SendJoinGroup,
+SendSyncGroup, SendHeartbeat), and of Revoke and ComputeAssignment.
 
 Error codes are handled as in Kafka (``AbstractCoordinator`` of 0.10.1) with one exception: a member with an
 old generation keeps its id when it rejoins, as later releases do. Otherwise the coordinator would wait for
@@ -32,13 +32,13 @@ NO_MEMBER = ""
 
 
 class MemberState(Enum):
-    """Where a member stands."""
+    """The state of a member."""
 
     UNJOINED = "not in the group"
-    REVOKING = "giving up its partitions"
-    JOINING = "waiting for the others to join"
-    ASSIGNING = "sharing the partitions, as the leader"
-    SYNCING = "waiting for its partitions"
+    REVOKING = "revoking its partitions"
+    JOINING = "waiting for the JoinGroup response"
+    ASSIGNING = "computing the assignment, as the leader"
+    SYNCING = "waiting for the SyncGroup response"
     STABLE = "a member"
     CLOSED = "closed"
 
@@ -48,7 +48,7 @@ class MemberState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """The caller is here: it lives, and its partitions may be taken from it now."""
+    """The caller has polled, so its partitions may be revoked now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +58,17 @@ class Ticked:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionChanged:
-    """What to share has changed: the subscription, or the partitions of its topics."""
+    """The subscription or the partitions of its topics have changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """``Revoke`` was carried out."""
+    """``Revoke`` was executed."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinCompleted:
-    """The answer to ``SendJoinGroup``. ``members`` (ids and subscriptions) only reach the leader."""
+    """The response to ``SendJoinGroup``. Only the leader gets ``members`` (ids and subscriptions)."""
 
     code: ErrorCode
     generation: int = NO_GENERATION
@@ -80,14 +80,14 @@ class JoinCompleted:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentComputed:
-    """The shares that ``ComputeAssignment`` asked for: member ids and assignments."""
+    """The result of ``ComputeAssignment``: member ids and assignments."""
 
     shares: tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SyncCompleted:
-    """The answer to ``SendSyncGroup``."""
+    """The response to ``SendSyncGroup``."""
 
     code: ErrorCode
     assignment: bytes = b""
@@ -95,12 +95,12 @@ class SyncCompleted:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """Nobody answered ``SendJoinGroup``, ``ComputeAssignment`` or ``SendSyncGroup``."""
+    """A request of ``SendJoinGroup``, ``ComputeAssignment`` or ``SendSyncGroup`` has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatCompleted:
-    """The answer to ``SendHeartbeat``; ``code`` None: there was none."""
+    """The response to ``SendHeartbeat``; ``code`` None: there was none."""
 
     generation: int
     code: ErrorCode | None
@@ -108,7 +108,7 @@ class HeartbeatCompleted:
 
 @dataclass(frozen=True, slots=True)
 class CommitRejected:
-    """The coordinator has refused a commit of this generation."""
+    """The coordinator has rejected a commit of this generation."""
 
     generation: int
     code: ErrorCode
@@ -116,7 +116,7 @@ class CommitRejected:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """The caller wants to be no member any more; ``for_good`` when it closes."""
+    """The caller leaves the group; ``for_good`` when it closes."""
 
     for_good: bool = True
 
@@ -140,7 +140,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """Commit what was read, tell the listener, and read no more. ``lost``: others may have them already."""
+    """Commit, call the listener, and stop reading. ``lost``: others may have the partitions already."""
 
     lost: bool
 
@@ -154,7 +154,7 @@ class SendJoinGroup:
 
 @dataclass(frozen=True, slots=True)
 class ComputeAssignment:
-    """Share the partitions among ``members`` by the assignor ``protocol``."""
+    """Assign the partitions to ``members`` by the assignor ``protocol``."""
 
     protocol: str
     members: tuple[tuple[str, bytes], ...]
@@ -162,7 +162,7 @@ class ComputeAssignment:
 
 @dataclass(frozen=True, slots=True)
 class SendSyncGroup:
-    """Send SyncGroup; ``shares`` is empty but for the leader."""
+    """Send SyncGroup; ``shares`` is empty unless this is the leader."""
 
     generation: int
     member_id: str
@@ -171,7 +171,7 @@ class SendSyncGroup:
 
 @dataclass(frozen=True, slots=True)
 class StartReading:
-    """Read these partitions from now on."""
+    """Start to read the assigned partitions."""
 
     assignment: bytes
 
@@ -186,7 +186,7 @@ class SendHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class SendLeaveGroup:
-    """Send LeaveGroup; nobody waits for its answer. ``why`` is for the log, empty where it was wished."""
+    """Send LeaveGroup. ``why`` is for the log, empty if the caller leaves."""
 
     member_id: str
     why: str = ""
@@ -194,12 +194,12 @@ class SendLeaveGroup:
 
 @dataclass(frozen=True, slots=True)
 class ForgetCoordinator:
-    """The coordinator is another one, or away: look for it before the next request."""
+    """Look up the coordinator before the next request: it has moved or is not available."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaiseError:
-    """Trying again is useless: tell the caller."""
+    """Raise an error that is not retriable to the caller."""
 
     error: BrokerError
 
@@ -219,18 +219,18 @@ Effect = (
 COORDINATOR_MOVED_CODES = frozenset(
     {ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR_FOR_GROUP}
 )
-"""Codes by which a broker says that another one coordinates the group, or none yet."""
+"""Codes of a broker that is not the coordinator, or if there is none yet."""
 
 REJOIN_CODES = frozenset(
     {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS}
 )
-"""Codes by which a coordinator says that whoever asks is no member of the group as it is now."""
+"""Codes of a coordinator for a client that is not a member of the current generation."""
 
 
 class Membership:
-    """One member. Not thread-safe.
+    """The state machine of one member. Not thread-safe.
 
-    ``state``, ``generation`` and ``member_id`` may be read; NO_GENERATION while it is no member.
+    ``state``, ``generation`` and ``member_id`` may be read; NO_GENERATION if it is not a member.
     """
 
     def __init__(self, config: GroupConsumerConfig) -> None:
@@ -238,14 +238,14 @@ class Membership:
         self.generation = NO_GENERATION
         self.member_id = NO_MEMBER
         self.must_rejoin = False
-        """A member that joins again at its next poll."""
+        """True if the member rejoins at its next poll."""
         self._config = config
         self._backoff = Backoff(config.retry_backoff_ms, max(config.retry_backoff_ms, 1_000))
         self._failures = 0
         self._has_assignment = False
-        """Partitions were given to the caller and not yet taken from it."""
+        """True while the caller has partitions that are not revoked yet."""
         self._state_after_revoke: MemberState | None = None
-        """Where it goes once its partitions are given up, if it does not join again."""
+        """The state after its partitions are revoked; None: it rejoins."""
         self._rejoin_at_ms = 0
         self._last_poll_ms = 0
         self._last_heartbeat_ms = 0
@@ -253,7 +253,7 @@ class Membership:
         self._heartbeat_in_flight = False
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """What is to be done upon ``event``."""
+        """Return the effects of ``event``."""
         if self.state is MemberState.CLOSED:
             return []
         if isinstance(event, Polled):
@@ -275,15 +275,15 @@ class Membership:
 
     @property
     def in_group(self) -> bool:
-        """Whether it has partitions, and sends heartbeats for them."""
+        """True while it has partitions and sends heartbeats."""
         return self.state in (MemberState.STABLE, MemberState.REVOKING)
 
     def pause_ms(self, now_ms: int) -> int:
-        """How long a poll has to wait before it may join again."""
+        """Return the time that a poll has to wait before it may rejoin."""
         return max(0, self._rejoin_at_ms - now_ms) if self.state is MemberState.UNJOINED else 0
 
     def idle_ms(self, now_ms: int) -> int:
-        """How long a ``Ticked`` does nothing, unless another event comes before."""
+        """Return the time for which ``Ticked`` has no effect, unless another event comes first."""
         if not self.in_group or self._heartbeat_in_flight or self.generation == NO_GENERATION:
             return self._config.heartbeat_interval_ms
         due_ms = min(self._next_heartbeat_ms, self._last_poll_ms + self._config.max_poll_interval_ms)
@@ -294,7 +294,7 @@ class Membership:
     def _on_poll(self, now_ms: int) -> list[Effect]:
         self._last_poll_ms = now_ms
         if self.state is MemberState.REVOKING:
-            # A listener that raised an error: its partitions are given up all the same.
+            # The listener has raised an error: its partitions are revoked all the same.
             return self._on_revoked()
         if self.state is MemberState.UNJOINED:
             if now_ms < self._rejoin_at_ms:
@@ -309,13 +309,13 @@ class Membership:
             return []
         limit_ms = self._config.max_poll_interval_ms
         if self.state is MemberState.STABLE and now_ms - self._last_poll_ms >= limit_ms:
-            why = f"nothing was polled for max.poll.interval.ms={limit_ms}"
+            why = f"no poll for max.poll.interval.ms={limit_ms}; poll more often, or raise it"
             effects: list[Effect] = [SendLeaveGroup(self.member_id, why)]
             self._reset_generation(NO_MEMBER)
             return effects
         effects = []
         if now_ms - self._last_heartbeat_ms >= self._config.session_timeout_ms:
-            # The session is over if the coordinator lives. Whether it does, the next heartbeat tells.
+            # The session is over if the coordinator is alive, which the next heartbeat shows.
             self._last_heartbeat_ms = now_ms
             effects.append(ForgetCoordinator())
         if not self._heartbeat_in_flight and now_ms >= self._next_heartbeat_ms:
@@ -376,7 +376,7 @@ class Membership:
 
     def _on_synced(self, event: SyncCompleted, now_ms: int) -> list[Effect]:
         if event.code is not ErrorCode.NONE:
-            return self._on_rejected(event.code, "get partitions of", now_ms)
+            return self._on_rejected(event.code, "get an assignment of", now_ms)
         self.state = MemberState.STABLE
         self._has_assignment = True
         self._failures = 0
@@ -408,8 +408,8 @@ class Membership:
             )
         if code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             return (
-                f": no partition.assignment.strategy of {','.join(self._config.assignors)} is known to all "
-                "of its members, or they are no consumers"
+                f": no partition.assignment.strategy of {','.join(self._config.assignors)} is supported by "
+                "all members, or the members are not consumers"
             )
         return authorization_hint(code, "Read", f"Group:{self._config.group_id}")
 
@@ -424,7 +424,7 @@ class Membership:
         self.member_id = member_id
         self._heartbeat_in_flight = False
 
-    # --- being a member
+    # --- in the group
 
     def _on_heartbeat(self, event: HeartbeatCompleted, now_ms: int) -> list[Effect]:
         if event.generation == self.generation and self.in_group:
@@ -437,7 +437,7 @@ class Membership:
         return [] if event.code is None else self._on_member_code(event.generation, event.code)
 
     def _on_member_code(self, generation: int, code: ErrorCode) -> list[Effect]:
-        """What the coordinator says of the membership, in its answer to a heartbeat or a commit."""
+        """Handle the coordinator's code for a heartbeat or a commit."""
         if generation != self.generation or not self.in_group:
             return []
         if code in COORDINATOR_MOVED_CODES:
@@ -453,9 +453,8 @@ class Membership:
         self.member_id = NO_MEMBER
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             return []
-        return [
-            RaiseError(BrokerError(code, f"a heartbeat of group {self._config.group_id!r}{self._hint(code)}"))
-        ]
+        detail = f"heartbeat of group {self._config.group_id!r} failed{self._hint(code)}"
+        return [RaiseError(BrokerError(code, detail))]
 
     def _leave(self, next_state: MemberState) -> list[Effect]:
         self._state_after_revoke = next_state

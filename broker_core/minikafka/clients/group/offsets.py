@@ -1,7 +1,7 @@
-"""Offsets that a group has committed, written and read through its coordinator.
+"""The committed offsets of a group, which are written and read through its coordinator.
 
-An offset is that of the next record to read. Versions from 1 on are kept in ``__consumer_offsets``; version 0
-of both APIs, which is ZooKeeper's, is never used.
+A committed offset is that of the next record to read. Versions from 1 on store them in
+``__consumer_offsets``; version 0 of both APIs, which stores them in ZooKeeper, is never used.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from minikafka.wire.apis.offset_fetch import (
 )
 
 _ALL_OFFSETS_SINCE = 2
-"""The version of OffsetFetch that gives all offsets of a group."""
+"""The first version of OffsetFetch that can return all offsets of a group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Where a group goes on in a partition; ``metadata`` is a text of the committer's own."""
+    """The offset of the next record that a group reads of a partition; ``metadata`` is any text."""
 
     offset: int
     metadata: str = ""
@@ -44,7 +44,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits: a member of a generation, or nobody who assigns partitions through the group."""
+    """The sender of a commit: a member of a generation, or (the default) a client outside of the group."""
 
     generation: int = NO_GENERATION
     member_id: str = ""
@@ -55,7 +55,7 @@ Offsets = Mapping[TopicPartition, Committed]
 
 
 def commit_request(group_id: str, committer: Committer, offsets: Offsets) -> OffsetCommitRequest:
-    """The request that commits ``offsets``, to be kept as long as the broker keeps any."""
+    """Return the request that commits ``offsets``, with the broker's default retention."""
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for tp, committed in offsets.items():
         topics.setdefault(tp.topic, []).append(
@@ -79,7 +79,7 @@ def commit_request(group_id: str, committer: Committer, offsets: Offsets) -> Off
 def check_commit(
     group_id: str, response: OffsetCommitResponse, committer: Committer = STANDALONE_COMMITTER
 ) -> None:
-    """Raise the BrokerError of the first offset that was refused."""
+    """Raise the BrokerError of the first rejected offset."""
     for topic in response.topics:
         for part in topic.partitions:
             code = ErrorCode.of(part.error_code)
@@ -92,11 +92,11 @@ def check_commit(
 
 def _hint(code: ErrorCode, committer: Committer) -> str:
     if code in REJOIN_CODES and committer.generation == NO_GENERATION:
-        return ": the group has members, who alone commit while they are there"
+        return ": the group has members, and only they can commit; stop them first"
     if code in REJOIN_CODES:
         return (
-            ": its partitions were given to others meanwhile, who may have read them already; where this is "
-            "because a poll came late, raise max.poll.interval.ms or do less between two polls"
+            ": the group has rebalanced, and other members may have read these partitions already; if the "
+            "cause was a late poll, raise max.poll.interval.ms or do less between two polls"
         )
     if code is ErrorCode.OFFSET_METADATA_TOO_LARGE:
         return ": its metadata is larger than the brokers' offset.metadata.max.bytes"
@@ -106,9 +106,9 @@ def _hint(code: ErrorCode, committer: Committer) -> str:
 def commit(
     coordinator: CoordinatorClient, committer: Committer, offsets: Offsets, deadline: Deadline
 ) -> None:
-    """Commit ``offsets`` and wait until all replicas have them.
+    """Commit ``offsets`` and wait until all in-sync replicas have them.
 
-    Codes that may pass are tried again until the deadline. Raises the BrokerError of the first that does not.
+    Retriable errors are retried until the deadline. Raises the first BrokerError that is not.
     """
     if not offsets:
         return
@@ -126,9 +126,9 @@ def commit(
 def committed_offsets(
     coordinator: CoordinatorClient, partitions: Iterable[TopicPartition] | None, deadline: Deadline
 ) -> dict[TopicPartition, Committed]:
-    """What the group has committed for ``partitions`` (None: for any); without those it has nothing for.
+    """Return the committed offsets of ``partitions`` (None: all); partitions without one are left out.
 
-    Brokers before 0.10.2 cannot be asked for all: then every partition of the cluster is asked for.
+    Brokers before 0.10.2 cannot return all offsets: then every partition of the cluster is requested.
     """
     wanted = None if partitions is None else list(partitions)
     if wanted == []:
@@ -155,14 +155,14 @@ def committed_offsets(
 
 
 def _offsets_in(group_id: str, response: OffsetFetchResponse) -> dict[TopicPartition, Committed]:
-    raise_for_code(response.error_code, f"the offsets of group {group_id!r}")
+    raise_for_code(response.error_code, f"looking up the offsets of group {group_id!r}")
     found = {}
     for topic in response.topics:
         for part in topic.partitions:
             tp = TopicPartition(topic.name, part.partition_index)
-            # 0.10.1 says so of a partition that is not there, in version 1.
+            # 0.10.1 returns this code for a partition that does not exist, in version 1.
             if ErrorCode.of(part.error_code) is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise_for_code(part.error_code, f"the offset of {tp} of group {group_id!r}")
+                raise_for_code(part.error_code, f"looking up the offset of {tp} of group {group_id!r}")
             if part.committed_offset >= 0:
                 found[tp] = Committed(part.committed_offset, part.metadata or "")
     return found
@@ -170,4 +170,4 @@ def _offsets_in(group_id: str, response: OffsetFetchResponse) -> dict[TopicParti
 
 def _all_partitions(coordinator: CoordinatorClient, deadline: Deadline) -> list[TopicPartition]:
     topics = coordinator.cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms())).topics
-    return [one.topic_partition for topic in topics.values() for one in topic.partitions]
+    return [partition.topic_partition for topic in topics.values() for partition in topic.partitions]

@@ -1,4 +1,4 @@
-"""What a member asks its coordinator, and what the answers mean to ``Membership``."""
+"""The requests of a member to its coordinator, and the events that their responses give ``Membership``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ logger = logging.getLogger("minikafka.clients.group")
 def join_request(
     config: GroupConsumerConfig, effect: SendJoinGroup, topics: tuple[str, ...]
 ) -> JoinGroupRequest:
-    """JoinGroup with the same subscription for each assignor. Version 0 has the session's time-out only."""
+    """Return JoinGroup with one subscription for all assignors. Version 0 has only the session time-out."""
     subscription = encode_subscription(Subscription(topics))
     return JoinGroupRequest(
         group_id=config.group_id,
@@ -49,37 +49,37 @@ def join_request(
 
 
 def join_completed(response: JoinGroupResponse) -> JoinCompleted:
-    """What the answer to JoinGroup says."""
+    """Return the event of a JoinGroup response."""
     return JoinCompleted(
         code=ErrorCode.of(response.error_code),
         generation=response.generation_id,
         protocol=response.protocol_name,
         leader=response.leader,
         member_id=response.member_id,
-        members=tuple((one.member_id, one.metadata) for one in response.members),
+        members=tuple((member.member_id, member.metadata) for member in response.members),
     )
 
 
 def sync_request(config: GroupConsumerConfig, effect: SendSyncGroup) -> SyncGroupRequest:
-    """SyncGroup; with everybody's share from the leader."""
+    """Return SyncGroup; the leader's contains the assignments of all members."""
     shares = tuple(SyncGroupRequestAssignment(member, share) for member, share in effect.shares)
     return SyncGroupRequest(config.group_id, effect.generation, effect.member_id, shares)
 
 
 def sync_completed(response: SyncGroupResponse) -> SyncCompleted:
-    """What the answer to SyncGroup says."""
+    """Return the event of a SyncGroup response."""
     return SyncCompleted(ErrorCode.of(response.error_code), response.assignment)
 
 
 def member_subscriptions(effect: ComputeAssignment) -> dict[str, tuple[str, ...]]:
-    """What the members want to read. One that cannot be understood gets nothing, and the log says so."""
+    """Return the topics of each member. An invalid subscription counts as empty, with a warning."""
     found: dict[str, tuple[str, ...]] = {}
     for member_id, data in effect.members:
         try:
             found[member_id] = decode_subscription(data).topics
         except RemoteWireError as error:
             logger.warning(
-                "the subscription of %s makes no sense, it gets no partitions: %s", member_id, error
+                "member %s gets no partitions: failed to decode its subscription: %s", member_id, error
             )
             found[member_id] = ()
     return found
@@ -88,7 +88,7 @@ def member_subscriptions(effect: ComputeAssignment) -> dict[str, tuple[str, ...]
 def compute_assignment(
     effect: ComputeAssignment, subscriptions: Mapping[str, tuple[str, ...]], partitions: Mapping[str, int]
 ) -> AssignmentComputed:
-    """The shares of all members by the assignor that the coordinator has chosen among those that all know."""
+    """Return the assignments of all members by the assignor that the coordinator has chosen."""
     shares = ASSIGNORS[effect.protocol](subscriptions, partitions)
     return AssignmentComputed(tuple((member_id, _encoded(share)) for member_id, share in shares.items()))
 
@@ -102,6 +102,6 @@ def _encoded(share: tuple[TopicPartition, ...]) -> bytes:
 
 
 def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions in an assignment, sorted. RemoteWireError for bytes that are none."""
+    """Return the partitions in an assignment, sorted. Raises RemoteWireError for invalid bytes."""
     rows = decode_assignment(assignment).assigned_partitions
     return tuple(sorted(TopicPartition(row.topic, number) for row in rows for number in row.partitions))

@@ -1,7 +1,7 @@
-"""The rows of one fetched set, as columns or as objects, as many at a time as the caller wants.
+"""The rows of one fetched set, as columns or as objects, in pieces of any size.
 
-The kernels write keys and values in Arrow's own layout: that is the one copy between the bytes that came and
-a table. Part of a set is a slice of it.
+The kernels write keys and values in Arrow's own layout: this is the only copy between the response and a
+table. A part of a set is a slice of it.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ SCHEMA = pa.schema(
         ("value", pa.binary()),
     ]
 )
-"""Of the tables that a consumer gives. The timestamp is null where a record has none (magic 0)."""
+"""The schema of a consumer's tables. The timestamp is null if a record has none (magic 0)."""
 
 SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
 
 _record: Callable[[Iterable[object]], ConsumerRecord] = partial(tuple.__new__, ConsumerRecord)
-"""As ``ConsumerRecord._make``, without a look at the number of fields, which takes twice as long."""
+"""``ConsumerRecord._make`` without the check of the number of fields, which takes twice as long."""
 
 
 def schema(*, headers: bool) -> pa.Schema:
-    """That of all tables."""
+    """Return the schema of all tables."""
     return SCHEMA_WITH_HEADERS if headers else SCHEMA
 
 
 def table(batches: list[pa.RecordBatch], *, headers: bool) -> pa.Table:
-    """The batches one after another, without a copy."""
+    """Return the batches as one table, without a copy."""
     return pa.Table.from_batches(batches, schema(headers=headers))
 
 
 class Rows:
-    """Gives out the rows of ``fetched`` in order. Use either ``batch`` or ``records`` and ``skip`` at a time.
+    """Returns the rows of ``fetched`` in order. Use either ``batch``, or ``records`` and ``skip``, at a time.
 
-    ``position`` is the offset of the first row that is not given out, ``fetched.next_offset`` at the end.
+    ``position`` is the offset of the first row that was not returned, ``fetched.next_offset`` at the end.
     """
 
     def __init__(self, fetched: Fetched, *, headers: bool) -> None:
@@ -66,9 +66,9 @@ class Rows:
         self._row = 0
 
     def available(self) -> int:
-        """Rows that can be had now; 0 at the end.
+        """Return the number of decoded rows that remain; 0 at the end.
 
-        CORRUPT_MESSAGE, with the partition and the offset, where the next one is damaged.
+        Raises CORRUPT_MESSAGE, with the partition and the offset, if the next row is damaged.
         """
         while self._columns is None or self._row == self._columns.count:
             columns = self._next_piece()
@@ -80,7 +80,7 @@ class Rows:
         return self._columns.count - self._row
 
     def batch(self, max_rows: int, *, headers: bool) -> pa.RecordBatch:
-        """The next rows, at most so many of those that can be had; they count as given out."""
+        """Return the next rows, at most ``max_rows`` of the available ones; they count as returned."""
         columns, start = self._current()
         if self._batch is None or self._batch.num_columns != len(schema(headers=headers)):
             self._batch = record_batch(columns, self.fetched.topic_partition, headers=headers)
@@ -89,7 +89,7 @@ class Rows:
         return found
 
     def records(self, max_rows: int) -> list[ConsumerRecord]:
-        """The next rows as objects, at most so many; only ``skip`` counts them as given out."""
+        """Return the next rows as objects, at most ``max_rows``; only ``skip`` counts them as returned."""
         columns, start = self._current()
         stop = min(columns.count, start + max_rows)
         if self._headers is None and columns.headers is not None and columns.headers.count:
@@ -97,28 +97,28 @@ class Rows:
         return records(columns, self.fetched.topic_partition, start, stop, self._headers)
 
     def skip(self, count: int) -> None:
-        """So many more are given out."""
+        """Count ``count`` more rows as returned."""
         columns, start = self._current()
         self.skip_to(self._position(columns, start + count), count)
 
     def skip_to(self, position: int, count: int = 1) -> None:
-        """As ``skip``, for who knows from ``positions`` which position that gives."""
+        """Count rows as returned up to ``position``, one of ``positions``."""
         self._row += count
         self.position = position
 
     def positions(self, count: int) -> list[int]:
-        """The position after each of the next rows, so many of those that can be had."""
+        """Return the position after each of the next ``count`` available rows."""
         columns, start = self._current()
         stop = start + count
         return [*columns.offsets[start + 1 : stop].tolist(), self._position(columns, stop)]
 
     def _position(self, columns: Columns, row: int) -> int:
-        # Behind the last row there may still be damage: the end is only known when nothing more can be had.
+        # After the last row there may still be damage: the end is only known when no piece is left.
         return columns.next_offset if row == columns.count else int(columns.offsets[row])
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left."""
+        """True when no row is left."""
         return self.position >= self.fetched.next_offset
 
     def _current(self) -> tuple[Columns, int]:
@@ -132,12 +132,12 @@ class Rows:
             raise BrokerError(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"{self.fetched.topic_partition} at offset {damage.offset}: {damage.detail}; seek to "
-                f"{damage.after_offset} to go on behind it",
+                f"{damage.after_offset} to skip it",
             ) from damage
 
 
 def record_batch(columns: Columns, partition: TopicPartition, *, headers: bool) -> pa.RecordBatch:
-    """All rows, with the columns of SCHEMA, or of SCHEMA_WITH_HEADERS."""
+    """Return all rows, with the columns of SCHEMA, or of SCHEMA_WITH_HEADERS."""
     count = columns.count
     arrays = [
         pa.repeat(pa.scalar(partition.topic, pa.string()), count),
@@ -165,7 +165,7 @@ def _timestamps(columns: Columns) -> pa.Array:
 def records(
     columns: Columns, partition: TopicPartition, start: int, stop: int, headers: pa.ListArray | None
 ) -> list[ConsumerRecord]:
-    """The rows from ``start`` to before ``stop`` as objects; ``headers`` None: none of them has any."""
+    """Return the rows from ``start`` to before ``stop`` as objects; ``headers`` None: they have none."""
     rows = zip(
         repeat(partition.topic),
         repeat(partition.partition),
@@ -202,4 +202,4 @@ def _headers(column: pa.ListArray | None, start: int, stop: int) -> Iterator[Hea
     if column is None:
         return repeat(())
     rows = column.slice(start, stop - start).to_pylist()
-    return (tuple((one["key"], one["value"]) for one in row or ()) for row in rows)
+    return (tuple((header["key"], header["value"]) for header in row or ()) for row in rows)

@@ -1,9 +1,9 @@
 """The sole member of a group, for a reader that chooses its partitions and commits its progress.
 
 It joins as a consumer, so that tools list it with its partitions, with an assignor of its own name.
-So the coordinator refuses every other consumer that wants to join, every commit from outside the group, and
-this member while the group has others. One broker decides, so of two that join at the same time one is
-refused. A killed member is removed after ``session_timeout_ms``.
+So the coordinator rejects every other consumer that joins, every commit from outside the group, and this
+member while the group has others. As one broker decides, one of two that join at the same time is rejected.
+A killed member is removed after ``session_timeout_ms``.
 
 There is no thread: the user calls ``hold``, ``commit`` or ``heartbeat`` several times within that time.
 """
@@ -40,16 +40,16 @@ from minikafka.wire.consumer_protocol import (
 )
 
 SESSION_TIMEOUT_MS = 10_000
-"""That of Kafka 0.10's consumers, which all brokers allow by default."""
+"""The default of Kafka 0.10's consumers, which all brokers allow by default."""
 
 _NAMED = 3
-"""Members that an error names."""
+"""The limit of members that an error lists."""
 
 
 class SoleMember:
     """Holds ``group_id`` for one owner. Not thread-safe.
 
-    owner: a name that nobody else has, beginning with the group's name and ``_``.
+    owner: a unique name that starts with the group's name and ``_``.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class SoleMember:
         self._partitions: frozenset[TopicPartition] = frozenset()
 
     def hold(self, partitions: Collection[TopicPartition], deadline: Deadline) -> None:
-        """Be the member that reads ``partitions``; nothing to do where it is that already.
+        """Join the group as the reader of ``partitions``; does nothing if it is that already.
 
-        Raises GroupHeld with the names of those who are in the group. Brokers from 0.11 on answer the first
+        Raises GroupInUse with the names of the group's members. Brokers from 0.11 on respond to the first
         member of a group after ``group.initial.rebalance.delay.ms``, three seconds by default.
         """
         wanted = frozenset(partitions)
@@ -94,7 +94,7 @@ class SoleMember:
                 return
 
     def commit(self, offsets: Mapping[TopicPartition, int], deadline: Deadline) -> None:
-        """Commit, as the member; joins again where it is none any more. Raises as ``hold``."""
+        """Commit as the member; joins again if it is no longer one. Raises as ``hold``."""
         committed = {tp: Committed(offset) for tp, offset in offsets.items()}
 
         def attempt() -> None:
@@ -103,7 +103,7 @@ class SoleMember:
         self._as_member(attempt, deadline)
 
     def heartbeat(self, deadline: Deadline) -> None:
-        """Stay the member; joins again where it is none any more. Raises as ``hold``."""
+        """Send a heartbeat; joins again if this is no longer a member. Raises as ``hold``."""
         what = f"a heartbeat of group {self._group_id!r}"
 
         def attempt() -> None:
@@ -119,7 +119,7 @@ class SoleMember:
         self._as_member(attempt, deadline)
 
     def release(self, deadline: Deadline) -> None:
-        """Leave the group, and close what is open. Raises what keeps it from being told."""
+        """Leave the group and close the connections. Raises the error of a failed LeaveGroup."""
         member_id, self._member_id, self._generation = self._member_id, NO_MEMBER, NO_GENERATION
         try:
             if member_id != NO_MEMBER:
@@ -168,10 +168,10 @@ class SoleMember:
             topics.setdefault(tp.topic, []).append(tp.partition)
         rows = tuple(ConsumerPartitions(topic, tuple(numbers)) for topic, numbers in topics.items())
         share = SyncGroupRequestAssignment(self._member_id, encode_assignment(Assignment(rows)))
-        # Another leader can only be an attempt of our own whose answer was lost; its session ends.
+        # Another leader can only be an earlier attempt of this member whose response was lost; it times out.
         shares = (share,) if leader == self._member_id else ()
         request = SyncGroupRequest(self._group_id, self._generation, self._member_id, shares)
-        what = f"telling group {self._group_id!r} what is read"
+        what = f"synchronizing group {self._group_id!r}"
         self._coordinator.call(
             what,
             SYNC_GROUP,
@@ -181,7 +181,7 @@ class SoleMember:
         )
 
     def _must_rejoin(self, error: BrokerError) -> bool:
-        """Whether it is no member of the group as that is now, and has to join again."""
+        """Return True if ``error`` says that this is not a member of the current generation."""
         if error.code not in REJOIN_CODES:
             return False
         self._generation = NO_GENERATION
@@ -195,16 +195,16 @@ class SoleMember:
             limit = self._cluster.deadline(max(1, deadline.remaining_ms()))
             found = describe_group(coordinator, limit)
         except MinikafkaError:
-            return ["somebody"]
-        return ["somebody"] if found.state == DEAD else describe_members(found)
+            return ["an unknown member"]
+        return ["an unknown member"] if found.state == DEAD else describe_members(found)
 
 
 def describe_members(group: GroupDescription) -> list[str]:
-    """The names of those in a group: a sole member's owner, or the members' ids; with their hosts."""
+    """Return the names of a group's members: a sole member's owner, or the members' ids; with hosts."""
     if group.state == EMPTY or not group.members:
-        return ["somebody who has just left"]
+        return ["a member that has just left"]
     if len(group.members) == 1 and group.protocol.startswith(f"{group.group_id}_"):
         return [f"{group.protocol} at {group.members[0].host.lstrip('/')}"]
-    names = [f"the consumer {one.member_id} at {one.host.lstrip('/')}" for one in group.members]
+    names = [f"consumer {member.member_id} at {member.host.lstrip('/')}" for member in group.members]
     more = len(names) - _NAMED
     return names if more <= 0 else [*names[:_NAMED], f"{more} more"]

@@ -1,4 +1,4 @@
-"""What a member wants to read: topics by name, or all whose names a pattern matches."""
+"""The subscription of a member: topics by name, or by a pattern of names."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from minikafka.clients.network.retry import Deadline
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """``pattern`` None: ``names``, whether they are there or not. Internal topics are found by name only,
-    unless ``internal``.
+    """Topics by ``names``, whether they exist or not, or by ``pattern``. A pattern finds internal topics only
+    with ``internal``.
     """
 
     names: tuple[str, ...] = ()
@@ -26,9 +26,9 @@ class Subscription:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Subscription:
-        """Of names. INVALID_TOPIC for one that cannot be, TypeError for a single text."""
+        """Return a subscription by names. Raises INVALID_TOPIC for an invalid one, TypeError for a str."""
         if isinstance(names, str):
-            raise TypeError(f"topics are several names, not one text: subscribe([{names!r}])")
+            raise TypeError(f"expected an iterable of topic names, got {names!r}: subscribe([{names!r}])")
         wanted = tuple(dict.fromkeys(names))
         for name in wanted:
             check_topic_name(name)
@@ -36,27 +36,27 @@ class Subscription:
 
     @classmethod
     def matching(cls, pattern: str | re.Pattern[str], *, internal: bool) -> Subscription:
-        """Of a pattern of Python's. ConfigError where it is none."""
+        """Return a subscription by a Python regular expression. Raises ConfigError for an invalid one."""
         try:
             return cls((), re.compile(pattern), internal)
         except re.error as error:
-            raise ConfigError("pattern", pattern, f"no regular expression of Python's: {error}") from None
+            raise ConfigError("pattern", pattern, f"invalid Python regular expression: {error}") from None
 
     def __bool__(self) -> bool:
         return bool(self.names) or self.pattern is not None
 
     def topics(self, cluster: ClusterClient, deadline: Deadline) -> tuple[str, ...]:
-        """The names; of a pattern those of the topics that are there when it is asked. NetworkError."""
+        """Return the names; of a pattern, those of the topics that exist now. Raises NetworkError."""
         pattern = self.pattern
         if pattern is None:
             return self.names
         known = cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms())).topics.values()
-        wanted = (one.name for one in known if self.internal or not one.is_internal)
+        wanted = (topic.name for topic in known if self.internal or not topic.is_internal)
         return tuple(sorted(name for name in wanted if pattern.fullmatch(name)))
 
 
 def check_describable(topic: TopicMetadata) -> None:
-    """TOPIC_AUTHORIZATION_FAILED for a topic that this client may not describe."""
+    """Raise TOPIC_AUTHORIZATION_FAILED for a topic that this client may not describe."""
     if topic.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        right = authorization_hint(topic.error, "Describe", f"Topic:{topic.name}")
-        raise BrokerError(topic.error, f"topic {topic.name!r} cannot be read{right}")
+        hint = authorization_hint(topic.error, "Describe", f"Topic:{topic.name}")
+        raise BrokerError(topic.error, f"topic {topic.name!r} cannot be read{hint}")

@@ -1,8 +1,8 @@
-"""Where a member reads each of its partitions: what it seeks, what the group has committed, or an end.
+"""The positions of a member in its partitions: from a seek, a committed offset, or an end of the log.
 
-The position of a partition is the offset behind what was given out. What was fetched and not yet given out
-lies between that and where fetching goes on. What was given out last is in the caller's hand until it asks
-for more; should its work on that raise, it can be taken back.
+The position of a partition is the offset after the last returned record. Records that are fetched but not
+yet returned are between it and the fetch position. The records of the last poll are in progress until the
+caller polls again; if its work on them raises, the positions before them can be restored.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from minikafka.clients.network.retry import Deadline
 logger = logging.getLogger("minikafka.clients.group")
 
 _RETRY_MS = 1_000
-"""Pause before positions that could not be found are looked for again."""
+"""The pause before missing positions are looked up again."""
 
 
 class SubscriptionState:
-    """The partitions of one member. Not thread-safe."""
+    """The partitions of one member and their positions. Not thread-safe."""
 
     def __init__(
         self, cluster: ClusterClient, config: GroupConsumerConfig, coordinator: CoordinatorClient
@@ -45,17 +45,17 @@ class SubscriptionState:
         self._config = config
         self._coordinator = coordinator
         self._fetch_positions: dict[TopicPartition, int] = {}
-        """Where fetching goes on, where that is not the position."""
+        """The next offset to fetch, if that is not the position."""
         self._undo_positions: dict[TopicPartition, int] = {}
-        """Positions before what was given out last."""
+        """The positions before the last returned records."""
         self._resets: dict[TopicPartition, Reset] = {}
         self._unverified: set[TopicPartition] = set()
-        """Assigned by hand, and not yet looked for."""
+        """Manually assigned partitions whose existence was not checked yet."""
         self._update_at_ms = 0
 
     def assign(self, partitions: Iterable[TopicPartition], *, keep: bool = False) -> None:
-        """Read these, and forget all that was before; with ``keep`` (they are the caller's choice, and may
-        not be there) only of other partitions.
+        """Replace the assignment and forget all state; with ``keep`` (a manual assignment, of partitions that
+        may not exist) the state of partitions that stay is kept.
         """
         before, self.assigned = self.assigned, tuple(sorted(set(partitions)))
         new = {tp for tp in self.assigned if tp in self._unverified or tp not in before}
@@ -69,63 +69,61 @@ class SubscriptionState:
         self._update_at_ms = 0
 
     def check(self, partitions: Iterable[TopicPartition]) -> None:
-        """ValueError for one that is another member's."""
+        """Raise ValueError for a partition that is not assigned to this member."""
         for tp in partitions:
             if tp not in self.assigned:
                 raise ValueError(
-                    f"{tp} is not assigned to this member, which has {_abbreviated(self.assigned)}"
+                    f"{tp} is not assigned to this member; assigned: {_abbreviated(self.assigned)}"
                 )
 
     def wanted(self) -> dict[TopicPartition, int]:
-        """What is to be fetched, and from where."""
+        """Return the partitions to fetch, with their fetch positions."""
         fetched = self._fetch_positions
         return {tp: fetched.get(tp, offset) for tp, offset in self.positions.items() if tp not in self.paused}
 
     def fetched(self, partition: TopicPartition, next_offset: int) -> None:
-        """What lies before ``next_offset`` is here: fetch what comes behind it."""
+        """Set the fetch position of a partition whose records before ``next_offset`` are fetched."""
         self._fetch_positions[partition] = next_offset
 
     def mark_delivered(self, partition: TopicPartition, next_offset: int) -> None:
-        """What lies before ``next_offset`` was given out."""
+        """Set the position of a partition whose records before ``next_offset`` have been returned."""
         self._undo_positions.setdefault(partition, self.positions.get(partition, next_offset))
         self.positions[partition] = next_offset
         if self._fetch_positions.get(partition) == next_offset:
             del self._fetch_positions[partition]
 
     def done(self) -> None:
-        """The caller asks for more: it is done with what was given out before."""
+        """Record that the caller has processed all returned records, as it polls again."""
         self._undo_positions.clear()
 
     def commits(self, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """The caller commits these: so far it is done with what is in its hand, and no further."""
+        """Record that the caller has processed returned records up to ``offsets``, which it commits."""
         self._undo_positions.update(
-            {tp: one.offset for tp, one in offsets.items() if tp in self._undo_positions}
+            {tp: committed.offset for tp, committed in offsets.items() if tp in self._undo_positions}
         )
 
     def undo_last_delivery(self) -> None:
-        """What is in the caller's hand does not count as given out. For the end only: nothing is fetched
-        again.
-        """
+        """Restore the positions before the last returned records. Only at the end: nothing is refetched."""
         self.positions.update(self._undo_positions)
 
     def committable(self) -> dict[TopicPartition, Committed]:
-        """All positions that are known."""
+        """Return all known positions, to be committed."""
         return {tp: Committed(offset) for tp, offset in self.positions.items()}
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on at ``offset``."""
+        """Continue at ``offset``."""
         self._resets.pop(partition, None)
         self._fetch_positions.pop(partition, None)
         self._undo_positions.pop(partition, None)
         self.positions[partition] = offset
 
     def refetch(self, partitions: Iterable[TopicPartition]) -> None:
-        """What was fetched of these and not given out is fetched again."""
+        """Fetch again the records of ``partitions`` that are fetched but not returned."""
         for tp in partitions:
             self._fetch_positions.pop(tp, None)
 
     def reset(self, partitions: Iterable[TopicPartition], where: Reset) -> None:
-        """Read on at an end of the log."""
+        """Continue at an end of the log."""
         for tp in partitions:
             self.positions.pop(tp, None)
             self._fetch_positions.pop(tp, None)
@@ -134,21 +132,21 @@ class SubscriptionState:
             self._update_at_ms = 0
 
     def out_of_range(self, partition: TopicPartition) -> None:
-        """The log does not have the position any more, or not yet. OFFSET_OUT_OF_RANGE without a rule."""
+        """Apply ``auto.offset.reset`` to a position outside of the log. ``none``: OFFSET_OUT_OF_RANGE."""
         rule, offset = self._config.auto_offset_reset, self.wanted()[partition]
         if rule is Reset.NONE:
             raise BrokerError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"the log of {partition} does not have offset {offset}, and auto.offset.reset is none: "
-                "seek to one that it has",
+                f"offset {offset} of {partition} is not in the log, and auto.offset.reset is none: seek to "
+                "an offset in the log, or set auto.offset.reset",
             )
-        logger.warning("%s has no offset %d, going on with the %s one", partition, offset, rule.value)
+        logger.warning("%s: offset %d is out of range; resetting to %s", partition, offset, rule.value)
         self.reset([partition], rule)
 
     def update_positions(self, deadline: Deadline) -> None:
-        """Find the positions that are missing, as far as brokers answer.
+        """Look up missing positions, as far as brokers respond.
 
-        Raises NoCommittedOffset, or the BrokerError of what will not pass.
+        Raises NoCommittedOffset, or a BrokerError that is not retriable.
         """
         now_ms = self._cluster.clock.monotonic_ms()
         missing = [tp for tp in self.assigned if tp not in self.positions]
@@ -162,11 +160,11 @@ class SubscriptionState:
         except MinikafkaError as error:
             if not is_retriable(error):
                 raise
-            logger.info("positions of %s are not known yet: %s", _abbreviated(missing), error)
+            logger.info("failed to look up positions of %s; retrying: %s", _abbreviated(missing), error)
             self._update_at_ms = self._cluster.clock.monotonic_ms() + _RETRY_MS
 
     def _verify_partitions(self, deadline: Deadline) -> None:
-        """Warn once of those that are not there; TOPIC_AUTHORIZATION_FAILED for what may not be seen."""
+        """Warn once of partitions that do not exist. Raises TOPIC_AUTHORIZATION_FAILED."""
         if not self._unverified:
             return
         names = {tp.topic for tp in self._unverified}
@@ -177,9 +175,9 @@ class SubscriptionState:
         for tp in sorted(self._unverified):
             topic = known[tp.topic]
             if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                logger.warning("%s was assigned, and there is no topic %r", tp, tp.topic)
+                logger.warning("%s is assigned, but there is no topic %r", tp, tp.topic)
             elif topic.error is ErrorCode.NONE and topic.partition(tp.partition) is None:
-                logger.warning("%s was assigned, and %s", tp, describe_partitions(topic))
+                logger.warning("%s is assigned, but %s", tp, describe_partitions(topic))
         self._unverified.clear()
 
     def _update_from_committed(self, partitions: list[TopicPartition], deadline: Deadline) -> None:
@@ -195,8 +193,8 @@ class SubscriptionState:
                 self._resets[tp] = rule
         if none:
             raise NoCommittedOffset(
-                f"group {self._config.group_id!r} has committed no offset of {_abbreviated(none)}, and "
-                "auto.offset.reset is none: seek to where it shall begin"
+                f"group {self._config.group_id!r} has no committed offset of {_abbreviated(none)}, and "
+                "auto.offset.reset is none: seek to a start offset, or set auto.offset.reset"
             )
 
     def _update_from_log(self, partitions: list[TopicPartition], end: int, deadline: Deadline) -> None:

@@ -234,7 +234,8 @@ def test_who_does_not_poll_leaves_and_joins_as_a_new_member(member: Life) -> Non
         member.on(Ticked(), after_ms=3_000)
         member.on(HeartbeatCompleted(1, ErrorCode.NONE))
     effects = member.on(Ticked(), after_ms=3_000)
-    assert effects == [SendLeaveGroup(ME, "nothing was polled for max.poll.interval.ms=60000")]
+    why = "no poll for max.poll.interval.ms=60000; poll more often, or raise it"
+    assert effects == [SendLeaveGroup(ME, why)]
     assert member.membership.generation == NO_GENERATION
     assert member.on(Polled()) == [Revoke(lost=True)]
     assert member.on(Revoked()) == [SendJoinGroup("")]

@@ -70,7 +70,7 @@ def test_a_commit_by_hand_is_refused_while_the_group_has_members(harness: GroupH
     consumer = harness.bare()
     consumer.assign([T0])
     harness.read(consumer)
-    with pytest.raises(BrokerError, match="the group has members, who alone commit") as raised:
+    with pytest.raises(BrokerError, match="the group has members, and only they can commit") as raised:
         consumer.commit_sync()
     assert raised.value.code is ErrorCode.UNKNOWN_MEMBER_ID
     assert harness.committed() == {}
@@ -92,15 +92,15 @@ def test_partitions_that_stay_assigned_go_on_where_they_are(harness: GroupHarnes
 
 def test_only_one_of_assign_and_subscribe_at_a_time(harness: GroupHarness) -> None:
     consumer = harness.bare()
-    with pytest.raises(ValueError, match="subscribe to a topic before polling, or assign"):
+    with pytest.raises(ValueError, match="subscribe to topics or assign partitions first"):
         consumer.poll(0)
     consumer.assign([T0])
-    with pytest.raises(ValueError, match="assigned by hand: unsubscribe first"):
+    with pytest.raises(ValueError, match="manually assigned partitions; unsubscribe first"):
         consumer.subscribe(["t"])
     consumer.unsubscribe()
     assert consumer.assignment == ()
     consumer.subscribe(["t"])
-    with pytest.raises(ValueError, match="subscribed to: unsubscribe first"):
+    with pytest.raises(ValueError, match="with a subscription; unsubscribe first"):
         consumer.assign([T0])
     assert set(harness.read(consumer)) == everything()
     consumer.unsubscribe()
@@ -144,7 +144,7 @@ def test_partitions_may_be_given_as_pairs(harness: GroupHarness) -> None:
         (lambda one: one.beginning_offsets(["t"]), "expected a TopicPartition"),
         (lambda one: one.offsets_for_times({"t": 5}), "expected a TopicPartition"),
         (lambda one: one.committed(["t"]), "expected a TopicPartition"),
-        (lambda one: one.commit_sync({T2: 5}), r"an offset to commit is a Committed\(offset\), not 5"),
+        (lambda one: one.commit_sync({T2: 5}), r"expected a Committed\(offset\), got 5"),
     ],
 )
 def test_what_names_no_partitions_is_refused_with_what_does(
@@ -209,10 +209,10 @@ def test_a_topic_that_is_gone_is_no_longer_matched(harness: GroupHarness) -> Non
     ("subscribe", "problem"),
     [
         (lambda one: one.subscribe("t"), r"subscribe\(\['t'\]\)"),
-        (lambda one: one.subscribe(["t"], pattern="t"), "topics or a pattern, not both"),
+        (lambda one: one.subscribe(["t"], pattern="t"), "expected topics or a pattern, got both"),
         (
             lambda one: one.subscribe(pattern="fli("),
-            r"pattern='fli\(': no regular expression of Python's: missing \), unterminated",
+            r"pattern='fli\(': invalid Python regular expression: missing \), unterminated",
         ),
         (lambda one: one.subscribe(["a b"]), "INVALID_TOPIC"),
     ],
@@ -282,13 +282,13 @@ def test_logs_have_beginnings_ends_and_times(harness: GroupHarness) -> None:
     assert consumer.end_offsets([T0, T1]) == {T0: 5, T1: 5}
     times = {T0: 0, T1: 1_003, T2: 1_005}
     assert consumer.offsets_for_times(times) == {T0: 2, T1: 3, T2: None}
-    with pytest.raises(ValueError, match="t-0: -1: a time is in ms"):
+    with pytest.raises(ValueError, match="t-0: expected ms since the epoch, 0 or more, got -1"):
         consumer.offsets_for_times({T0: -1})
 
 
 @pytest.mark.parametrize("times", [{T0: "2020-01-01"}, {T0: None}, {T0: 1.5}, [T0]])
 def test_a_time_that_is_no_number_of_ms_is_refused(harness: GroupHarness, times: Any) -> None:
-    with pytest.raises(TypeError, match="ms since the epoch, not"):
+    with pytest.raises(TypeError, match="ms since the epoch, got"):
         harness.bare().offsets_for_times(times)
 
 
@@ -337,7 +337,7 @@ class Half:
 @pytest.mark.parametrize("listener", [Half(), Listener, lambda partitions: None])
 def test_a_listener_that_lacks_its_methods_is_refused_at_once(harness: GroupHarness, listener: Any) -> None:
     consumer = harness.bare()
-    text = r"with the methods assigned\(partitions\) and revoked\(partitions\), not"
+    text = r"with the methods assigned\(partitions\) and revoked\(partitions\), got"
     with pytest.raises(TypeError, match=text):
         consumer.subscribe(["t"], listener=listener)
     assert consumer.subscription == ()
@@ -347,7 +347,7 @@ def test_a_listener_that_lacks_its_methods_is_refused_at_once(harness: GroupHarn
 
 def test_an_address_is_no_cluster() -> None:
     cluster: Any = "127.0.0.1:9092"
-    with pytest.raises(TypeError, match=r'a Cluster\("host:port"\), not \'127.0.0.1:9092\''):
+    with pytest.raises(TypeError, match=r'expected a ClusterClient\("host:port"\), got \'127.0.0.1:9092\''):
         GroupConsumer(cluster, GroupConsumerConfig("g"))
 
 
@@ -358,7 +358,7 @@ def test_settings_may_be_a_dict_of_properties_and_nothing_else(harness: GroupHar
         assert consumer.config == GroupConsumerConfig("a", auto_commit=False)
     name: Any = "a"
     with pytest.raises(
-        TypeError, match=r"a GroupConsumerConfig\(\"a-group\"\) or a dict of properties, not 'a'"
+        TypeError, match=r"a GroupConsumerConfig\(\"a-group\"\) or a dict of properties, got 'a'"
     ):
         GroupConsumer(cluster, name)
 
@@ -375,12 +375,12 @@ def test_an_assigned_partition_that_is_not_there_is_warned_of_once(
     for _ in range(30):
         consumer.poll(50)
     assert [record.getMessage() for record in caplog.records if "assigned" in record.getMessage()] == [
-        "nope-0 was assigned, and there is no topic 'nope'",
-        "t-9 was assigned, and topic 't' has 4 partitions, 0 to 3",
+        "nope-0 is assigned, but there is no topic 'nope'",
+        "t-9 is assigned, but topic 't' has 4 partitions, 0 to 3",
     ]
     consumer.assign([T0, TopicPartition("t", 9)])
     harness.read(consumer)
-    assert caplog.text.count("t-9 was assigned") == 1
+    assert caplog.text.count("t-9 is assigned") == 1
 
 
 @pytest.mark.parametrize("reads", [lambda one: one.subscribe(["t"]), lambda one: one.assign([T0])])
