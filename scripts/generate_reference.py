@@ -155,7 +155,7 @@ def broker_properties() -> str:
 
 def spark_options() -> str:
     """Return the page of options of the Spark source and sink."""
-    from pyspark_minikafka import kafka_options, options
+    from pyspark_minikafka.options import kafka_options, options
 
     def rows(chosen: Mapping[str, tuple[str, str, str, str]]) -> list[list[str]]:
         return [
@@ -215,7 +215,7 @@ def spark_options() -> str:
 
 def unusable_properties() -> list[str]:
     """Return the sections of client properties that are refused, or have no effect."""
-    from pyspark_minikafka import kafka_options
+    from pyspark_minikafka.options import kafka_options
 
     parts = []
     parts.append("### Refused")

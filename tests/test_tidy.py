@@ -347,7 +347,7 @@ def test_a_circle_of_imports_is_found_also_for_types() -> None:
 
 
 def test_the_spark_source_opens_no_socket() -> None:
-    assert banned_in("spark_source/pyspark_minikafka/writer.py") >= {"socket", "selectors"}
+    assert banned_in("spark_source/pyspark_minikafka/writing/writer.py") >= {"socket", "selectors"}
 
 
 @pytest.mark.parametrize(

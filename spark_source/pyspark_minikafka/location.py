@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from minikafka.base.errors import MinikafkaError
 from pyspark_minikafka import report
-from pyspark_minikafka.options import Location
+from pyspark_minikafka.options.options import Location
 
 
 class WrongHost(MinikafkaError):

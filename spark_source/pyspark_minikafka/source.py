@@ -91,36 +91,36 @@ class MinikafkaSource(DataSource, metaclass=SourceClass):
     def schema(self) -> StructType:
         """Return the fixed columns. Called by ``load()``, so invalid options are refused there."""
         _module("catalog").refuse_new_table(self.options)
-        options = _module("options")
+        options = _module("options.options")
         parsed = options.source_options(self.options, options.Mode.LOAD)
         _module("report").warn(parsed.warnings)
-        _module("batch")  # a dependency of the tasks that is missing is reported here, on the driver
+        _module("reading.batch")  # a dependency of the tasks that is missing is reported here, on the driver
         schema: StructType = _module("schema").source_schema(parsed.include_headers)
         return schema
 
     @workers.without_traceback()
     def reader(self, schema: StructType) -> DataSourceReader:
         _module("catalog").refuse_without_options(self.options)
-        reader: DataSourceReader = _module("batch").reader(self.options, schema)
+        reader: DataSourceReader = _module("reading.batch").reader(self.options, schema)
         return reader
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         # Invalid options are raised by the reader, see ``RefusedReader``. Errors raised here keep their
         # traceback: only it contains the cause.
-        reader: DataSourceStreamReader = _module("stream").reader(self.options, schema)
+        reader: DataSourceStreamReader = _module("reading.stream").reader(self.options, schema)
         return reader
 
     @workers.without_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         _module("catalog").refuse_without_options(self.options)
-        writer: DataSourceWriter = _module("writer").batch_writer(self.options, schema, overwrite)
+        writer: DataSourceWriter = _module("writing.writer").batch_writer(self.options, schema, overwrite)
         return writer
 
     @workers.without_traceback()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         # ``overwrite`` is the output mode complete: Spark's connector accepts it too and appends each batch.
         _module("catalog").refuse_without_options(self.options)
-        writer: DataSourceStreamWriter = _module("writer").stream_writer(self.options, schema)
+        writer: DataSourceStreamWriter = _module("writing.writer").stream_writer(self.options, schema)
         return writer
 
 

@@ -21,7 +21,7 @@ import psutil
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pyspark_minikafka import stream
+from pyspark_minikafka.reading import stream
 from pyspark_minikafka.source import MinikafkaSource
 
 RUNNER_HOOKS = (

@@ -30,8 +30,8 @@ import pyspark_minikafka  # noqa: F401  # sets PYSPARK_PYTHON
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import LATEST, Admin
 from minikafka.clients.network.cluster import ClusterClient
-from pyspark_minikafka import stream
 from pyspark_minikafka.offsets import StreamOffset
+from pyspark_minikafka.reading import stream
 from tests.faults.hooked_source import RUNNER_HOOKS, TASK_HOOKS, HookedSource, append, reach
 
 SINK_HOOKS = ("sink has written",)  # and so before the write of the commit log

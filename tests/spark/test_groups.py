@@ -21,7 +21,7 @@ from minikafka.registry import paths
 from minikafka.registry.consumers import read_offsets, write_offsets
 from minikafka.registry.paths import ConsumerRegistration
 from minikafka.registry.zookeeper import ZooKeeperStore
-from pyspark_minikafka.groups import GroupProgress, InZooKeeper
+from pyspark_minikafka.reading.groups import GroupProgress, InZooKeeper
 from tests.spark.conftest import Kafka
 from tests.spark.test_stream_read import PATIENCE_S, Streams, needs_limits
 

@@ -15,10 +15,11 @@ import pytest
 
 from minikafka.clients.admin.admin import NewTopic
 from minikafka.clients.network.broker_connection import BrokerConnection
-from pyspark_minikafka import cache, stream
+from pyspark_minikafka import cache
 from pyspark_minikafka.location import Target
-from pyspark_minikafka.lookup import make_planner
-from pyspark_minikafka.options import Mode, source_options
+from pyspark_minikafka.options.options import Mode, source_options
+from pyspark_minikafka.planning.lookup import make_planner
+from pyspark_minikafka.reading import stream
 from tests.spark.conftest import Kafka
 from tests.spark.test_stream_read import Streams, wait_until
 

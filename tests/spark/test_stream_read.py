@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_minikafka import stream
+from pyspark_minikafka.reading import stream
 from tests.spark.conftest import Kafka
 
 if TYPE_CHECKING:

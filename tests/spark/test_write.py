@@ -231,6 +231,6 @@ def test_a_stream_is_written_with_all_its_columns(
 def test_each_task_reports_what_it_wrote() -> None:
     import pickle
 
-    from pyspark_minikafka.writer import Written
+    from pyspark_minikafka.writing.writer import Written
 
     assert repr(pickle.loads(pickle.dumps(Written(3, 120)))) == "Written(rows=3, sent_bytes=120)"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from pyspark_minikafka.offsets import EARLIEST
-from pyspark_minikafka.options import Mode, SourceOptions, source_options
-from pyspark_minikafka.planner import Planner
+from pyspark_minikafka.options.options import Mode, SourceOptions, source_options
+from pyspark_minikafka.planning.planner import Planner
 
 
 class FakeCluster:

@@ -10,11 +10,11 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
-from pyspark_minikafka.bounds import parse_bound
 from pyspark_minikafka.offsets import to_json
-from pyspark_minikafka.ranges import OffsetRange
-from pyspark_minikafka.rate import LONG_MAX, limited
-from pyspark_minikafka.splits import split
+from pyspark_minikafka.options.bounds import parse_bound
+from pyspark_minikafka.planning.ranges import OffsetRange
+from pyspark_minikafka.planning.rate import LONG_MAX, limited
+from pyspark_minikafka.planning.splits import split
 from pyspark_minikafka.strategy import Assign, strategy
 from tests.spark import peer
 

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from minikafka.clients.admin.admin import NewTopic
-from pyspark_minikafka.stream import HAS_LIMITS
+from pyspark_minikafka.reading.stream import HAS_LIMITS
 from tests.spark.parity.conftest import Source, refused
 from tests.spark.parity.records import (
     BESIDE_THE_PEER,

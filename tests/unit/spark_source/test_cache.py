@@ -11,7 +11,7 @@ from minikafka.clients import produce
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingConfig
 from pyspark_minikafka import cache
-from pyspark_minikafka.options import Mode, source_options
+from pyspark_minikafka.options.options import Mode, source_options
 
 CONNECTION = source_options({"subscribe": "t", "kafka.client.id": "me"}, Mode.BATCH).connection
 

@@ -8,7 +8,7 @@ import pytest
 
 from minikafka.embedded import local
 from pyspark_minikafka.location import Target, WrongHost, check_reachable, locate
-from pyspark_minikafka.options import Location
+from pyspark_minikafka.options.options import Location
 
 
 def test_named_servers_start_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

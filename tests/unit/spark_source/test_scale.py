@@ -12,10 +12,10 @@ from minikafka.clients.fetch.range_fetcher import RangeFetcher
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingProducer
 from minikafka.wire.api import ApiKey
-from pyspark_minikafka.lookup import ClusterLookup
 from pyspark_minikafka.offsets import StreamOffset
-from pyspark_minikafka.options import Mode, source_options
-from pyspark_minikafka.planner import Planner
+from pyspark_minikafka.options.options import Mode, source_options
+from pyspark_minikafka.planning.lookup import ClusterLookup
+from pyspark_minikafka.planning.planner import Planner
 from tests.support.brokers_in_memory import BrokersInMemory
 
 BROKERS = 3

@@ -18,7 +18,8 @@ import pytest
 import pyspark_minikafka
 from minikafka.base import cache_dirs
 from minikafka.base.errors import ConfigError
-from pyspark_minikafka import group_options, kafka_options, options, shim
+from pyspark_minikafka import shim
+from pyspark_minikafka.options import group_options, kafka_options, options
 
 PROJECT = Path(__file__).resolve().parents[3]
 SHIM = PROJECT / "scala_shim"

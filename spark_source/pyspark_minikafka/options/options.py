@@ -1,0 +1,366 @@
+"""Options of the source and of the sink: those of Spark's Kafka connector, with the same meaning.
+
+Keys are case-insensitive and parsed once. An invalid option raises ConfigError with its name, its value and
+the allowed values.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from minikafka.base.config.unknown_names import closest_match, did_you_mean, with_suggestion
+from minikafka.base.errors import ConfigError
+from pyspark_minikafka import workers
+from pyspark_minikafka.checkpoint import spark_checkpoint, subscription
+from pyspark_minikafka.options import bounds
+from pyspark_minikafka.options.bounds import ALL_EARLIEST, ALL_LATEST, Bound, GroupBound
+from pyspark_minikafka.options.group_options import COMMIT_GROUP, GroupOptions, group_options, without_effect
+from pyspark_minikafka.options.group_options import NAMES as GROUP_KEYS
+from pyspark_minikafka.options.kafka_options import (
+    GROUP_ID,
+    INT_MAX,
+    LONG_MAX,
+    PREFIX,
+    ConnectionOptions,
+    FetchOptions,
+    KafkaOptions,
+    ProducerOptions,
+    boolean,
+    duration_ms,
+    integer,
+    kafka_options,
+    long_ms,
+)
+from pyspark_minikafka.options.kafka_options import meant as meant_by
+from pyspark_minikafka.strategy import NAMES as STRATEGIES
+from pyspark_minikafka.strategy import Strategy, strategy, topic_name
+
+SERVERS = "kafka.bootstrap.servers"
+DATA_DIR = "minikafka.data.dir"
+LOG_TASKS = "minikafka.log.tasks"
+PUSHDOWN = "minikafka.pushdown"
+SINGLE_BATCH = "minikafka.single.batch"
+ESTIMATE = "minikafka.estimate"
+DEFAULT_DATA_DIR = "minikafka-data"
+OUR_PREFIX = "minikafka."
+
+_TRIGGER_KEYS = ("minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxTriggerDelay")
+_SOURCE_KEYS = (
+    *STRATEGIES,
+    *bounds.START_NAMES,
+    *bounds.END_NAMES,
+    bounds.NO_MATCH,
+    bounds.LAST_RECORDS,
+    bounds.LAST_DURATION,
+    *_TRIGGER_KEYS,
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "groupIdPrefix",
+    "includeHeaders",
+    *GROUP_KEYS,
+    LOG_TASKS,
+    PUSHDOWN,
+    SINGLE_BATCH,
+    ESTIMATE,
+    spark_checkpoint.RESUME_FROM,
+    subscription.CHANGED_TOPICS,
+    DATA_DIR,
+    SERVERS,
+)
+_SINK_KEYS = ("topic", "includeHeaders", DATA_DIR, SERVERS)
+_SELECTING = frozenset({*STRATEGIES, *bounds.START_NAMES, *bounds.END_NAMES, bounds.NO_MATCH, "topic"})
+"""Options that choose what is read or written. A misspelt one is an error, not a warning."""
+
+
+_NO_ACKNOWLEDGEMENT = (
+    "kafka.acks=0: brokers acknowledge nothing, so a write may lose some or all rows without an error; the "
+    "default is all"
+)
+
+
+class Mode(Enum):
+    """The kind of query. LOAD: ``load()``, before it is known whether a batch or a stream follows."""
+
+    LOAD = "load"
+    BATCH = "batch"
+    STREAM = "stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """The location of the brokers: addresses, or the absolute data directory of the embedded broker.
+
+    zookeeper_connect: the ZooKeeper of consumer groups, when an option names one.
+    """
+
+    bootstrap_servers: str | None
+    data_dir: str | None
+    zookeeper_connect: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerOptions:
+    """The number of offsets of a micro-batch. A batch waits for ``min_offsets``, for at most ``max_delay_ms``
+    after the previous batch.
+    """
+
+    min_offsets: int | None = None
+    max_offsets: int | None = None
+    max_delay_ms: int = 15 * 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The parsed options of a read. Times are in milliseconds.
+
+    poll_timeout_ms: the time that a task waits for records of its range.
+    pushdown: whether filters of the query narrow the read; None: where Spark plans them correctly.
+    min_partitions, max_records_per_partition: the split of ranges; None: one task a partition.
+    estimate: the Scala shim asks for the size of a batch query, not for rows.
+    single_batch_allowed: no warning about the batch that Trigger.AvailableNow omits before Spark 4.2.
+    checkpoint: the query's checkpoint, when the options name it.
+    accept_changed_topics: topics of the checkpoint that are no longer subscribed are dropped.
+    warnings: logged once a query.
+    """
+
+    location: Location
+    connection: ConnectionOptions
+    fetch: FetchOptions
+    strategy: Strategy
+    starting: Bound
+    ending: Bound
+    fail_on_data_loss: bool
+    poll_timeout_ms: int
+    offset_retries: int
+    offset_retry_interval_ms: int
+    trigger: TriggerOptions
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    include_headers: bool
+    groups: GroupOptions
+    log_tasks: bool
+    pushdown: bool | None
+    estimate: bool
+    single_batch_allowed: bool
+    checkpoint: spark_checkpoint.CheckpointLocation | None
+    accept_changed_topics: bool
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The parsed options of a write. topic: None when every row names its topic."""
+
+    location: Location
+    connection: ConnectionOptions
+    producer: ProducerOptions
+    topic: str | None
+    warnings: tuple[str, ...]
+
+
+def _lowered(options: Mapping[str, str]) -> dict[str, str]:
+    # items() of Spark's case-insensitive dict are in lower case already; a plain dict in a test need not be.
+    return {key.lower(): value for key, value in options.items()}
+
+
+def _location(options: Mapping[str, str], kafka: KafkaOptions, working_directory: str | None) -> Location:
+    data_dir = options.get(DATA_DIR)
+    if kafka.bootstrap_servers is not None:
+        if data_dir is not None:
+            allowed = f"is only for the embedded broker; set either {DATA_DIR} or {SERVERS}"
+            raise ConfigError(DATA_DIR, data_dir, allowed)
+        return Location(kafka.bootstrap_servers, None)
+    for name, value in options.items():
+        # An error, not a warning: rows would go to the embedded cluster instead of the intended one.
+        if "bootstrap" in name or closest_match(name, [SERVERS], 0.85):
+            allowed = f"unknown option{did_you_mean(SERVERS)} (Set neither to use the embedded broker.)"
+            raise ConfigError(name, value, allowed)
+    if data_dir is not None and not data_dir.strip():
+        raise ConfigError(DATA_DIR, data_dir, "must be a directory; it is created when it does not exist")
+    path = os.path.expanduser((data_dir or DEFAULT_DATA_DIR).strip())
+    return Location(None, os.path.normpath(_absolute(DATA_DIR, path, working_directory)))
+
+
+def _absolute(option: str, path: str, working_directory: str | None) -> str:
+    if os.path.isabs(path):
+        return path
+    started_in = working_directory or workers.directory()
+    if started_in is None:
+        raise ConfigError(option, path, "must be absolute: Spark runs Python in a temporary directory here")
+    return os.path.join(started_in, path)
+
+
+def _warnings(options: Mapping[str, str], kafka: KafkaOptions, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Return warnings about options without effect. Raise ConfigError for a misspelt option that chooses what
+    is read: the query would read something else.
+    """
+    anywhere = {name.lower() for name in (*_SOURCE_KEYS, *_SINK_KEYS)}
+    unused = []
+    for name in sorted(options):
+        client = name.startswith(PREFIX)
+        # Spark and its tools add keys of their own, so other names are reported only if they look misspelt.
+        if name in (known if client else anywhere) or name.startswith("option."):
+            continue
+        if client and name not in kafka.without_effect:
+            continue
+        if name.startswith(OUR_PREFIX):
+            raise ConfigError(name, options[name], _unknown_own_option(name, known))
+        meant = meant_by(name, known)
+        meant = "startingOffsets" if meant == "kafka.auto.offset.reset" else meant
+        if meant in _SELECTING:
+            raise ConfigError(name, options[name], f"unknown option{did_you_mean(meant)}")
+        if client or meant is not None:
+            unused.append(with_suggestion(name, meant))
+    return (f"these options have no effect: {', '.join(unused)}",) if unused else ()
+
+
+def _unknown_own_option(name: str, known: tuple[str, ...]) -> str:
+    meant = closest_match(name, known)
+    own = ", ".join(key for key in known if key.startswith(OUR_PREFIX))
+    return f"unknown option{did_you_mean(meant)}" if meant else f"unknown option; expected one of {own}"
+
+
+def _headers(options: Mapping[str, str]) -> bool:
+    return boolean("includeHeaders", options.get("includeheaders", "false"))
+
+
+def _bounds(options: Mapping[str, str], mode: Mode) -> tuple[Bound, Bound]:
+    for name in bounds.END_NAMES:
+        if name.lower() in options and mode is Mode.STREAM:
+            raise ConfigError(name, options[name.lower()], "is for batch queries only: a stream has no end")
+    start = bounds.starting(options, ALL_LATEST if mode is Mode.STREAM else ALL_EARLIEST)
+    end = bounds.ending(options, ALL_LATEST)
+    if mode is Mode.BATCH:
+        bounds.check_batch(start, end, options.get("startingoffsets"), options.get("endingoffsets"))
+    return start, end
+
+
+def _optional(options: Mapping[str, str], name: str, high: int = LONG_MAX) -> int | None:
+    """Return a number of at least 1, or None when the option is absent."""
+    value = options.get(name.lower())
+    return None if value is None else integer(name, value, 1, high)
+
+
+def _trigger(options: Mapping[str, str]) -> TriggerOptions:
+    least, most = _optional(options, "minOffsetsPerTrigger"), _optional(options, "maxOffsetsPerTrigger")
+    delay_ms = duration_ms("maxTriggerDelay", options.get("maxtriggerdelay", "15m"))
+    if least is not None and most is not None and least > most:
+        allowed = f"must not be higher than maxOffsetsPerTrigger, {most}"
+        raise ConfigError("minOffsetsPerTrigger", str(least), allowed)
+    return TriggerOptions(least, most, delay_ms)
+
+
+def _single_batch_allowed(options: Mapping[str, str]) -> bool:
+    value = options.get(SINGLE_BATCH, "warn")
+    if value.strip().lower() not in ("warn", "allow"):
+        raise ConfigError(SINGLE_BATCH, value, "must be warn or allow")
+    return value.strip().lower() == "allow"
+
+
+def _group_warnings(options: Mapping[str, str]) -> tuple[str, ...]:
+    if GROUP_ID in options:
+        ignored = ", and groupIdPrefix is ignored" if "groupidprefix" in options else ""
+        return (f"{GROUP_ID} has no effect: records are read outside of consumer groups{ignored}",)
+    if "groupidprefix" in options:
+        return ("groupIdPrefix has no effect: records are read outside of consumer groups",)
+    return ()
+
+
+def _checkpoint(
+    options: Mapping[str, str], working_directory: str | None
+) -> spark_checkpoint.CheckpointLocation | None:
+    """Return the query's checkpoint. One that ``minikafka.resume.from`` names must exist."""
+    resumes = spark_checkpoint.RESUME_FROM in options
+    option = spark_checkpoint.RESUME_FROM if resumes else spark_checkpoint.CHECKPOINT
+    directory = options.get(option.lower(), "").strip()
+    if directory and not spark_checkpoint.is_address(directory):
+        directory = _absolute(option, directory, working_directory)
+    location = spark_checkpoint.CheckpointLocation(option, directory)
+    if resumes:
+        spark_checkpoint.check(location)
+    return location if directory else None
+
+
+def source_options(
+    given: Mapping[str, str], mode: Mode, *, working_directory: str | None = None
+) -> SourceOptions:
+    """Parse the options of a read. Raise ConfigError for the first invalid one.
+
+    working_directory: the base of relative paths; None: the directory where Spark was started.
+    """
+    options = _lowered(given)
+    kafka = kafka_options(options, sink=False)
+    warnings = _warnings(options, kafka, _SOURCE_KEYS)
+    chosen = strategy(options)
+    starting, ending = _bounds(options, mode)
+    trigger = _trigger(options)
+    location = _location(options, kafka, working_directory)
+    starts_at = starting.group if isinstance(starting, GroupBound) else None
+    groups = group_options(options, embedded=location.data_dir is not None, starts_at=starts_at)
+    warnings += _group_warnings(options)
+    warnings += without_effect(options, used=groups.commit is not None or starts_at is not None)
+    if mode is Mode.BATCH:
+        warnings += tuple(
+            f"{name} has no effect on a batch query"
+            for name in (
+                *_TRIGGER_KEYS,
+                COMMIT_GROUP,
+                spark_checkpoint.RESUME_FROM,
+                subscription.CHANGED_TOPICS,
+            )
+            if name.lower() in options
+        )
+        trigger = TriggerOptions()
+    return SourceOptions(
+        location=replace(location, zookeeper_connect=groups.zookeeper_connect),
+        connection=kafka.connection,
+        fetch=kafka.fetch,
+        strategy=chosen,
+        starting=starting,
+        ending=ending,
+        fail_on_data_loss=boolean("failOnDataLoss", options.get("failondataloss", "true")),
+        poll_timeout_ms=long_ms(
+            "kafkaConsumer.pollTimeoutMs", options.get("kafkaconsumer.polltimeoutms", "120000"), 1
+        ),
+        offset_retries=integer("fetchOffset.numRetries", options.get("fetchoffset.numretries", "3")),
+        offset_retry_interval_ms=long_ms(
+            "fetchOffset.retryIntervalMs", options.get("fetchoffset.retryintervalms", "1000")
+        ),
+        trigger=trigger,
+        min_partitions=_optional(options, "minPartitions", INT_MAX),
+        max_records_per_partition=_optional(options, "maxRecordsPerPartition"),
+        include_headers=_headers(options),
+        groups=groups,
+        log_tasks=boolean(LOG_TASKS, options.get(LOG_TASKS, "false")),
+        pushdown=boolean(PUSHDOWN, options[PUSHDOWN]) if PUSHDOWN in options else None,
+        estimate=boolean(ESTIMATE, options.get(ESTIMATE, "false")),
+        single_batch_allowed=_single_batch_allowed(options),
+        checkpoint=None if mode is Mode.BATCH else _checkpoint(options, working_directory),
+        accept_changed_topics=subscription.accepts_changes(options),
+        warnings=warnings,
+    )
+
+
+def sink_options(given: Mapping[str, str], *, working_directory: str | None = None) -> SinkOptions:
+    """Parse the options of a write. Raise ConfigError for the first invalid one."""
+    options = _lowered(given)
+    kafka = kafka_options(options, sink=True)
+    _headers(options)
+    topic = options.get("topic")
+    warnings = _warnings(options, kafka, _SINK_KEYS)
+    if kafka.producer.acks == 0:
+        warnings += (_NO_ACKNOWLEDGEMENT,)
+    return SinkOptions(
+        location=_location(options, kafka, working_directory),
+        connection=kafka.connection,
+        producer=kafka.producer,
+        topic=None if topic is None else topic_name("topic", topic, topic.strip()),
+        warnings=warnings,
+    )

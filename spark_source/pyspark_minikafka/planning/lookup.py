@@ -1,0 +1,161 @@
+"""The planner's look-ups in a real cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from minikafka.base.clock import Clock, SystemClock
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.fetch import list_offsets as listing
+from minikafka.clients.network.cluster import ClusterClient
+from pyspark_minikafka import cache, report
+from pyspark_minikafka.location import Target
+from pyspark_minikafka.offsets import EARLIEST, LATEST
+from pyspark_minikafka.options.group_options import Storage
+from pyspark_minikafka.options.options import SourceOptions
+from pyspark_minikafka.planning.planner import Planner
+
+_Answer = TypeVar("_Answer")
+_SPECIAL = {EARLIEST: listing.EARLIEST, LATEST: listing.LATEST}
+_MAX_AGE_MS = 1_000
+
+
+class ClusterLookup:
+    """The ``Lookup`` of a real cluster: retries retriable errors and caches the topics for
+    ``metadata_max_age_ms``, by default one second.
+
+    It requests the metadata of all topics, never by name: brokers create a topic that is requested by name,
+    and a deleted topic would reappear empty instead of being reported.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        options: SourceOptions,
+        clock: Clock | None = None,
+        *,
+        zookeeper_connect: str | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._zookeeper = zookeeper_connect
+        self._clock = clock or SystemClock()
+        self._topics: Mapping[str, tuple[int, ...]] = {}
+        self._asked_ms: int | None = None
+
+    def partitions(self, *, refresh: bool) -> Mapping[str, tuple[int, ...]]:
+        now_ms = self._clock.monotonic_ms()
+        age_ms = self._options.connection.metadata_max_age_ms
+        age_ms = _MAX_AGE_MS if age_ms is None else age_ms
+        if refresh or self._asked_ms is None or now_ms - self._asked_ms >= age_ms:
+            self._topics = self._retried(self._all_topics)
+            self._asked_ms = now_ms
+        return self._topics
+
+    def offsets(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        asked = {tp: _SPECIAL[special] for tp, special in wanted.items()}
+        found = self._retried(lambda: self._existing(asked))
+        return {tp: offset for tp, offset in found.items() if offset is not None}
+
+    def offsets_at(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
+        return self._retried(lambda: self._existing(wanted))
+
+    def logs_reach(self, wanted: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        return {tp for tp, offset in wanted.items() if self._retried(partial(self._reaches, tp, offset))}
+
+    def committed(self, group: str) -> Mapping[TopicPartition, int]:
+        """Return the offsets from Kafka and ZooKeeper, the higher one where both have one, as consumers that
+        commit to both do.
+        """
+        storage, places = self._options.groups.storage, []
+        found: dict[TopicPartition, int] = {}
+        if storage is not Storage.ZOOKEEPER:
+            places.append("Kafka")
+            found = self._retried(lambda: _in_kafka(self._cluster, group))
+        if storage is not Storage.KAFKA and self._zookeeper is not None:
+            places.append(f"ZooKeeper at {self._zookeeper}")
+            for tp, offset in _in_zookeeper(self._zookeeper, group).items():
+                found[tp] = max(offset, found.get(tp, offset))
+        if not found:
+            more = "" if len(places) > 1 or storage is not None else ", or set zookeeper.connect"
+            raise BrokerError(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"no group {group!r} with committed offsets in {' or in '.join(places)}; check the name in "
+                f"startingOffsets{more}",
+            )
+        return found
+
+    def _all_topics(self) -> Mapping[str, tuple[int, ...]]:
+        metadata = self._cluster.metadata(None, refresh=True)
+        return {
+            name: tuple(p.topic_partition.partition for p in topic.partitions)
+            for name, topic in metadata.topics.items()
+            if topic.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.partitions
+        }
+
+    def _existing(self, asked: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
+        isolation = self._options.fetch.isolation
+        try:
+            return listing.list_offsets(self._cluster, asked, self._cluster.deadline(), isolation)
+        except BrokerError as problem:
+            if problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            topics = self.partitions(refresh=True)
+            left = {tp: when for tp, when in asked.items() if tp.partition in topics.get(tp.topic, ())}
+            if len(left) == len(asked):
+                raise
+            return listing.list_offsets(self._cluster, left, self._cluster.deadline(), isolation)
+
+    def _reaches(self, tp: TopicPartition, offset: int) -> bool:
+        try:
+            # Imported here: it imports the codec, which a process that only plans does not need.
+            from minikafka.clients.fetch.range_fetcher import log_reaches
+
+            return log_reaches(self._cluster, tp, offset)
+        except BrokerError as problem:
+            if problem.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return False  # the next look-up of the topics shows the deletion
+            raise
+
+    def _retried(self, question: Callable[[], _Answer]) -> _Answer:
+        for _ in range(self._options.offset_retries):
+            try:
+                return question()  # a NetworkError is final: the client has retried until its timeout
+            except BrokerError as problem:
+                if not problem.is_retriable:
+                    raise
+            pause(self._options.offset_retry_interval_ms)
+        return question()
+
+
+def _in_kafka(cluster: ClusterClient, group: str) -> dict[TopicPartition, int]:
+    from minikafka.clients.admin.groups import GroupAdmin
+
+    return {tp: committed.offset for tp, committed in GroupAdmin(cluster).offsets(group).items()}
+
+
+def _in_zookeeper(connect: str, group: str) -> Mapping[TopicPartition, int]:
+    from minikafka.registry.consumers import read_offsets
+    from minikafka.registry.zookeeper import ZooKeeperStore
+
+    store = ZooKeeperStore(connect, make_chroot=False)
+    try:
+        return read_offsets(store, group)
+    finally:
+        store.close()
+
+
+def pause(milliseconds: int) -> None:
+    """Sleep before a retry."""
+    time.sleep(milliseconds / 1000)
+
+
+def make_planner(options: SourceOptions, target: Target) -> Planner:
+    """Return a planner that looks up offsets at the brokers of ``target``."""
+    cluster = cache.reading(target.bootstrap_servers, options.connection)
+    lookup = ClusterLookup(cluster, options, zookeeper_connect=target.zookeeper_connect)
+    return Planner(options, lookup, warn=report.warn_once, pause=pause, now_ms=SystemClock().now_ms)

@@ -1,0 +1,4 @@
+"""Reads: batch queries, streams, and the task that fetches one range.
+
+Imports ``planning``, ``options`` and below.
+"""

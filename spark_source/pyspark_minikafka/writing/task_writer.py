@@ -1,0 +1,278 @@
+"""The write of a task: encodes Arrow record batches and sends them to the brokers.
+
+    record batches ─▶ merged, if there are many partitions ─▶ partition ids (numpy, murmur2 kernel)
+    ─▶ rows of each partition ─▶ encoded batches (kernel) ─▶ BatchingProducer
+
+The producer sends in the background and holds at most ``kafka.buffer.memory`` bytes; when it is full, this
+thread waits. A batch that a broker refuses for good ends the task at the next record batch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.metadata import TopicMetadata
+from minikafka.clients.produce import BatchingConfig, BatchingProducer
+from minikafka.records.columns import RawHeaders, encode, partitions_by_key, raw_headers
+from pyspark_minikafka import cache
+from pyspark_minikafka.location import Target
+from pyspark_minikafka.options.options import SinkOptions
+from pyspark_minikafka.schema import BadColumn, SinkColumns
+from pyspark_minikafka.writing.routing import RoundRobin, fill_unassigned, grouped, override
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Rows = npt.NDArray[np.int64]
+    Longs = npt.NDArray[np.int64]
+
+BATCH_BYTES = 900_000
+"""The largest encoded batch unless ``kafka.batch.size`` is set: a broker with default limits accepts it."""
+
+PARTITION_BYTES = 64 << 10
+"""The target size of a partition's rows at a time, if the producer's buffer has room for that much of all
+partitions. Spark's record batches have 10,000 rows: in a topic with hundreds of partitions, each would get
+only a few rows.
+"""
+
+
+def send(
+    batches: Iterator[pa.RecordBatch], options: SinkOptions, target: Target, columns: SinkColumns
+) -> tuple[int, int]:
+    """Send every row and wait until all are acknowledged. Return the rows, and the bytes as encoded."""
+    cluster = cache.writing(target.bootstrap_servers, options.connection)
+    with cache.producing(cluster, producer_config(options)) as producer:
+        task = _Task(cluster, producer, options, columns)
+        for batch in merged(batches, task.wanted_bytes):
+            task.add(batch)
+        return task.finish()
+
+
+def merged(batches: Iterator[pa.RecordBatch], wanted_bytes: Callable[[], int]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of ``batches`` in batches of at least ``wanted_bytes()`` each, except for the last."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in itertools.chain(batches, [None]):
+        if batch is not None and batch.num_rows:
+            waiting.append(batch)
+            size += batch.nbytes
+        if waiting and (batch is None or size >= wanted_bytes()):
+            if len(waiting) > 1:
+                waiting = pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            yield from waiting
+            waiting, size = [], 0
+
+
+class _Task:
+    """The write of one task: routes, encodes and queues its rows, and collects the results."""
+
+    def __init__(
+        self, cluster: ClusterClient, producer: BatchingProducer, options: SinkOptions, columns: SinkColumns
+    ) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._columns = columns
+        self._config = producer.config
+        self._producer = producer
+        self._round_robin: dict[str, RoundRobin] = {}
+        self._in_flight: deque[Any] = deque()
+        self._most_partitions = 1
+        self._rows = 0
+        self._bytes = 0
+        request_bytes = self._config.max_request_bytes
+        self._batch_bytes = min(options.producer.batch_bytes or BATCH_BYTES, request_bytes)
+
+    def wanted_bytes(self) -> int:
+        """Return the bytes to add at a time, for the topics seen so far."""
+        return min(PARTITION_BYTES * self._most_partitions, self._config.buffer_bytes // 2)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Queue the rows of one record batch."""
+        columns = self._columns
+        keys = None if columns.key is None else as_binary(batch.column(columns.key))
+        values = as_binary(batch.column(columns.value))
+        timestamps = self._timestamps(batch)
+        headers = None if columns.headers is None else raw_headers(batch.column(columns.headers))
+        for topic, rows in self._topics(batch):
+            ids = self._partition_ids(batch, keys, topic, rows)
+            for partition, chosen in grouped(ids):
+                chosen = chosen if rows is None else rows[chosen]
+                self._queue(TopicPartition(topic, partition), keys, values, timestamps, chosen, headers)
+        self._rows += batch.num_rows
+        self._check(wait=False)
+
+    def finish(self) -> tuple[int, int]:
+        """Wait for all acknowledgements. Return the rows, and the bytes as encoded."""
+        self._producer.flush()
+        self._check(wait=True)
+        return self._rows, self._bytes
+
+    def _queue(
+        self,
+        tp: TopicPartition,
+        keys: pa.Array | None,
+        values: pa.Array,
+        timestamps: Longs,
+        rows: Rows,
+        headers: RawHeaders | None,
+    ) -> None:
+        magic = self._producer.magic(tp)
+        if magic < 2 and headers is not None:
+            # Rows without headers can be written.
+            if (headers.ends[rows + 1] > headers.ends[rows]).any():
+                raise BrokerError(
+                    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                    f"rows for {tp} have headers, which its broker does not support (they need Kafka 0.11 or "
+                    "later); drop the column headers",
+                )
+            headers = None
+        if magic < 2 and self._options.producer.codec == "zstd":
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"the broker of {tp} does not support kafka.compression.type=zstd (it needs Kafka 2.1 or "
+                "later); choose another compression type",
+            )
+        batches = encode(
+            keys,
+            values,
+            timestamps,
+            rows,
+            magic=magic,
+            codec=self._config.compression,
+            max_bytes=self._batch_bytes,
+            headers=headers,
+            sealed=False,
+        )
+        for encoded in batches:
+            if len(encoded.data) > self._config.max_request_bytes:
+                raise BrokerError(
+                    ErrorCode.MESSAGE_TOO_LARGE,
+                    f"a row for {tp} takes {len(encoded.data)} bytes, more than kafka.max.request.size="
+                    f"{self._config.max_request_bytes}",
+                )
+            self._bytes += len(encoded.data)
+            sent = self._producer.send_encoded(tp, encoded.data, encoded.count, sealed=False)
+            self._in_flight.append(sent)
+
+    def _check(self, *, wait: bool) -> None:
+        """Raise the first error among the completed sends; with ``wait``, wait for all of them."""
+        while self._in_flight and (wait or self._in_flight[0].done):
+            self._in_flight.popleft().result()
+
+    def _topics(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Rows | None]]:
+        """Yield each topic with the numbers of its rows; None means all rows."""
+        if self._columns.topic is None:
+            assert self._options.topic is not None
+            yield self._options.topic, None
+            return
+        column = batch.column(self._columns.topic)
+        if column.null_count:
+            raise BadColumn("a row has a null topic; fill the column topic, or set the option topic")
+        encoded = column.dictionary_encode()
+        names = encoded.dictionary.to_pylist()
+        if len(names) == 1:
+            yield names[0], None
+            return
+        for code, rows in grouped(np.asarray(encoded.indices).astype(np.int32, copy=False)):
+            yield names[code], rows
+
+    def _partition_ids(
+        self, batch: pa.RecordBatch, keys: pa.Array | None, topic: str, rows: Rows | None
+    ) -> npt.NDArray[np.int32]:
+        named = None if self._columns.partition is None else batch.column(self._columns.partition)
+        if named is not None and rows is not None:
+            named = named.take(pa.array(rows))
+        found = self._topic(topic)
+        if named is not None and np.asarray(named.fill_null(0)).max() >= len(found.partitions):
+            # Partitions may have been added since this worker looked the topic up.
+            self._cluster.invalidate(topic)
+            found = self._topic(topic)
+        partitions = len(found.partitions)
+        self._most_partitions = max(self._most_partitions, partitions)
+        count = batch.num_rows if rows is None else len(rows)
+        if keys is None:
+            ids = np.full(count, -1, dtype=np.int32)
+        else:
+            ids = partitions_by_key(keys if rows is None else keys.take(pa.array(rows)), partitions)
+        if named is not None:
+            ids = override(ids, named, partitions, topic)
+        round_robin = self._round_robin.get(topic)
+        if round_robin is None:
+            # Tasks start at random partitions; otherwise many small ones would all fill the first.
+            round_robin = self._round_robin[topic] = RoundRobin(random.randrange(1 << 16))
+        return fill_unassigned(ids, round_robin, found.available or tuple(range(partitions)))
+
+    def _topic(self, name: str) -> TopicMetadata:
+        """Return a topic with its partitions, waiting for at most ``kafka.max.block.ms``.
+
+        For unreachable brokers the wait is that of a read, ``kafka.request.timeout.ms``.
+        """
+        block_ms = self._config.max_block_ms
+        if self._cluster.known_topic(name) is None:
+            self._cluster.metadata([name], timeout_ms=min(block_ms, self._config.request_timeout_ms))
+        return self._cluster.topic(name, block_ms)
+
+    def _timestamps(self, batch: pa.RecordBatch) -> Longs:
+        """Return milliseconds for every row; the present time where the column is absent or null."""
+        now_ms = time.time_ns() // 1_000_000
+        if self._columns.timestamp is None:
+            return np.full(batch.num_rows, now_ms, dtype=np.int64)
+        return timestamps_ms(
+            batch.column(self._columns.timestamp), now_ms, is_ms=self._columns.timestamp_is_ms
+        )
+
+
+def timestamps_ms(column: pa.Array, now_ms: int, *, is_ms: bool) -> Longs:
+    """Return milliseconds since the epoch, ``now_ms`` where null. Raise BadColumn for a time before 1970,
+    which Kafka cannot store.
+
+    column: int64 milliseconds with ``is_ms``, else timestamp[us] or int64 microseconds.
+    """
+    numbers = column.cast(pa.int64())
+    present = np.asarray(numbers.is_valid())
+    found = np.asarray(numbers.fill_null(0))
+    if not is_ms:
+        found = np.floor_divide(found, 1_000)
+    if (found < 0).any():
+        raise BadColumn(f"the column timestamp holds {found.min()} ms: a time before 1970 cannot be stored")
+    return np.where(present, found, now_ms).astype(np.int64, copy=False)
+
+
+def as_binary(column: pa.Array) -> pa.Array:
+    """Return ``column``, of strings or bytes in any Arrow layout, as pa.BinaryArray; strings as UTF-8."""
+    return column if column.type == pa.binary() else column.cast(pa.binary())
+
+
+def producer_config(options: SinkOptions) -> BatchingConfig:
+    """Return the producer's settings. Errors name the user's option, with ``kafka.``."""
+    producer = options.producer
+    properties: dict[str, object] = {
+        "acks": producer.acks,
+        "compression.type": producer.codec,
+        "retries": producer.retries,
+        "linger.ms": producer.linger_ms,
+        "max.request.size": producer.max_request_bytes,
+        "buffer.memory": producer.buffer_bytes,
+        "max.in.flight.requests.per.connection": producer.max_in_flight,
+        "max.block.ms": producer.max_block_ms,
+        "delivery.timeout.ms": producer.delivery_timeout_ms,
+        "request.timeout.ms": options.connection.request_timeout_ms,
+        "retry.backoff.ms": producer.retry_backoff_ms,
+    }
+    if producer.idempotence is not None:
+        properties["enable.idempotence"] = producer.idempotence
+    try:
+        return BatchingConfig.from_properties(properties)
+    except ConfigError as problem:
+        raise ConfigError(f"kafka.{problem.name}", problem.value, problem.allowed) from None

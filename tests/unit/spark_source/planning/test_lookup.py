@@ -1,0 +1,54 @@
+"""What a group has committed, asked of brokers and of ZooKeeper, and how far logs reach."""
+
+from __future__ import annotations
+
+import pytest
+
+from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.ids import TopicPartition
+from pyspark_minikafka.options.options import Mode, source_options
+from pyspark_minikafka.planning import lookup
+from pyspark_minikafka.planning.lookup import ClusterLookup
+from tests.support.brokers_in_memory import BrokersInMemory
+
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+
+
+def looking(
+    monkeypatch: pytest.MonkeyPatch, zookeeper: dict[TopicPartition, int], **given: str
+) -> ClusterLookup:
+    """A group ``g``: Kafka has 5 and 6 of the first partitions, ZooKeeper what is given."""
+    brokers = BrokersInMemory(1, {"t": 3})
+    brokers.groups.group("g").offsets.update({T0: (5, ""), T1: (6, "")})
+    monkeypatch.setattr(lookup, "_in_zookeeper", lambda connect, group: zookeeper if group == "g" else {})
+    options = source_options({"subscribe": "t", **given}, Mode.BATCH)
+    return ClusterLookup(brokers.client(), options, zookeeper_connect="zk:2181")
+
+
+def test_of_what_both_storages_have_the_higher_offset_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = looking(monkeypatch, {T0: 4, T1: 7, T2: 1}).committed("g")
+    assert found == {T0: 5, T1: 7, T2: 1}
+
+
+@pytest.mark.parametrize(("storage", "expected"), [("kafka", {T0: 5, T1: 6}), ("zookeeper", {T1: 7})])
+def test_one_storage_may_be_named(
+    monkeypatch: pytest.MonkeyPatch, storage: str, expected: dict[TopicPartition, int]
+) -> None:
+    assert looking(monkeypatch, {T1: 7}, **{"offsets.storage": storage}).committed("g") == expected
+
+
+def test_a_group_without_offsets_is_an_error_that_says_where_was_looked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(BrokerError, match=r"'nix'.*Kafka or in ZooKeeper at zk:2181") as problem:
+        looking(monkeypatch, {T0: 4}).committed("nix")
+    assert problem.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_logs_reach_as_far_as_their_leaders_have_them() -> None:
+    brokers = BrokersInMemory(1, {"t": 2})
+    brokers.fill(T0, b"a", b"b")
+    found = ClusterLookup(brokers.client(), source_options({"subscribe": "t"}, Mode.STREAM))
+    assert found.logs_reach({T0: 2, T1: 1}) == {T0}
+    assert found.logs_reach({T0: 3, T1: 0}) == {T1}
+    assert found.logs_reach({T0: 2, T2: 0}) == {T0}  # the last one is not there

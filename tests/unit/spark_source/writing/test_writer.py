@@ -1,0 +1,259 @@
+"""Rows, times and columns on their way into message sets."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import pickle
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import ArrayType, IntegerType, StructType
+
+from minikafka.base.errors import BrokerError, ConfigError, NetworkError
+from minikafka.base.ids import TopicPartition
+from minikafka.clients.produce import BatchingConfig
+from minikafka.records.columns import HEADERS_TYPE
+from pyspark_minikafka.location import Target
+from pyspark_minikafka.options.kafka_options import ConnectionOptions, ProducerOptions
+from pyspark_minikafka.options.options import Location, SinkOptions, sink_options
+from pyspark_minikafka.schema import BadColumn, SinkColumns, sink_columns
+from pyspark_minikafka.writing import task_writer, writer
+from pyspark_minikafka.writing.task_writer import as_binary, producer_config, timestamps_ms
+
+UTC = datetime.timezone.utc
+
+
+@pytest.fixture
+def zone_of_new_york() -> Iterator[None]:
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "America/New_York"
+    time.tzset()
+    yield
+    if before is None:
+        del os.environ["TZ"]
+    else:
+        os.environ["TZ"] = before
+    time.tzset()
+
+
+def test_rows_become_columns_and_what_the_sink_does_not_use_becomes_null() -> None:
+    schema = StructType().add("more", ArrayType(IntegerType())).add("VALUE", "string").add("key", "binary")
+    schema.add("partition", "integer").add("topic", "string")
+    rows = [([1], "é", bytearray(b"k"), 2, "t"), ([], None, None, None, None)]
+    (batch,) = writer.record_batches(iter(rows), schema, sink_columns(schema, None))  # type: ignore[arg-type]
+    assert batch.schema.names == ["more", "VALUE", "key", "partition", "topic"]
+    assert batch.column(0).null_count == 2
+    assert batch.column(1).to_pylist() == ["é".encode(), None]
+    assert batch.column(2).to_pylist() == [b"k", None]
+    assert batch.column(3).to_pylist() == [2, None]
+    assert batch.column(4).to_pylist() == ["t", None]
+
+
+def test_many_rows_make_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "ROWS_PER_BATCH", 4)
+    schema = StructType().add("value", "string")
+    rows = iter([("x",)] * 9)
+    batches = writer.record_batches(rows, schema, sink_columns(schema, "t"))  # type: ignore[arg-type]
+    assert [batch.num_rows for batch in batches] == [4, 4, 1]
+
+
+@pytest.mark.usefixtures("zone_of_new_york")
+def test_a_time_of_a_row_is_in_the_workers_zone() -> None:
+    schema = StructType().add("value", "string").add("timestamp", "timestamp")
+    # As Spark 4.0 gives it: local time without a zone; one is in winter, one in summer.
+    winter = datetime.datetime(2013, 1, 1, 5, 15)  # noqa: DTZ001
+    summer = datetime.datetime(2013, 7, 1, 5, 15, 0, 1500)  # noqa: DTZ001
+    rows = [("w", winter), ("s", summer)]
+    columns = sink_columns(schema, "t")
+    (batch,) = writer.record_batches(iter(rows), schema, columns)  # type: ignore[arg-type]
+    found = timestamps_ms(batch.column(1), 0, is_ms=False).tolist()
+    in_utc = [
+        datetime.datetime(2013, 1, 1, 10, 15, tzinfo=UTC),
+        datetime.datetime(2013, 7, 1, 9, 15, 0, 1500, tzinfo=UTC),
+    ]
+    assert found == [int(moment.timestamp() * 1000) for moment in in_utc]
+
+
+def test_timestamps_are_cut_to_milliseconds_and_null_means_now() -> None:
+    moments = pa.array([1_999, None, 0], pa.timestamp("us", "UTC"))
+    assert timestamps_ms(moments, 77, is_ms=False).tolist() == [1, 77, 0]
+    assert timestamps_ms(pa.array([5, None]), 77, is_ms=True).tolist() == [5, 77]
+
+
+@pytest.mark.parametrize(
+    "column", [pa.array([3, -1], pa.timestamp("us", "UTC")), pa.array([3, -1_000_000], pa.timestamp("us"))]
+)
+def test_a_time_before_1970_is_refused(column: pa.Array) -> None:
+    with pytest.raises(BadColumn, match="before 1970"):
+        timestamps_ms(column, 0, is_ms=False)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
+def test_text_and_bytes_of_every_layout_become_binary(kind: pa.DataType) -> None:
+    column = pa.array(["é", None, ""], pa.string()).cast(kind)
+    assert as_binary(column).type == pa.binary()
+    assert as_binary(column).to_pylist() == ["é".encode(), None, b""]
+
+
+def test_producer_settings_are_those_of_the_options() -> None:
+    given = {"topic": "t", "kafka.compression.type": "gzip", "kafka.linger.ms": "3", "kafka.retries": "2"}
+    config = producer_config(sink_options({**given, "kafka.request.timeout.ms": "9"}))
+    assert (config.acks, config.compression.name, config.linger_ms) == (-1, "GZIP", 3)
+    assert (config.retries, config.request_timeout_ms) == (2, 9)
+
+
+def test_a_setting_that_the_producer_refuses_has_the_options_name() -> None:
+    options = SinkOptions(
+        Location("h:1", None), ConnectionOptions(), ProducerOptions(max_in_flight=0), "t", ()
+    )
+    with pytest.raises(ConfigError, match=r"kafka\.max\.in\.flight\.requests\.per\.connection=0"):
+        producer_config(options)
+
+
+def test_brokers_that_nobody_can_reach_are_waited_for_as_long_as_by_a_read() -> None:
+    given = {"topic": "t", "kafka.bootstrap.servers": "127.0.0.1:1", "kafka.request.timeout.ms": "200"}
+    options, columns = sink_options(given), sink_columns(StructType().add("value", "binary"), "t")
+    rows = pa.record_batch([pa.array([b"x"])], names=["value"])
+    with pytest.raises(NetworkError, match="failed for 200 ms: failed to connect to bootstrap server"):
+        task_writer.send(iter([rows]), options, Target("127.0.0.1:1"), columns)
+
+
+def test_a_writer_travels_to_the_executors() -> None:
+    schema = StructType().add("value", "string")
+    options = sink_options({"topic": "t", "kafka.bootstrap.servers": "h:1"})
+    made = writer.batch_writer({"topic": "t", "kafka.bootstrap.servers": "h:1"}, schema, overwrite=False)
+    again = pickle.loads(pickle.dumps(made))
+    assert again.sink == writer.Sink(options, Target("h:1"), sink_columns(schema, "t"))
+
+
+class BrokersOfKafka010:
+    """A cluster and its producer: one topic of two partitions, no headers."""
+
+    config = BatchingConfig()
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, int]] = []
+        self.partitions: tuple[int, ...] = (0, 1)
+
+    def known_topic(self, name: str) -> object:
+        return self
+
+    def topic(self, name: str, timeout_ms: int) -> SimpleNamespace:
+        return SimpleNamespace(partitions=self.partitions, available=self.partitions)
+
+    def magic(self, tp: TopicPartition) -> int:
+        return 1
+
+    def send_encoded(
+        self, tp: TopicPartition, data: memoryview, count: int, *, sealed: bool
+    ) -> SimpleNamespace:
+        self.sent.append((tp.partition, count))
+        return SimpleNamespace(done=True, result=lambda: None)
+
+
+def test_rows_with_headers_are_refused_for_brokers_that_do_not_know_them_and_others_are_written() -> None:
+    header = {"key": "h", "value": b"1"}
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "value": pa.array([b"a", b"b", b"c"]),
+            "partition": pa.array([0, 1, 0], pa.int32()),
+            "headers": pa.array([None, [header], []], HEADERS_TYPE),
+        }
+    )
+    brokers = BrokersOfKafka010()
+    columns = SinkColumns(0, None, None, 1, None, False, headers=2)
+    task = task_writer._Task(brokers, brokers, sink_options({"topic": "t"}), columns)  # type: ignore[arg-type]
+    with pytest.raises(BrokerError, match="rows for t-1 have headers"):
+        task.add(batch)
+    assert brokers.sent == [(0, 2)]
+
+
+class GrownTopic(BrokersOfKafka010):
+    """A topic that has ``partitions`` since it was asked for last, when it had two."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__()
+        self.partitions = partitions
+        self.known = 2
+
+    def known_topic(self, name: str) -> object:
+        return self
+
+    def topic(self, name: str, timeout_ms: int) -> SimpleNamespace:
+        numbers = tuple(range(self.known))
+        return SimpleNamespace(partitions=numbers, available=numbers)
+
+    def invalidate(self, name: str) -> None:
+        self.known = self.partitions
+
+
+def write_to_partition(number: int, brokers: GrownTopic) -> None:
+    rows = {"value": pa.array([b"a", b"b"]), "partition": pa.array([0, number], pa.int32())}
+    columns = SinkColumns(0, None, None, 1, None, False)
+    task = task_writer._Task(brokers, brokers, sink_options({"topic": "t"}), columns)  # type: ignore[arg-type]
+    task.add(pa.RecordBatch.from_pydict(rows))
+
+
+def test_a_row_for_a_partition_that_was_added_to_a_known_topic_is_written() -> None:
+    brokers = GrownTopic(4)
+    write_to_partition(3, brokers)
+    assert brokers.sent == [(0, 1), (3, 1)]
+
+
+def test_a_row_for_a_partition_that_was_not_is_refused() -> None:
+    with pytest.raises(BadColumn, match="holds 4, but topic t has only 0 to 3"):
+        write_to_partition(4, GrownTopic(4))
+
+
+def test_a_topic_cannot_be_overwritten() -> None:
+    with pytest.raises(ConfigError, match="append"):
+        writer.batch_writer({"topic": "t"}, StructType().add("value", "string"), overwrite=True)
+
+
+def test_each_task_tells_what_it_wrote() -> None:
+    assert repr(pickle.loads(pickle.dumps(writer.Written(3, 120)))) == "Written(rows=3, sent_bytes=120)"
+
+
+def test_a_set_is_at_most_what_a_broker_takes_by_default() -> None:
+    assert np.iinfo(np.int32).max > 1_000_012 > task_writer.BATCH_BYTES
+
+
+def rows_of(*sizes: int) -> Iterator[pa.RecordBatch]:
+    """Record batches of so many rows of 100 bytes, numbered from 0."""
+    numbers = iter(range(sum(sizes)))
+    for size in sizes:
+        yield pa.RecordBatch.from_pydict({"value": [b"%0100d" % next(numbers) for _ in range(size)]})
+
+
+def test_record_batches_are_merged_until_large_enough() -> None:
+    found = list(task_writer.merged(rows_of(10, 10, 10, 10, 3), lambda: 1_900))
+    assert [batch.num_rows for batch in found] == [20, 20, 3]
+    assert [int(value.as_py()) for batch in found for value in batch.column(0)] == list(range(43))
+
+
+def test_a_record_batch_that_holds_enough_is_passed_on_as_it_is() -> None:
+    batches = list(rows_of(10, 0, 10))
+    assert [id(found) for found in task_writer.merged(iter(batches), lambda: 0)] == [
+        id(batches[0]),
+        id(batches[2]),
+    ]
+
+
+def test_more_is_merged_for_more_partitions_within_the_producers_buffer() -> None:
+    cluster = BrokersOfKafka010()
+    options = sink_options({"topic": "t"})
+    columns = sink_columns(StructType().add("value", "binary"), "t")
+    task = task_writer._Task(cluster, cluster, options, columns)  # type: ignore[arg-type]
+    for partitions, wanted in (
+        (2, 2 * task_writer.PARTITION_BYTES),
+        (10_000, cluster.config.buffer_bytes // 2),
+    ):
+        cluster.partitions = tuple(range(partitions))
+        for batch in rows_of(1):
+            task.add(batch)
+        assert task.wanted_bytes() == wanted
