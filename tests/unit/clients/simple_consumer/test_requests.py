@@ -1,4 +1,4 @@
-"""``clients/simple_consumer``: requests beside fetches: metadata, coordinators and offsets of groups."""
+"""Requests of the simple consumer other than fetches: metadata, coordinators and offsets of groups."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ LISTENERS = {
 NONE = OffsetMetadataAndError(-1, "", ErrorCode.NONE)
 
 
-class World:
-    """A broker with the topic ``t`` of two partitions, and a consumer."""
+class SimpleConsumerHarness:
+    """A broker with the topic ``t`` of two partitions, and a simple consumer."""
 
     def __init__(self) -> None:
         self.simulation = Simulation()
         assert self.simulation.machine.start(LISTENERS)
         self.simulation.create_topic("t", partitions=2)
-        self.consumer = self.on(9092)
+        self.consumer = self.new_consumer(9092)
 
-    def on(self, port: int) -> SimpleConsumer:
+    def new_consumer(self, port: int) -> SimpleConsumer:
         return SimpleConsumer("machine-0", port, classic=port == 9094, connector=self.simulation.network)
 
     def coordinator(self, group: str) -> BrokerAddress:
-        """It is there soon after the first question."""
+        """Return the coordinator, which is available soon after the first request."""
         for _ in range(20):
             found = self.consumer.send(ConsumerMetadataRequest(group))
             if found.coordinator is not None:
@@ -56,101 +56,108 @@ class World:
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    world = World()
-    yield world
-    world.consumer.close()
+def harness() -> Iterator[SimpleConsumerHarness]:
+    harness = SimpleConsumerHarness()
+    yield harness
+    harness.consumer.close()
 
 
-def test_topic_metadata_names_brokers_leaders_and_what_is_not_there(world: World) -> None:
-    found = world.consumer.send(TopicMetadataRequest(("t", "other")))
+def test_topic_metadata_has_brokers_leaders_and_errors(harness: SimpleConsumerHarness) -> None:
+    found = harness.consumer.send(TopicMetadataRequest(("t", "other")))
     assert found.brokers == {0: BrokerAddress(0, "machine-0", 9092)}
-    assert [(one.topic_partition, one.leader_id) for one in found.topics["t"].partitions] == [
+    assert [(part.topic_partition, part.leader_id) for part in found.topics["t"].partitions] == [
         (T0, 0),
         (T1, 0),
     ]
     assert found.topics["other"].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert set(world.consumer.send(TopicMetadataRequest()).topics) == {"t"}
+    assert set(harness.consumer.send(TopicMetadataRequest()).topics) == {"t"}
 
 
-def test_the_coordinator_of_a_group_is_told_or_why_there_is_none(world: World) -> None:
-    first = world.consumer.send(ConsumerMetadataRequest("g"))
+def test_coordinator_of_a_group_is_returned_or_an_error(harness: SimpleConsumerHarness) -> None:
+    first = harness.consumer.send(ConsumerMetadataRequest("g"))
     assert first.coordinator is None
     assert first.error is ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
-    assert world.coordinator("g") == BrokerAddress(0, "machine-0", 9092)
+    assert harness.coordinator("g") == BrokerAddress(0, "machine-0", 9092)
 
 
-def test_version_0_keeps_offsets_in_zookeeper(world: World) -> None:
-    done = world.consumer.commit_offsets(
+def test_version_0_keeps_offsets_in_zookeeper(harness: SimpleConsumerHarness) -> None:
+    done = harness.consumer.commit_offsets(
         OffsetCommitRequest("g", {T0: Committed(5), T7: Committed(1)}, version=0)
     )
     assert done.errors == {T0: ErrorCode.NONE, T7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert done.has_error
-    store = world.simulation.zookeeper.connect()
+    store = harness.simulation.zookeeper.connect()
     assert store.read(paths.consumer_offset_path("g", *T0))[0] == b"5"
-    found = world.consumer.fetch_offsets(OffsetFetchRequest("g", (T0, T1), version=0)).offsets
+    found = harness.consumer.fetch_offsets(OffsetFetchRequest("g", (T0, T1), version=0)).offsets
     assert found[T0] == OffsetMetadataAndError(5, "", ErrorCode.NONE)
     assert found[T1] == OffsetMetadataAndError(-1, "", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 @pytest.mark.parametrize("version", [1, 2, 5])
-def test_later_versions_keep_offsets_with_the_coordinator(world: World, version: int) -> None:
-    world.coordinator("g")
+def test_later_versions_keep_offsets_with_the_coordinator(
+    harness: SimpleConsumerHarness, version: int
+) -> None:
+    harness.coordinator("g")
     request = OffsetCommitRequest("g", {T0: Committed(5, "half")}, version)
-    assert not world.consumer.commit_offsets(request).has_error
-    found = world.consumer.fetch_offsets(OffsetFetchRequest("g", (T0, T1), version))
+    assert not harness.consumer.commit_offsets(request).has_error
+    found = harness.consumer.fetch_offsets(OffsetFetchRequest("g", (T0, T1), version))
     assert found.offsets == {T0: OffsetMetadataAndError(5, "half", ErrorCode.NONE), T1: NONE}
     assert found.error is ErrorCode.NONE
-    in_zookeeper = world.consumer.fetch_offsets(OffsetFetchRequest("g", (T0,), version=0))
+    in_zookeeper = harness.consumer.fetch_offsets(OffsetFetchRequest("g", (T0,), version=0))
     assert in_zookeeper.offsets[T0].offset == -1
 
 
-def test_partitions_may_be_pairs_of_topic_and_number(world: World) -> None:
-    world.coordinator("g")
+def test_partitions_may_be_pairs_of_topic_and_number(harness: SimpleConsumerHarness) -> None:
+    harness.coordinator("g")
     request = OffsetCommitRequest("g", {("t", 0): Committed(5)})  # type: ignore[dict-item]
-    assert world.consumer.commit_offsets(request).errors == {T0: ErrorCode.NONE}
-    asked = OffsetFetchRequest("g", (("t", 0),))  # type: ignore[arg-type]
-    assert world.consumer.fetch_offsets(asked).offsets[T0].offset == 5
-    assert world.consumer.earliest_or_latest_offset(("t", 0), EARLIEST_TIME) == 0
+    assert harness.consumer.commit_offsets(request).errors == {T0: ErrorCode.NONE}
+    fetch = OffsetFetchRequest("g", (("t", 0),))  # type: ignore[arg-type]
+    assert harness.consumer.fetch_offsets(fetch).offsets[T0].offset == 5
+    assert harness.consumer.earliest_or_latest_offset(("t", 0), EARLIEST_TIME) == 0
 
 
 @pytest.mark.parametrize("offsets", [{T0: 5}, [T0], {T0: (5, "")}], ids=str)
-def test_offsets_that_are_no_committed_are_refused_with_what_to_give(offsets: Any) -> None:
+def test_offsets_that_are_not_committed_are_refused_with_an_example(offsets: Any) -> None:
     with pytest.raises(TypeError, match=r"as {TopicPartition\('flights', 0\): Committed\(12\)}, got "):
         OffsetCommitRequest("g", offsets)
 
 
-@pytest.mark.parametrize("place", ["t", ("t", "0"), ("t",), 5])
-def test_what_is_no_partition_is_refused_with_what_to_give(world: World, place: Any) -> None:
+@pytest.mark.parametrize("argument", ["t", ("t", "0"), ("t",), 5])
+def test_argument_that_is_not_a_partition_is_refused(harness: SimpleConsumerHarness, argument: Any) -> None:
     with pytest.raises(TypeError, match=r"expected a TopicPartition\(topic, number\), got "):
-        world.consumer.earliest_or_latest_offset(place, EARLIEST_TIME)
+        harness.consumer.earliest_or_latest_offset(argument, EARLIEST_TIME)
 
 
-def test_who_names_a_generation_that_is_not_there_is_refused(world: World) -> None:
-    world.coordinator("g")
-    request = OffsetCommitRequest("g", {T0: Committed(5)}, generation_id=3, consumer_id="somebody")
-    assert world.consumer.commit_offsets(request).errors[T0] in {
+def test_commit_of_an_unknown_generation_is_refused(harness: SimpleConsumerHarness) -> None:
+    harness.coordinator("g")
+    request = OffsetCommitRequest("g", {T0: Committed(5)}, generation_id=3, consumer_id="unknown")
+    assert harness.consumer.commit_offsets(request).errors[T0] in {
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.UNKNOWN_MEMBER_ID,
     }
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "call",
     [
-        lambda one: one.send(TopicMetadataRequest(("t",))),
-        lambda one: one.send(ConsumerMetadataRequest("g")),
-        lambda one: one.commit_offsets(OffsetCommitRequest("g", {T0: Committed(5)}, version=0)),
-        lambda one: one.fetch_offsets(OffsetFetchRequest("g", (T0,))),
-        lambda one: one.fetch(FetchRequestBuilder().add_fetch("t", 0, 0, 9).max_wait(9).min_bytes(1).build()),
+        lambda consumer: consumer.send(TopicMetadataRequest(("t",))),
+        lambda consumer: consumer.send(ConsumerMetadataRequest("g")),
+        lambda consumer: consumer.commit_offsets(OffsetCommitRequest("g", {T0: Committed(5)}, version=0)),
+        lambda consumer: consumer.fetch_offsets(OffsetFetchRequest("g", (T0,))),
+        lambda consumer: consumer.fetch(
+            FetchRequestBuilder().add_fetch("t", 0, 0, 9).max_wait(9).min_bytes(1).build()
+        ),
     ],
     ids=["topics", "coordinator", "commit", "offsets", "waiting"],
 )
 def test_classic_protocol_has_only_fetches_and_offsets(
-    world: World, ask: Callable[[SimpleConsumer], object]
+    harness: SimpleConsumerHarness, call: Callable[[SimpleConsumer], object]
 ) -> None:
-    with world.on(9094) as classic, pytest.raises(BrokerError, match="use a Kafka listener") as raised:
-        ask(classic)
+    with (
+        harness.new_consumer(9094) as classic,
+        pytest.raises(BrokerError, match="use a Kafka listener") as raised,
+    ):
+        call(classic)
     assert raised.value.code is ErrorCode.UNSUPPORTED_VERSION
-    with world.on(9094) as classic:
+    with harness.new_consumer(9094) as classic:
         assert list(classic.fetch(FetchRequest("t", 0, 0, 9))) == []
