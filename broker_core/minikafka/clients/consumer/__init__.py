@@ -3,10 +3,10 @@
 
     connector             ConsumerConnector, the interface, and Consumer, its factory
     zookeeper_connector   ZookeeperConsumerConnector: streams, commits, shutdown
-    config, arguments     settings, and checks of what the public methods are called with
+    config, arguments     settings, and checks of the arguments of public methods
     topic_filter          Whitelist and Blacklist
-    rebalancer            the rebalance: close, release, own, begin
-    assignment            who subscribes to what, and the assignors
+    rebalancer            the rebalance: read, close, release, claim, start
+    assignment            subscriptions, and the assignors
     registration          the consumer's znode, and the lease of its session
     listeners             listeners for rebalances, topics, partitions and sessions
     offsets               committed offsets in ZooKeeper and at the coordinator
@@ -17,8 +17,8 @@
     runtime               steps, scheduler, threads, log of repeated failures
     stats                 meters
 
-Imports ``clients.network``, ``clients.fetch``, ``clients.group``, ``registry`` and ``records``; of these
-packages none imports this one.
+Imports ``clients.network``, ``clients.fetch``, ``clients.group``, ``registry`` and ``records``, none of which
+imports this package.
 """
 
 from __future__ import annotations

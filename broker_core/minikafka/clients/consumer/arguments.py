@@ -20,8 +20,8 @@ _LISTENER = ("before_releasing_partitions", "before_starting_fetchers")
 def checked_config(config: Any) -> ConsumerConfig:
     """Return ``config`` if it is a ConsumerConfig."""
     if not isinstance(config, ConsumerConfig):
-        wanted = "a ConsumerConfig, as ConsumerConfig.from_properties({'group.id': …}) makes it"
-        raise _type_error("config", wanted, config)
+        expected = "a ConsumerConfig, as from ConsumerConfig.from_properties({'group.id': …})"
+        raise _type_error("config", expected, config)
     return config
 
 
@@ -29,11 +29,11 @@ def check_topic_counts(topic_count_map: Any) -> None:
     """Check a mapping of topics to numbers of streams. (StaticTopicCount checks the numbers.) Raises
     ConfigError for an invalid topic name.
     """
-    wanted = "a mapping of topics to their numbers of streams, as {'flights': 1}"
+    expected = "a mapping of topics to their numbers of streams, as {'flights': 1}"
     if not isinstance(topic_count_map, Mapping) or not all(
         isinstance(topic, str) for topic in topic_count_map
     ):
-        raise _type_error("topic_count_map", wanted, topic_count_map)
+        raise _type_error("topic_count_map", expected, topic_count_map)
     for topic in topic_count_map:
         _check_topic(topic)
 
@@ -43,8 +43,8 @@ def check_filter(topic_filter: Any) -> None:
     if not isinstance(topic_filter, TopicFilter) or type(topic_filter) is TopicFilter:
         example = topic_filter if isinstance(topic_filter, str) else "fli.*"
         filters = f"Whitelist({example!r}) or Blacklist({example!r})"
-        wanted = f"a filter of clients.consumer.topic_filter, as {filters}"
-        raise _type_error("topic_filter", wanted, topic_filter)
+        expected = f"a filter of clients.consumer.topic_filter, as {filters}"
+        raise _type_error("topic_filter", expected, topic_filter)
 
 
 def check_decoders(key_decoder: Any, value_decoder: Any) -> None:
@@ -65,13 +65,13 @@ def checked_offsets(offsets: Any) -> dict[TopicPartition, int]:
 
     Raises ValueError for a negative offset or partition, ConfigError for an invalid topic name.
     """
-    wanted = "a mapping of partitions to offsets, as {TopicPartition('flights', 0): 12}"
+    expected = "a mapping of partitions to offsets, as {TopicPartition('flights', 0): 12}"
     if not isinstance(offsets, Mapping):
-        raise _type_error("offsets", wanted, offsets)
+        raise _type_error("offsets", expected, offsets)
     found = {}
     for partition, offset in offsets.items():
         if not _is_partition(partition) or type(offset) is not int:
-            raise _type_error("offsets", wanted, {partition: offset})
+            raise _type_error("offsets", expected, {partition: offset})
         if offset < 0:
             raise ValueError(f"expected offsets of 0 or more, got {{{partition!r}: {offset}}}")
         found[checked_partition(partition)] = offset

@@ -1,7 +1,7 @@
-"""The assignment of partitions to consumer threads: what each consumer subscribes to, who is in the group,
-the range and round-robin assignors, and the changes that one consumer has to make.
+"""The assignment of partitions to consumer threads: the group's consumers and their subscriptions, the range
+and round-robin assignors, and the changes that one consumer has to make.
 
-A consumer's subscription is in its registration, where the other consumers of its group read it:
+A consumer's subscription is in its registration, which the other consumers of its group read:
 
     {"version":1,"subscription":{"orders":2},"pattern":"static","timestamp":"1795241013651"}
     {"version":1,"subscription":{"ord.*|pay.*":1},"pattern":"white_list","timestamp":"1795241013937"}
@@ -11,8 +11,9 @@ that matches. A pattern that is neither ``white_list`` nor ``black_list``, and a
 as ``static``, as 0.10.1 does.
 
 Assignors are pure: the same context yields the same owners in every consumer of the group, of this project
-and of Kafka 0.10.1, so each consumer finds its share without asking the others. Each consumer changes only
-its own part: it releases what it no longer owns, and claims its new partitions once they are free.
+and of Kafka 0.10.1, so each consumer computes its share without the others. Each consumer changes only its
+own share: it releases the partitions that are no longer assigned to it, and claims its new partitions once
+they are free.
 """
 
 from __future__ import annotations
@@ -200,8 +201,8 @@ def parse_topic_count(
             return StaticTopicCount(consumer_id, registration.subscription)
         regex, streams = next(iter(registration.subscription.items()))
         return WildcardTopicCount(consumer_id, kind(regex), streams, exclude_internal_topics, topics)
-    except ConfigError as problem:
-        raise CoordinationError(f"{path}: {problem}") from None
+    except ConfigError as error:
+        raise CoordinationError(f"{path}: {error}") from None
 
 
 def make_registration(topic_count: TopicCount, now_ms: int) -> ConsumerRegistration:
@@ -217,9 +218,9 @@ def list_topics(store: Store) -> list[str]:
         return []
 
 
-def _check_streams(what: str, streams: int) -> None:
+def _check_streams(topic: str, streams: int) -> None:
     if type(streams) is not int or streams < 1:
-        raise ConfigError(f"number of streams for {what!r}", streams, "a whole number from 1 on")
+        raise ConfigError(f"number of streams for {topic!r}", streams, "a whole number of 1 or more")
 
 
 class AssignmentContext:
@@ -227,11 +228,11 @@ class AssignmentContext:
     (``AssignmentContext`` of text 004).
 
     All znodes are read in one pass: the consumers, their registrations, the topics, and their partitions. A
-    consumer that leaves meanwhile counts as gone. The watches report later changes, which lead to another
+    consumer that leaves during the pass is left out. The watches report later changes, which lead to another
     pass.
 
-    Raises NoNode if the consumer itself is not registered (any more), and CoordinationError, which names the
-    znode, for an invalid registration: without it the assignment of the others is unknown.
+    Raises NoNode if the consumer itself is not registered, and CoordinationError, which names the znode, for
+    an invalid registration, without which the assignment of the others is unknown.
     """
 
     __slots__ = (
@@ -334,8 +335,8 @@ class PartitionAssignor(Protocol):
 
 
 class RangeAssignor:
-    """Assigns each topic on its own: a range of partitions to each thread, and one more to each of the first
-    threads if the division leaves a remainder.
+    """Assigns a range of each topic's partitions to each thread; if the division leaves a remainder, each of
+    the first threads gets one more.
 
     Partitions are in order of their numbers, threads in order of their names. With 10 partitions c1-0, c2-0
     and c2-1 get four, three and three.
@@ -359,11 +360,11 @@ class RangeAssignor:
 
 
 class RoundRobinAssignor:
-    """Assigns all partitions of all topics in turn to the threads of the group.
+    """Assigns the partitions of all topics to the threads of the group in turn.
 
     Partitions are in the order of Java's signed hash of ``[TOPIC,PARTITION]``, so that a topic's partitions
-    spread over threads; equal hashes are in order of topic and partition (0.10.1 leaves those to its hash
-    table).
+    spread over threads. Partitions with equal hashes are in order of topic and partition (in 0.10.1, in the
+    order of its hash table).
     """
 
     def assign(self, ctx: AssignmentContext) -> Owners:
@@ -421,7 +422,7 @@ def _warn_idle_threads(ctx: AssignmentContext, topic: str, owners: Owners) -> No
         return
     idle = tuple(thread for thread in ctx.my_topic_thread_ids[topic] if thread not in busy)
     if idle:
-        logger.warning("no partition of topic %r is left for %s", topic, _format_threads(idle))
+        logger.warning("no partition of topic %r is assigned to %s", topic, _format_threads(idle))
 
 
 def _warn_missing_topics(ctx: AssignmentContext) -> None:
@@ -436,7 +437,7 @@ def _format_threads(threads: tuple[ConsumerThreadId, ...]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class PartitionOwner:
     """The content of ``/consumers/G/owners/T/P``."""
 
     thread: str
@@ -447,18 +448,16 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class RebalancePlan:
-    """The changes that one consumer has to make, with partitions in their order. Each consumer changes only
-    its own part.
-    """
+    """The changes of ownership that one consumer has to make, with partitions in order."""
 
     assignment: Mapping[str, Mapping[TopicPartition, ConsumerThreadId]]
-    """Of the whole group: consumer -> partition -> thread."""
+    """The assignment of the whole group: consumer -> partition -> thread."""
     my_assignment: Mapping[TopicPartition, ConsumerThreadId]
-    """Of this consumer."""
+    """The assignment of this consumer."""
     release: tuple[TopicPartition, ...]
-    """Partitions that this session owns and has to release, or to own with another thread."""
+    """Partitions that this session owns and has to release, perhaps to claim them for another thread."""
     claim: tuple[TopicPartition, ...]
-    """Partitions to own that this session does not own yet."""
+    """Partitions to own that this session, or the assigned thread, does not own yet."""
     held_by_others: Mapping[TopicPartition, str]
     """Partitions of ``claim`` that another consumer owns, with the owner."""
 
@@ -471,13 +470,13 @@ class RebalancePlan:
 def rebalance_plan(
     context: AssignmentContext,
     assignor: PartitionAssignor,
-    owners: Mapping[TopicPartition, Owner],
+    owners: Mapping[TopicPartition, PartitionOwner],
     session_id: int,
 ) -> RebalancePlan:
     """Return the plan of the consumer of ``context``, whose session is ``session_id``.
 
-    ``owners`` are the present owners; an owner with this session is the consumer itself, whatever it
-    remembers. Raises what the assignor raises.
+    ``owners`` are the present owners in ZooKeeper: an owner with this session is the consumer itself, even if
+    the consumer's own state differs. Raises the errors of the assignor.
     """
     assignment = assignor.assign(context)
     share = dict(sorted(assignment.get(context.consumer_id, {}).items()))

@@ -1,9 +1,9 @@
 """Chunks of fetched messages, from the fetchers to one stream: the chunk, the bounded queue, the partition's
 positions, and the reader that decodes a chunk page by page.
 
-A chunk takes its place in the queue until the stream requests the next one, so the chunk in use counts: this
-bounds a consumer's memory. The queue's lock is also the lock of the stream's iterator. So a chunk is either
-in the queue or in the iterator, and a caller that clears both under the lock misses none.
+To bound a consumer's memory, the chunk in use counts as queued until the stream requests the next one. The
+queue's lock is also the lock of the stream's iterator. So a chunk is either in the queue or in the iterator,
+and a caller that clears both under the lock misses none.
 
 The reader decodes only what the next pages need: a chunk of compressed messages is never unpacked whole, a
 chunk of large messages is not copied whole, and message objects are made on demand.
@@ -82,7 +82,7 @@ def _nothing() -> None:
 
 
 class ChunkQueue:
-    """Up to ``max_chunks`` chunks of one stream (``queued.max.message.chunks``). Thread-safe.
+    """The queue of one stream, with up to ``max_chunks`` chunks (``queued.max.message.chunks``). Thread-safe.
 
     Methods whose names end with ``_locked`` require that the caller holds ``lock``.
     """
@@ -161,7 +161,9 @@ class ChunkQueue:
             self._changed.notify_all()
 
     def take_locked(self, end: float | None) -> FetchedDataChunk | Command | None:
-        """As ``take``; ``end`` is in seconds of ``time.monotonic``."""
+        """Return the next chunk, the shutdown command or None as ``take``. ``end`` is a ``time.monotonic`` in
+        seconds.
+        """
         self.release_chunk_locked()
         while not self._chunks:
             if self._closed:
@@ -179,14 +181,14 @@ class ChunkQueue:
             self._on_room()
 
     def clear_locked(self) -> None:
-        """As ``clear``, and release the chunk in use."""
+        """Drop the queued chunks, and release the chunk in use."""
         self._chunks.clear()
         self._chunks_in_use = 0
         self._changed.notify_all()
         self._on_room()
 
     def wait_locked(self, end: float | None) -> bool:
-        """Wait until something may have changed; return False once ``end`` has passed."""
+        """Wait for a change of the queue; return False once ``end`` has passed."""
         if end is None:
             self._changed.wait()
             return True
@@ -198,16 +200,16 @@ class ChunkQueue:
 
 
 INVALID_OFFSET = -1
-"""The offset is unknown: ``auto.offset.reset`` selects where to begin."""
+"""The offset is unknown: ``auto.offset.reset`` selects the position."""
 
 
 class PartitionTopicInfo:
     """A partition of one stream (``PartitionTopicInfo`` of text 004).
 
     consumed_offset  all messages before it are consumed: the offset to commit. The iterator moves it.
-    fetched_offset   where the next fetch begins. The fetcher moves it.
+    fetched_offset   the offset of the next fetch. The fetcher moves it.
     fetch_size       bytes that one fetch may return
-    high_watermark   of the last fetch response; -1 before the first
+    high_watermark   that of the last fetch response; -1 before the first
     """
 
     __slots__ = (
@@ -268,9 +270,9 @@ class PartitionTopicInfo:
         return True
 
     def reset(self, offset: int) -> bool:
-        """Go on at ``offset``, as the log does not have the fetched offset. Return False as ``enqueue``.
+        """Continue at ``offset``, as the log does not have the fetched offset. Return False as ``enqueue``.
 
-        Messages fetched before are delivered first, and count.
+        Messages that were fetched before are delivered first, and count as consumed.
         """
         if self.consumed_offset in {INVALID_OFFSET, self.fetched_offset}:
             self.consumed_offset = self.fetched_offset = offset
@@ -344,7 +346,7 @@ class ChunkReader(Generic[K, V]):
         return self._page(columns, begin, end)
 
     def skip(self, problem: CorruptMessage) -> None:
-        """Skip the damaged message that was raised."""
+        """Skip the damaged message of the error ``problem``, which ``next_page`` raised."""
         self._data = self._data[_entry_bytes(self._data) :]
         self._offset = problem.after_offset
 
@@ -359,7 +361,7 @@ class ChunkReader(Generic[K, V]):
         try:
             columns = next(self._pieces)
         except BaseException:
-            # A generator that has raised is exhausted: the next call decodes the window anew from here.
+            # A generator that has raised is exhausted: the next call decodes the window again from here.
             self._pieces = None
             raise
         self._offset = columns.next_offset

@@ -1,4 +1,4 @@
-"""The settings of a consumer whose group is in ZooKeeper (``ConsumerConfig`` of text 004)."""
+"""The settings of a consumer of a group in ZooKeeper (``ConsumerConfig`` of text 004)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minikafka.registry.paths import BROKER_IDS
 ZOOKEEPER, KAFKA = "zookeeper", "kafka"
 """Values of ``offsets.storage``."""
 SMALLEST, LARGEST = "smallest", "largest"
-"""Usual values of ``auto.offset.reset``; any other value raises an error where a reset is needed."""
+"""Values of ``auto.offset.reset``; with any other value a stream raises an error instead of a reset."""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]*")
 _LEGAL_TEXT = "letters and digits of ASCII, '.', '_' and '-'"
@@ -37,9 +37,9 @@ class ConsumerConfig:
     Fields are the property names with ``_`` for ``.``; defaults are those of 0.10.1. Times are in
     milliseconds, sizes in bytes. Raises ConfigErrors, which names every fault at once under its property.
 
-    ``auto_offset_reset`` is ``smallest`` or ``largest``. With any other value, an offset that the log does
-    not have raises an error in the stream. (0.10.1 documents that, and refuses such a value.) Such a value is
-    logged as a warning at once, unless it is ``none``. The values of later consumers, ``earliest`` and
+    ``auto_offset_reset`` is ``smallest`` or ``largest``. With any other value, the stream raises an error for
+    an offset that the log does not have. (0.10.1 documents that, and refuses such a value.) Such a value is
+    logged as a warning at the start, unless it is ``none``. The values of later consumers, ``earliest`` and
     ``latest``, are refused.
     """
 
@@ -114,8 +114,8 @@ class ConsumerConfig:
         if reset in _RESETS:
             return
         logger.warning(
-            "auto.offset.reset=%r is neither %s nor %s: as with none, streams raise an error where "
-            "nothing is committed, or where the log does not have the offset%s",
+            "auto.offset.reset=%r is neither %s nor %s: as with none, streams raise an error if no offset "
+            "is committed, or if the log does not have the offset%s",
             reset,
             SMALLEST,
             LARGEST,
@@ -124,13 +124,13 @@ class ConsumerConfig:
 
     @property
     def no_brokers_hint(self) -> str:
-        """The path where no broker was found, and what to check."""
+        """The end of an error message: the path without brokers, and the settings to check."""
         connect = self.zookeeper_connect
         hosts, chroot = _parsed_connect(connect)
         here = f"{chroot!r} here" if chroot else "none here"
         return (
-            f"{chroot}{BROKER_IDS} on ZooKeeper at {hosts} names none. Check that a broker runs, and that "
-            f"zookeeper.connect={connect!r} is as in its own settings, with the chroot ({here})"
+            f"{chroot}{BROKER_IDS} on ZooKeeper at {hosts} is empty. Check that a broker runs, and that "
+            f"zookeeper.connect={connect!r} is the same as in the broker's settings, with its chroot ({here})"
         )
 
     def to_properties(self) -> dict[str, str]:
@@ -188,8 +188,8 @@ def _read_names(read: PropertyReader) -> dict[str, Any]:
 def _check_connect(read: PropertyReader, connect: str) -> None:
     try:
         _parsed_connect(connect)
-    except ConfigError as problem:
-        read.refuse(problem.name, problem.value, problem.allowed)
+    except ConfigError as error:
+        read.refuse(error.name, error.value, error.allowed)
 
 
 def _parsed_connect(connect: str) -> tuple[str, str]:
@@ -202,8 +202,8 @@ def _read_fetching(read: PropertyReader) -> dict[str, Any]:
     """Read the settings for fetches and streams."""
     reset = read.text("auto.offset.reset", LARGEST)
     if not reset or reset in _NEW_CONSUMER_RESETS:
-        wanted = f"{SMALLEST} or {LARGEST}, or another word, such as none, to have an error raised"
-        read.refuse("auto.offset.reset", reset, wanted)
+        allowed = f"{SMALLEST} or {LARGEST}, or another word, such as none, for an error instead of a reset"
+        read.refuse("auto.offset.reset", reset, allowed)
     return {
         "auto_offset_reset": reset,
         "socket_timeout_ms": read.integer("socket.timeout.ms", 30_000, 1),

@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 
 class ConsumerConnector(Protocol):
-    """A consumer of a group, which shares topics among its streams. See ``ZookeeperConsumerConnector``."""
+    """A consumer of a group, whose streams share the topics. See ``ZookeeperConsumerConnector``."""
 
     @overload
     def create_message_streams(
@@ -30,7 +30,7 @@ class ConsumerConnector(Protocol):
         self, topic_count_map: Mapping[str, int], key_decoder: Decoder[K], value_decoder: Decoder[V]
     ) -> dict[str, list[KafkaStream[K, V]]]: ...
 
-    # Without this body, ``help`` would show that of ``overload``.
+    # Without this body, ``help`` would show the one of ``overload``.
     def create_message_streams(
         self,
         topic_count_map: Mapping[str, int],
@@ -79,7 +79,7 @@ class ConsumerConnector(Protocol):
         """
 
     def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
-        """Have ``listener`` called at each rebalance. Call this before streams are created."""
+        """Set the listener that each rebalance calls. Call this before streams are created."""
 
     def shutdown(self) -> None:
         """Leave the group, after a commit of all delivered messages (auto commit only). A second call does
@@ -88,8 +88,8 @@ class ConsumerConnector(Protocol):
 
 
 class Consumer:
-    """The factory of the texts. Its second form, ``createJavaConsumerConnector``, returns Java's collections;
-    one Python form serves for both.
+    """The factory of connectors. The texts' second method, ``createJavaConsumerConnector``, returns Java's
+    collections; in Python ``create`` serves for both.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The fetchers of one consumer, which start and stop with every rebalance."""
+"""The manager of a consumer's fetchers, which start and stop with every rebalance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.chunks import PartitionTopicInfo
 from minikafka.clients.consumer.fetcher_thread import ConsumerFetcherThread, FetchConfig, Gate
 from minikafka.clients.consumer.leader_finder import LeaderFinderThread
-from minikafka.clients.consumer.runtime import RetryLog, ShutdownableThread
+from minikafka.clients.consumer.runtime import FailureLog, ShutdownableThread
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline, EventWaiter, Waiter
@@ -22,7 +22,7 @@ from minikafka.records.format.hashes import string_hash
 from minikafka.registry.store import Store
 
 _STOP_TIMEOUT_MS = 500
-"""The time that a stop waits for threads that can no longer deliver anything."""
+"""The longest time that a stop waits for threads, which can no longer deliver anything."""
 _SHUTDOWN_TIMEOUT_MS = 15_000
 
 logger = logging.getLogger("minikafka.clients")
@@ -79,7 +79,7 @@ class ConsumerFetcherManager:
         self._store = store
         self._connector = connector or _socket_connector(config)
         self._clock = clock or SystemClock()
-        self._retry_log = RetryLog(self._clock)
+        self._failure_log = FailureLog(self._clock)
         self._make_waiter = make_waiter
         self._threads = threads
         self._lock = threading.Lock()
@@ -117,7 +117,7 @@ class ConsumerFetcherManager:
             info.queue.on_room(None)
         for stopped in stopping:
             stopped.initiate_shutdown()
-        # A thread may be in a call that cannot be cancelled, as to ZooKeeper: it ends when that returns.
+        # A thread may be in a call that cannot be cancelled, such as to ZooKeeper: it ends after that call.
         self._stopping_threads = _join_all(self._stopping_threads + stopping, _STOP_TIMEOUT_MS)
 
     def shutdown(self) -> None:
@@ -145,7 +145,7 @@ class ConsumerFetcherManager:
             self._mark_without_leader(connections, partitions)
 
     def step(self) -> None:
-        """Without threads: one round of the leader finder and of each fetcher."""
+        """Without threads: run one round of the leader finder and of each fetcher."""
         connections = self._current
         if connections is None:
             return
@@ -171,7 +171,7 @@ class ConsumerFetcherManager:
                 waiter=self._make_waiter(),
             ),
             self._config.refresh_leader_backoff_ms,
-            self._retry_log,
+            self._failure_log,
         )
 
     def _mark_without_leader(self, connections: _Connections, partitions: Iterable[TopicPartition]) -> None:
@@ -207,7 +207,7 @@ class ConsumerFetcherManager:
 
     def _new_fetcher(self, connections: _Connections, key: _BrokerAndFetcherId) -> ConsumerFetcherThread:
         broker = key.broker
-        links = ConnectionConfig(
+        connection_config = ConnectionConfig(
             self._connector,
             self._clock,
             connections.waiter,
@@ -218,11 +218,11 @@ class ConsumerFetcherManager:
             f"ConsumerFetcherThread-{self._consumer_id}-{key.fetcher_id}-{broker.broker_id}",
             self._config,
             broker,
-            BrokerConnection(str(broker), broker.host, broker.port, links),
+            BrokerConnection(str(broker), broker.host, broker.port, connection_config),
             connections.gate,
             lambda partitions: self._mark_without_leader(connections, partitions),
             self._clock,
-            self._retry_log,
+            self._failure_log,
         )
         if self._threads:
             fetcher.start()
@@ -240,7 +240,7 @@ class ConsumerFetcherManager:
             fetcher.initiate_shutdown()
 
     def _fetcher_id(self, tp: TopicPartition) -> int:
-        """Return which of a broker's fetchers fetches a partition, as in the release."""
+        """Return the number of the fetcher, among those of one broker, for a partition, as in the release."""
         number = 31 * string_hash(tp.topic) + tp.partition & 0xFFFFFFFF
         number -= (number >> 31) << 32
         # Java's Integer.MIN_VALUE has no absolute value.
@@ -248,7 +248,7 @@ class ConsumerFetcherManager:
 
 
 class _FetcherPoolOfStart:
-    """The manager as the leader finder of one start sees it."""
+    """The manager, restricted to the connections of one start, for their leader finder."""
 
     def __init__(self, manager: ConsumerFetcherManager, connections: _Connections) -> None:
         self._manager = manager

@@ -1,14 +1,15 @@
 """The thread that fetches from one broker, and puts records into the queues of the streams.
 
 One request is in flight, for the partitions whose stream has room. It requests half of
-``fetch.message.max.bytes`` in all, which leaves room for what a stream holds beside its chunks, or
-``fetch.max.bytes`` if that is less. (A broker sends a larger first message whole; brokers before Fetch 3 are
-asked for all of ``fetch.message.max.bytes``.) Records that a queue has no room for wait here, and nothing
-more is requested for that stream. So one slow application neither grows memory nor delays the other streams:
-a request that leaves out a stream waits at the broker no longer than that stream has been full already.
+``fetch.message.max.bytes`` in all, or ``fetch.max.bytes`` if that is less; the other half is room for what a
+stream holds beside its chunks. (A broker sends a larger first message whole. Before Fetch 3 it does not: then
+the request is for all of ``fetch.message.max.bytes``.) If a queue has no room, its records wait here, and
+nothing more is requested for that stream. So a slow application neither makes memory grow nor delays the
+other streams: a request that leaves out a full stream waits at the broker no longer than the stream has
+already been full.
 
-A partition moves to the end of the order when it returned data, as a broker fills its response from the first
-partition on.
+A partition that returned data moves to the end of the order, because a broker fills its response from the
+first partition on.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.chunks import INVALID_OFFSET, ChunkQueue, PartitionTopicInfo
-from minikafka.clients.consumer.runtime import RetryLog, ShutdownableThread
+from minikafka.clients.consumer.runtime import FailureLog, ShutdownableThread
 from minikafka.clients.consumer.stats import FetchRequestAndResponseStatsRegistry
 from minikafka.clients.fetch.fetch_response import fetch_error, records_of, whole_entries
 from minikafka.clients.fetch.list_offsets import CONSUMER, NO_EPOCH
@@ -93,14 +94,14 @@ class FetchConfig(Protocol):
 
 
 class Gate:
-    """A gate between fetchers and streams: once it is closed, nothing passes."""
+    """A gate between fetchers and streams: after ``close`` no fetcher can change a stream."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open = True
 
     def close(self) -> None:
-        """Close the gate. Returns when the last passage is through."""
+        """Close the gate, after the call that is running in ``run_if_open``."""
         with self._lock:
             self._open = False
 
@@ -113,8 +114,7 @@ class Gate:
 class ConsumerFetcherThread(ShutdownableThread):
     """Fetches partitions that one broker leads (``ConsumerFetcherThread`` of text 004).
 
-    ``on_without_leader`` is called with partitions that this broker no longer leads. ``retry_log`` gets the
-    failures.
+    ``on_without_leader`` is called with partitions that this broker no longer leads.
     """
 
     def __init__(
@@ -126,10 +126,10 @@ class ConsumerFetcherThread(ShutdownableThread):
         gate: Gate,
         on_without_leader: Callable[[Iterable[TopicPartition]], None],
         clock: Clock,
-        retry_log: RetryLog,
+        failure_log: FailureLog,
     ) -> None:
         super().__init__(name)
-        self._retry_log = retry_log
+        self._failure_log = failure_log
         self._config = config
         self._broker = broker
         self._connection = connection
@@ -144,17 +144,19 @@ class ConsumerFetcherThread(ShutdownableThread):
         self._failed_partitions: set[TopicPartition] = set()
         """Partitions whose stream got an error, after which nothing is fetched."""
         self._corrupt_offsets: dict[TopicPartition, int] = {}
-        """Offsets where the last response was unreadable. The write may have been under way: they are fetched
-        twice.
+        """Offsets at which the last response was unreadable. As the write may have been under way, they are
+        fetched once more.
         """
         self._full_since_ms: dict[ChunkQueue, int] = {}
         self._truncates_first_message = False
-        """True if the broker, by its last response, never returns more than the requested bytes."""
+        """True if the broker, by the version of its last response, never returns more than the requested
+        bytes.
+        """
 
-    # --- who has it
+    # --- partitions
 
     def add_partitions(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """Start to fetch these partitions too."""
+        """Start to fetch more partitions."""
         with self._lock:
             for info in infos:
                 self._partitions.setdefault(info.topic_partition, info)
@@ -178,7 +180,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         super().initiate_shutdown()
         self._connection.close()
 
-    # --- one turn
+    # --- fetching
 
     def do_work(self) -> None:
         """Retry pending puts, send one fetch for the partitions with room, and process its response."""
@@ -188,23 +190,23 @@ class ConsumerFetcherThread(ShutdownableThread):
         if not positions:
             self.wait_for_work(_IDLE_MS)
             return
-        begun_ms = self._clock.monotonic_ms()
+        start_ms = self._clock.monotonic_ms()
         try:
             response = self._fetch(positions, wait_ms)
         except (NetworkError, RemoteWireError, BrokerError) as error:
             if self.is_running:
-                self._retry_log.record_failure(self.name, error)
+                self._failure_log.record_failure(self.name, error)
                 self._return_partitions(
                     tp for tp in list(self._partitions) if tp not in self._failed_partitions
                 )
                 self.back_off(self._config.refresh_leader_backoff_ms)
             return
-        self._retry_log.record_recovery(self.name)
-        self._record_stats(response, self._clock.monotonic_ms() - begun_ms)
+        self._failure_log.record_recovery(self.name)
+        self._record_stats(response, self._clock.monotonic_ms() - start_ms)
         self._process_response(response, positions)
 
     def _next_positions(self) -> tuple[dict[TopicPartition, int], int]:
-        """Return the positions to fetch, and how long the broker may wait for data."""
+        """Return the positions to fetch, and the longest time in ms that the broker may wait for data."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             infos = [info for tp, info in self._partitions.items() if tp not in self._failed_partitions]
@@ -239,12 +241,12 @@ class ConsumerFetcherThread(ShutdownableThread):
     def _deadline(self) -> Deadline:
         return Deadline(self._clock, self._config.socket_timeout_ms)
 
-    def _record_stats(self, response: FetchResponse, took_ms: int) -> None:
+    def _record_stats(self, response: FetchResponse, request_ms: int) -> None:
         size = sum(len(records_of(part)) for topic in response.topics for part in topic.partitions)
         self._stats.record_fetch(
             self._broker.host,
             self._broker.port,
-            request_ms=took_ms,
+            request_ms=request_ms,
             response_bytes=size,
             throttle_ms=response.throttle_time_ms,
         )
@@ -274,7 +276,7 @@ class ConsumerFetcherThread(ShutdownableThread):
             except (NetworkError, RemoteWireError, BrokerError) as error:
                 failed.append((info, error))
             else:
-                self._retry_log.record_recovery(str(tp))
+                self._failure_log.record_recovery(str(tp))
         failed += self.handle_offsets_out_of_range(out_of_range)
         self._handle_failed(failed)
 
@@ -285,12 +287,12 @@ class ConsumerFetcherThread(ShutdownableThread):
             if isinstance(error, BrokerError) and _is_permanent(error):
                 self._fail_partition(info, error)
             elif self.is_running:
-                self._retry_log.record_failure(str(info.topic_partition), error)
+                self._failure_log.record_failure(str(info.topic_partition), error)
                 with_errors.append(info.topic_partition)
         if with_errors:
             self.handle_partitions_with_errors(with_errors)
 
-    # --- what an answer says of a partition
+    # --- responses for one partition
 
     def process_partition_data(self, info: PartitionTopicInfo, part: FetchPartitionResponse) -> None:
         """Put the records of a response into the stream's queue (``processPartitionData``)."""
@@ -309,7 +311,7 @@ class ConsumerFetcherThread(ShutdownableThread):
                 if tp in self._partitions:
                     self._partitions.move_to_end(tp)
         elif found.incomplete and not found.valid_bytes:
-            # The response was full before this partition: the first one gets all the room.
+            # The response was full before this partition. The first partition of a request gets all the room.
             with self._lock:
                 if tp in self._partitions:
                     self._partitions.move_to_end(tp, last=False)
@@ -329,25 +331,29 @@ class ConsumerFetcherThread(ShutdownableThread):
         One request covers all partitions. Return the partitions whose start or end the broker does not
         return, with their errors.
         """
-        rule = self._config.auto_offset_reset
-        if rule not in _RESETS:
+        reset = self._config.auto_offset_reset
+        if reset not in _RESETS:
             for info in infos:
-                self._fail_partition(info, _no_reset_error(info.topic_partition, info.fetched_offset, rule))
+                self._fail_partition(info, _no_reset_error(info.topic_partition, info.fetched_offset, reset))
             return []
-        found = self._earliest_or_latest_offsets([info.topic_partition for info in infos], _RESETS[rule])
+        found = self._earliest_or_latest_offsets([info.topic_partition for info in infos], _RESETS[reset])
         failed = []
         for info in infos:
             tp, offset = info.topic_partition, info.fetched_offset
-            reached = found[tp]
-            if isinstance(reached, MinikafkaError):
-                failed.append((info, reached))
+            new_offset = found[tp]
+            if isinstance(new_offset, MinikafkaError):
+                failed.append((info, new_offset))
                 continue
             if offset != INVALID_OFFSET:
                 logger.warning(
-                    "%s: offset %d is out of range, resetting to the %s offset %d", tp, offset, rule, reached
+                    "%s: offset %d is out of range, resetting to the %s offset %d",
+                    tp,
+                    offset,
+                    reset,
+                    new_offset,
                 )
-            self._retry_log.record_recovery(str(tp))
-            self._put(info, partial(info.reset, reached))
+            self._failure_log.record_recovery(str(tp))
+            self._put(info, partial(info.reset, new_offset))
         return failed
 
     def handle_partitions_with_errors(self, partitions: Iterable[TopicPartition]) -> None:
@@ -357,7 +363,7 @@ class ConsumerFetcherThread(ShutdownableThread):
     # --- inside
 
     def _initialize_offsets(self) -> None:
-        """Find the start of partitions without a committed offset."""
+        """Look up the position of partitions without a committed offset."""
         with self._lock:
             unknown = [
                 info
@@ -369,7 +375,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         self._handle_failed(self.handle_offsets_out_of_range(unknown))
 
     def _put(self, info: PartitionTopicInfo, act: Callable[[], bool]) -> None:
-        """Run ``act`` now, or when the stream's queue has room."""
+        """Run ``act`` now, or later when the stream's queue has room."""
         if not self._gate.run_if_open(act):
             with self._lock:
                 if info.topic_partition in self._partitions:
@@ -382,7 +388,7 @@ class ConsumerFetcherThread(ShutdownableThread):
                     self._pending_puts.pop(tp, None)
 
     def _fail_partition(self, info: PartitionTopicInfo, error: MinikafkaError) -> None:
-        """Raise ``error`` in the stream, and fetch the partition no more."""
+        """Raise ``error`` in the stream, and stop fetching the partition."""
         with self._lock:
             self._failed_partitions.add(info.topic_partition)
         self._put(info, partial(info.enqueue, _NOTHING, info.fetched_offset, error))
@@ -398,13 +404,13 @@ class ConsumerFetcherThread(ShutdownableThread):
         """Return the start of each partition's log, or its end for consumers; or the error of the look-up."""
         if not partitions:
             return {}
-        unanswered: MinikafkaError = NetworkError(f"{self._broker} left the partition out of ListOffsets")
+        missing: MinikafkaError = NetworkError(f"{self._broker} left the partition out of its response")
         found: dict[TopicPartition, int | MinikafkaError] = {}
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for tp in partitions:
             topics.setdefault(tp.topic, []).append(ListOffsetsPartition(tp.partition, NO_EPOCH, time))
-        asked = tuple(ListOffsetsTopic(topic, tuple(rows)) for topic, rows in topics.items())
-        request = ListOffsetsRequest(CONSUMER, 0, asked)
+        request_topics = tuple(ListOffsetsTopic(topic, tuple(rows)) for topic, rows in topics.items())
+        request = ListOffsetsRequest(CONSUMER, 0, request_topics)
         try:
             reply = self._connection.send(LIST_OFFSETS, lambda _: request, self._deadline())
             for topic in reply.result().topics:
@@ -418,15 +424,15 @@ class ConsumerFetcherThread(ShutdownableThread):
                     elif reply.version and part.offset >= 0:
                         found[tp] = part.offset
         except (NetworkError, RemoteWireError, BrokerError) as error:
-            unanswered = error
-        return {tp: found.get(tp, unanswered) for tp in partitions}
+            missing = error
+        return {tp: found.get(tp, missing) for tp in partitions}
 
 
 def _private_copy(data: memoryview) -> memoryview:
-    """Return a copy whose memory returns to the system with it.
+    """Return a copy whose memory is returned to the system when the copy is freed.
 
-    A response's buffer is soon reused; keeping a part of it would keep all of it, and memory freed between
-    live pieces would stay with the process.
+    A response's buffer is soon reused; keeping a part of it would keep all of it. Memory freed between live
+    pieces would stay with the process.
     """
     if len(data) < _MAPPED_BYTES:
         return memoryview(bytes(data))
@@ -435,15 +441,15 @@ def _private_copy(data: memoryview) -> memoryview:
     return memoryview(memory)
 
 
-def _no_reset_error(tp: TopicPartition, offset: int, rule: str) -> MinikafkaError:
-    allowed = f"auto.offset.reset is {rule!r}: set smallest or largest"
+def _no_reset_error(tp: TopicPartition, offset: int, reset: str) -> MinikafkaError:
+    hint = f"auto.offset.reset is {reset!r}: set smallest or largest"
     if offset < 0:
-        return NoCommittedOffset(f"no offset of {tp} is committed, and {allowed}")
+        return NoCommittedOffset(f"no offset of {tp} is committed, and {hint}")
     return BrokerError(
-        ErrorCode.OFFSET_OUT_OF_RANGE, f"the log of {tp} does not have offset {offset}, and {allowed}"
+        ErrorCode.OFFSET_OUT_OF_RANGE, f"the log of {tp} does not have offset {offset}, and {hint}"
     )
 
 
 def _is_permanent(error: BrokerError) -> bool:
-    """Return whether a retry fails in the same way. Unknown errors may be temporary."""
+    """Return whether a retry would fail in the same way. Unknown errors may be temporary."""
     return not is_retriable(error) and error.code is not ErrorCode.UNKNOWN

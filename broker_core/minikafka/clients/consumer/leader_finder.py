@@ -1,4 +1,4 @@
-"""The thread that finds the leaders of partitions without a known leader."""
+"""The thread that looks up the leaders of partitions whose leader is unknown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 from minikafka.base.errors import CoordinationError, MinikafkaError
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.consumer.runtime import RetryLog, ShutdownableThread
+from minikafka.clients.consumer.runtime import FailureLog, ShutdownableThread
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.registry.brokers import plaintext_addresses
 from minikafka.registry.paths import BROKER_IDS
@@ -32,7 +32,8 @@ class FetcherPool(Protocol):
 
 
 class LeaderFinderThread(ShutdownableThread):
-    """Finds leaders (``LeaderFinderThread`` of text 004) by the metadata of the live brokers in ZooKeeper.
+    """Looks up leaders with metadata requests to the brokers that are registered in ZooKeeper
+    (``LeaderFinderThread`` of text 004).
 
     ``make_cluster`` returns a client for ``host:port,…``.
     """
@@ -44,13 +45,13 @@ class LeaderFinderThread(ShutdownableThread):
         fetchers: FetcherPool,
         make_cluster: Callable[[str], ClusterClient],
         refresh_leader_backoff_ms: int,
-        retry_log: RetryLog,
+        failure_log: FailureLog,
     ) -> None:
         super().__init__(name)
         self._store = store
         self._fetchers = fetchers
         self._make_cluster = make_cluster
-        self._retry_log = retry_log
+        self._failure_log = failure_log
         self._backoff_ms = refresh_leader_backoff_ms
         self._brokers = ""
         self._cluster: ClusterClient | None = None
@@ -66,11 +67,11 @@ class LeaderFinderThread(ShutdownableThread):
         except MinikafkaError as error:
             leaders = {}
             if self.is_running:
-                self._retry_log.record_failure(
+                self._failure_log.record_failure(
                     self.name, error, f"no leader found for {_summarize(wanted)}: "
                 )
         else:
-            self._retry_log.record_recovery(self.name)
+            self._failure_log.record_recovery(self.name)
         if not self.is_running:
             return
         self._fetchers.add_fetcher_for_partitions(leaders)
@@ -98,11 +99,11 @@ class LeaderFinderThread(ShutdownableThread):
         except CoordinationError as error:
             if not brokers:
                 raise
-            self._retry_log.record_failure(
-                f"{self.name}'s ZooKeeper", error, "asking the brokers that are known: "
+            self._failure_log.record_failure(
+                f"{self.name}'s ZooKeeper", error, "using the last known brokers: "
             )
         else:
-            self._retry_log.record_recovery(f"{self.name}'s ZooKeeper")
+            self._failure_log.record_recovery(f"{self.name}'s ZooKeeper")
         if not brokers:
             raise CoordinationError(f"{BROKER_IDS} has no broker with a PLAINTEXT listener")
         if self._cluster is None or brokers != self._brokers:
@@ -110,7 +111,7 @@ class LeaderFinderThread(ShutdownableThread):
                 self._cluster.close()
             self._cluster, self._brokers = self._make_cluster(brokers), brokers
         if not self.is_running:
-            # ``initiate_shutdown`` may have run before there was a client to close.
+            # ``initiate_shutdown`` may have run before this client existed.
             self._cluster.close()
         return self._cluster
 

@@ -25,10 +25,10 @@ class ConsumerRebalanceListener(Protocol):
 
     def before_releasing_partitions(self, ownership: Mapping[str, set[int]]) -> None:
         """Called before partitions are released. ``ownership`` maps topics to the partitions that this
-        consumer has read so far, and may now give up.
+        consumer has read so far, some of which it may release.
 
-        With auto commit, offsets are committed already. Without it the listener may call ``commit_offsets``,
-        so that the next owners do not repeat what was processed; messages in process do not count.
+        With auto commit, offsets are already committed. Without it the listener may call ``commit_offsets``,
+        so that the next owners do not repeat processed messages; messages in process do not count.
         """
 
     def before_starting_fetchers(
@@ -49,9 +49,9 @@ class TopicEventHandler(Protocol):
 class ZookeeperTopicEventWatcher:
     """Calls ``event_handler`` with the children of ``/brokers/topics``, once soon and after every change.
 
-    Events come one at a time, as all callbacks of the store; topics that come and go between two events may
-    be missed. The watch survives lost connections and the end of the session, so it needs no listener for
-    them.
+    Events come one at a time, as all callbacks of the store do. A topic that is created and deleted between
+    two events may be missed. The watch survives lost connections and the end of the session, so it needs no
+    listener for them.
     """
 
     def __init__(self, store: Store, event_handler: TopicEventHandler) -> None:
@@ -60,7 +60,7 @@ class ZookeeperTopicEventWatcher:
         self._watch = store.watch_children(paths.BROKER_TOPICS, self._on_children)
 
     def shutdown(self) -> None:
-        """Stop the calls, except for one that is under way. A second call does nothing."""
+        """Stop the calls; a call that is running continues. A second shutdown does nothing."""
         self._ended = True
         self._watch.cancel()
 
@@ -135,8 +135,8 @@ class ZkSessionExpireListener:
     def handle_state_changed(self, state: SessionState) -> None:
         """Handle a state of the session, on the store's own thread.
 
-        A connection that returns with the same session changes nothing. After an expiry nothing is delivered
-        from this moment on, and a rebalance is triggered, which begins with ``handle_new_session``.
+        A reconnection within the same session changes nothing. After an expiry no message is delivered any
+        more, and a rebalance is triggered, which starts with ``handle_new_session``.
         """
         if state is SessionState.EXPIRED:
             logger.warning("%s: the session with ZooKeeper has expired", self.consumer_id)
@@ -145,7 +145,7 @@ class ZkSessionExpireListener:
             self.load_balancer_listener.rebalance_event_triggered()
 
     def handle_new_session(self) -> Steps[None]:
-        """Forget what the old session owned, and register anew; the rebalance follows."""
+        """Forget the partitions of the old session, and register again; the rebalance follows."""
         self._lease.revoke()
         self.load_balancer_listener.reset_state()
         yield None

@@ -1,4 +1,4 @@
-"""One message as a stream returns it."""
+"""A message, as a stream returns it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class _Decoded:
-    """Holds whether a decoder has failed. Unset until then, as most messages never need it."""
+    """A flag that a decoder has failed. Unset before, because most messages never need it."""
 
     __slots__ = ("_failed",)
     _failed: bool
@@ -75,12 +75,10 @@ class MessageAndMetadata(_Decoded, Generic[K, V]):
         """Names and values (magic 2), in their order."""
         return read_headers(self.raw_headers)
 
-    def _undecodable(self, what: str, data: bytes, error: Exception) -> UndecodableMessage:
+    def _undecodable(self, part: str, data: bytes, error: Exception) -> UndecodableMessage:
         self._failed = True
-        decoder = type(self.key_decoder if what == "key" else self.value_decoder).__name__
-        problem = (
-            f"{decoder} does not decode its {what} of {len(data)} bytes: {type(error).__name__}: {error}"
-        )
+        decoder = type(self.key_decoder if part == "key" else self.value_decoder).__name__
+        problem = f"{decoder} failed on the {part} of {len(data)} bytes: {type(error).__name__}: {error}"
         return UndecodableMessage(self.topic, self.partition, self.offset, problem)
 
 

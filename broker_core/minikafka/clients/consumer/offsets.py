@@ -1,18 +1,18 @@
 """The committed offsets of a group: in ZooKeeper (``offsets.storage=zookeeper``), at its coordinator
-(``kafka``), or both.
+(``kafka``), or in both storages.
 
     /consumers/G/offsets/T/P     the offset of the next message, a bare number
 
-With ``dual.commit.enabled``, both storages are written and the larger offset is read, whichever storage is
-configured: a group may then migrate from one to the other, and back, consumer by consumer. Kafka 0.10.1 does
-so only with ``kafka``: for a group that migrates back it would no longer write the coordinator's offsets,
-which consumers that have not migrated yet still read, and it would read only ZooKeeper.
+With ``dual.commit.enabled``, both storages are written and the larger offset is read, with either value of
+``offsets.storage``. So a group may migrate from one storage to the other, and back, consumer by consumer.
+Kafka 0.10.1 does so only with ``kafka``: when a group migrates back, it no longer writes the coordinator's
+offsets, which consumers that have not migrated yet still read, and it reads only ZooKeeper.
 
-The storage of ``offsets.storage`` is written first, and the other one only after it: a consumer that is
-killed between the two writes, or cannot reach one storage, leaves no larger offset in the other one, from
-which the next consumer, which may read only the configured storage, would go back.
+The storage of ``offsets.storage`` is written first. If a consumer is killed between the two writes, or cannot
+reach one storage, the other storage has no larger offset than the configured one; otherwise the next
+consumer, which may read only the configured one, would start at an earlier offset.
 
-``registry.consumers.ZookeeperOffsets`` writes the znodes so that a late write moves no offset back.
+``registry.consumers.ZookeeperOffsets`` writes the znodes so that a late write does not move an offset back.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ class ConsumerOffsets:
         self, offsets: Offsets, *, with_retries: bool, check: Callable[[], None] | None
     ) -> Steps[frozenset[TopicPartition]]:
         """Commit offsets; ``with_retries``, up to ``offsets.commit.max.retries`` more times after a failure.
-        Return the partitions that ZooKeeper says this consumer no longer owns, whose offsets are not
+        Return the partitions that this consumer no longer owns according to ZooKeeper, whose offsets are not
         committed there.
 
         ``check`` is called before each attempt, and after the coordinator is found: it raises if other
-        consumers may own the partitions by now. None is for administrators: the offsets are written whoever
-        owns the partitions. A look-up of the coordinator does not count as an attempt. Raises the error of
-        the last attempt.
+        consumers may own the partitions. None is for administrators: the offsets are written regardless of
+        the owners. A look-up of the coordinator does not count as an attempt. Raises the error of the last
+        attempt.
         """
         wanted = {tp: offset for tp, offset in offsets.items() if offset >= 0}
         retries = self._max_retries if with_retries else 0
@@ -132,7 +132,7 @@ def _all_owned(partitions: Collection[TopicPartition]) -> Collection[TopicPartit
 
 
 def _is_retriable(error: MinikafkaError) -> bool:
-    """Return whether another attempt may succeed: not if the session is gone."""
+    """Return whether another attempt may succeed: not after the end of the session."""
     return isinstance(error, CoordinationLost) or not isinstance(error, CoordinationError)
 
 
@@ -140,7 +140,7 @@ class OffsetsChannel(Protocol):
     """A storage of offsets outside ZooKeeper."""
 
     def connect(self) -> None:
-        """Find the coordinator, if it is unknown. Raises NetworkError or BrokerError once the time is up."""
+        """Find the coordinator, if it is unknown. Raises NetworkError or BrokerError after the timeout."""
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit in one attempt. Raises NetworkError or BrokerError."""
@@ -151,16 +151,16 @@ class OffsetsChannel(Protocol):
         """
 
     def close(self) -> None:
-        """Close the channel, and cancel what is under way."""
+        """Close the channel, and cancel requests in flight."""
 
 
 class GroupOffsetsChannel:
-    """The channel to the coordinator of ``group`` (the channel to the offset manager of the texts).
+    """The channel to the coordinator of ``group`` (in the texts the channel to the offset manager).
     Thread-safe.
 
     A commit is one attempt, and a fetch one request. The coordinator is looked up again after an error that
-    says that it has moved or does not answer; look-ups are retried until they succeed or the time is up.
-    ``make_cluster`` returns a client of the present cluster; it is called again when no broker has answered.
+    shows that it has moved or does not answer; look-ups are retried until the timeout. ``make_cluster``
+    returns a client of the present cluster; it is called again after no broker has answered.
     """
 
     def __init__(self, make_cluster: Callable[[], ClusterClient], group: str, timeout_ms: int) -> None:
@@ -208,9 +208,9 @@ class GroupOffsetsChannel:
     def _connected_coordinator(self) -> CoordinatorClient:
         coordinator = self._current_coordinator()
         deadline = coordinator.cluster.deadline(self._timeout_ms)
-        what = f"looking up the coordinator of group {self._group!r}"
+        action = f"looking up the coordinator of group {self._group!r}"
         try:
-            coordinator.cluster.retry(what, deadline, lambda: coordinator.address(deadline))
+            coordinator.cluster.retry(action, deadline, lambda: coordinator.address(deadline))
         except NetworkError:
             with self._lock:
                 if self._coordinator is coordinator:

@@ -3,18 +3,18 @@
 An attempt has these steps, in this order, so that a partition never has two readers, and no consumer delivers
 messages that another has read:
 
-    1. look      read who is in the group, the partitions, and their owners; if this consumer owns its
-                 partitions and reads them, nothing is to be done
-    2. close     stop the fetchers, clear the queues and the chunks in the iterators; for partitions that go,
-                 wait until the application requests its next message; commit (auto commit only)
-    3. release   delete the owners' znodes of the partitions that go
-    4. own       create those of the partitions that come; if another consumer still owns one, the attempt has
-                 failed, and the next attempt keeps what was gained
-    5. begin     fetch the committed offsets (never before the partition is owned), start the fetchers
+    1. read      read the group's consumers, the partitions, and their owners; end here if this consumer owns
+                 and reads exactly its assignment
+    2. close     stop the fetchers, clear the queues and the chunks in the iterators; for partitions to
+                 release, wait until the application requests its next message; commit (auto commit only)
+    3. release   delete the owners' znodes of the partitions to release
+    4. claim     create the owners' znodes of the new partitions; if another consumer still owns one, the
+                 attempt has failed, and the next attempt keeps the partitions claimed so far
+    5. start     fetch the committed offsets (never before the partition is owned), start the fetchers
 
-The znodes count, not what the consumer remembers: a lost response leaves nothing behind that the next attempt
-would not see. Kafka 0.10.1 releases all its partitions at every attempt, and fetches offsets before it owns
-the partitions.
+An attempt relies on the znodes, not on the consumer's own state: if a response is lost, the next attempt sees
+the znode that the request has created. Kafka 0.10.1 releases all its partitions at every attempt, and fetches
+offsets before it owns the partitions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.assignment import (
     AssignmentContext,
     ConsumerThreadId,
-    Owner,
+    PartitionOwner,
     RebalancePlan,
     ThreadIds,
     create_assignor,
@@ -62,11 +62,11 @@ from minikafka.registry.store import Store
 logger = logging.getLogger("minikafka.clients.consumer")
 
 _PROCESSED_POLL_MS = 5
-"""Interval of the checks whether the application has requested more, or the consumer shuts down."""
+"""Interval at which a wait checks for the application's next request, and for a shutdown."""
 
 
 class Fetcher(Protocol):
-    """Fills the queues: ConsumerFetcherManager, or a model of it."""
+    """Fetches partitions into the queues: ConsumerFetcherManager, or a model of it."""
 
     def start_connections(self, infos: list[PartitionTopicInfo]) -> None:
         """Fetch these partitions, each from its ``fetched_offset``."""
@@ -78,8 +78,8 @@ class Fetcher(Protocol):
         """Stop for good."""
 
 
-class Connector(Protocol):
-    """The parts of the consumer that its rebalance uses."""
+class RebalancedConsumer(Protocol):
+    """The parts of a consumer that its rebalance uses: a ``ZookeeperConsumerConnector``."""
 
     config: ConsumerConfig
     consumer_id_string: str
@@ -103,7 +103,7 @@ class Connector(Protocol):
         """The id of the session in which the consumer is registered."""
 
     def handle_new_session(self) -> Steps[None]:
-        """Forget what an earlier session owned, and register in the present one."""
+        """Forget the partitions of an earlier session, and register in the present one."""
 
     def reinitialize_consumer(self, threads: ThreadIds) -> None:
         """Set up queues and watches for the topics that the consumer reads now."""
@@ -118,19 +118,19 @@ class RebalanceResult(Enum):
     DONE = "done"
     FAILED = "failed"
     """Another consumer has not released a partition: counts against ``rebalance.max.retries``."""
-    SUPERSEDED = "overtaken"
-    """Something else has changed meanwhile."""
+    SUPERSEDED = "superseded"
+    """The group, the session or the consumer has changed during the attempt."""
 
 
 class ZkRebalancerListener:
-    """The rebalance of the consumer of ``connector``: one at a time, in steps on one thread.
+    """Rebalances the consumer ``connector``: one rebalance at a time, in steps on one thread.
 
     ``streams`` maps topics to their streams.
     """
 
     def __init__(
         self,
-        connector: Connector,
+        connector: RebalancedConsumer,
         group: str,
         consumer_id: str,
         streams: dict[str, list[KafkaStream[Any, Any]]],
@@ -144,14 +144,14 @@ class ZkRebalancerListener:
         self._fetched: Mapping[TopicPartition, ConsumerThreadId] | None = None
         """The partitions that are being fetched; None while fetchers are stopped."""
         self._pause = threading.Event()
-        """Never set."""
-        self._held: Mapping[TopicPartition, str] = {}
-        """Partitions that other consumers owned in the last attempt, and their owners."""
+        """Never set; used to wait."""
+        self._held_by_others: Mapping[TopicPartition, str] = {}
+        """Partitions to claim that other consumers owned in the last attempt, with their owners."""
         self._owned_counts: Counter[str] = Counter()
         self._listener_thread: int | None = None
         """The id of the thread that is calling the rebalance listener."""
 
-    # --- what sets it off
+    # --- triggers
     # -------------------------------------------------------------------------------------------
 
     def handle_child_change(self, parent_path: str, names: list[str] | None) -> None:
@@ -160,7 +160,7 @@ class ZkRebalancerListener:
         self.rebalance_event_triggered()
 
     def rebalance_event_triggered(self) -> None:
-        """Trigger a rebalance on the thread that makes them."""
+        """Trigger a rebalance on the thread that runs them."""
         self._triggered.set()
 
     @property
@@ -169,7 +169,7 @@ class ZkRebalancerListener:
         return self._triggered.is_set()
 
     def wait_until_triggered(self) -> None:
-        """Wait for an event, or for the end of the consumer."""
+        """Wait until a rebalance is triggered, or the consumer shuts down."""
         self._triggered.wait()
 
     @property
@@ -178,12 +178,12 @@ class ZkRebalancerListener:
         return dict(self._owned_counts)
 
     def clear_owned_partitions(self) -> None:
-        """Forget the owned partitions, which are gone with the session."""
+        """Forget the owned partitions, whose ownership ended with the session."""
         self._owned_counts.clear()
 
     @property
     def is_called_by_rebalance_listener(self) -> bool:
-        """True if the caller is the rebalance listener, which cannot know of delivered messages that are
+        """True if the caller is the rebalance listener, which does not know whether delivered messages are
         still in process.
         """
         return self._listener_thread == threading.get_ident()
@@ -200,25 +200,26 @@ class ZkRebalancerListener:
     # -------------------------------------------------------------------------------------------
 
     def synced_rebalance(self) -> Steps[None]:
-        """Make attempts until one succeeds.
+        """Make attempts until one of them succeeds.
 
         Raises ConsumerRebalanceFailed after ``rebalance.max.retries`` failed attempts. Attempts that lost the
         connection to ZooKeeper, or were superseded by another change, do not count.
         """
         connector, config = self._connector, self._connector.config
-        failures, why = 0, ""
+        failures, reason = 0, ""
         while not connector.is_shutting_down:
             self._triggered.clear()
             outcome = RebalanceResult.SUPERSEDED
             try:
                 outcome = yield from self.rebalance()
                 if outcome is RebalanceResult.FAILED:
-                    why = ", ".join(f"{tp} is owned by {who}" for tp, who in list(self._held.items())[:3])
+                    held = list(self._held_by_others.items())[:3]
+                    reason = ", ".join(f"{tp} is owned by {owner}" for tp, owner in held)
             except (CoordinationLost, SessionExpired) as error:
-                logger.info("%s: rebalance lost ZooKeeper: %s", self.consumer_id, error)
+                logger.info("%s: rebalance interrupted, retrying: %s", self.consumer_id, error)
             except Exception as error:  # raised by a listener or the assignor, or a znode was deleted
-                logger.info("%s: rebalance failed: %s", self.consumer_id, error, exc_info=True)
-                outcome, why = RebalanceResult.FAILED, f"{type(error).__name__}: {error}"
+                logger.info("%s: rebalance attempt failed: %s", self.consumer_id, error, exc_info=True)
+                outcome, reason = RebalanceResult.FAILED, f"{type(error).__name__}: {error}"
             if outcome is RebalanceResult.DONE:
                 return
             if outcome is RebalanceResult.FAILED and not self.is_triggered:
@@ -227,12 +228,12 @@ class ZkRebalancerListener:
                 raise ConsumerRebalanceFailed(
                     f"{self.consumer_id} could not own its partitions in {failures} attempts "
                     f"(rebalance.max.retries), {config.rebalance_backoff_ms} ms apart "
-                    f"(rebalance.backoff.ms): {why}"
+                    f"(rebalance.backoff.ms): {reason}"
                 )
             yield Wait(config.rebalance_backoff_ms)
 
     def rebalance(self) -> Steps[RebalanceResult]:
-        """Make one attempt."""
+        """Make one attempt, and return its result."""
         connector = self._connector
         if connector.registered_session != connector.store.session_id:
             yield from connector.handle_new_session()
@@ -273,8 +274,8 @@ class ZkRebalancerListener:
         self.update_fetcher(registry, plan)
         return RebalanceResult.DONE
 
-    def _owners(self, context: AssignmentContext) -> dict[TopicPartition, Owner]:
-        """Return the owners of all partitions that this consumer may read, and of those that it did read."""
+    def _owners(self, context: AssignmentContext) -> dict[TopicPartition, PartitionOwner]:
+        """Return the owners of all partitions of this consumer's topics, and of those that it reads."""
         partitions = {
             TopicPartition(topic, number)
             for topic, numbers in context.partitions_for_topic.items()
@@ -282,13 +283,13 @@ class ZkRebalancerListener:
         } | self._partitions_read.keys()
         places = {paths.consumer_owner_path(self.group, *tp): tp for tp in sorted(partitions)}
         return {
-            places[path]: Owner(data.decode("utf-8", "replace"), stat.ephemeral_owner)
+            places[path]: PartitionOwner(data.decode("utf-8", "replace"), stat.ephemeral_owner)
             for path, (data, stat) in self._connector.store.read_all(places).items()
         }
 
     @property
     def _partitions_read(self) -> dict[TopicPartition, PartitionTopicInfo]:
-        """The partitions that are read, or, in a rebalance, those that are kept."""
+        """The partitions that are read; during a rebalance, those that are kept."""
         registry = self._connector.topic_registry
         return {info.topic_partition: info for infos in registry.values() for info in infos.values()}
 
@@ -296,7 +297,7 @@ class ZkRebalancerListener:
     # -------------------------------------------------------------------------------------------
 
     def close_fetchers(self, plan: RebalancePlan) -> Steps[bool]:
-        """Stop reading, so that no message of a partition that may go is delivered.
+        """Stop reading, so that no message of a partition to release is delivered.
 
         Return False as ``close_fetchers_for_queues``.
         """
@@ -317,10 +318,10 @@ class ZkRebalancerListener:
     def close_fetchers_for_queues(self, plan: RebalancePlan) -> Steps[bool]:
         """Stop the fetchers, clear all queues and iterators, and commit consumed messages (auto commit only).
 
-        If the application is processing a message of a partition that goes, wait up to
+        If the application is processing a message of a partition to release, wait up to
         ``rebalance.backoff.ms`` until it requests the next message: then the message counts as consumed. The
         application gets nothing until the fetchers start again. Return False if the consumer shuts down
-        meanwhile: the shutdown then marks, commits and releases.
+        meanwhile: then the shutdown marks messages as consumed, commits and releases.
         """
         connector = self._connector
         self._fetched = None
@@ -345,7 +346,7 @@ class ZkRebalancerListener:
         return True
 
     def _kept_partitions(self, plan: RebalancePlan) -> list[PartitionTopicInfo]:
-        """Return the partitions that the same stream goes on reading, from their present positions."""
+        """Return the partitions that the same stream continues to read, from their present positions."""
         queues = self._connector.topic_thread_id_and_queues
         stays = {
             tp: queues[tp.topic, thread] for tp, thread in plan.my_assignment.items() if tp not in plan.claim
@@ -376,7 +377,7 @@ class ZkRebalancerListener:
         return True
 
     def reset_state(self) -> None:
-        """Forget all ownership, which is gone with its session; none of its offsets is committed any more."""
+        """Forget all ownership, which ended with its session: none of its offsets is committed any more."""
         connector = self._connector
         self._fetched = None
         self.clear_owned_partitions()
@@ -412,7 +413,9 @@ class ZkRebalancerListener:
             store.delete_if_exists(path, registration)
         except NoNode:
             if store.exists(registration) is None:
-                raise SessionExpired(f"{registration} is gone: another consumer may own {path} now") from None
+                raise SessionExpired(
+                    f"{registration} no longer exists: another consumer may own {path}"
+                ) from None
 
     def still_owned(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """Return the partitions that this consumer owns, according to ZooKeeper."""
@@ -420,19 +423,19 @@ class ZkRebalancerListener:
         return owned_in_session(connector.store, self.group, partitions, connector.registered_session)
 
     def reflect_partition_ownership_decision(self, plan: RebalancePlan) -> Steps[bool]:
-        """Own the partitions of the plan. Return whether all of them are owned."""
+        """Claim the new partitions of the plan. Return whether all of them are owned."""
         held: dict[TopicPartition, str] = {}
         for tp in plan.claim:
             owner = self._claim(tp, plan.my_assignment[tp])
             if owner is not None:
-                logger.info("%s waits for %s to release %s", self.consumer_id, owner, tp)
+                logger.info("%s: waiting for %s to release %s", self.consumer_id, owner, tp)
                 held[tp] = owner
             yield None
-        self._held = held
+        self._held_by_others = held
         return not held
 
     def _claim(self, tp: TopicPartition, thread: ConsumerThreadId) -> str | None:
-        """Own one partition, or return its owner."""
+        """Claim one partition for ``thread``. Return None, or the owner if another consumer owns it."""
         store, session_id = self._connector.store, self._connector.registered_session
         path, data = paths.consumer_owner_path(self.group, *tp), str(thread).encode("utf-8")
         while True:
@@ -440,24 +443,24 @@ class ZkRebalancerListener:
                 store.create(path, data, ephemeral=True, make_parents=True)
             except NodeExists:
                 try:
-                    there, stat = store.read(path)
+                    present, stat = store.read(path)
                 except NoNode:
                     continue  # the owner has just released it
                 if stat.ephemeral_owner != session_id:
-                    return there.decode("utf-8", "replace")
-                if there != data:
+                    return present.decode("utf-8", "replace")
+                if present != data:
                     self._delete_owner_znode(path)
                     continue
             if store.session_id != session_id:
-                raise SessionExpired(f"the session ended while {self.consumer_id} claimed {tp}")
+                raise SessionExpired(f"{self.consumer_id}: the session ended during the claim of {tp}")
             return None
 
-    # --- beginning
+    # --- starting fetchers
     # -------------------------------------------------------------------------------------------
 
     def _fetch_offsets(self, plan: RebalancePlan) -> Steps[dict[TopicPartition, int] | None]:
         """Fetch the committed offsets of the new partitions, and retry until they are known. Return None if
-        something else changed.
+        another rebalance is triggered or the consumer shuts down.
         """
         connector = self._connector
         wanted = sorted(plan.my_assignment.keys() - self._partitions_read.keys())
@@ -465,7 +468,7 @@ class ZkRebalancerListener:
             try:
                 return connector.offsets.fetch(wanted)
             except (NetworkError, BrokerError) as error:
-                logger.info("%s: committed offsets not available yet: %s", self.consumer_id, error)
+                logger.info("%s: failed to fetch committed offsets, retrying: %s", self.consumer_id, error)
                 yield Wait(connector.config.offsets_channel_backoff_ms)
                 if self.is_triggered or connector.is_shutting_down:
                     return None
@@ -477,8 +480,8 @@ class ZkRebalancerListener:
         offset: int,
         thread: ConsumerThreadId,
     ) -> None:
-        """Add ``tp`` to ``registry``, to be read from ``offset`` by ``thread``; offset -1: from the position
-        that ``auto.offset.reset`` selects.
+        """Add ``tp`` to ``registry``, to be read from ``offset`` by ``thread``. Offset -1 means the
+        position that ``auto.offset.reset`` selects.
         """
         registry.setdefault(tp.topic, {})[tp.partition] = PartitionTopicInfo(
             tp.topic,
@@ -491,24 +494,24 @@ class ZkRebalancerListener:
         )
 
     def update_fetcher(self, registry: dict[str, dict[int, PartitionTopicInfo]], plan: RebalancePlan) -> None:
-        """Start to read."""
+        """Start to read the partitions of ``registry``."""
         connector = self._connector
         self._owned_counts = Counter(tp.topic for tp in plan.my_assignment)
         with connector.commit_lock:
             connector.topic_registry = registry
         if connector.consumer_rebalance_listener is not None:
-            everyone: dict[str, dict[int, ConsumerThreadId]] = {}
+            assignment: dict[str, dict[int, ConsumerThreadId]] = {}
             for share in plan.assignment.values():
                 for tp, thread in share.items():
-                    everyone.setdefault(tp.topic, {})[tp.partition] = thread
+                    assignment.setdefault(tp.topic, {})[tp.partition] = thread
             with self._calling_listener():
-                connector.consumer_rebalance_listener.before_starting_fetchers(self.consumer_id, everyone)
+                connector.consumer_rebalance_listener.before_starting_fetchers(self.consumer_id, assignment)
             if connector.is_shutting_down:
                 return
         logger.info("%s reads %s", self.consumer_id, ", ".join(map(str, plan.my_assignment)) or "nothing")
         infos = list(self._partitions_read.values())
         for info in infos:
-            # A message in process is not fetched again: it counts once the next one is requested.
+            # A message in process is not fetched again: it counts as consumed at the next request.
             info.fetched_offset = max(
                 stream.iterator().next_fetch_offset(info) for stream in connector.all_streams
             )

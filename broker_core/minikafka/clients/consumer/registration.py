@@ -1,8 +1,8 @@
 """A consumer's registration in its group (``/consumers/G/ids/ID``), and the lease that depends on it.
 
-Owners in ZooKeeper are ephemeral: ZooKeeper removes them when it has not heard from the session for the
-session timeout, and then other consumers may own the partitions. A process that is paused or cut off learns
-of this late. So its iterators return messages only while the lease is valid: ZooKeeper has answered, in this
+Owners in ZooKeeper are ephemeral: ZooKeeper removes them after a session timeout without a request of the
+session, and then other consumers may own the partitions. A process that is paused or disconnected detects
+this late. So its iterators return messages only while the lease is valid: ZooKeeper has answered, in this
 session, a request that was sent less than nine tenths of the session timeout ago.
 """
 
@@ -41,35 +41,36 @@ class Lease:
         """True if no other consumer can own what this consumer owned at the last renewal."""
         return self._clock.monotonic_ms() < self._end_ms
 
-    def grant(self, session_id: int, asked_at_ms: int, granted_ms: int | None = None) -> None:
-        """Start the lease of a new session, when nothing of an earlier session is left.
+    def grant(self, session_id: int, sent_ms: int, granted_ms: int | None = None) -> None:
+        """Start the lease of a new session. Call this after everything of earlier sessions has ended.
 
-        ``granted_ms`` is the session timeout that ZooKeeper grants, if it is less than the requested one.
+        ``sent_ms`` is the time of the request that ZooKeeper answered. ``granted_ms`` is the session timeout
+        that ZooKeeper grants; the lease uses it if it is shorter than the requested one.
         """
         with self._lock:
             self._session_id = session_id
             self._length_ms = min(granted_ms or self._session_timeout_ms, self._session_timeout_ms) * 9 // 10
-            self._end_ms = asked_at_ms + self._length_ms
+            self._end_ms = sent_ms + self._length_ms
 
-    def renew(self, session_id: int = 0, asked_at_ms: int | None = None) -> bool:
-        """Renew the lease: ZooKeeper has answered, in this session, a request sent at ``asked_at_ms``
+    def renew(self, session_id: int = 0, sent_ms: int | None = None) -> bool:
+        """Renew the lease: ZooKeeper has answered, in session ``session_id``, a request sent at ``sent_ms``
         (default: now).
 
-        Return whether the session is the lease's: an answer in a later session says that the earlier one is
-        gone, and renews nothing.
+        Return False, and renew nothing, if that is not the session of the lease: an answer in a later session
+        shows that the lease's session has ended.
         """
         with self._lock:
             if session_id != self._session_id:
                 return False
-            asked_at_ms = self._clock.monotonic_ms() if asked_at_ms is None else asked_at_ms
-            self._end_ms = max(self._end_ms, asked_at_ms + self._length_ms)
+            sent_ms = self._clock.monotonic_ms() if sent_ms is None else sent_ms
+            self._end_ms = max(self._end_ms, sent_ms + self._length_ms)
             return True
 
     def revoke(self) -> None:
-        """End the lease, as the session has expired: it stays invalid until ZooKeeper answers in the lease's
+        """End the lease after a session has expired. It stays invalid until ZooKeeper answers in the lease's
         session.
 
-        If the report is late, the lease's session is already a newer one.
+        That may be a newer session than the expired one, if the event is late.
         """
         with self._lock:
             self._end_ms = -1
@@ -88,7 +89,7 @@ def make_consumer_id(config: ConsumerConfig, clock: Clock) -> str:
 class GroupRegistration:
     """The registration of ``consumer_id`` in ``/consumers/G/ids/ID``.
 
-    ``on_lost`` is called when the znode is found to be gone.
+    ``on_lost`` is called when the znode turns out to be deleted.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class GroupRegistration:
     ) -> None:
         self.path = paths.consumer_id_path(config.group_id, consumer_id)
         self.session_id = 0
-        """The session that created the znode; 0 before."""
+        """The session that created the znode; 0 before the registration."""
         self.topic_count: TopicCount | None = None
         """The subscription to register."""
         self.lease = Lease(clock, min(config.zookeeper_session_timeout_ms, store.session_timeout_ms))
@@ -124,7 +125,7 @@ class GroupRegistration:
         while True:
             if self._stopped:
                 raise CoordinationLost(f"{self._consumer_id} is shut down")
-            asked_at_ms, session_id = self._clock.monotonic_ms(), self._store.session_id
+            sent_ms, session_id = self._clock.monotonic_ms(), self._store.session_id
             try:
                 self._store.create(self.path, data, ephemeral=True, make_parents=True)
             except NodeExists:
@@ -140,27 +141,27 @@ class GroupRegistration:
                 break
             yield None
         self.session_id = session_id
-        self.lease.grant(session_id, asked_at_ms, self._store.session_timeout_ms)
+        self.lease.grant(session_id, sent_ms, self._store.session_timeout_ms)
 
     def stop(self) -> None:
         """End the wait for another consumer of the same name: ``register`` raises CoordinationLost."""
         self._stopped = True
 
     def forget(self) -> None:
-        """Have the next rebalance register anew."""
+        """Make the next rebalance register again."""
         self.session_id = 0
 
     def renew(self) -> bool:
         """Query ZooKeeper for this consumer's znode, and renew the lease. Return whether the lease is valid
         now.
         """
-        asked_at_ms = self._clock.monotonic_ms()
+        sent_ms = self._clock.monotonic_ms()
         try:
             stat = self._store.exists(self.path)
         except CoordinationError as error:
             logger.debug("%s: %s", self._consumer_id, error)
             return self.lease.is_valid
-        if stat is None or not self.lease.renew(stat.ephemeral_owner, asked_at_ms):
+        if stat is None or not self.lease.renew(stat.ephemeral_owner, sent_ms):
             self._on_lost()
         return self.lease.is_valid
 
@@ -177,9 +178,9 @@ class GroupRegistration:
             return
         if self._store.session_id != self.session_id:
             raise SessionExpired(
-                f"the ZooKeeper session of {self._consumer_id} expired: nothing is committed"
+                f"{self._consumer_id}: the ZooKeeper session has expired, nothing is committed"
             )
         raise CoordinationLost(
-            f"no answer of ZooKeeper for {self._consumer_id} within its lease: other consumers may own its "
+            f"{self._consumer_id}: no response from ZooKeeper within the lease: other consumers may own the "
             "partitions, nothing is committed"
         )

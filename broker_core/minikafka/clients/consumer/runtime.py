@@ -1,9 +1,9 @@
-"""The machinery under a consumer: tasks in steps, a scheduler, threads that can be shut down, and a log of
+"""The runtime of a consumer: operations in steps, a scheduler, threads that can be shut down, and a log of
 repeated failures.
 
-An operation that needs several round trips to ZooKeeper is a generator: it yields between round trips and
-where it has to wait. One thread runs it to its end (``run_steps``), or a caller makes one step at a time
-(``Stepper``), so that a simulation can interleave consumers.
+An operation that needs several round trips to ZooKeeper is a generator: it yields between round trips, and
+yields a ``Wait`` to wait. Either one thread runs it to its end (``run_steps``), or a caller makes one step at
+a time (``Stepper``), so that a simulation can interleave consumers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Wait:
 
 
 Steps = Generator[Wait | None, None, T]
-"""Steps with a result."""
+"""An operation in steps, with a result."""
 
 
 def run_steps(steps: Steps[T], waiter: Waiter) -> T:
@@ -74,19 +74,19 @@ class Stepper:
         return wait.done is None or not wait.done(0)
 
     def start(self, steps: Steps[object]) -> None:
-        """Start ``steps``; the rest of earlier steps is dropped."""
+        """Start ``steps``, and drop the rest of earlier ones."""
         self.cancel()
         self._steps = steps
 
     def cancel(self) -> None:
-        """Drop the remaining steps; a step that calls this runs to its own end."""
+        """Drop the remaining steps. A step that calls this runs to its own end."""
         if self._steps is not None and not self._running:
             self._steps.close()
         self._steps = self._wait = None
 
     def step(self) -> bool:
-        """Make the next step if it need not wait. Return whether a step was made. Raises what the step
-        raises.
+        """Make the next step unless it has to wait. Return whether a step was made. Raises the errors of the
+        step.
         """
         if self._steps is None or self.is_waiting:
             return False
@@ -111,7 +111,7 @@ logger = logging.getLogger("minikafka.clients.consumer")
 
 
 @dataclass(slots=True)
-class _Task:
+class _PeriodicTask:
     name: str
     action: Callable[[], None]
     period_ms: int
@@ -128,11 +128,11 @@ class Scheduler:
         self._clock = clock
         self._threads = threads
         self._stopped = threading.Event()
-        self._tasks: list[_Task] = []
+        self._tasks: list[_PeriodicTask] = []
 
     def schedule(self, name: str, action: Callable[[], None], period_ms: int) -> None:
         """Add a task; it first runs after one period."""
-        task = _Task(name, action, period_ms, self._clock.monotonic_ms() + period_ms)
+        task = _PeriodicTask(name, action, period_ms, self._clock.monotonic_ms() + period_ms)
         self._tasks.append(task)
         if self._threads:
             task.thread = threading.Thread(target=self._run, args=(task,), name=name, daemon=True)
@@ -153,12 +153,12 @@ class Scheduler:
             if task.thread is not None and task.thread is not threading.current_thread():
                 task.thread.join()
 
-    def _run(self, task: _Task) -> None:
+    def _run(self, task: _PeriodicTask) -> None:
         while not self._stopped.wait(task.period_ms / 1000):
             try:
                 task.action()
             except Exception:
-                # If the thread ended, nobody would notice that commits and lease renewals have stopped.
+                # The thread must not end: commits and lease renewals would stop without a sign.
                 logger.exception("unexpected error in task %s; it runs again when due", task.name)
 
 
@@ -168,7 +168,7 @@ _BACK_OFF_AFTER_ERROR_SECONDS = 1.0
 class ShutdownableThread:
     """Calls ``do_work`` repeatedly (``kafka.utils.ShutdownableThread``).
 
-    Without ``start`` no thread runs: the caller of ``do_work`` then never waits in it.
+    Without ``start`` there is no thread: then the caller calls ``do_work``, which never waits.
     """
 
     def __init__(self, name: str) -> None:
@@ -192,7 +192,7 @@ class ShutdownableThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """End the present or the next wait for work."""
+        """End the current wait for work, or the next one."""
         self._woken.set()
 
     def wait_for_work(self, milliseconds: int) -> None:
@@ -202,7 +202,7 @@ class ShutdownableThread:
             self._woken.clear()
 
     def back_off(self, milliseconds: int) -> None:
-        """Wait until the time has passed, or until shutdown."""
+        """Wait for that time, or until shutdown."""
         if self._thread is not None:
             self._stopped.wait(milliseconds / 1000)
 
@@ -226,15 +226,13 @@ class ShutdownableThread:
             try:
                 self.do_work()
             except Exception:
-                # If the thread ended, only the missing messages would show it.
+                # The thread must not end: the only sign would be missing messages.
                 logger.exception("unexpected error in thread %s; it continues", self.name)
                 self._stopped.wait(_BACK_OFF_AFTER_ERROR_SECONDS)
 
 
 REPEAT_INTERVAL_MS = 30_000
-"""Interval of the messages about a lasting failure. A failure that did not recur for so long counts
-as over.
-"""
+"""Interval of the messages about a lasting failure. A failure that does not recur for so long has ended."""
 
 
 @dataclass(slots=True)
@@ -246,9 +244,10 @@ class _Failure:
     times: int = 1
 
 
-class RetryLog:
+class FailureLog:
     """Logs failures that repeat, such as those of a dead broker: the first, then one in each
-    ``REPEAT_INTERVAL_MS``, and the recovery. Failures are kept by the place where they occur. Thread-safe.
+    ``REPEAT_INTERVAL_MS``, and the recovery. Failures are kept by the name of the thread, partition or
+    consumer that meets them. Thread-safe.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -256,16 +255,16 @@ class RetryLog:
         self._lock = threading.Lock()
         self._failures: dict[str, _Failure] = {}
 
-    def record_failure(self, where: str, error: MinikafkaError, doing: str = "") -> None:
-        """Log ``error`` as a warning, unless one of the same kind was logged for ``where`` a short
-        time ago.
+    def record_failure(self, name: str, error: MinikafkaError, doing: str = "") -> None:
+        """Log ``error`` as a warning, unless one of the same kind was logged for ``name`` within
+        ``REPEAT_INTERVAL_MS``.
         """
         kind = error.code if isinstance(error, BrokerError) else type(error)
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            failure = self._failures.get(where)
+            failure = self._failures.get(name)
             if failure is None or failure.kind != kind or now_ms - failure.last_ms > REPEAT_INTERVAL_MS:
-                self._failures[where] = _Failure(kind, now_ms, now_ms, now_ms)
+                self._failures[name] = _Failure(kind, now_ms, now_ms, now_ms)
                 lasts = ""
             else:
                 failure.last_ms, failure.times = now_ms, failure.times + 1
@@ -273,17 +272,17 @@ class RetryLog:
                     return
                 failure.logged_ms = now_ms
                 lasts = f" ({failure.times} times in {(now_ms - failure.since_ms) // 1000} s; retrying)"
-        logger.warning("%s: %s%s%s", where, doing, error, lasts)
+        logger.warning("%s: %s%s%s", name, doing, error, lasts)
 
-    def record_recovery(self, where: str) -> None:
-        """Log the end of a failure: as a warning if it occurred more than once, since the failure was one
+    def record_recovery(self, name: str) -> None:
+        """Log the recovery of ``name``: as a warning if the failure occurred more than once, since it was one
         too.
         """
-        if where not in self._failures:
+        if name not in self._failures:
             return
         with self._lock:
-            failure = self._failures.pop(where, None)
+            failure = self._failures.pop(name, None)
         if failure is not None:
             level = logging.WARNING if failure.times > 1 else logging.INFO
             lasted_s = (self._clock.monotonic_ms() - failure.since_ms) / 1000
-            logger.log(level, "%s: recovered after %.1f s", where, lasted_s)
+            logger.log(level, "%s: recovered after %.1f s", name, lasted_s)

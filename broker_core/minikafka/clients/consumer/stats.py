@@ -1,9 +1,9 @@
-"""Meters of a consumer: messages by topic, fetches by broker, and how long a client's meters are kept.
+"""Meters of a consumer: messages by topic, fetches by broker, and the registries that hold them.
 
 ``Meter`` and ``Summary`` are thread-safe, and cheap when they are marked for many events at once. The two
-registries hold the stats of each client id, which is the group's name unless another is set, so several
-consumers of a process often share stats. A connector uses them until its shutdown, a simple consumer for as
-long as it is referenced; the last user of a client id removes them.
+registries hold the stats of each client id. It is the group's name unless another is set, so several
+consumers of a process often share stats. A connector uses them until its shutdown, a simple consumer as long
+as it is referenced; the last user of a client id removes them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.ids import host_port
 
 _TICK_MS = 5_000
-_KEPT = math.exp(-_TICK_MS / 60_000)
+_DECAY = math.exp(-_TICK_MS / 60_000)
 """The part of a one-minute rate that is left after one tick."""
 
 
@@ -29,7 +29,7 @@ class Meter:
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._begun_ms = self._ticked_ms = self._clock.monotonic_ms()
+        self._start_ms = self._ticked_ms = self._clock.monotonic_ms()
         self._count = 0
         self._since_tick = 0
         self._rate: float | None = None
@@ -49,7 +49,7 @@ class Meter:
     @property
     def mean_rate(self) -> float:
         """Events per second since the start."""
-        passed_ms = self._clock.monotonic_ms() - self._begun_ms
+        passed_ms = self._clock.monotonic_ms() - self._start_ms
         return self._count * 1000 / passed_ms if passed_ms else 0.0
 
     @property
@@ -63,9 +63,9 @@ class Meter:
         ticks = (self._clock.monotonic_ms() - self._ticked_ms) // _TICK_MS
         if not ticks:
             return
-        of_late = self._since_tick * 1000 / _TICK_MS
-        self._rate = of_late if self._rate is None else of_late + (self._rate - of_late) * _KEPT
-        self._rate *= _KEPT ** (ticks - 1)
+        recent_rate = self._since_tick * 1000 / _TICK_MS
+        self._rate = recent_rate if self._rate is None else recent_rate + (self._rate - recent_rate) * _DECAY
+        self._rate *= _DECAY ** (ticks - 1)
         self._ticked_ms += ticks * _TICK_MS
         self._since_tick = 0
 
@@ -194,7 +194,7 @@ class ConsumerTopicStatsRegistry:
 
     @classmethod
     def remove(cls, client_id: str) -> None:
-        """Forget the stats of ``client_id``; holders may go on using them."""
+        """Remove the stats of ``client_id``; objects that hold them may continue to use them."""
         with cls._lock:
             cls._stats.pop(client_id, None)
 
@@ -279,7 +279,7 @@ class FetchRequestAndResponseStatsRegistry:
 
     @classmethod
     def remove(cls, client_id: str) -> None:
-        """Forget the stats of ``client_id``; holders may go on using them."""
+        """Remove the stats of ``client_id``; objects that hold them may continue to use them."""
         with cls._lock:
             cls._stats.pop(client_id, None)
 
@@ -295,7 +295,7 @@ def acquire_stats(client_id: str) -> None:
 
 
 def release_stats(client_id: str) -> None:
-    """Count one user less; the last one removes the stats."""
+    """Count one user less of the stats of ``client_id``; the last user removes them."""
     with _lock:
         _users[client_id] -= 1
         if _users[client_id] <= 0:

@@ -1,12 +1,13 @@
 """The streams of a consumer, and the iterator that an application reads.
 
 A message counts as consumed when the next one is requested: until then the application may be processing it,
-and no commit passes it. (The release counts it at delivery.) The iterator's state is guarded by the lock of
-its queue:
+and no commit passes it. (The release counts it at delivery.) The lock of its queue guards the iterator's
+state:
 
-- ``_page`` holds the messages of the chunk in use; clearing the chunk replaces it with an empty iterator.
-- ``_processing`` is the message that was delivered and not followed by another request; ``_info`` is its
-partition, and that of the chunk.
+- ``_page`` has the messages of the chunk in use that are left; clearing the chunk replaces it with an empty
+  iterator.
+- ``_processing`` is the delivered message after which no other was requested; ``_info`` is its partition, and
+  that of the chunk.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class _AlwaysValid:
 
 
 ALWAYS_VALID = _AlwaysValid()
-"""For a stream without a group."""
+"""The lease of a stream without a group."""
 
 
 class ConsumerIterator(Generic[K, V]):
@@ -92,7 +93,7 @@ class ConsumerIterator(Generic[K, V]):
         with self._lock:
             if self._lease.is_valid:
                 for message in self._page:
-                    # A request for the next message says that the one before is processed.
+                    # The request for the next message shows that the previous one is processed.
                     self._info.consumed_offset = message.offset
                     self._processing = message
                     return message
@@ -114,15 +115,15 @@ class ConsumerIterator(Generic[K, V]):
             return None if self._processing is None else self._info
 
     def forget_processing(self, kept: Collection[PartitionPosition] = ()) -> None:
-        """Let the message in process not count as consumed, unless its partition is in ``kept``: it is
-        delivered again by the partition's next owner. Call this after ``clear_current_chunk``.
+        """Do not count the message in process as consumed, unless its partition is in ``kept``: the next
+        owner delivers it again. Call this after ``clear_current_chunk``.
         """
         with self._lock:
             if self._processing is not None and self._info not in kept:
                 self._processing = None
 
     def next_fetch_offset(self, info: PartitionPosition) -> int:
-        """Return the offset after all delivered messages of ``info``, which was kept: where to fetch next."""
+        """Return the next offset to fetch of a kept partition: the offset after all delivered messages."""
         with self._lock:
             held = self._processing if self._processing is not None and self._info is info else None
             return info.consumed_offset if held is None else held.offset + 1
@@ -136,10 +137,10 @@ class ConsumerIterator(Generic[K, V]):
                 self._mark_processing_consumed()
 
     def skip_corrupt(self) -> int:
-        """Skip the damaged message that was raised. Return the offset where the stream continues.
+        """Skip the damaged message that was raised. Return the offset at which the stream continues.
 
-        Does nothing if a rebalance has cleared the message meanwhile: the partition's next owner meets it
-        again. Raises ValueError if no CorruptMessage was raised.
+        Does nothing if a rebalance has cleared the message meanwhile: then the partition's next owner raises
+        the error again. Raises ValueError if no CorruptMessage was raised.
         """
         with self._lock:
             problem = self._raised_error
@@ -185,19 +186,19 @@ class ConsumerIterator(Generic[K, V]):
             self._start_chunk(chunk)
 
     def _wait_for_lease(self, end: float | None) -> None:
-        """Wait a little for the lease. The caller loops, as a cleared chunk also ends this wait."""
+        """Wait a short time for the lease. The caller loops, because a cleared chunk also ends this wait."""
         now = time.monotonic()
         if end is not None and now >= end:
             raise ConsumerTimeout(
-                f"no message within {self._timeout_ms} ms (consumer.timeout.ms): ZooKeeper does not answer, "
-                "so other consumers may own the partitions"
+                f"no message within {self._timeout_ms} ms (consumer.timeout.ms): ZooKeeper does not respond, "
+                "other consumers may own the partitions"
             )
         self._queue.wait_locked(
             now + _LEASE_POLL_SECONDS if end is None else min(end, now + _LEASE_POLL_SECONDS)
         )
 
     def _load_page(self) -> bool:
-        """Load the next page of the chunk in use; return False at its end. Damage is kept in ``_error``."""
+        """Load the next page of the chunk in use; return False at its end. Sets ``_error`` at damage."""
         self._record_page()
         if self._reader is None:
             return False
@@ -245,7 +246,7 @@ class ConsumerIterator(Generic[K, V]):
 class KafkaStream(Generic[K, V]):
     """A stream of messages (``KafkaStream`` of text 004): ``for message in stream``. One thread reads it.
 
-    A stream has one iterator: after a loop was left, the next loop continues there.
+    A stream has one iterator: if a loop ends early, the next loop continues after it.
     """
 
     def __init__(

@@ -1,11 +1,12 @@
 """Filters of topic names by a pattern (``TopicFilter``, ``Whitelist`` and ``Blacklist`` of text 004).
 
-The pattern is stored in a znode that consumers in Java read too, so it is a regular expression of Java's; see
-``clients.java_regex.translator`` for what is refused. It has to match the whole name of a topic.
+The pattern is stored in a znode that consumers in Java read too, so it is a Java regular expression.
+``clients.java_regex.translator`` says which patterns are refused. The pattern has to match a topic's whole
+name.
 
 As in 0.10.1, a comma becomes ``|``, and spaces and the quotes around the pattern are removed, because lists
-of topics and lines of property files have them. So ``a{2,3}`` cannot be written: it becomes ``a{2|3}``, which
-is refused.
+of topics and lines of property files have them. So ``a{2,3}`` cannot be used: it becomes ``a{2|3}``, which is
+refused.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ _BLANKS = "".join(map(chr, range(33)))
 """The characters that Java's ``trim`` removes."""
 _QUOTES_BEFORE = re.compile("^[\"']+")
 _QUOTES_BEHIND = re.compile("[\"']+(?=[\x85\u2028\u2029]?\\Z)")
-"""Java's ``$`` also matches before a final line end, of which these three can be left here."""
+"""Java's ``$`` also matches before a final line end; these three line ends can be left after the ``trim``."""
 
 
 class TopicFilter:
     """A pattern for topic names. Use one of the two subclasses.
 
-    Raises ConfigError for a pattern that Java refuses, or that would mean something else here, and TypeError
-    for a pattern that is not text.
+    Raises ConfigError for a pattern that Java refuses, or that cannot have the same meaning here, and
+    TypeError for a pattern that is not text.
     """
 
     pattern: ClassVar[str]
@@ -43,8 +44,8 @@ class TopicFilter:
         self._regex = _QUOTES_BEHIND.sub("", _QUOTES_BEFORE.sub("", regex))
         try:
             self._compiled: re.Pattern[str] = compile_pattern(self._regex, all_java_releases=True)
-        except BadPattern as problem:
-            raise ConfigError(type(self).__name__, raw_regex, _allowed_text(raw_regex, problem)) from None
+        except BadPattern as error:
+            raise ConfigError(type(self).__name__, raw_regex, _allowed_text(raw_regex, error)) from None
 
     @property
     def regex(self) -> str:
@@ -96,6 +97,6 @@ class Blacklist(TopicFilter):
         return not matches
 
 
-def _allowed_text(raw_regex: str, problem: BadPattern) -> str:
-    allowed = f"a regular expression of Java on names of topics; {problem}"
-    return f"{allowed} (a comma stands for '|')" if "," in raw_regex else allowed
+def _allowed_text(raw_regex: str, error: BadPattern) -> str:
+    allowed = f"must be a Java regular expression for topic names: {error}"
+    return f"{allowed} (a comma means '|')" if "," in raw_regex else allowed

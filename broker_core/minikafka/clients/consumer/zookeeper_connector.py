@@ -7,8 +7,8 @@
 
 Threads: one rebalances (``_watcher_executor``), one commits every ``auto.commit.interval.ms``, and one
 queries ZooKeeper three times in each session timeout, which renews the ``Lease``. Fetchers have their own
-threads. With ``threads=False`` there are none: the caller supplies time and everything outside, and nothing
-happens except in ``step``.
+threads. With ``threads=False`` there are none: the caller supplies the clock, the store and the network, and
+nothing happens except in ``step``.
 
 ``offsetsChannel`` of the texts is ``offsets_channel``, ``checkpointedZkOffsets`` is
 ``checkpointed_zk_offsets``, ``topicThreadIdAndQueues`` is ``topic_thread_id_and_queues``. The classes that
@@ -59,7 +59,7 @@ from minikafka.clients.consumer.offsets import (
 )
 from minikafka.clients.consumer.rebalancer import Fetcher, ZkRebalancerListener
 from minikafka.clients.consumer.registration import GroupRegistration, make_consumer_id
-from minikafka.clients.consumer.runtime import RetryLog, Scheduler, Stepper, Steps, run_steps
+from minikafka.clients.consumer.runtime import FailureLog, Scheduler, Stepper, Steps, run_steps
 from minikafka.clients.consumer.stats import acquire_stats, release_stats
 from minikafka.clients.consumer.streams import KafkaStream, WildcardStreamsHandler
 from minikafka.clients.consumer.topic_filter import TopicFilter
@@ -76,13 +76,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 OFFSET_MANAGER_TIMEOUT_MS = 60_000
-"""The time that a new connector looks for its group's coordinator. (The release looks for ever.)"""
+"""Timeout of a new connector's look-up of its group's coordinator. (The release has none.)"""
 
 logger = logging.getLogger("minikafka.clients.consumer")
 
 
 class ZookeeperConsumerConnector:
-    """One consumer. Thread-safe; each of its streams is for one thread.
+    """A consumer of a group. Thread-safe; each of its streams is for one thread.
 
     ``store``, ``fetcher`` and ``channel`` replace the objects that the connector would create; it closes them
     too. Raises CoordinationLost if ZooKeeper does not answer, and NetworkError or BrokerError if the group's
@@ -118,7 +118,7 @@ class ZookeeperConsumerConnector:
         self._rebalance_lock = threading.RLock()  # a rebalance listener may shut its consumer down
         self._create_lock = threading.Lock()
         self._queues: dict[str | None, list[ChunkQueue]] = {}
-        """By topic, in the order of threads; None is the key of those that a filter's topics share."""
+        """Queues by topic, in the order of threads; the topics of a filter share those under None."""
         self._topic_watches: dict[str, Watch] = {}
         self._executor: threading.Thread | None = None
         self._stepper = Stepper(self.clock)
@@ -164,24 +164,24 @@ class ZookeeperConsumerConnector:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """``shutdown``. If the block raised, the message in process may not be finished: it does not count as
+        """Shut down. If the block raised, the message in process may not be finished: it does not count as
         consumed, and is delivered again.
         """
         self._shut_down(mark_consumed=kind is None)
 
     @property
     def is_shutting_down(self) -> bool:
-        """True if ``shutdown`` has begun."""
+        """True if ``shutdown`` has started."""
         return self._stopping.is_set()
 
     @property
     def registered_session(self) -> int:
-        """The id of the session in which the consumer is registered; 0 before."""
+        """The id of the session in which the consumer is registered; 0 before the registration."""
         return self.registration.session_id
 
     @property
     def checkpointed_zk_offsets(self) -> Mapping[TopicPartition, int]:
-        """The offsets known to be in ZooKeeper; one that has not changed is not written again."""
+        """The offsets known to be in ZooKeeper; an unchanged offset is not written again."""
         return self.offsets.zookeeper.checkpointed
 
     def _schedule(self) -> None:
@@ -275,7 +275,7 @@ class ZookeeperConsumerConnector:
         return streams
 
     def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
-        """Have ``listener`` called at each rebalance. Raises MessageStreamsExist once streams are created."""
+        """Set the listener that each rebalance calls. Raises MessageStreamsExist once streams are created."""
         arguments.check_listener(listener)
         if self.message_stream_created:
             raise MessageStreamsExist(
@@ -371,7 +371,7 @@ class ZookeeperConsumerConnector:
     # -------------------------------------------------------------------------------------------
 
     def connect_zk(self) -> Store:
-        """Open a session with ZooKeeper. Raises CoordinationLost if it does not answer."""
+        """Open a session with ZooKeeper. Raises CoordinationLost if ZooKeeper does not answer."""
         config = self.config
         return ZooKeeperStore(
             config.zookeeper_connect,
@@ -392,7 +392,7 @@ class ZookeeperConsumerConnector:
         yield from self.registration.register()
 
     def handle_new_session(self) -> Steps[None]:
-        """Reset the state of an expired session and register anew; also before the first rebalance."""
+        """Reset the state of an expired session and register again; also before the first rebalance."""
         yield from self.session_expiration_listener.handle_new_session()
 
     # --- offsets
@@ -412,47 +412,52 @@ class ZookeeperConsumerConnector:
 
     def ensure_offset_manager_connected(self) -> None:
         """Find the group's coordinator, if offsets are kept there. Retries for up to a minute, but not after
-        an error that is permanent, such as a missing permission.
+        a permanent error, such as a missing permission.
         """
         end_ms = self.clock.monotonic_ms() + OFFSET_MANAGER_TIMEOUT_MS
-        retry_log = RetryLog(self.clock)
+        failure_log = FailureLog(self.clock)
         while self.offsets_channel is not None:
             try:
                 self.offsets_channel.connect()
             except (NetworkError, BrokerError) as error:
-                late = self.is_shutting_down or self.clock.monotonic_ms() >= end_ms
-                if late or not is_retriable(error):
+                is_over = self.is_shutting_down or self.clock.monotonic_ms() >= end_ms
+                if is_over or not is_retriable(error):
                     self.offsets_channel.close()
                     raise
-                retry_log.record_failure(
-                    self.consumer_id_string, error, "looking for the group's coordinator: "
+                failure_log.record_failure(
+                    self.consumer_id_string, error, "failed to find the group's coordinator, retrying: "
                 )
                 self._waiter.wait(self.config.offsets_channel_backoff_ms)
             else:
-                retry_log.record_recovery(self.consumer_id_string)
+                failure_log.record_recovery(self.consumer_id_string)
                 return
 
     def auto_commit(self) -> None:
-        """Commit all consumed messages, in one attempt. A failure is logged; the next run commits again."""
+        """Commit all consumed messages, in one attempt. A failure is logged; the next run retries."""
         if not self.topic_registry:
             return
         try:
             run_steps(self.commit_steps(with_retries=False), self._waiter)
         except MinikafkaError as error:
-            logger.warning("%s: auto commit failed, the next one retries: %s", self.consumer_id_string, error)
+            logger.warning(
+                "%s: auto commit failed, retrying in %d ms: %s",
+                self.consumer_id_string,
+                self.config.auto_commit_interval_ms,
+                error,
+            )
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commit ``offsets``; by default all delivered messages: the caller says that it has processed them.
-        A rebalance listener cannot say so: then the commit excludes messages in process.
+        """Commit ``offsets``; by default all delivered messages, which the caller thereby declares as
+        processed. A rebalance listener cannot know that: then the commit excludes messages in process.
 
         Retries a failed commit up to ``offsets.commit.max.retries`` times, and raises the last error. A
         message that could not be decoded counts as consumed only after the next message was requested, or if
         ``offsets`` passes it.
 
-        Once there are streams, the connector commits only partitions that this consumer owns. CommitFailed
-        names the other partitions, after the commit of its own; CoordinationLost or SessionExpired says that
-        the consumer may not own any. A connector without streams writes ``offsets`` whoever owns the
-        partitions.
+        Once there are streams, the connector commits only partitions that this consumer owns. It raises
+        CommitFailed, which names the other partitions, after the commit of its own, and CoordinationLost or
+        SessionExpired if other consumers may own its partitions by now. A connector without streams writes
+        ``offsets`` regardless of the partitions' owners.
         """
         if offsets is not None:
             offsets = arguments.checked_offsets(offsets)
@@ -468,7 +473,7 @@ class ZookeeperConsumerConnector:
         self, *, with_retries: bool, offsets: Mapping[TopicPartition, int] | None = None
     ) -> Steps[frozenset[TopicPartition]]:
         """Commit in steps, under the commit lock, so that ownership does not change meanwhile. Return the
-        partitions that this consumer does not own, whose offsets are not committed.
+        partitions whose offsets are not committed, because this consumer does not own them.
         """
         with self.commit_lock:
             if offsets is not None and not self.message_stream_created:
@@ -509,7 +514,7 @@ class ZookeeperConsumerConnector:
             self._check_all_committed(lost | (wanted.keys() - own.keys()))
 
     def fetch_offset_from_zookeeper(self, partition: TopicPartition) -> int | None:
-        """Return the offset in ZooKeeper, or None."""
+        """Return the group's offset in ZooKeeper, or None."""
         partition = arguments.checked_partition(partition)
         with self.commit_lock:
             return self.offsets.zookeeper.fetch([partition]).get(partition)
@@ -526,8 +531,7 @@ class ZookeeperConsumerConnector:
     def step(self) -> bool:
         """Run the tasks that are due, then one step of a rebalance. Return whether there was such a step.
 
-        An exhausted rebalance (ConsumerRebalanceFailed) is raised by the streams, as with threads, and not
-        here.
+        ConsumerRebalanceFailed is raised by the streams, as with threads, and not here.
         """
         if self.is_shutting_down or self.registration.topic_count is None:
             return False
@@ -562,9 +566,10 @@ class ZookeeperConsumerConnector:
         self._shut_down(mark_consumed=True)
 
     def _shut_down(self, *, mark_consumed: bool) -> None:
-        # Another caller may wait for the rebalance thread in _leave; a listener calls this on that thread.
-        waits = threading.current_thread() is not self._executor
-        if self._shutdown_lock.acquire(blocking=waits):
+        # A rebalance listener calls this on the rebalance thread, for which another caller may be waiting
+        # in _leave: it must not wait for that caller.
+        may_wait = threading.current_thread() is not self._executor
+        if self._shutdown_lock.acquire(blocking=may_wait):
             try:
                 self._leave(None, mark_consumed=mark_consumed)
             finally:
@@ -583,10 +588,10 @@ class ZookeeperConsumerConnector:
                 self._leave_after_failure(error)
 
     def _leave_after_failure(self, error: MinikafkaError) -> None:
-        """Leave the group for good; the streams raise ``error``."""
+        """Leave the group after an error, which the streams raise."""
         if self._shutdown_lock.acquire(blocking=False):
             try:
-                logger.error("%s leaves the group: %s", self.consumer_id_string, error)
+                logger.error("%s: leaving the group: %s", self.consumer_id_string, error)
                 self._leave(error, mark_consumed=False)
             finally:
                 self._shutdown_lock.release()
@@ -614,8 +619,8 @@ class ZookeeperConsumerConnector:
                     run_steps(
                         self.commit_steps(with_retries=True), EventWaiter() if self._threads else self._waiter
                     )
-            except MinikafkaError as problem:
-                logger.error("%s: commit at shutdown failed: %s", self.consumer_id_string, problem)
+            except MinikafkaError as failure:
+                logger.error("%s: commit at shutdown failed: %s", self.consumer_id_string, failure)
             finally:
                 self.lease.revoke()
                 self.topic_registry = {}
@@ -629,9 +634,9 @@ class ZookeeperConsumerConnector:
     def send_shutdown_to_all_queues(
         self, error: MinikafkaError | None = None, *, mark_consumed: bool = True
     ) -> None:
-        """End all streams, or let them raise ``error``; nothing more is delivered after this returns.
+        """End all streams, or make them raise ``error``. No message is delivered after this returns.
 
-        ``mark_consumed``: count delivered messages as consumed.
+        With ``mark_consumed`` all delivered messages count as consumed.
         """
         for stream in self.all_streams:
             stream.clear()

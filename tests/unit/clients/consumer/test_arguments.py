@@ -113,7 +113,7 @@ def test_commit_of_an_invalid_topic_writes_nothing() -> None:
 def test_a_connector_wants_a_consumer_config() -> None:
     config: Any = {"group.id": "g"}
     with pytest.raises(
-        TypeError, match=r"^config: expected a ConsumerConfig, as ConsumerConfig\.from_properties"
+        TypeError, match=r"^config: expected a ConsumerConfig, as from ConsumerConfig\.from_properties"
     ):
         Consumer.create(config)
 

@@ -15,7 +15,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.assignment import (
     AssignmentContext,
     ConsumerThreadId,
-    Owner,
+    PartitionOwner,
     RangeAssignor,
     RebalancePlan,
     StaticTopicCount,
@@ -232,7 +232,7 @@ MINE, OTHERS = 1, 2
 
 
 def plan(
-    consumers: dict[str, int], owners: dict[TopicPartition, Owner], partitions: int = 4
+    consumers: dict[str, int], owners: dict[TopicPartition, PartitionOwner], partitions: int = 4
 ) -> RebalancePlan:
     context = AssignmentContext.of(
         "g", "a", {name: {"t": threads} for name, threads in consumers.items()}, {"t": range(partitions)}
@@ -248,34 +248,35 @@ def test_the_first_of_a_group_owns_all() -> None:
 
 
 def test_owner_of_its_assignment_has_nothing_to_do() -> None:
-    owners = {tp: Owner("a-0", MINE) for tp in (T0, T1)} | {tp: Owner("b-0", OTHERS) for tp in (T2, T3)}
+    owners = {tp: PartitionOwner("a-0", MINE) for tp in (T0, T1)}
+    owners |= {tp: PartitionOwner("b-0", OTHERS) for tp in (T2, T3)}
     assert plan({"a": 1, "b": 1}, owners).is_unchanged
 
 
 def test_partition_of_another_consumer_is_released() -> None:
-    found = plan({"a": 1, "b": 1}, {tp: Owner("a-0", MINE) for tp in (T0, T1, T2, T3)})
+    found = plan({"a": 1, "b": 1}, {tp: PartitionOwner("a-0", MINE) for tp in (T0, T1, T2, T3)})
     assert (found.release, found.claim) == ((T2, T3), ())
 
 
 def test_partition_held_by_another_is_waited_for() -> None:
-    found = plan({"a": 1}, {T0: Owner("a-0", MINE), T1: Owner("b-0", OTHERS)}, partitions=2)
+    found = plan({"a": 1}, {T0: PartitionOwner("a-0", MINE), T1: PartitionOwner("b-0", OTHERS)}, partitions=2)
     assert (found.release, found.claim, dict(found.held_by_others)) == ((), (T1,), {T1: "b-0"})
 
 
 def test_partition_moving_between_own_threads_is_reowned() -> None:
-    found = plan({"a": 2}, {T0: Owner("a-0", MINE), T1: Owner("a-0", MINE)}, partitions=2)
+    found = plan({"a": 2}, {T0: PartitionOwner("a-0", MINE), T1: PartitionOwner("a-0", MINE)}, partitions=2)
     assert (found.release, found.claim, dict(found.held_by_others)) == ((T1,), (T1,), {})
 
 
 @pytest.mark.parametrize("partitions", [0, 2])
 def test_ownership_from_a_lost_response_is_seen(partitions: int) -> None:
-    found = plan({"a": 1}, {T3: Owner("a-0", MINE)}, partitions)
+    found = plan({"a": 1}, {T3: PartitionOwner("a-0", MINE)}, partitions)
     assert T3 in found.release
     assert len(found.my_assignment) == partitions
 
 
 def test_its_own_text_from_an_earlier_session_is_another_owner() -> None:
-    found = plan({"a": 1}, {T0: Owner("a-0", OTHERS)}, partitions=1)
+    found = plan({"a": 1}, {T0: PartitionOwner("a-0", OTHERS)}, partitions=1)
     assert (found.release, dict(found.held_by_others)) == ((), {T0: "a-0"})
 
 

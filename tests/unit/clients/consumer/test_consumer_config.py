@@ -117,7 +117,7 @@ def test_every_fault_is_named_at_once() -> None:
         "client.id": "client.id='a b': made of letters and digits of ASCII, '.', '_' and '-'",
         "consumer.id": "consumer.id='x/y': a name without '/' and control characters (part of a path)",
         "auto.offset.reset": "auto.offset.reset='earliest': smallest or largest, or another word, such as "
-        "none, to have an error raised",
+        "none, for an error instead of a reset",
         "offsets.storage": "offsets.storage='disk': zookeeper or kafka",
         "partition.assignment.strategy": "partition.assignment.strategy='sticky': one of range, roundrobin",
         "queued.max.message.chunks": "queued.max.message.chunks='0': a whole number from 1 to 2147483647",

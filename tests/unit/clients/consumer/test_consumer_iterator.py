@@ -120,7 +120,9 @@ def test_decoder_error_names_the_message(what: str) -> None:
         fill(one.partition(3, 10), 1)
         iterator = ConsumerIterator(one.queue, 0, LongDecoder(), LongDecoder(), "c")
         message = next(iterator)
-        with pytest.raises(UndecodableMessage, match=r"^t-3 at offset 10: LongDecoder does not ") as raised:
+        with pytest.raises(
+            UndecodableMessage, match=r"^t-3 at offset 10: LongDecoder failed on the "
+        ) as raised:
             getattr(message, what)
         assert (raised.value.topic, raised.value.partition, raised.value.offset) == ("t", 3, 10)
         assert isinstance(raised.value.__cause__, struct.error)
@@ -357,7 +359,7 @@ def test_nothing_is_handed_out_while_the_lease_is_not_valid() -> None:
         one.take(1)
         lease.is_valid = False
         for _ in range(2):
-            with pytest.raises(ConsumerTimeout, match="ZooKeeper does not answer"):
+            with pytest.raises(ConsumerTimeout, match="ZooKeeper does not respond"):
                 one.take(1)
         assert info.consumed_offset == 1
         lease.is_valid = True

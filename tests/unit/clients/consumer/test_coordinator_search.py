@@ -22,13 +22,13 @@ def test_coordinator_search_logs_the_failure(
 
     def connect() -> None:
         for _ in failures:
-            raise NetworkError("nobody is there")
+            raise NetworkError("connection refused")
 
     monkeypatch.setattr(harness.coordinator, "connect", connect)
     with caplog.at_level(logging.WARNING, "minikafka.clients"):
         harness.consumer("a", offsets_storage="kafka", offsets_channel_backoff_ms=1_000)
     assert caplog.messages == [
-        "g_a: looking for the group's coordinator: nobody is there",
+        "g_a: failed to find the group's coordinator, retrying: connection refused",
         "g_a: recovered after 4.0 s",
     ]
 

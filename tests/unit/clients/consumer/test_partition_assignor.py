@@ -99,7 +99,7 @@ def test_range_says_of_its_own_threads_which_are_idle(caplog: pytest.LogCaptureF
         owners = RangeAssignor().assign(context({"a": {"t": 1}, "b": {"t": 3}}, {"t": 2}, me="b"))
     assert by_thread(owners) == {"a-0": ["t-0"], "b-0": ["t-1"]}
     assert [record.getMessage() for record in caplog.records] == [
-        "no partition of topic 't' is left for {b-1, b-2}"
+        "no partition of topic 't' is assigned to {b-1, b-2}"
     ]
 
 

@@ -20,49 +20,49 @@ def test_lease_is_invalid_before_zookeeper_answers(clock: ManualClock) -> None:
 def test_lease_lasts_nine_tenths_of_the_timeout_from_the_request(clock: ManualClock) -> None:
     lease = Lease(clock, 6_000)
     clock.advance(1_000)
-    lease.grant(7, asked_at_ms=400)
+    lease.grant(7, sent_ms=400)
     clock.advance(4_799)
     assert lease.is_valid
     clock.advance(1)
     assert not lease.is_valid
-    assert lease.renew(7, asked_at_ms=clock.monotonic_ms())
+    assert lease.renew(7, sent_ms=clock.monotonic_ms())
     assert lease.is_valid
 
 
 def test_an_answer_that_comes_late_takes_nothing_away(clock: ManualClock) -> None:
     lease = Lease(clock, 6_000)
-    lease.grant(7, asked_at_ms=0)
-    assert lease.renew(7, asked_at_ms=3_000)
-    assert lease.renew(7, asked_at_ms=1_000)
+    lease.grant(7, sent_ms=0)
+    assert lease.renew(7, sent_ms=3_000)
+    assert lease.renew(7, sent_ms=1_000)
     clock.advance(8_399)
     assert lease.is_valid
 
 
 def test_an_answer_in_another_session_renews_nothing(clock: ManualClock) -> None:
     lease = Lease(clock, 6_000)
-    lease.grant(7, asked_at_ms=0)
+    lease.grant(7, sent_ms=0)
     clock.advance(6_000)
-    assert not lease.renew(8, asked_at_ms=6_000)
+    assert not lease.renew(8, sent_ms=6_000)
     assert not lease.is_valid
 
 
 def test_expiry_of_an_earlier_session_pauses_until_the_next_answer(clock: ManualClock) -> None:
     lease = Lease(clock, 6_000)
-    lease.grant(8, asked_at_ms=0)
+    lease.grant(8, sent_ms=0)
     lease.revoke()
     assert not lease.is_valid
-    assert lease.renew(8, asked_at_ms=0)
+    assert lease.renew(8, sent_ms=0)
     assert lease.is_valid
 
 
 def test_shorter_granted_timeout_limits_the_lease(clock: ManualClock) -> None:
     lease = Lease(clock, 6_000)
-    lease.grant(7, asked_at_ms=0, granted_ms=2_000)
+    lease.grant(7, sent_ms=0, granted_ms=2_000)
     clock.advance(1_799)
     assert lease.is_valid
     clock.advance(1)
     assert not lease.is_valid
-    lease.grant(8, asked_at_ms=1_800, granted_ms=40_000)
+    lease.grant(8, sent_ms=1_800, granted_ms=40_000)
     clock.advance(5_399)
     assert lease.is_valid
     clock.advance(1)

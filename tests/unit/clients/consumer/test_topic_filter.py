@@ -69,7 +69,7 @@ def test_registered_filter_round_trips() -> None:
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        ("a{2,3}", "a comma stands for '|'"),
+        ("a{2,3}", "a comma means '|'"),
         ("(", "missing ')'"),
         ("(?P<n>a)", "(?P<n>a"),
         ("(?(1)a|b)", "(?(1"),

@@ -318,9 +318,9 @@ def test_without_brokers_it_waits_for_the_first(
         harness.go()
     assert consumer.fetched.starts == 0
     said = (
-        f"g_a: no brokers to read from: {place} on ZooKeeper at zk:2181 names none. Check that a "
-        f"broker runs, and that zookeeper.connect='{connect}' is as in its own settings, with the chroot "
-        f"({chroot})"
+        f"g_a: no brokers to read from: {place} on ZooKeeper at zk:2181 is empty. Check that a "
+        f"broker runs, and that zookeeper.connect='{connect}' is the same as in the broker's settings, "
+        f"with its chroot ({chroot})"
     )
     assert set(caplog.messages) == {said}
     harness.admin.create(f"{paths.BROKER_IDS}/3", b"{}")
@@ -380,7 +380,7 @@ def test_owner_created_between_check_and_delete_stays(
         return found
 
     monkeypatch.setattr(listener, "still_owned", look)
-    with pytest.raises(SessionExpired, match="g_a is gone"):
+    with pytest.raises(SessionExpired, match="g_a no longer exists"):
         listener.delete_partition_ownership_from_zk(T0)
     assert harness.admin.read(path)[0] == b"g_z-0"
 
