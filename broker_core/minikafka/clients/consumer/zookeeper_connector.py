@@ -278,9 +278,7 @@ class ZookeeperConsumerConnector:
         """Set the listener that each rebalance calls. Raises MessageStreamsExist once streams are created."""
         arguments.check_listener(listener)
         if self.message_stream_created:
-            raise MessageStreamsExist(
-                "message streams exist: set the rebalance listener before creating them"
-            )
+            raise MessageStreamsExist("message streams exist: set the rebalance listener before them")
         self.consumer_rebalance_listener = listener
 
     def _mark_streams_created(self) -> None:
@@ -439,11 +437,9 @@ class ZookeeperConsumerConnector:
         try:
             run_steps(self.commit_steps(with_retries=False), self._waiter)
         except MinikafkaError as error:
+            after_ms = self.config.auto_commit_interval_ms
             logger.warning(
-                "%s: auto commit failed, retrying in %d ms: %s",
-                self.consumer_id_string,
-                self.config.auto_commit_interval_ms,
-                error,
+                "%s: auto commit failed, retrying in %d ms: %s", self.consumer_id_string, after_ms, error
             )
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
@@ -473,7 +469,7 @@ class ZookeeperConsumerConnector:
         self, *, with_retries: bool, offsets: Mapping[TopicPartition, int] | None = None
     ) -> Steps[frozenset[TopicPartition]]:
         """Commit in steps, under the commit lock, so that ownership does not change meanwhile. Return the
-        partitions whose offsets are not committed, because this consumer does not own them.
+        partitions that this consumer does not own, whose offsets are not committed.
         """
         with self.commit_lock:
             if offsets is not None and not self.message_stream_created:
@@ -566,8 +562,7 @@ class ZookeeperConsumerConnector:
         self._shut_down(mark_consumed=True)
 
     def _shut_down(self, *, mark_consumed: bool) -> None:
-        # A rebalance listener calls this on the rebalance thread, for which another caller may be waiting
-        # in _leave: it must not wait for that caller.
+        # Another caller may wait in _leave for the rebalance thread, on which a listener calls this.
         may_wait = threading.current_thread() is not self._executor
         if self._shutdown_lock.acquire(blocking=may_wait):
             try:
@@ -634,9 +629,8 @@ class ZookeeperConsumerConnector:
     def send_shutdown_to_all_queues(
         self, error: MinikafkaError | None = None, *, mark_consumed: bool = True
     ) -> None:
-        """End all streams, or make them raise ``error``. No message is delivered after this returns.
-
-        With ``mark_consumed`` all delivered messages count as consumed.
+        """End all streams, or make them raise ``error``. No message is delivered after this returns. With
+        ``mark_consumed`` all delivered messages count as consumed.
         """
         for stream in self.all_streams:
             stream.clear()
