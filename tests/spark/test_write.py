@@ -159,7 +159,7 @@ def test_a_topic_is_created_by_the_first_write(spark: SparkSession, kafka: Kafka
         ("SELECT 'k' key", {"topic": "t"}, "the required column value is missing"),
         ("SELECT 1 value", {"topic": "t"}, "value has the unsupported type int"),
         ("SELECT 'v' value, 1L partition", {"topic": "t"}, "partition has the unsupported type bigint"),
-        ("SELECT 'v' value", {}, "give the option topic, or a column topic"),
+        ("SELECT 'v' value", {}, "set the option topic, or add a column topic"),
         ("SELECT 'v' value, string(null) topic", {}, "a row has a null topic"),
         ("SELECT 'v' value, 9 partition", {"topic": "wrong-rows"}, "partition holds 9"),
         ("SELECT 'v' value, -5L timestamp", {"topic": "wrong-rows"}, "a time before 1970"),
