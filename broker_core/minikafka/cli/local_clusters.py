@@ -48,7 +48,7 @@ def ps(style: OutputFormat = Format.TABLE) -> None:
     served = {one.data_dir for one in clusters}
     for one in strays:
         if one.data_dir not in served:
-            note(f"minikafka: {one} {one.why}")
+            note(f"minikafka: {one} {one.status}")
 
 
 def _named(text: str) -> Path:

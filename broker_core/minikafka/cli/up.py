@@ -321,11 +321,11 @@ class ClusterWatcher:
         self._say(number, how, f"; its log is in {self._cluster.data_dir / 'logs'}")
 
     def _look(self) -> None:
-        changes = self._brokers.look()
-        for number in changes.came:
+        changes = self._brokers.refresh()
+        for number in changes.started:
             at = _at(self._brokers.elsewhere[number])
             note(f"minikafka: broker {number} at {at} was started elsewhere, and is followed")
-        for number in changes.went:
+        for number in changes.ended:
             self._say(number, "ended, which was started elsewhere")
 
     def _say(self, number: int, how: str, where: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Clusters of this machine: in tests, in notebooks, under ``minikafka up`` and below Spark's data source."""
+"""Clusters on this machine: for tests, notebooks, ``minikafka up`` and Spark's data source."""
 
 from __future__ import annotations
 

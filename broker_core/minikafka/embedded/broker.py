@@ -1,8 +1,8 @@
-"""One broker in a process of its own: ``python -m minikafka.server FILE``.
+"""A broker in its own process: ``python -m minikafka.server FILE``.
 
 The file is written here, with Kafka's own property names, as ``broker-N.properties`` in the data directory;
-the process's output goes to ``logs/broker-N.log`` there. Its reports (``base.reports``) say how far its start
-is, and when it is ready. It ends with its parent.
+the process's output goes to ``logs/broker-N.log`` there. Its reports (``base.reports``) contain the progress
+of its start, and that it is ready. It ends with its parent.
 """
 
 from __future__ import annotations
@@ -19,22 +19,20 @@ from minikafka.embedded import data_directory
 from minikafka.embedded.process import ChildProcess, ProcessFailed
 
 READY_TIMEOUT_S = 60.0
-"""From one report to the next, or to ready: a broker may have gigabytes to check."""
+"""The longest time without a new report until it is ready: a broker may have gigabytes to check."""
 COMPILING_TIMEOUT_S = 330.0
-"""The same while kernels are compiled: more than ``kernels.cache`` allows a single one on a busy machine."""
+"""The same while kernels are compiled: more than ``kernels.cache`` allows for one on a busy machine."""
 PROGRESS_EVERY_S = 2.0
-"""Between two words on how far it is with one thing."""
+"""The shortest time between two progress messages."""
 
-_LOOK_S = 1.0
+_POLL_S = 1.0
 
 STOP_GRACE_S = 20.0
 """From SIGTERM to SIGKILL: long enough to flush and close many logs."""
 
 
 class BrokerFailed(ProcessFailed):
-    """A broker did not come up. ``exit_code`` is 2 when it refused its configuration, its directory or its
-    id.
-    """
+    """A broker did not start. ``exit_code`` is 2 if it refused its configuration, directory or id."""
 
     def __init__(self, message: str, exit_code: int | None) -> None:
         super().__init__(message)
@@ -43,7 +41,7 @@ class BrokerFailed(ProcessFailed):
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Address and cluster of a broker that serves, from its report of type ``ready``."""
+    """The address and cluster of a ready broker, from its report of type ``ready``."""
 
     address: str
     """HOST:PORT, with the port that was bound."""
@@ -56,7 +54,7 @@ class Ready:
 
 
 def properties_text(properties: Mapping[str, str]) -> str:
-    """A ``.properties`` file of ``properties``, with the format's escapes."""
+    """Return ``properties`` in the ``.properties`` format, with its escapes."""
     return "".join(
         f"{_escaped(_IN_NAMES, name)}={_escaped(_IN_VALUES, value)}\n" for name, value in properties.items()
     )
@@ -72,21 +70,21 @@ def _escaped(special: re.Pattern[str], text: str) -> str:
 
 
 def write_properties(path: str, properties: Mapping[str, str]) -> None:
-    """Write a ``.properties`` file, which may hold passwords: only its owner can read it."""
+    """Write a ``.properties`` file that only its owner can read, as it may hold passwords."""
 
     def for_the_owner(name: str, flags: int) -> int:
         return os.open(name, flags, 0o600)
 
     with open(path, "w", encoding="utf-8", opener=for_the_owner) as file:
-        os.fchmod(file.fileno(), 0o600)  # one from before may be open to all
+        os.fchmod(file.fileno(), 0o600)  # an older file may be readable by all
         file.write(properties_text(properties))
 
 
 def progress_text(report: Mapping[str, object] | None) -> str | None:
-    """How far a broker that starts is with what may take long, for people; None for anything else."""
+    """Return a progress message for a report of a long step of the start; None for other reports."""
     match report:
         case {"type": "compiling", "done": done, "of": of}:
-            return f"compiling its kernels, once for this machine: {done} of {of}"
+            return f"compiling kernels, once for this machine: {done} of {of}"
         case {"type": "opening", "opened": opened, "of": of, "checked_bytes": int(checked)}:
             return f"opening logs: {opened:,} of {of:,}" + (
                 f", {checked >> 20:,} MiB checked" if checked else ""
@@ -95,7 +93,7 @@ def progress_text(report: Mapping[str, object] | None) -> str | None:
 
 
 def acl_command(host: str, zookeeper: str) -> str:
-    """The command that lets brokers at ``host`` be controllers."""
+    """Return the command that allows brokers at ``host`` to be controllers."""
     return (
         "`minikafka acl add --cluster --operation ClusterAction --allow-principal User:ANONYMOUS "
         f"--allow-host {host} --zookeeper {zookeeper}`"
@@ -103,10 +101,10 @@ def acl_command(host: str, zookeeper: str) -> str:
 
 
 class BrokerProcess:
-    """One broker process, running from construction on.
+    """A broker process, which runs from construction on.
 
-    directory: where the properties file and ``logs/`` are. keep_open: descriptors that it shall hold too,
-    such as a lock. on_exit: called on another thread with the exit code when it has ended, also after
+    directory: has the properties file and ``logs/``. keep_open: descriptors that the process inherits, such
+    as a lock. on_exit: called on another thread with the exit code when the process has ended, also after
     ``stop``.
     """
 
@@ -146,58 +144,58 @@ class BrokerProcess:
     def wait_ready(
         self, timeout_s: float = READY_TIMEOUT_S, on_progress: Callable[[str], None] = lambda state: None
     ) -> Ready:
-        """Where it serves. Raises BrokerFailed with its last words when it does not come up.
+        """Wait until it is ready. Raises BrokerFailed with the reason, or with the end of its log.
 
-        ``on_progress`` is told how far something is that takes long, every few seconds, and of access rules
-        that keep it from starting. ``timeout_s`` begins anew with each report.
+        ``on_progress`` is called every few seconds during long steps, and if ACLs keep the broker from
+        starting. ``timeout_s`` starts again with each report.
         """
         last, deadline = self._child.report, time.monotonic() + timeout_s
         said, say_at = "", 0.0
         while True:
             left_s = deadline - time.monotonic()
             try:
-                ready = self._child.wait_for_report("ready", min(_LOOK_S, max(0.0, left_s)))
+                ready = self._child.wait_for_report("ready", min(_POLL_S, max(0.0, left_s)))
                 return Ready(str(ready["address"]), str(ready["cluster_id"]))
             except ProcessFailed as failure:
                 if self._child.exit_code is not None:
                     raise self._failed(failure) from None
                 now = self._child.report
                 if left_s <= 0 and now == last:
-                    raise self._late(timeout_s, last) from None
+                    raise self._timed_out(timeout_s, last) from None
                 if now != last:
                     last = now
                     compiling = now is not None and now["type"] == "compiling"
                     deadline = time.monotonic() + (
                         max(timeout_s, COMPILING_TIMEOUT_S) if compiling else timeout_s
                     )
-                text = self._refusal() or progress_text(now)
+                text = self._acl_hint() or progress_text(now)
                 if text is not None and text != said and time.monotonic() >= say_at:
                     said, say_at = text, time.monotonic() + PROGRESS_EVERY_S
                     on_progress(f"broker {self.broker_id}: {text}")
 
-    def _refusal(self) -> str | None:
+    def _acl_hint(self) -> str | None:
         host = self._refused_host()
         if host is None:
             return None
-        return "waits, as access rules refuse its controller ClusterAction; permit it: " + acl_command(
+        return "waiting: ACLs deny ClusterAction to its controller; to allow it, run " + acl_command(
             host, self._zookeeper
         )
 
     def _refused_host(self) -> str | None:
-        """From where a controller was refused ClusterAction."""
+        """The host of a controller that ACLs denied ClusterAction; None if there is none."""
         report = self._child.last_report("refused")
         return None if report is None else str(report.get("host"))
 
-    def _late(self, timeout_s: float, last: Mapping[str, object] | None) -> BrokerFailed:
+    def _timed_out(self, timeout_s: float, last: Mapping[str, object] | None) -> BrokerFailed:
         doing = progress_text(last) or (last and last.get("phase"))
         what = f"was not ready within {timeout_s:g} s" + (f" of its last report: {doing}" if doing else "")
         host = self._refused_host()
         if host is None:
             return self._failed(self._child.failure(what))
         return BrokerFailed(
-            f"broker {self.broker_id} {what}, as access rules refuse its controller ClusterAction: start "
-            f"without the authorizer, permit it by {acl_command(host, 'HOST:PORT')} with the address that is "
-            f"printed then, stop, and start with the authorizer again (more in {self._child.log})",
+            f"broker {self.broker_id} {what}: ACLs deny ClusterAction to its controller; start without the "
+            f"authorizer, run {acl_command(host, 'HOST:PORT')} with the address that is printed then, stop, "
+            f"and start with the authorizer again (see {self._child.log})",
             None,
         )
 
@@ -205,24 +203,24 @@ class BrokerProcess:
         code, reason = self._child.exit_code, self.reason()
         if code is None or reason is None:
             return BrokerFailed(str(failure), code)
-        return BrokerFailed(f"broker {self.broker_id}: {reason} (more in {self._child.log})", code)
+        return BrokerFailed(f"broker {self.broker_id}: {reason} (see {self._child.log})", code)
 
     def stop(self) -> int:
-        """Stop it cleanly and return its exit code, 0 when all went well."""
+        """Stop it cleanly and return its exit code, 0 for success."""
         return self._child.stop()
 
     def kill(self) -> int:
-        """SIGKILL, as in a crash; return its exit code."""
+        """Send SIGKILL, as in a crash, and return the exit code."""
         return self._child.kill()
 
     def reason(self) -> str | None:
-        """Why it ended, or is about to, in its own words; None where it said nothing of that."""
-        return self._told("failed")
+        """Return the last failure that it reported, the reason for its end; None if there is none."""
+        return self._last_message("failed")
 
     def warning(self) -> str | None:
-        """What it said last of records that may be lost, or of a log that takes no more; None: nothing."""
-        return self._told("warning")
+        """Return its last warning, of records that may be lost or an offline log; None if there is none."""
+        return self._last_message("warning")
 
-    def _told(self, kind: str) -> str | None:
+    def _last_message(self, kind: str) -> str | None:
         report = self._child.last_report(kind)
         return None if report is None else str(report.get("message"))

@@ -1,16 +1,16 @@
-"""A whole cluster of this machine: ZooKeeper and N brokers, each a process of its own, in one data directory.
+"""A cluster on this machine: ZooKeeper and N brokers, each in its own process, in one data directory.
 
-    D/.lock                 held by us and by every process of the cluster
+    D/.lock                 held by this process and by every process of the cluster
     D/zookeeper/            ZooKeeper's data
     D/broker-N/             the log of broker N: topic directories, checkpoints, meta.properties
     D/broker-N.properties   written at every start
     D/logs/                 output of every process, rotated
 
-The processes end with us, however we end. Because they hold the lock too, another cluster on the same
-directory waits until the last of them is gone; one that is in use stays an error.
+The processes end with this process, however it ends. As they hold the lock too, another cluster on the same
+directory waits until the last of them has ended; a directory in use by a living cluster is an error.
 
-They are stopped one after the other, each when the one before has ended, and the controller last: what a
-broker led others lead then, and they are there to take it over.
+The brokers are stopped one after the other, the controller last, so that the others can take over the
+partitions that a stopping broker leads.
 """
 
 from __future__ import annotations
@@ -33,45 +33,47 @@ from minikafka.embedded import data_directory, lock, strays
 from minikafka.embedded.broker import BrokerProcess, Ready
 from minikafka.embedded.live_brokers import RegisteredBrokers
 from minikafka.embedded.process import wait_until
-from minikafka.embedded.zookeeper import EmbeddedZooKeeper, PortTaken
+from minikafka.embedded.zookeeper import EmbeddedZooKeeper, PortInUse
 
 if TYPE_CHECKING:
     from minikafka.clients.network.cluster import ClusterClient as Client
 
 ZOOKEEPER_TIMEOUT_MS = 60_000
-"""How long a broker asks for ZooKeeper, which is started together with it."""
+"""The time that a broker waits for ZooKeeper, which is started together with it."""
 EXTERNAL_ZOOKEEPER_TIMEOUT_MS = 10_000
-"""The same for one that should be running already."""
+"""The same for a ZooKeeper that should be running already."""
 REBALANCE_DELAY_MS = 100
-"""Who tries something out waits for three seconds with the default. With none, of consumers that start
-together the first one would be alone, and hear of the others with its next heartbeat, three seconds later."""
+"""With Kafka's default, every new group waits for three seconds. Without a delay, the first of several
+consumers that start together would get all partitions, and learn of the others with its next heartbeat,
+three seconds later."""
 
 SHUTDOWN_BACKOFF_MS = 200
-"""Before a broker that stops asks again that others lead what it leads. With five seconds, the default, a
-partition whose other replicas have died would hold up the end of a cluster for a quarter of a minute."""
+"""The pause before a stopping broker retries the controlled shutdown. With Kafka's default, five seconds, a
+partition whose other replicas have died would delay the end of a cluster by 15 seconds."""
 CONTROLLER_TIMEOUT_MS = 1_000
-"""To ask who is stopped last."""
+"""To look up the controller, which is stopped last."""
 
 CLIENT_ID = "minikafka-embedded"
 
 ZOOKEEPER_CHECK_S = 2.0
-"""How often ZooKeeper is asked whether it serves."""
+"""The interval of ZooKeeper's health checks."""
 ZOOKEEPER_SILENT_S = 10.0
-"""How long it may not answer before that is told: on a busy machine it may be slow."""
+"""The time without an answer before it is reported: on a busy machine ZooKeeper may be slow."""
 RESTART_PAUSE_S = 5.0
-"""Between two attempts to start a ZooKeeper that did not come up."""
+"""The pause between two attempts to restart ZooKeeper."""
 
 
 class Cluster:
     """ZooKeeper and brokers for tests, notebooks and ``minikafka up``; a context manager.
 
-    brokers: how many; None: as many as data_dir has, 1 in a new one. data_dir: None makes a temporary one,
-    which goes at the end. config: broker properties by Kafka's names, for all brokers; broker_configs: what
-    single ones have of their own, by number, as ``{1: {"broker.rack": "b"}}``. zookeeper: HOST:PORT/CHROOT of
-    one that runs already; None starts one. port: of broker 0, the others follow; 0 picks free ones. on_exit:
-    called on another thread with the broker's number and exit code whenever a broker ends.
+    brokers: the number of brokers; None: as many as data_dir has, 1 in a new one. data_dir: None creates a
+    temporary one, which is removed at the end. config: broker properties by Kafka's names, for all brokers;
+    broker_configs: properties of single brokers, by number, such as ``{1: {"broker.rack": "b"}}``. zookeeper:
+    HOST:PORT/CHROOT of a running one; None starts one. port: of broker 0, the others get the next ones; 0
+    picks free ports. on_exit: called on another thread with the broker's number and exit code whenever a
+    broker ends.
 
-    Raises ConfigError for fewer brokers than data_dir has, and for what not all can have in common.
+    Raises ConfigError for fewer brokers than data_dir has, and for properties that brokers cannot share.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class Cluster:
             raise ConfigError(
                 "data_dir",
                 data_dir,
-                "must name a directory; the current one is '.', None makes a temporary one",
+                "must name a directory; use '.' for the current one, None for a temporary one",
             )
         count = data_directory.broker_count(None if data_dir is None else Path(data_dir).absolute(), brokers)
         data_directory.check_shared_config(config or (), count)
@@ -118,7 +120,7 @@ class Cluster:
         self._silent_since_s: float | None = None
         self._silence_reported = self._removal_reported = False
         self._restart_failure = ""
-        """Why ZooKeeper could not be started again, as it was reported."""
+        """The reason why ZooKeeper could not be restarted, as reported last."""
 
     def __enter__(self) -> Cluster:
         try:
@@ -134,7 +136,7 @@ class Cluster:
 
     @property
     def count(self) -> int:
-        """How many brokers it has, alive or not."""
+        """The number of brokers, alive or not."""
         return self._count
 
     @property
@@ -151,25 +153,25 @@ class Cluster:
 
     @property
     def has_embedded_zookeeper(self) -> bool:
-        """Whether ZooKeeper starts and ends with this cluster."""
+        """True if ZooKeeper starts and ends with this cluster."""
         return self._external_zookeeper is None
 
     @property
     def cluster_id(self) -> str:
-        """22 characters that name the cluster for ever."""
+        """The cluster id: 22 characters, which never change."""
         return next(iter(self._ready.values())).cluster_id
 
     @property
     def ready_line(self) -> str:
-        """What ``minikafka up`` says once it serves; scripts read it."""
+        """The line that ``minikafka up`` prints once all brokers are ready; scripts read it."""
         return f"ready {self.bootstrap_servers} zookeeper {self.zookeeper_connect} cluster {self.cluster_id}"
 
     def start(self, on_progress: Callable[[str], None] = lambda state: None) -> Cluster:
-        """Return when every broker serves. ``on_progress`` is told how far a long recovery is.
+        """Start, and return when every broker is ready. ``on_progress`` gets the progress of a long recovery.
 
-        ZooKeeper and the brokers start at the same time: a broker has its imports to do while the JVM comes
-        up, and then asks for ZooKeeper until it answers. Raises DirectoryLocked when another cluster uses
-        the directory, BrokerFailed or ProcessFailed with the last words of what did not come up.
+        ZooKeeper and the brokers start at the same time: a broker imports its modules while the JVM starts,
+        and then waits for ZooKeeper. Raises DirectoryLocked if another cluster uses the directory, and
+        BrokerFailed or ProcessFailed, with the end of its log, for a process that did not start.
         """
         make_private(self.data_dir)
         self._lock = lock.hold(str(self.data_dir / ".lock"))
@@ -195,21 +197,19 @@ class Cluster:
                 self._spawn_all()
             connect = starting.result()
         if connect != self._zookeeper_connect:
-            # Somebody took the port meanwhile and it went to another one: so must the brokers.
+            # Another process took the port meanwhile, so ZooKeeper uses another one: restart the brokers.
             for number in list(self._brokers):
                 self.kill(number)
             self._zookeeper_connect = connect
             self._spawn_all()
 
     def close(self) -> None:
-        """Stop the brokers cleanly, then ZooKeeper; remove a temporary directory. A second call does
-        nothing.
-        """
+        """Stop the brokers cleanly, then ZooKeeper, and remove a temporary directory. May be called again."""
         last = self._controller()
         if self._client is not None:
             self._client.close()
             self._client = None
-        # Those that do not serve yet have nothing that others could take over.
+        # Brokers that are not ready yet lead no partitions that others could take over.
         starting = [self._brokers.pop(number) for number in self._brokers.keys() - self._ready.keys()]
         with ThreadPoolExecutor(max_workers=max(1, len(starting))) as pool:
             list(pool.map(BrokerProcess.stop, starting))
@@ -225,7 +225,7 @@ class Cluster:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def broker(self, number: int) -> BrokerProcess:
-        """The process of broker ``number``. Raises KeyError when it was stopped or killed."""
+        """The process of broker ``number``. Raises KeyError if it was stopped or killed."""
         return self._brokers[number]
 
     def stop_broker(self, number: int) -> int:
@@ -233,11 +233,11 @@ class Cluster:
         return self._brokers.pop(number).stop()
 
     def kill(self, number: int) -> None:
-        """SIGKILL to one broker."""
+        """Send SIGKILL to one broker."""
         self._brokers.pop(number).kill()
 
     def restart(self, number: int) -> None:
-        """Start a broker again on its port and its log; one that still runs is stopped cleanly before."""
+        """Restart a broker on its port and its log. A running one is stopped cleanly first."""
         if number not in range(self._count):
             raise KeyError(number)
         if number in self._brokers:
@@ -246,17 +246,17 @@ class Cluster:
         self._ready[number] = self._brokers[number].wait_ready()
 
     def command_to_start(self, number: int) -> str:
-        """What starts broker ``number`` by hand when it has died, where it was before. It outlives us."""
+        """The command to restart broker ``number`` by hand on its port and log. It outlives this cluster."""
         command = ["minikafka", "broker", str(data_directory.broker_properties_path(self.data_dir, number))]
         if not self._ports[number] and number in self._ready and "listeners" not in self._configs[number]:
             command += ["--set", f"listeners={self._listener(self._ready[number].port)}"]
         return shlex.join(command)
 
     def registered_brokers(self) -> RegisteredBrokers:
-        """A reader of the brokers of this cluster that are registered, whoever started them; to be closed.
+        """Return a reader of this cluster's registered brokers, whoever started them. Close it after use.
 
-        In a ZooKeeper of our own all count, as they end with it. One that was given has other users, so only
-        those with the ids of ours count.
+        In the cluster's own ZooKeeper all brokers count, as they end with it. A given ZooKeeper may have
+        other users, so only brokers with the ids of this cluster count.
         """
         ids = {
             int(own) if (own := config.get("broker.id", "")).isdecimal() else number
@@ -265,11 +265,11 @@ class Cluster:
         return RegisteredBrokers(self.zookeeper_connect, None if self._external_zookeeper is None else ids)
 
     def restart_zookeeper(self, report: Callable[[str], None] = lambda text: None) -> bool:
-        """Start our ZooKeeper again, on its port and its data, if it has ended; return whether that was done.
+        """Restart ZooKeeper on its port and data if it has ended. Return True if it was restarted.
 
-        ``report`` is told so, or why it cannot be at the moment: brokers know it by its port, so another
-        process that has this is waited for. It is also told of a ZooKeeper that runs and does not answer, or
-        whose data was removed. To be called again and again.
+        ``report`` gets a message about a restart, or the reason why it is not possible yet: brokers know
+        ZooKeeper by its port, so a port in use is waited for. It also gets a message if ZooKeeper does not
+        respond or its data was removed. Call this periodically.
         """
         zookeeper = self._zookeeper
         if zookeeper is None or time.monotonic() < self._restart_at_s:
@@ -280,16 +280,16 @@ class Cluster:
         try:
             zookeeper.restart()
         except MinikafkaError as error:
-            # What fails for another reason may take a Java process and half a minute each time.
-            taken = isinstance(error, PortTaken)
+            # For other reasons, each attempt may cost a Java process and half a minute.
+            taken = isinstance(error, PortInUse)
             self._restart_at_s = time.monotonic() + (0.0 if taken else RESTART_PAUSE_S)
-            reason = "another process has its port" if taken else str(error)
+            reason = "another process uses its port" if taken else str(error)
             if reason != self._restart_failure:
                 self._restart_failure = reason
-                report(f"ZooKeeper ended and cannot be started again at {zookeeper.connect} yet: {reason}")
+                report(f"ZooKeeper at {zookeeper.connect} ended and cannot be restarted yet: {reason}")
             return False
         self._restart_failure = ""
-        report(f"ZooKeeper had ended and was started again at {zookeeper.connect}")
+        report(f"ZooKeeper at {zookeeper.connect} had ended and was restarted")
         return True
 
     def _check_zookeeper(self, zookeeper: EmbeddedZooKeeper, report: Callable[[str], None]) -> None:
@@ -301,11 +301,11 @@ class Cluster:
             if zookeeper.is_data_removed and not self._removal_reported:
                 self._removal_reported = True
                 report(
-                    f"{zookeeper.data_path} was removed: ZooKeeper goes on from memory, and when it ends the "
-                    "cluster's topics, groups and settings are lost; the logs of brokers stay"
+                    f"{zookeeper.data_path} was removed: ZooKeeper still runs from memory, but when it ends, "
+                    "topics, groups and settings are lost; the brokers' logs are kept"
                 )
             if self._silence_reported:
-                report(f"ZooKeeper at {zookeeper.connect} answers again")
+                report(f"ZooKeeper at {zookeeper.connect} responds again")
             self._silent_since_s, self._silence_reported = None, False
         elif self._silent_since_s is None:
             self._silent_since_s = now_s
@@ -315,13 +315,13 @@ class Cluster:
             and zookeeper.process
         ):
             self._silence_reported = True
-            who = f"ZooKeeper at {zookeeper.connect}, process {zookeeper.process.pid},"
-            report(f"{who} runs and does not answer: brokers wait for it (see {self.data_dir / 'logs'})")
+            name = f"ZooKeeper at {zookeeper.connect} (process {zookeeper.process.pid})"
+            report(f"{name} does not respond: brokers wait for it (see {self.data_dir / 'logs'})")
 
     def create_topic(
         self, name: str, partitions: int = 1, replicas: int = 1, config: Mapping[str, str] | None = None
     ) -> None:
-        """Make a topic and return when it can be used."""
+        """Create a topic and return when it can be used."""
         from minikafka.clients.admin.admin import Admin, NewTopic
 
         Admin(self._connected()).create_topic(NewTopic(name, partitions, replicas, configs=config or {}))
@@ -335,7 +335,7 @@ class Cluster:
             raise error
 
     def _controller(self) -> int | None:
-        """The number of the controller, if it matters which one that is and they tell."""
+        """The id of the controller; None if it does not matter or is unknown."""
         if len(self._ready) < 2 or len(self._brokers) < 2:
             return None
         try:
@@ -359,7 +359,7 @@ class Cluster:
             self._spawn(number)
 
     def _spawn(self, number: int) -> None:
-        # What is advertised may be the port of a proxy: it only tells which free one was taken.
+        # An advertised port may be that of a proxy: it is used only to keep the free port of the last start.
         port = self._ports[number] or (self._ready[number].port if number in self._ready else 0)
         properties = {
             "listeners": self._listener(port),

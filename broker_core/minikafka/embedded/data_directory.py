@@ -1,8 +1,8 @@
-"""Which brokers a data directory has, and what they can be told together.
+"""The brokers of a data directory, and the configuration that they can share.
 
-Broker N keeps its logs in ``D/broker-N``, which is its own for good: a partition that ZooKeeper assigns to it
-is nowhere else, unless it has other replicas. So a cluster is started with all the brokers that it has, or
-with more.
+Broker N always keeps its logs in ``D/broker-N``: a partition that ZooKeeper assigns to it has its data
+nowhere else, unless it has other replicas. So a cluster is started with all brokers that it has, or with
+more.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ PER_BROKER_PROPERTIES = frozenset(
         "log.dirs",
     }
 )
-"""What no two brokers can have in common."""
+"""Properties that must differ between brokers."""
 
 PORT_MAX = 65535
 
 
 def broker_directory(data_dir: Path, number: int) -> Path:
-    """The directory of broker ``number``: ``D/broker-N``, or the one in ``_doubled`` if only that has run."""
+    """The directory of broker ``number``: ``D/broker-N``, or that in ``_doubled`` if only that was used."""
     own, before = (place / f"broker-{number}" for place in (data_dir, _doubled(data_dir)))
     return before if _has_run(before) and not _has_run(own) else own
 
 
 def _doubled(data_dir: Path) -> Path:
-    """The path that earlier versions used for a data directory: each backslash doubled, as they wrote escapes
-    to properties files and did not undo them.
+    """The path that earlier versions used for a data directory: with each backslash doubled, as they wrote
+    escapes to properties files and did not undo them.
     """
     return Path(str(data_dir).replace("\\", r"\\"))
 
@@ -50,12 +50,12 @@ def _has_run(directory: Path) -> bool:
 
 
 def broker_properties_path(data_dir: Path, number: int) -> Path:
-    """The file that broker ``number`` is started with."""
+    """The properties file of broker ``number``."""
     return data_dir / f"broker-{number}.properties"
 
 
 def existing_brokers(data_dir: Path) -> list[int]:
-    """The numbers of the brokers that have run in a directory, in ascending order."""
+    """Return the numbers of the brokers that have data in a directory, in ascending order."""
     places = dict.fromkeys((data_dir, _doubled(data_dir)))
     paths = (
         path for place in places if os.path.isdir(place) for path in place.glob("broker-*/meta.properties")
@@ -65,7 +65,7 @@ def existing_brokers(data_dir: Path) -> list[int]:
 
 
 def configured_brokers(data_dir: Path) -> list[int]:
-    """The numbers of the brokers that were ever started in a directory, in ascending order."""
+    """Return the numbers of the brokers that were ever started in a directory, in ascending order."""
     if not os.path.isdir(data_dir):
         return []
     names = (path.stem.removeprefix("broker-") for path in data_dir.glob("broker-*.properties"))
@@ -73,9 +73,9 @@ def configured_brokers(data_dir: Path) -> list[int]:
 
 
 def broker_lock_paths(data_dir: Path, number: int) -> list[Path]:
-    """The files that broker ``number`` locks while it runs: one in each of its log directories.
+    """Return the files that broker ``number`` locks while it runs: one in each of its log directories.
 
-    Those of its properties file, and its own in ``data_dir``, which may have been moved since.
+    These are the directories in its properties file, and its own in ``data_dir``, which may have been moved.
     """
     from minikafka.server.config.properties import parse_properties
 
@@ -93,13 +93,13 @@ def broker_lock_paths(data_dir: Path, number: int) -> list[Path]:
 
 
 def broker_count(data_dir: Path | None, wanted: int | None, option: str = "brokers") -> int:
-    """How many brokers to start; ``wanted`` None: all that ``data_dir`` has, one where it has none.
-    ``data_dir`` None: a new one.
+    """Return the number of brokers to start. ``wanted`` None: all that ``data_dir`` has, or 1 if it has none.
+    ``data_dir`` None: a new directory.
 
-    Raises ConfigError for less than it has.
+    Raises ConfigError for fewer brokers than it has.
     """
     if wanted is not None and wanted < 1:
-        raise ConfigError(option, wanted, "a cluster has at least 1")
+        raise ConfigError(option, wanted, "must be at least 1")
     if data_dir is None or not (found := existing_brokers(data_dir)):
         return wanted or 1
     needed = found[-1] + 1
@@ -110,45 +110,45 @@ def broker_count(data_dir: Path | None, wanted: int | None, option: str = "broke
         raise ConfigError(
             option,
             wanted,
-            f"{data_dir} has {broker_names(found)}, and nobody would serve what {broker_names(left_out)} "
-            f"{'has' if len(left_out) == 1 else 'have'}: give {needed}; or move the partitions away with "
-            f"`minikafka reassign`, stop, and remove "
+            f"{data_dir} has {broker_names(found)}, and would be started without {broker_names(left_out)}: "
+            f"use {needed}; or move the partitions away with `minikafka reassign`, stop, and remove "
             f"{' and '.join(str(broker_directory(data_dir, number)) for number in left_out)}",
         )
     return wanted
 
 
 def check_shared_config(config: Iterable[str], count: int, option: str = "config") -> None:
-    """ConfigError for a property that only one broker can have, where there are more."""
+    """Raise ConfigError for a property that several brokers cannot share, if there are several."""
     for key in config:
         if count > 1 and key in PER_BROKER_PROPERTIES:
             raise ConfigError(
                 option,
                 key,
-                f"cannot be the same for {count} brokers: each listens on a port and has a directory of its "
-                "own (--host, --port, --data-dir); from Python, Cluster(broker_configs={0: {…}, 1: {…}}) "
-                "gives each its own",
+                f"cannot be the same for {count} brokers: each needs its own port and directory (--host, "
+                "--port, --data-dir); in Python, use Cluster(broker_configs={0: {…}, 1: {…}})",
             )
 
 
 def check_broker_configs(configs: Mapping[int, object], count: int) -> None:
-    """ConfigError for the properties of a broker that there is not."""
+    """Raise ConfigError for properties of a broker that does not exist."""
     for number in configs:
         if number not in range(count):
             raise ConfigError(
-                "broker_configs", number, f"no broker of this cluster, which has {broker_names(range(count))}"
+                "broker_configs", number, f"no such broker: the cluster has {broker_names(range(count))}"
             )
 
 
 def broker_ports(port: int, count: int, option: str = "port") -> list[int]:
-    """One port for each broker, from ``port`` on; all 0, for free ones, where that is 0."""
+    """Return one port for each broker, from ``port`` on; all 0, for free ports, if ``port`` is 0."""
     if port and port + count - 1 > PORT_MAX:
-        raise ConfigError(option, port, f"{count} brokers need the ports up to {port + count - 1}")
+        raise ConfigError(
+            option, port, f"{count} brokers need ports up to {port + count - 1}; the largest is {PORT_MAX}"
+        )
     return [port + number if port else 0 for number in range(count)]
 
 
 def broker_names(numbers: Iterable[int]) -> str:
-    """``broker 2``; ``brokers 0, 1 and 2``."""
+    """Return ``broker 2`` or ``brokers 0, 1 and 2``."""
     texts = [str(number) for number in numbers]
     if len(texts) == 1:
         return f"broker {texts[0]}"

@@ -2,8 +2,8 @@
 
 ``find_java`` looks for a Java that is new enough in JAVA_HOME, then on PATH.
 
-The version is read from the file ``release`` that every Java installation has, which costs nothing; only
-where that is missing (macOS' stub) is ``java -version`` asked, which takes a tenth of a second.
+The version is read from the file ``release`` of the installation, which costs nothing. Only if that is
+missing (macOS' stub), ``java -version`` is run, which takes a tenth of a second.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pathlib import Path
 from minikafka.base.errors import ConfigError
 
 JAVA_MIN_VERSION = 17
-"""What Spark 4 wants too."""
+"""Spark 4 requires the same version."""
 
-# Java is not ours: its file and its output are read by pattern.
+# Java has no structured output: its file and its output are read by pattern.
 _VERSION = re.compile(r"""(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)""")
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One Java runtime."""
+    """A Java runtime."""
 
     path: str
     """The ``java`` command."""
@@ -37,8 +37,8 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] = os.environ, *, purpose: str = "to run ZooKeeper") -> Java:
-    """The first Java of at least version 17. Raises ConfigError that says what it is for, where it looked
-    and what to install.
+    """Return the first Java of at least version 17. Raises ConfigError with the purpose, the places that were
+    searched, and what to install.
     """
     seen = []
     for source, command in _candidates(environment):
@@ -61,7 +61,7 @@ def find_java(environment: Mapping[str, str] = os.environ, *, purpose: str = "to
 
 
 def _candidates(environment: Mapping[str, str]) -> list[tuple[str, str | None]]:
-    """Where Java may be: (what said so, the command or None)."""
+    """Return the places to search: (source, the command or None)."""
     found = []
     home = environment.get("JAVA_HOME")
     if home:
@@ -71,7 +71,7 @@ def _candidates(environment: Mapping[str, str]) -> list[tuple[str, str | None]]:
 
 
 def _version(command: str) -> int | None:
-    """Major version of a ``java`` command; None when it does not say."""
+    """Return the major version of a ``java`` command; None if it is unknown."""
     try:
         text = (Path(os.path.realpath(command)).parent.parent / "release").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -89,7 +89,7 @@ def _version(command: str) -> int | None:
 
 
 def jar_directories(environment: Mapping[str, str] = os.environ) -> list[Path]:
-    """Of the installed PySpark and of SPARK_HOME, in this order; nobody has looked whether they are there."""
+    """Return the jar directories of the installed PySpark and of SPARK_HOME, in this order, unchecked."""
     found = []
     spec = importlib.util.find_spec("pyspark")
     if spec is not None and spec.submodule_search_locations:

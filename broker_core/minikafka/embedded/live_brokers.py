@@ -1,8 +1,8 @@
-"""Which brokers of a cluster live: the processes that we started, and those that somebody else started.
+"""The live brokers of a cluster: its own child processes, and brokers that were started elsewhere.
 
-A broker that died may be started again from another terminal, by the command that ``up`` prints. It is no
-child of ours then, but it is registered in ZooKeeper, so it counts. A registration alone does not: that of a
-broker which was killed stays until its session times out. Such a broker takes no connections, however.
+A broker that died may be restarted from another terminal, by the command that ``up`` prints. It is no child
+process then, but it is registered in ZooKeeper, so it counts. A registration alone is not enough: that of a
+killed broker stays until its session times out. Such a broker accepts no connections, however.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from minikafka.registry.zookeeper import ZooKeeperStore
 
 Addresses = tuple[tuple[str, int], ...]
-"""Where a broker listens, as it registered: host and port of each listener."""
+"""The host and port of each listener, as a broker registered them."""
 
 _CONNECT_MS = 2_000
 _PROBE_MS = 500
@@ -29,7 +29,7 @@ _PROBE_MS = 500
 class RegisteredBrokers:
     """Reads the registrations in the ZooKeeper at ``connect``, with one session. Not thread-safe.
 
-    only: the ids that count; None: all.
+    only: the ids to return; None: all.
     """
 
     def __init__(self, connect: str, only: Collection[int] | None = None) -> None:
@@ -38,8 +38,8 @@ class RegisteredBrokers:
         self._store: ZooKeeperStore | None = None
 
     def read(self) -> dict[int, Addresses] | None:
-        """The brokers that are registered; None when ZooKeeper does not answer."""
-        # Only now: its client takes as long to import as all else, and nothing starts while that goes on.
+        """Return the registered brokers; None if ZooKeeper does not respond."""
+        # Imported late: the client takes as long to import as everything else, and would delay the start.
         from minikafka.registry.zookeeper import ZooKeeperStore
 
         try:
@@ -56,14 +56,14 @@ class RegisteredBrokers:
         }
 
     def close(self) -> None:
-        """End the session. The next ``read`` begins another one."""
+        """End the session. The next ``read`` opens another one."""
         store, self._store = self._store, None
         if store is not None:
             store.close()
 
 
 def addresses_of(broker: BrokerRegistration) -> Addresses:
-    """Host and port of each of its listeners, as far as they can be read."""
+    """Return host and port of each listener that can be parsed."""
     found = []
     for endpoint in broker.endpoints:
         host, _, port = endpoint.partition("://")[2].rpartition(":")
@@ -73,22 +73,20 @@ def addresses_of(broker: BrokerRegistration) -> Addresses:
 
 
 def accepts_connections(addresses: Addresses) -> bool:
-    """Whether somebody listens at one of them."""
+    """Return True if a server listens on one of the addresses."""
     return any(can_connect(host, port, _PROBE_MS) for host, port in addresses)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerChanges:
-    """What a look found since the one before."""
+    """The changes since the last refresh, among brokers that were started elsewhere."""
 
-    came: Sequence[int] = ()
-    """Brokers that somebody else started."""
-    went: Sequence[int] = ()
-    """Those that have ended."""
+    started: Sequence[int] = ()
+    ended: Sequence[int] = ()
 
 
 class LiveBrokers:
-    """The brokers that live, by number. ``own`` are ours; ``elsewhere`` those that somebody else started.
+    """The live brokers by number: ``own`` child processes, and brokers that were started ``elsewhere``.
 
     registered: reads the registrations, see ``RegisteredBrokers.read``; reachable: ``accepts_connections``.
     """
@@ -102,20 +100,20 @@ class LiveBrokers:
         self.own = set(own)
         self.elsewhere: dict[int, Addresses] = {}
         self.known = True
-        """Whether the last look could ask ZooKeeper."""
+        """True if ZooKeeper responded at the last refresh."""
         self._registered = registered
         self._reachable = reachable
 
     @property
     def count(self) -> int:
-        """How many live."""
+        """The number of live brokers."""
         return len(self.own) + len(self.elsewhere)
 
-    def look(self) -> BrokerChanges:
-        """Find out who lives beside our own.
+    def refresh(self) -> BrokerChanges:
+        """Find the live brokers that were started elsewhere.
 
-        One that was found before has ended when it takes no connections: its session may have timed out
-        while its process was stopped.
+        A broker that was found before counts as ended only when it accepts no connections: its session may
+        have timed out while its process was stopped.
         """
         registered = self._registered()
         self.known = registered is not None

@@ -1,34 +1,33 @@
-"""The embedded broker of a data directory, shared by the Spark sessions and commands that use it, and gone
-with them.
+"""The embedded broker of a data directory: shared by Spark sessions and commands, stopped after the last one.
 
 It is no child of any of them: Spark ends idle Python workers, a plain child gets their SIGHUP, and a second
-session may outlive the first. So it is a daemon in its own session, and it watches its owners (see
-``owners``) itself:
+session may outlive the first. So it is a daemon in its own session, which watches its owners (see
+``owners``):
 
-    D/.embedded/starting.lock   held while somebody starts, joins or stops it; always for a short time
-    D/.embedded/serving.lock    held by the daemon for its life: the truth about whether there is one; it says
-                                "daemon", unless a cluster that others only share is announced
-    D/.embedded/address.json    where it serves, while it does; replaced atomically
-    D/.embedded/progress.json   what the start that is under way does now, in the field ``state``
-    D/.embedded/failure.txt     why the last start failed
-    D/.embedded/owners/         one file for each owner, named by process id and start
-    D/logs/embedded.log         what the daemon says; broker and ZooKeeper have logs beside it
+    D/.embedded/starting.lock   held by a process that starts, joins or stops it; always for a short time
+    D/.embedded/serving.lock    held by the daemon for its life: it is alive if and only if this is locked;
+                                contains "daemon", unless a cluster that others only share is announced
+    D/.embedded/address.json    its address while it serves; replaced atomically
+    D/.embedded/progress.json   the progress of the current start, in the field ``state``
+    D/.embedded/failure.txt     the reason why the last start failed
+    D/.embedded/owners/         one file for each owner, named by process id and start time
+    D/logs/embedded.log         the daemon's log; broker and ZooKeeper have logs beside it
 
-A broker that was started again by hand (``minikafka broker D/broker-N.properties``) does not end with the
-cluster (see ``strays``), and a start beside it is refused.
+A broker that was restarted by hand (``minikafka broker D/broker-N.properties``) does not end with the cluster
+(see ``strays``), and no cluster is started while it runs.
 
-A per-user directory (``~/.cache/minikafka/running``, or a private one below the temporary directory where
-that cannot be written) has a copy of every address file, for ``minikafka ps``.
+A per-user directory (``~/.cache/minikafka/running``, or a private one below the temporary directory if that
+cannot be written) has a copy of every address file, for ``minikafka ps``.
 
-``ensure`` writes the caller's owner file and looks for the daemon, both under the starting lock; the daemon,
-when it finds no owner alive, takes the same lock, looks again, withdraws its address and only then gives the
-lock back and stops. So nobody is given an address that is about to go. What a crash leaves behind does no
-harm: locks go with their process, an address without the serving lock is void, owners are compared with the
-start of their process.
+``ensure`` writes the caller's owner file and looks for the daemon, both under the starting lock. When the
+daemon finds no live owner, it takes the same lock, checks again, withdraws its address, and only then
+releases the lock and stops. So no caller gets the address of a daemon that is about to stop. Files left by a
+crash do no harm: locks end with their process, an address without the serving lock is ignored, and owners are
+compared with the start time of their process.
 
-The daemon looks for its owners four times a second, and stopping broker and ZooKeeper takes about a second.
-It runs as many brokers as the directory has, and also stops when the last of them ends (the next ``ensure``
-starts others) and when its data directory has been removed.
+The daemon checks its owners four times a second, and stopping broker and ZooKeeper takes about a second. It
+runs as many brokers as the directory has. It also stops when the last of them ends (the next ``ensure``
+starts new ones) and when its data directory has been removed.
 """
 
 from __future__ import annotations
@@ -76,46 +75,46 @@ __all__ = [
 ]
 
 POLL_S = 0.25
-"""How often the daemon looks for its owners."""
+"""The interval at which the daemon checks its owners."""
 START_TIMEOUT_S = 360.0
-"""From one sign of progress to the next, or to a broker that serves: more than the daemon gives any of its
-steps, so that it is the daemon that gives up and says why."""
-LOOK_S = 0.5
+"""The longest time without progress until the broker is ready. It is longer than the daemon's own time-outs,
+so that the daemon gives up first and reports the reason."""
+PROGRESS_POLL_S = 0.5
 STOP_TIMEOUT_S = 60.0
 
 _DAEMON = b"daemon\n"
-"""What the lock of one that ends with its owners says."""
+"""The content of the serving lock of a daemon, which ends with its owners."""
 _LOG_MAX_BYTES = 1 << 20
 _SECRETS = ("PYTHON_WORKER_FACTORY_SECRET", "SPARK_AUTH_SOCKET", "_PYSPARK_DRIVER_CONN_INFO_PATH")
-"""What Spark tells its workers in the environment, by the start of the name, and no daemon should keep."""
+"""Prefixes of variables in which Spark passes secrets to its workers. The daemon must not keep them."""
 
 _log = logging.getLogger("minikafka.embedded")
 
 
 @dataclass(frozen=True, slots=True)
 class LocalCluster:
-    """An embedded broker that serves."""
+    """A running embedded broker."""
 
     bootstrap_servers: str
     """HOST:PORT, on this host only."""
     zookeeper_connect: str
     cluster_id: str
     boot_id: str
-    """``host_boot_id()`` of the host that it serves."""
+    """``host_boot_id()`` of the host on which it can be reached."""
     data_dir: str
     """Absolute."""
     pid: int
-    """The process that it lives and dies with."""
+    """The process that runs it."""
     started: str
-    """When that process started, see ``owners.Owner``."""
+    """The start time of that process, see ``owners.Owner``."""
 
     def to_json(self) -> bytes:
-        """One line for an address file."""
+        """Return the line of an address file."""
         return json.dumps(asdict(self)).encode("utf-8") + b"\n"
 
     @classmethod
     def from_json(cls, data: bytes) -> LocalCluster | None:
-        """The cluster of an address file; None when ``data`` is none."""
+        """Parse an address file; None if ``data`` is invalid."""
         try:
             fields = json.loads(data)
             return cls(**{name: fields[name] for name in cls.__dataclass_fields__})
@@ -146,18 +145,18 @@ class _Directory:
 
     @contextlib.contextmanager
     def starting(self, timeout_s: float) -> Iterator[bool]:
-        """Hold the starting lock; False when it was not free in time."""
+        """Hold the starting lock; yield False if it was not free in time."""
         with _lock_file(os.path.join(self.own, "starting.lock"), timeout_s) as descriptor:
             yield descriptor is not None
 
     def state(self) -> str:
-        """What the daemon that starts says that it does; "" where it says nothing."""
+        """Return the progress of a starting daemon; "" if it has reported none."""
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             return str(json.loads(read_regular(self.progress))["state"])
         return ""
 
     def serving(self) -> bool:
-        """Whether a daemon lives."""
+        """Return True if a daemon is alive."""
         try:
             with _lock_file(os.path.join(self.own, "serving.lock"), 0) as descriptor:
                 return descriptor is None
@@ -165,22 +164,22 @@ class _Directory:
             return False
 
     def ending(self) -> bool:
-        """Whether a daemon lives and none of its owners: it stops, or is about to. Nothing is changed."""
+        """Return True if a daemon is alive but none of its owners: it will stop. Nothing is changed."""
         try:
             daemon = read_regular(Path(self.own, "serving.lock")) == _DAEMON
             return daemon and self.serving() and not any(map(_living_owner, list(os.scandir(self.owners))))
         except OSError:
-            return False  # no daemon was ever there, or a file went meanwhile
+            return False  # there never was a daemon, or a file was deleted meanwhile
 
     def cluster(self) -> LocalCluster | None:
-        """Where it serves; None when it does not, whatever a dead one has left."""
+        """Return the running cluster; None if there is none, whatever files a dead one has left."""
         try:
             found = LocalCluster.from_json(read_regular(self.address))
         except OSError:
             return None
         if found is None or not self.serving():
             return None
-        # A new daemon that does not serve yet holds the lock beside the address of a dead one.
+        # A starting daemon holds the lock while the address of a dead one is still there.
         here = found.boot_id == host_boot_id()
         return found if not here or is_alive(Owner(found.pid, found.started)) else None
 
@@ -193,7 +192,7 @@ class _Directory:
             replace_file(RealFiles(), path, json.dumps(fields).encode("utf-8"))
 
     def living_owners(self) -> list[Owner]:
-        """The owners that live; files of dead ones are removed. Raises FileNotFoundError without the
+        """Return the live owners, and delete the files of dead ones. Raises FileNotFoundError without the
         directory.
         """
         living = []
@@ -209,13 +208,13 @@ class _Directory:
 
 
 def _living_owner(entry: os.DirEntry[str]) -> Owner | None:
-    """The owner whose file this is, if it lives. FileNotFoundError for one that has gone."""
+    """Return the owner of this file if it is alive. Raises FileNotFoundError if the file was deleted."""
     try:
         fields = json.loads(read_regular(entry.path))
         owner = Owner(fields["pid"], fields["started"])
         return owner if fields["boot_id"] == host_boot_id() and is_alive(owner) else None
     except (ValueError, KeyError, TypeError):
-        return None  # nothing that we wrote
+        return None  # not an owner file
 
 
 def ensure(
@@ -223,11 +222,10 @@ def ensure(
     owners: Sequence[Owner] | None = None,
     on_progress: Callable[[str], None] = lambda state: None,
 ) -> LocalCluster:
-    """The embedded broker of ``data_dir``, started when none serves, for as long as one of ``owners`` lives.
+    """Return the embedded broker of ``data_dir``, started if needed. It runs while an owner lives.
 
-    owners: default is the session that calls, see ``find_owner``. on_progress: told how far a start is that
-    takes long. Raises MinikafkaError, with the cause, when
-    it cannot be started.
+    owners: by default the calling session, see ``find_owner``. on_progress: called with the progress of a
+    long start. Raises MinikafkaError with the cause if it cannot be started.
     """
     directory = _Directory(data_dir)
     directory.make()
@@ -235,16 +233,16 @@ def ensure(
         if not held:
             doing = f" ({state})" if (state := directory.state()) else ""
             raise MinikafkaError(
-                f"another process has been starting the broker of {directory.data_dir} for too long{doing}"
+                f"timed out waiting for another process to start the broker of {directory.data_dir}{doing}"
             )
         for owner in [find_owner()] if owners is None else owners:
             directory.add_owner(owner)
-        # One that is stopping has withdrawn its address, and keeps the serving lock until it has stopped.
+        # A stopping daemon has withdrawn its address, and keeps the serving lock until it has stopped.
         wait_until(lambda: directory.cluster() is not None or not directory.serving(), STOP_TIMEOUT_S)
         cluster = directory.cluster() or _start(directory, on_progress)
     if cluster.boot_id != host_boot_id():
         raise MinikafkaError(
-            f"the cluster of {directory.data_dir} runs on another host and serves only that one; "
+            f"the cluster of {directory.data_dir} runs on another host and serves only that host; "
             "use another data directory, or brokers that all hosts can reach, in kafka.bootstrap.servers"
         )
     return cluster
@@ -252,10 +250,10 @@ def ensure(
 
 @contextlib.contextmanager
 def _starting_lock(directory: _Directory, on_progress: Callable[[str], None]) -> Iterator[bool]:
-    """Hold the starting lock; False when who has it makes no progress."""
+    """Hold the starting lock; yield False if its holder makes no progress."""
     progress = StartProgress(directory.state, on_progress, START_TIMEOUT_S, known=directory.state())
     while True:
-        with directory.starting(LOOK_S) as held:
+        with directory.starting(PROGRESS_POLL_S) as held:
             if held or progress.is_timed_out:
                 yield held
                 return
@@ -263,14 +261,14 @@ def _starting_lock(directory: _Directory, on_progress: Callable[[str], None]) ->
 
 
 def running(data_dir: str) -> LocalCluster | None:
-    """The cluster of ``data_dir``, whoever runs it, if it serves; nothing is started."""
+    """Return the running cluster of ``data_dir``, whoever runs it, or None. Nothing is started."""
     return _Directory(data_dir).cluster()
 
 
 def wait_for_end(data_dir: str, timeout_s: float, on_wait: Callable[[], None]) -> None:
-    """Wait while the embedded broker of ``data_dir`` stops, which nobody uses any more; not for any other.
+    """If the embedded broker of ``data_dir`` is stopping because no owner is left, wait for its end.
 
-    ``on_wait`` is called once where there is something to wait for.
+    ``on_wait`` is called once if there is something to wait for.
     """
     directory = _Directory(data_dir)
     if directory.ending():
@@ -279,19 +277,23 @@ def wait_for_end(data_dir: str, timeout_s: float, on_wait: Callable[[], None]) -
 
 
 def list_running() -> list[LocalCluster]:
-    """All clusters of this user on this host, by data directory."""
-    found = {one.data_dir: one for one in _announced_clusters() if is_alive(Owner(one.pid, one.started))}
+    """Return all running clusters of this user on this host, by data directory."""
+    found = {
+        cluster.data_dir: cluster
+        for cluster in _announced_clusters()
+        if is_alive(Owner(cluster.pid, cluster.started))
+    }
     return [found[data_dir] for data_dir in sorted(found)]
 
 
 def list_strays() -> list[StrayBroker]:
-    """The brokers that were started by hand in directories of this user's clusters, also after their end."""
-    directories = {one.data_dir for one in _announced_clusters()}
+    """Return the brokers started by hand in directories of this user's clusters, running or ended."""
+    directories = {cluster.data_dir for cluster in _announced_clusters()}
     return [stray for data_dir in sorted(directories) for stray in stray_brokers(data_dir)]
 
 
 def _announced_clusters() -> Iterator[LocalCluster]:
-    """Read the address files of this host, and remove those of clusters of which nothing is left."""
+    """Yield the clusters of this host's address files, and delete files of clusters without any process."""
     boot_id = host_boot_id()
     for directory in _announcement_directories():
         for path in directory.glob("*.json"):
@@ -299,7 +301,7 @@ def _announced_clusters() -> Iterator[LocalCluster]:
                 with open_own(path) as file:
                     cluster = LocalCluster.from_json(file.read())
                 if cluster is not None and cluster.boot_id != boot_id:
-                    continue  # of another host that shares this directory
+                    continue  # from another host that shares this directory
                 if cluster is not None and (
                     is_alive(Owner(cluster.pid, cluster.started)) or stray_brokers(cluster.data_dir)
                 ):
@@ -309,24 +311,26 @@ def _announced_clusters() -> Iterator[LocalCluster]:
 
 
 def stop(data_dir: str) -> None:
-    """Stop the cluster of ``data_dir`` cleanly, whoever runs it. Raises MinikafkaError when there is none."""
+    """Stop the cluster of ``data_dir`` cleanly, whoever runs it. Raises MinikafkaError if there is none."""
     directory = _Directory(data_dir)
     cluster = directory.cluster()
     if cluster is None:
         busy = lock.holder(os.path.join(directory.data_dir, ".lock"))
         if busy is not None:
             raise MinikafkaError(
-                f"{busy} starts or ends the cluster of {directory.data_dir}, or runs it for itself: "
+                f"{busy} is starting, stopping or privately running the cluster of {directory.data_dir}: "
                 "try again in a moment, or stop that process"
             )
-        raise MinikafkaError(f"no cluster runs in {directory.data_dir}; `minikafka ps` lists those that run")
+        raise MinikafkaError(
+            f"no cluster runs in {directory.data_dir}; `minikafka ps` lists running clusters"
+        )
     daemon = Owner(cluster.pid, cluster.started)
     with directory.starting(START_TIMEOUT_S):
         if is_alive(daemon):
             os.kill(daemon.pid, signal.SIGTERM)
         if not wait_until(lambda: not directory.serving() and not is_alive(daemon), STOP_TIMEOUT_S):
             raise MinikafkaError(
-                f"process {daemon.pid}, which serves {directory.data_dir}, does not stop; "
+                f"timed out stopping process {daemon.pid} (data directory {directory.data_dir}); "
                 f"see {os.path.dirname(directory.log)}"
             )
 
@@ -335,15 +339,15 @@ def stop(data_dir: str) -> None:
 def announce(
     data_dir: str, bootstrap_servers: str, zookeeper_connect: str, cluster_id: str
 ) -> Iterator[LocalCluster]:
-    """Let others find and share a cluster that this process runs in ``data_dir``, for the time of the block.
+    """Let other processes find and share a cluster that this process runs in ``data_dir``, within the block.
 
-    They do not keep it running. Raises MinikafkaError when another one is announced there.
+    They do not keep it running. Raises MinikafkaError if another cluster is announced there.
     """
     directory = _Directory(data_dir)
     directory.make()
     with _lock_file(os.path.join(directory.own, "serving.lock"), 1.0) as descriptor:
         if descriptor is None:
-            raise MinikafkaError(f"a cluster runs in {directory.data_dir} already; `minikafka stop` ends it")
+            raise MinikafkaError(f"a cluster already runs in {directory.data_dir}; `minikafka stop` stops it")
         os.ftruncate(descriptor, 0)
         with _published(directory, bootstrap_servers, zookeeper_connect, cluster_id) as cluster:
             yield cluster
@@ -353,7 +357,7 @@ def announce(
 def _published(
     directory: _Directory, bootstrap_servers: str, zookeeper_connect: str, cluster_id: str
 ) -> Iterator[LocalCluster]:
-    """Write the address file and its copy; remove them at the end."""
+    """Write the address file and its copy; delete them at the end of the block."""
     itself = owner_of(os.getpid())
     assert itself is not None
     cluster = LocalCluster(
@@ -378,14 +382,14 @@ def _published(
     try:
         yield cluster
     finally:
-        # A broker that was started by hand goes on: the copy lets `ps` find it.
+        # A broker that was started by hand still runs: the copy lets `ps` find it.
         for path in paths[: 1 if stray_brokers(directory.data_dir) else None]:
             with contextlib.suppress(OSError):
                 os.unlink(path)
 
 
 def _announcement_directories() -> list[Path]:
-    """Where copies of address files may be, the better place first. No place of another user's making."""
+    """Return the directories for copies of address files, the preferred one first; none of another user's."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     temporary = Path(tempfile.gettempdir(), f"minikafka-{os.getuid()}", "running")
     for place in (temporary.parent, temporary):
@@ -397,7 +401,7 @@ def _announcement_directories() -> list[Path]:
 
 @contextlib.contextmanager
 def _lock_file(path: str, timeout_s: float) -> Iterator[int | None]:
-    """Hold a lock file; None when it was not free in time."""
+    """Hold a lock file; yield None if it was not free in time."""
     descriptor = open_lock(path)
 
     def take() -> bool:
@@ -414,7 +418,7 @@ def _lock_file(path: str, timeout_s: float) -> Iterator[int | None]:
 
 
 def _start(directory: _Directory, on_progress: Callable[[str], None]) -> LocalCluster:
-    """Start the daemon and wait until it serves. Under the starting lock."""
+    """Start the daemon and wait until it is ready. Requires the starting lock."""
     for left_behind in (directory.failure, directory.address, directory.progress):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(left_behind)
@@ -435,35 +439,34 @@ def _start(directory: _Directory, on_progress: Callable[[str], None]) -> LocalCl
     settled, progress = False, StartProgress(directory.state, on_progress, START_TIMEOUT_S)
     while launcher.returncode == 0 and not settled and not progress.is_timed_out:
         settled = wait_until(
-            lambda: directory.cluster() is not None or not directory.serving(), LOOK_S, every_s=0.02
+            lambda: directory.cluster() is not None or not directory.serving(), PROGRESS_POLL_S, every_s=0.02
         )
         if not settled:
-            # Again and again, while a broker compiles, or has gigabytes to check, and gets on with it.
-            progress.poll()
+            progress.poll()  # a broker may compile kernels, or have gigabytes to check
     cluster = directory.cluster()
     if cluster is not None:
         return cluster
     with contextlib.suppress(OSError):
         raise MinikafkaError(read_regular(directory.failure).decode("utf-8"))
     ended = settled or launcher.returncode != 0
-    how = "ended at once" if ended else f"does not serve {START_TIMEOUT_S:g} s after its last sign of life"
+    how = "ended during its start" if ended else f"made no progress for {START_TIMEOUT_S:g} s"
     doing = f" ({progress.last})" if progress.last else ""
     raise MinikafkaError(
-        f"the embedded broker of {directory.data_dir} {how}{doing}; {_last_words(directory)}"
+        f"the embedded broker of {directory.data_dir} {how}{doing}; {_newest_log_tail(directory)}"
     )
 
 
-def _last_words(directory: _Directory) -> str:
-    """The end of the log that was written last: the daemon's says little, the broker's is beside it."""
+def _newest_log_tail(directory: _Directory) -> str:
+    """Return the end of the log that was written last, which may be that of the broker or of ZooKeeper."""
     logs = Path(directory.log).parent
     found = [(path.stat().st_mtime, str(path)) for path in logs.glob("*.log") if path.stat().st_size]
     newest = max(found)[1] if found else directory.log
-    words = tail(newest)
-    return f"the end of {newest}:\n{words}" if words else f"its logs in {logs} are empty"
+    text = tail(newest)
+    return f"the end of {newest}:\n{text}" if text else f"its logs in {logs} are empty"
 
 
 def _environment() -> dict[str, str]:
-    """For the daemon: ours, without Spark's secrets, and so that it finds this package."""
+    """Return the daemon's environment: ours without Spark's secrets, with this package on the path."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_SECRETS)}
     root = str(Path(__file__).resolve().parents[2])
     if os.path.basename(root) not in {"site-packages", "dist-packages"}:
@@ -478,11 +481,11 @@ class _Daemon:
         self._directory = _Directory(data_dir)
         self._wake = threading.Event()
         self._ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
-        """Number and exit code of brokers that have ended."""
+        """The number and exit code of each broker that has ended."""
         self._exit_code = 0
-        """Of the broker that ended last."""
+        """The exit code of the broker that ended last."""
         self._reason = ""
-        """Why it stops; "" while it does not."""
+        """The reason why it stops; "" while it runs."""
 
     def run(self) -> int:
         """Start, serve until there is a reason to stop, stop; return the exit status."""
@@ -492,17 +495,17 @@ class _Daemon:
         cluster = Cluster(data_dir=self._directory.data_dir, on_exit=self._on_exit)
         with contextlib.closing(cluster):
             try:
-                cluster.start(self._tell)
+                cluster.start(self._report_progress)
             except MinikafkaError as error:
-                _log.error("cannot start: %s", error)
+                _log.error("failed to start: %s", error)
                 replace_file(RealFiles(), self._directory.failure, str(error).encode("utf-8"))
                 return 2
             self._serve(cluster)
-            _log.info("stops, as %s", self._reason)
+            _log.info("stopping: %s", self._reason)
         return 0
 
-    def _tell(self, state: str) -> None:
-        """Let the starter know how far it is."""
+    def _report_progress(self, state: str) -> None:
+        """Write the progress of the start for the starting process."""
         _log.info("%s", state)
         data = json.dumps({"type": "starting", "state": state}).encode("utf-8")
         replace_file(RealFiles(), self._directory.progress, data, sync=False)
@@ -516,39 +519,41 @@ class _Daemon:
             )
             registered = address.enter_context(contextlib.closing(cluster.registered_brokers()))
             brokers = LiveBrokers(range(cluster.count), registered.read)
-            _log.info("serves %s with ZooKeeper %s", cluster.bootstrap_servers, cluster.zookeeper_connect)
+            _log.info("serving %s with ZooKeeper %s", cluster.bootstrap_servers, cluster.zookeeper_connect)
             while not self._ending():
                 self._wake.wait(POLL_S)
-                self._look_for_owners(address.close)
+                self._check_owners(address.close)
                 if not self._ending():
                     cluster.restart_zookeeper(lambda text: _log.warning("%s", text))
-                    self._look_for_brokers(brokers)
+                    self._check_brokers(brokers)
 
     def _ending(self) -> bool:
         return bool(self._reason)
 
-    def _look_for_owners(self, withdraw: Callable[[], None]) -> None:
+    def _check_owners(self, withdraw: Callable[[], None]) -> None:
         try:
             if self._reason or self._directory.living_owners():
                 return
             with self._directory.starting(0) as held:
-                # Somebody who joins right now has the lock: look again later.
+                # A process that is joining has the lock: check again later.
                 if held and not self._directory.living_owners():
                     withdraw()
-                    self._end("no session is left that uses it")
+                    self._end("no session uses it any more")
         except FileNotFoundError:
             self._end("its data directory was removed")
 
-    def _look_for_brokers(self, brokers: LiveBrokers) -> None:
-        """End when none lives: of ours, or of those that somebody started again by hand."""
+    def _check_brokers(self, brokers: LiveBrokers) -> None:
+        """End when no broker is alive, neither a child process nor one that was restarted by hand."""
         self._wake.clear()
         while not self._ended.empty():
             number, self._exit_code = self._ended.get()
             brokers.own.discard(number)
             if brokers.own:
-                _log.warning("broker %d ended with exit code %d, the others go on", number, self._exit_code)
+                _log.warning(
+                    "broker %d ended with exit code %d; the other brokers still run", number, self._exit_code
+                )
         if not brokers.own:
-            brokers.look()
+            brokers.refresh()
             if not brokers.count and brokers.known:
                 self._end(f"its broker ended with exit code {self._exit_code}")
 
@@ -557,8 +562,8 @@ class _Daemon:
         self._wake.set()
 
     def _on_signal(self, number: int, frame: object) -> None:
-        # No event is set here: the thread that is interrupted may be the one that holds the event's lock.
-        self._reason = self._reason or "it was told to"
+        # No event is set here: the interrupted thread may hold the event's lock.
+        self._reason = self._reason or "received SIGTERM"
 
     def _end(self, reason: str) -> None:
         self._reason = self._reason or reason
@@ -566,27 +571,27 @@ class _Daemon:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Become the daemon of the data directory ``arguments[0]``; the process that was started ends at once.
+    """Become the daemon of the data directory ``arguments[0]``. The started process itself ends at once.
 
-    Exit status: 3 when there is a daemon already.
+    Exit status: 3 if there is a daemon already.
     """
     logging.Formatter.converter = time.gmtime
     log_lines_to_stderr("%(asctime)s %(levelname)s %(name)s: %(message)s")
     directory = _Directory(arguments[0])
-    # Whoever asks whether we serve holds the lock for a moment.
+    # A process that checks whether there is a daemon holds the lock for a moment.
     with _lock_file(os.path.join(directory.own, "serving.lock"), 1.0) as descriptor:
         if descriptor is None:
             return 3
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, _DAEMON, 0)
         if os.fork():
-            # The starter waits for this process, not for the daemon, which init will reap. The lock is the
-            # daemon's too.
+            # The starter waits for this process, not for the daemon, which init will reap. The daemon has
+            # the lock too.
             os._exit(0)
         try:
             return _Daemon(directory.data_dir).run()
         except FileNotFoundError:
-            return 1  # the data directory went while we started
+            return 1  # the data directory was removed during the start
 
 
 if __name__ == "__main__":

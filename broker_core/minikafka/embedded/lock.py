@@ -1,8 +1,8 @@
-"""The hold of a cluster on its data directory.
+"""The lock of a cluster on its data directory.
 
-``flock`` on a file, with the holder's process id in it. The descriptor is also given to every process of
-the cluster, so the directory is free only when the last of them has ended: who finds it held although its
-holder is dead waits for that moment, who finds the holder alive is refused at once.
+It is a ``flock`` on a file that contains the holder's process id. Every process of the cluster inherits the
+descriptor, so the directory is free only when the last of them has ended. If the holder is dead, ``hold``
+waits for that moment; if the holder is alive, it fails at once.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _LINUX = platform.system() == "Linux"
 _FLOCK = struct.Struct("@hhqqi0q" if _LINUX else "@qqihh0q")
 """``struct flock``: type, whence, start, length, process; elsewhere type and whence come last."""
 _TYPE = 0 if _LINUX else 3
-_QUESTION = _FLOCK.pack(*((fcntl.F_RDLCK, 0, 0, 0, 0) if _LINUX else (0, 0, 0, fcntl.F_RDLCK, 0)))
-"""Who keeps a shared lock of the whole file from being taken?"""
+_LOCK_QUERY = _FLOCK.pack(*((fcntl.F_RDLCK, 0, 0, 0, 0) if _LINUX else (0, 0, 0, fcntl.F_RDLCK, 0)))
+"""The argument of F_GETLK: a shared lock of the whole file. The system returns a conflicting lock."""
 PATIENCE_S = 5.0
-"""How long processes of a dead holder may take to end."""
+"""The time that processes of a dead holder may take to end."""
 
 
 def hold(path: str) -> int:
-    """Lock the file ``path`` and return its descriptor; closing it everywhere gives the lock back.
+    """Lock the file ``path`` and return its descriptor. The lock is released when all copies are closed.
 
-    Raises DirectoryLocked when a living process holds it, or a dead one's children do not end.
+    Raises DirectoryLocked if a living process holds it, or the children of a dead one do not end.
     """
     descriptor = open_lock(path)
     deadline_s = time.monotonic() + PATIENCE_S
@@ -48,8 +48,8 @@ def hold(path: str) -> int:
                     f"{os.path.dirname(path)} is in use by {owner}: "
                     "stop that process or choose another data directory"
                     if lives or owner.pid is None
-                    else f"{os.path.dirname(path)} was in use by {owner}, which was killed; processes of it "
-                    "are still ending: try again in a moment, or choose another data directory"
+                    else f"{os.path.dirname(path)} was in use by {owner}, which was killed; its child "
+                    "processes are still ending: try again in a moment, or choose another data directory"
                 ) from None
             time.sleep(0.02)
     write_holder(descriptor)
@@ -57,8 +57,8 @@ def hold(path: str) -> int:
 
 
 def holder(path: str) -> Holder | None:
-    """The living process that holds the file ``path``, if there is one. Nothing is changed, and no lock is
-    taken where the system tells otherwise: a broker that starts at that moment would find the file held.
+    """Return the living process that holds the file ``path``, if there is one. Nothing is changed. No lock is
+    taken if the system can tell without: a broker that starts at that moment would find the file locked.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -77,7 +77,7 @@ def holder(path: str) -> Holder | None:
 
 
 def is_kept_open(path: str, pid: int) -> bool:
-    """Whether a process has the lock file open, as all those have that whoever holds it started."""
+    """Return True if a process has the lock file open, as all processes have that its holder started."""
     try:
         about = os.stat(path, follow_symlinks=False)
     except OSError:
@@ -98,22 +98,22 @@ def _is_locked(path: str) -> bool:
 
 
 def is_in_use(directory: str) -> bool:
-    """Whether a broker holds the lock of a data directory, in minikafka's way or in Kafka's. As ``holder``.
+    """Return True if a broker holds the lock of a data directory, in minikafka's way or in Kafka's.
 
-    A lock that this user may not look at tells nothing.
+    Works as ``holder``. Return False for a lock file that this user may not read.
     """
     path = os.path.join(directory, LOCK_FILE)
     return holder(path) is not None or _is_locked_by_java(path)
 
 
 def _is_locked_by_java(path: str) -> bool:
-    """Java's locks are those of POSIX: no process is named in the file, and ``flock`` does not see them."""
+    """Return True for a POSIX lock, as Java takes. The file names no process, and ``flock`` ignores it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        found = fcntl.fcntl(descriptor, fcntl.F_GETLK, _QUESTION)
+        found = fcntl.fcntl(descriptor, fcntl.F_GETLK, _LOCK_QUERY)
     except OSError:
         return False
     finally:
@@ -122,6 +122,6 @@ def _is_locked_by_java(path: str) -> bool:
 
 
 def wait_until_free(path: str) -> None:
-    """Return when nobody holds the file ``path``, if there is one. Raises as ``hold``."""
+    """Wait until no process holds the file ``path``, if it exists. Raises as ``hold``."""
     if os.path.exists(path):
         os.close(hold(path))

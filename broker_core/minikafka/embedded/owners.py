@@ -1,11 +1,11 @@
-"""Who an embedded broker runs for: processes told apart for good, and the JVM that a Spark worker belongs to.
+"""The owners of an embedded broker: unique process identities, and the JVM that a Spark worker belongs to.
 
-A process id comes back after a while, so an owner is a process id with the time when that process started.
-Linux is asked through ``/proc``, other systems through ``ps``.
+Process ids are reused, so an owner is a process id with the start time of that process. They are read from
+``/proc`` on Linux, and from ``ps`` on other systems.
 
-Spark runs planners and streaming runners in Python workers, which it ends when they are idle; what lasts as
-long as the session is the JVM above them. It is the *nearest* JVM up the parent chain: further up there may
-be an editor or a cluster manager that is a JVM too and outlives every session.
+Spark runs planners and streaming runners in Python workers, which it ends when they are idle; the JVM above
+them lasts as long as the session. It is the *nearest* JVM up the parent chain: further up there may be an
+editor or a cluster manager that is a JVM too and outlives every session.
 """
 
 from __future__ import annotations
@@ -19,37 +19,35 @@ from dataclasses import dataclass
 _LINUX = platform.system() == "Linux"
 
 _CHAIN_MAX = 64
-"""Most ancestors that are looked at; a chain that is longer is none."""
+"""The most ancestors that are checked; a longer chain is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """One process of this host."""
+    """The identity of a process of this host."""
 
     pid: int
     started: str
-    """When it started, in the system's own words: only equality has a meaning."""
+    """The start time in the system's own format: only equality has a meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessInfo:
-    """What the system says of a process."""
+    """The system's information about a process."""
 
     parent: int
     started: str
     name: str
-    """Of the program, without its directory."""
+    """The program's name, without its directory."""
 
 
 def process_info(pid: int) -> ProcessInfo | None:
-    """What is known of a process; None when there is none, or only a zombie that waits for its parent."""
+    """Return information about a process; None if it does not run or is a zombie."""
     return _from_proc(pid) if _LINUX else from_ps(pid)
 
 
 def has_open(pid: int, name: str, about: os.stat_result) -> bool | None:
-    """Whether a process has the very file open that ``about`` tells of, and whose name is ``name``; None
-    where nobody tells.
-    """
+    """Return True if a process has the file of this name and stat open; None if that is unknown."""
     descriptors = f"/proc/{pid}/fd"
     try:
         numbers = os.listdir(descriptors)
@@ -64,20 +62,20 @@ def has_open(pid: int, name: str, about: os.stat_result) -> bool | None:
 
 
 def owner_of(pid: int) -> Owner | None:
-    """The process as an owner; None when it does not run."""
+    """Return the process as an owner; None if it does not run."""
     info = process_info(pid)
     return None if info is None else Owner(pid, info.started)
 
 
 def is_alive(owner: Owner) -> bool:
-    """Whether that very process still runs."""
+    """Return True if this process still runs, and not another one with its id."""
     return owner_of(owner.pid) == owner
 
 
 def find_owner(pid: int | None = None) -> Owner:
-    """The nearest JVM up the parent chain of ``pid`` (default: of this process), itself included.
+    """Return the nearest JVM up the parent chain of ``pid`` (default: this process), itself included.
 
-    Without a JVM there, the process itself.
+    Without a JVM there, return the process itself.
     """
     first = os.getpid() if pid is None else pid
     current = first
@@ -95,7 +93,7 @@ def find_owner(pid: int | None = None) -> Owner:
 
 
 def is_below(pid: int, ancestor: int) -> bool:
-    """Whether ``ancestor`` is a process up the parent chain of ``pid``, or the process itself."""
+    """Return True if ``ancestor`` is in the parent chain of ``pid``, or is the process itself."""
     for _ in range(_CHAIN_MAX):
         if pid == ancestor:
             return True
@@ -107,7 +105,7 @@ def is_below(pid: int, ancestor: int) -> bool:
 
 
 def is_jvm(pid: int, info: ProcessInfo) -> bool:
-    """Whether a process is a Java virtual machine, whatever its program is called."""
+    """Return True if a process is a Java virtual machine, whatever its program's name."""
     if info.name == "java":
         return True
     try:
@@ -118,7 +116,7 @@ def is_jvm(pid: int, info: ProcessInfo) -> bool:
 
 
 def working_directory(pid: int) -> str | None:
-    """The working directory of a process; None when the system does not say."""
+    """Return the working directory of a process; None if the system does not tell."""
     if _LINUX:
         try:
             return os.readlink(f"/proc/{pid}/cwd")
@@ -128,9 +126,9 @@ def working_directory(pid: int) -> str | None:
 
 
 def host_boot_id() -> str:
-    """One text for this host's network from one start of its kernel to the next.
+    """Return an id of this host's network that lasts until the next boot.
 
-    Who has the same one reaches the same 127.0.0.1: containers of one host, which share its kernel, differ.
+    Processes with the same id reach the same 127.0.0.1. Containers of one host share its kernel but differ.
     """
     if _LINUX:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
@@ -147,7 +145,7 @@ def _from_proc(pid: int) -> ProcessInfo | None:
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return None
-    # The name stands in parentheses and may hold any character. Fields after it: state, parent, …, start
+    # The name is in parentheses and may have any character. Fields after it: state, parent, …, start
     # (22nd of all).
     name, _, rest = text.partition("(")[2].rpartition(") ")
     fields = rest.split()
@@ -155,7 +153,7 @@ def _from_proc(pid: int) -> ProcessInfo | None:
 
 
 def from_ps(pid: int) -> ProcessInfo | None:
-    """The same from ``ps``, as macOS and Linux have it."""
+    """Return the same from ``ps``, as macOS and Linux have it."""
     asked = subprocess.run(
         ["ps", "-o", "ppid=,state=,lstart=,comm=", "-p", str(pid)],
         capture_output=True,
@@ -170,7 +168,7 @@ def from_ps(pid: int) -> ProcessInfo | None:
 
 
 def directory_from_lsof(pid: int) -> str | None:
-    """The working directory from ``lsof``, as macOS has it."""
+    """Return the working directory from ``lsof``, as macOS has it."""
     command = ["lsof", "-a", "-p", str(pid), "-d", "cwd", "-F", "n"]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, check=False)

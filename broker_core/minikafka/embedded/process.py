@@ -1,8 +1,8 @@
-"""Child processes that end when we end, even by ``kill -9``, and leave no zombie.
+"""Child processes that end with this process, even after ``kill -9``, and leave no zombie.
 
-A small supervisor process stands between us and the child; ``supervisor`` explains why and how. We keep the
-write end of a pipe that it watches. A daemon thread per child waits for it, so that it is reaped when it
-ends, whoever asks.
+A small supervisor process is between this process and the child; ``supervisor`` explains why and how. This
+process keeps the write end of a pipe that the supervisor watches. A daemon thread per child waits for it, so
+that it is reaped when it ends, even if no caller waits.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from minikafka.base.reports import parse_report
 
 _SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 _SUPERVISOR_PATIENCE_S = 5.0
-"""How much longer than the child's grace the supervisor itself may take to end."""
+"""The time that the supervisor may take to end after the child's grace period."""
 _REPORTS_PATIENCE_S = 1.0
-"""To read the last reports of a child that has ended; a process that it started may hold the pipe open."""
+"""The time to read the last reports of an ended child: a process that it started may keep the pipe open."""
 
 QUIET_S = 8.0
 """The longest time without a progress line: a large kernel may take that long on a busy machine."""
@@ -35,17 +35,17 @@ STARTING = "starting ZooKeeper and the broker"
 
 
 class ProcessFailed(MinikafkaError):
-    """A child process ended, or was not ready in time; the message has the end of its log."""
+    """A child process ended or was not ready in time. The message has the end of its log."""
 
 
 class ChildProcess:
-    """One child process, running from construction on.
+    """A child process, which runs from construction on.
 
     command: program and arguments. name: for messages and threads. log: file for its output, appended to,
     rotated at ``log_max_bytes`` with ``log_keep`` old ones. grace_s: from SIGTERM to SIGKILL in ``stop``;
-    orphan_grace_s: the same when we die. keep_open: our descriptors that the supervisor and the child hold
-    too, such as a lock. on_exit: called with the exit code on the waiting thread when the child has ended,
-    also after ``stop``.
+    orphan_grace_s: the same when this process dies. keep_open: descriptors that the supervisor and the child
+    inherit, such as a lock. on_exit: called with the exit code on the waiting thread when the child has
+    ended, also after ``stop``.
 
     A Python child of this project sends reports (``base.reports``). Its output is for people only.
     """
@@ -91,8 +91,8 @@ class ChildProcess:
         }
         try:
             with open(log, "ab") as output:
-                # A session of its own: Ctrl-C and the end of a terminal reach us, and we decide who stops
-                # first.
+                # In its own session: only this process gets Ctrl-C and the hang-up of a terminal, and it
+                # decides the order in which its children stop.
                 self._supervisor = subprocess.Popen(
                     [sys.executable, "-I", "-S", _SUPERVISOR, json.dumps(options), *command],
                     stdin=subprocess.DEVNULL,
@@ -106,7 +106,7 @@ class ChildProcess:
         except OSError as error:
             for descriptor in (self._lifeline, self._status, read_reports):
                 os.close(descriptor)
-            raise ProcessFailed(f"cannot start {name}: {error}") from error
+            raise ProcessFailed(f"failed to start {name}: {error}") from error
         finally:
             for descriptor in (read_lifeline, write_status, write_reports):
                 os.close(descriptor)
@@ -120,11 +120,11 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The child's process id. Raises ProcessFailed when it could not be started."""
+        """The child's process id. Raises ProcessFailed if it could not be started."""
         with self._state:
             self._state.wait_for(lambda: self._pid is not None or self._exit_code is not None)
             if self._pid is None:
-                raise ProcessFailed(f"cannot start {self.name}{self._last_words()}")
+                raise ProcessFailed(f"failed to start {self.name}{self._log_tail()}")
             return self._pid
 
     @property
@@ -135,25 +135,25 @@ class ChildProcess:
 
     @property
     def report(self) -> dict[str, object] | None:
-        """What the child reported last; None when it has not."""
+        """The last report of the child; None if it has sent none."""
         with self._state:
             return self._report
 
     def last_report(self, kind: str) -> dict[str, object] | None:
-        """The last report of this type."""
+        """Return the last report of this type; None if there is none."""
         with self._state:
             return self._last.get(kind)
 
     def wait(self, timeout_s: float | None = None) -> int | None:
-        """Wait until it has ended and return the exit code; None when the time is over."""
+        """Wait until it has ended and return the exit code; None after ``timeout_s``."""
         with self._state:
             self._state.wait_for(lambda: self._exit_code is not None, timeout_s)
             return self._exit_code
 
     def wait_for_report(self, kind: str, timeout_s: float) -> dict[str, object]:
-        """Return the last report of this type, as soon as there is one.
+        """Wait for a report of this type and return the last one.
 
-        Raises ProcessFailed when the child ends without it, or after ``timeout_s``; then it still runs.
+        Raises ProcessFailed if the child ends without it, or after ``timeout_s``; then it still runs.
         """
         with self._state:
             self._state.wait_for(lambda: kind in self._last or self._exit_code is not None, timeout_s)
@@ -162,14 +162,14 @@ class ChildProcess:
             raise self.failure(f"sent no report of type {kind!r} within {timeout_s:g} s")
 
     def failure(self, what: str) -> ProcessFailed:
-        """An error that says ``what``, or the exit code if it has ended, with the end of the log."""
+        """Return an error with the exit code if it has ended, else with ``what``, and the end of the log."""
         with self._state:
             code = self._exit_code
         ended = what if code is None else f"ended with exit code {code}"
-        return ProcessFailed(f"{self.name} {ended}{self._last_words()}")
+        return ProcessFailed(f"{self.name} {ended}{self._log_tail()}")
 
     def stop(self) -> int:
-        """SIGTERM, then SIGKILL after the grace; return the exit code. Does nothing to one that has ended."""
+        """Send SIGTERM, then SIGKILL after the grace period, unless it has ended; return the exit code."""
         self._signal(signal.SIGTERM)
         if self.wait(self._grace_s + _SUPERVISOR_PATIENCE_S) is None:
             self._supervisor.kill()  # on Linux the child dies with it
@@ -178,7 +178,7 @@ class ChildProcess:
         return -signal.SIGKILL if code is None else code
 
     def kill(self) -> int:
-        """SIGKILL at once, as in a crash; return the exit code."""
+        """Send SIGKILL at once, as in a crash; return the exit code."""
         self._signal(signal.SIGUSR1)
         self._thread.join()
         code = self.exit_code
@@ -193,7 +193,7 @@ class ChildProcess:
                 self._supervisor.send_signal(number)
 
     def _listen(self, reports: int) -> None:
-        """Take in what the child reports, until it and all that it started have ended."""
+        """Read the child's reports until it and all processes that it started have ended."""
         with open(reports, "rb") as lines:
             for line in lines:
                 found = parse_report(line)
@@ -203,7 +203,7 @@ class ChildProcess:
                         self._state.notify_all()
 
     def _wait(self) -> None:
-        """Take in what the supervisor reports, then its end."""
+        """Read the supervisor's status lines, then wait for its end."""
         exit_code = None
         with open(self._status, "rb") as lines:
             for line in lines:
@@ -223,23 +223,23 @@ class ChildProcess:
         if self._on_exit is not None:
             self._on_exit(self._exit_code)
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         text = tail(self.log)
         return f"; the end of {self.log}:\n{text}" if text else f" and wrote nothing to {self.log}"
 
 
 def tail(path: str, lines: int = 15) -> str:
-    """The last lines of a text file, without the frames of Java's stack traces; "" when it is not there."""
+    """Return the last lines of a text file, without frames of Java stack traces; "" if it does not exist."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         file.seek(max(0, os.path.getsize(path) - 32768))
         text = file.read().decode("utf-8", "replace").splitlines()
-        # Java's format, of a process that is not ours; it only shortens what people see.
+        # Java's own format; this only shortens the text for people.
         return "\n".join([line for line in text if not line.startswith(("\tat ", "\t... "))][-lines:])
     return ""
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float = 0.01) -> bool:
-    """Ask ``condition`` again and again until it holds; False when the time is over."""
+    """Poll ``condition`` until it holds; return False after ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() >= deadline:
@@ -249,10 +249,10 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float =
 
 
 class StartProgress:
-    """Passes on how far a start is, and says now and then that it goes on, so that it does not look hung.
+    """Reports the progress of a start, and now and then that it still runs, so that it does not look hung.
 
-    state: returns what is being done; "" for nothing. timeout_s: the longest time without a change of state.
-    known: the state before this start, which is not passed on.
+    state: returns the current step; "" for none. timeout_s: the longest time without a change of state.
+    known: the state before this start, which is not reported.
     """
 
     def __init__(
@@ -273,11 +273,11 @@ class StartProgress:
 
     @property
     def is_timed_out(self) -> bool:
-        """Whether the state has not changed for too long."""
+        """True if the state has not changed within the time-out."""
         return self._clock_s() - self._changed_s >= self._timeout_s
 
     def poll(self) -> None:
-        """Pass on a new state, or that the start goes on."""
+        """Report a new state, or that the start still runs."""
         state, now_s = self._state(), self._clock_s()
         if state not in {"", self.last}:
             self.last, self._changed_s, self._reported_s = state, now_s, now_s

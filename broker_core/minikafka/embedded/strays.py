@@ -1,9 +1,9 @@
-"""Brokers that are of no cluster which runs: started by hand, or left by a cluster that was killed.
+"""Brokers without a running cluster: started by hand, or left by a cluster that was killed.
 
-When a broker of a cluster dies, ``up`` names the command that starts it again from another terminal. That
-broker is no child of ``up``: it goes on when ``up`` ends, also when that was killed, although its ZooKeeper
-ends then. It is known by the lock on its logs, which names its process and where it serves. A broker of an
-``up`` that was killed has the lock of that cluster open still, and ends by itself within seconds.
+When a broker of a cluster dies, ``up`` prints the command that restarts it from another terminal. That broker
+is no child of ``up``: it still runs when ``up`` has ended or was killed, although its ZooKeeper has ended. It
+is found by the lock on its logs, which contains its process id and address. A broker of an ``up`` that was
+killed still has the lock of that cluster open, and ends by itself within seconds.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ STOP_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class StrayBroker:
-    """A broker that runs on its logs in a data directory, and is no child of who runs the cluster there."""
+    """A broker that runs on logs of a data directory, and is no child of a cluster that runs there."""
 
     data_dir: str
     number: int
     pid: int
     address: str
-    """HOST:PORT; "" while it does not serve."""
+    """HOST:PORT; "" while it is not ready."""
     ending: bool = False
-    """Whether it was started by a cluster that was killed since, and so ends by itself within seconds."""
+    """True if its cluster was killed, so that it ends by itself within seconds."""
 
     def __str__(self) -> str:
         at = f" at {self.address}" if self.address else ""
         return f"broker {self.number} of {self.data_dir} (process {self.pid}{at})"
 
     @property
-    def why(self) -> str:
-        """What it is."""
+    def status(self) -> str:
+        """A description of its state, as the end of a sentence about it."""
         if self.ending:
-            return "ends by itself, as its cluster was killed"
+            return "is about to end by itself: its cluster was killed"
         return f"was started by hand and outlives its cluster; `{self.command_to_stop}` stops it"
 
     @property
     def command_to_stop(self) -> str:
-        """A command line that stops it."""
+        """The command line that stops it."""
         return shlex.join(["minikafka", "stop", self.data_dir])
 
     def stop(self) -> None:
-        """Stop it cleanly. Raises MinikafkaError when that cannot be."""
+        """Stop it cleanly. Raises MinikafkaError if it belongs to another user or does not end in time."""
         owner = owner_of(self.pid)
         if owner is None:
             return
@@ -60,13 +60,15 @@ class StrayBroker:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
         except PermissionError:
-            raise MinikafkaError(f"{self} is another user's: that user can stop it") from None
+            raise MinikafkaError(f"cannot stop {self}: it belongs to another user") from None
         if not wait_until(lambda: not is_alive(owner), STOP_TIMEOUT_S):
-            raise MinikafkaError(f"{self} does not stop; its log is in the terminal where it was started")
+            raise MinikafkaError(
+                f"timed out stopping {self}; its log is in the terminal where it was started"
+            )
 
 
 def stray_brokers(data_dir: str | Path) -> list[StrayBroker]:
-    """The brokers in ``data_dir`` that are of no cluster that runs; nothing is changed."""
+    """Return the brokers in ``data_dir`` that belong to no running cluster. Nothing is changed."""
     place, found = Path(data_dir), []
     cluster = lock.holder(str(place / ".lock"))
     for number in data_directory.configured_brokers(place):
@@ -81,11 +83,11 @@ def stray_brokers(data_dir: str | Path) -> list[StrayBroker]:
 
 
 def check_no_strays(data_dir: str | Path) -> None:
-    """Raise DirectoryLocked when a broker of no cluster that runs still runs in ``data_dir``."""
+    """Raise DirectoryLocked if a broker that belongs to no running cluster runs in ``data_dir``."""
     strays = stray_brokers(data_dir)
     found = [stray for stray in strays if not stray.ending]
     for stray in () if found else strays:
-        raise DirectoryLocked(f"{stray} {stray.why}: try again in a moment")
+        raise DirectoryLocked(f"{stray} {stray.status}; try again in a moment")
     if found:
         run, them = ("runs", "it") if len(found) == 1 else ("run", "them")
         raise DirectoryLocked(

@@ -1,22 +1,21 @@
-"""What stands between us and a child process, so that the child ends with us however we end. Run as a script.
+"""The process between a parent and its child, which ends the child when the parent ends. Run as a script.
 
     python -I -S supervisor.py OPTIONS COMMAND…     OPTIONS is JSON, see ``process.ChildProcess``
 
-Why a process of its own: Linux can signal a child when its parent dies (``PR_SET_PDEATHSIG``), but "parent"
-is the *thread* that forked, and threads of a notebook or of a Spark worker end early; setting it needs code
-between fork and exec, which is not safe where threads run; and it is not there on macOS. The other means, a
-pipe that ends with the parent, wants somebody who watches it, which neither Java nor a blocked broker can be
-made to do. This process has one lasting main thread, forks before it starts another, and costs about 10 MB
-and 20 ms. So:
+Reasons for a separate process: Linux can signal a child when its parent dies (``PR_SET_PDEATHSIG``), but
+"parent" is the *thread* that forked, and threads of a notebook or of a Spark worker end early; setting it
+needs code between fork and exec, which is not safe with threads; and macOS does not have it. The alternative,
+a pipe that ends with the parent, must be watched, which neither Java nor a blocked broker would do. This
+process has one lasting main thread, forks before it starts another, and costs about 10 MB and 20 ms. So:
 
-- our end: we hold the write end of a pipe; when we die, reading it ends (also on macOS). On Linux the
-  supervisor asks for a signal beside it, in case a forked copy of us still holds the pipe, and looks whether
-  its parent has really changed;
-- the supervisor's end: on Linux the child gets SIGKILL when the supervisor's main thread dies.
+- when the parent dies: the parent holds the write end of a pipe, and reading it ends with the parent (also on
+  macOS). On Linux the supervisor also requests a signal, in case a forked copy of the parent still holds the
+  pipe, and checks that its parent has really changed;
+- when the supervisor dies: on Linux the child gets SIGKILL when the supervisor's main thread dies.
 
-SIGTERM, or our death: SIGTERM to the child, SIGKILL to its process group after ``grace_s`` or
-``orphan_grace_s``. SIGUSR1: SIGKILL at once. The child's output goes to a log file with rotation, and nothing
-reads it. A second pipe takes two JSON lines of ours:
+On SIGTERM or the parent's death, the child gets SIGTERM, and its process group SIGKILL after ``grace_s`` or
+``orphan_grace_s``. On SIGUSR1 it gets SIGKILL at once. The child's output goes to a log file with rotation,
+and is not read. A second pipe gets two JSON lines of the supervisor:
 
     {"type": "started", "pid": N}
     {"type": "exited", "code": N}       -N for signal N
@@ -43,9 +42,7 @@ HANDLED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM, LIFELINE_ENDED, PAREN
 
 
 class RotatingLog:
-    """Appends to ``path``; at ``max_bytes`` it becomes ``path.1``, that one ``path.2``, up to ``keep`` old
-    ones.
-    """
+    """A log file that is rotated at ``max_bytes`` into ``path.1`` to ``path.KEEP``."""
 
     def __init__(self, path: str, max_bytes: int, keep: int) -> None:
         self._path = path
@@ -54,11 +51,11 @@ class RotatingLog:
         self._descriptor = self._open()
 
     def write(self, data: bytes) -> None:
-        """Append. What a full disk does not take is lost: the child must not stop for its log."""
+        """Append. Output that does not fit on the disk is lost: the child must not block on its log."""
         try:
             status = os.fstat(self._descriptor)
             if status.st_nlink == 0:
-                self._begin_again()
+                self._reopen()
             size = status.st_size if status.st_nlink else 0
             if size and size + len(data) > self._max_bytes:
                 self._rotate()
@@ -69,8 +66,8 @@ class RotatingLog:
     def _open(self) -> int:
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
-    def _begin_again(self) -> None:
-        """Somebody removed the file, perhaps its directory too; what that lies in is not made again."""
+    def _reopen(self) -> None:
+        """Create the file again after it was deleted, and its directory, but not the directory above that."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(os.path.dirname(self._path), 0o700)
         descriptor = self._open()
@@ -94,13 +91,13 @@ def pump(source: int, log: RotatingLog) -> None:
 
 
 def write_status(status: int, kind: str, **fields: int) -> None:
-    """Write one JSON line to the status pipe, whose reader may be gone."""
+    """Write one JSON line to the status pipe, whose reader may have ended."""
     with contextlib.suppress(OSError):
         os.write(status, json.dumps({"type": kind, **fields}).encode("ascii") + b"\n")
 
 
 def watch_lifeline(lifeline: int, main_thread: int) -> None:
-    """Wait for the pipe from our parent to end, then let the main thread stop the child."""
+    """Wait for the end of the parent's pipe, then let the main thread stop the child."""
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
     while os.read(lifeline, 1):
         pass
@@ -108,27 +105,25 @@ def watch_lifeline(lifeline: int, main_thread: int) -> None:
 
 
 def end_with_parent(number: int) -> None:
-    """On Linux, ask for ``number`` when the thread that forked us dies."""
+    """On Linux, request signal ``number`` for the death of the thread that forked this process."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
 def spawn(command: list[str], output: int) -> int:
-    """Fork and exec ``command``, in a process group of its own, with its output to ``output``; return its
-    pid.
-    """
+    """Fork and exec ``command`` in its own process group, with its output to ``output``; return its pid."""
     supervisor = os.getpid()
     pid = os.fork()
     if pid:
-        with contextlib.suppress(OSError):  # the child does it too: whoever comes first
+        with contextlib.suppress(OSError):  # parent and child both do it, to avoid a race
             os.setpgid(pid, pid)
         return pid
     try:
         os.setpgid(0, 0)
         end_with_parent(signal.SIGKILL)
         if os.getppid() != supervisor:
-            os._exit(1)  # it died before the signal was asked for
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec would pass that on
+            os._exit(1)  # the supervisor died before the signal was requested
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python and inherited through exec
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.dup2(output, 1)
@@ -141,7 +136,7 @@ def spawn(command: list[str], output: int) -> int:
 
 
 def handle_signals(child: int, parent: int, grace_s: float, orphan_grace_s: float) -> None:
-    """Set what each signal does to the child. They stay blocked."""
+    """Install the signal handlers, which stop the child. The signals stay blocked."""
 
     def stop_child(within_s: float) -> None:
         remaining_s, _ = signal.getitimer(signal.ITIMER_REAL)
@@ -174,7 +169,7 @@ def main() -> None:
     os.environ["MINIKAFKA_REPORTS_FD"] = str(options["reports"])
     child = spawn(sys.argv[2:], output)
     os.close(output)
-    os.close(options["reports"])  # so that its end is the child's
+    os.close(options["reports"])  # so that the pipe ends with the child
     handle_signals(child, parent, options["grace_s"], options["orphan_grace_s"])
     write_status(status, "started", pid=child)
 
@@ -184,12 +179,12 @@ def main() -> None:
     threading.Thread(target=watch_lifeline, args=(lifeline, main_thread), daemon=True).start()
     end_with_parent(PARENT_THREAD_DIED)
     if os.getppid() != parent:
-        os.kill(os.getpid(), PARENT_THREAD_DIED)  # it died before we asked
+        os.kill(os.getpid(), PARENT_THREAD_DIED)  # the parent died before the request
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
 
     _, outcome = os.waitpid(child, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
-    pumping.join(1.0)  # something that the child started may still hold its output
+    pumping.join(1.0)  # a process that the child started may still hold its output
     write_status(status, "exited", code=os.waitstatus_to_exitcode(outcome))
     os._exit(0)
 

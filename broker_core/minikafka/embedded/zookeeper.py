@@ -1,13 +1,13 @@
-"""A real ZooKeeper of our own, run from the jars that PySpark ships.
+"""An embedded ZooKeeper: a real one, run from the jars that PySpark ships.
 
-``D/zookeeper`` holds all of it: ``zoo.cfg`` (written at every start), ``port`` (the one used last), ``lock``,
-and ``data/version-2``, ZooKeeper's snapshots and transaction logs, purged every hour down to three snapshots;
-a new transaction log takes 256 kB instead of 64 MiB. It serves 127.0.0.1 only, unless told otherwise.
+``D/zookeeper`` has all its files: ``zoo.cfg`` (written at every start), ``port`` (the last one), ``lock``,
+and ``data/version-2``, ZooKeeper's snapshots and transaction logs, purged every hour down to three snapshots.
+A new transaction log has 256 kB instead of 64 MiB. By default it listens on 127.0.0.1 only.
 
 Crash behaviour: ZooKeeper flushes every change before it acknowledges it, so it may be killed at any time,
-and that is how it is stopped. Its process ends with ours (see ``process``). The lock is held by the
-supervisor too, so it is free once nobody writes there any more; who finds it held by a process that has died
-waits for that moment.
+and that is how it is stopped. Its process ends with this process (see ``process``). The supervisor holds the
+lock too, so it is free only when no process writes there any more. If the holder has died, a start waits for
+that moment.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from minikafka.embedded.process import ChildProcess, wait_until
 from minikafka.net.ports import can_bind, free_port, zookeeper_mode
 
 TICK_MS = 500
-"""Sessions end at multiples of this."""
+"""Sessions expire at multiples of this."""
 SESSION_TIMEOUT_MIN_MS = 500
 SESSION_TIMEOUT_MAX_MS = 60_000
 
 _log = logging.getLogger("minikafka.embedded")
 
 _START_TIMEOUT_S = 90.0
-"""A Java that starts on a busy machine tells nobody how far it is."""
+"""Long, as Java reports no progress of its start on a busy machine."""
 _PORT_ATTEMPTS = 3
 _ANSWER_MS = 500
 
 _JARS = (
-    # What QuorumPeerMain touches for a standalone server, by the start of the file's name.
+    # The jars that QuorumPeerMain loads for a standalone server, by the start of the file's name.
     "zookeeper-",
     "zookeeper-jute-",
     "metrics-core-",
@@ -50,8 +50,8 @@ _JARS = (
     "netty-resolver-",
     "netty-codec-",
     "netty-handler-",
-    # log4j's small logger: the one of log4j-core costs 20 MB and 0.2 s, none at all would hide what ZooKeeper
-    # says.
+    # log4j's small logger: log4j-core costs 20 MB and 0.2 s, and without a logger ZooKeeper's messages are
+    # lost.
     "slf4j-api-",
     "log4j-slf4j2-impl-",
     "log4j-api-",
@@ -70,9 +70,9 @@ _JVM_OPTIONS = (
 
 
 def find_jars(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The jars that ZooKeeper needs: from the installed PySpark, which is not imported, else from SPARK_HOME.
+    """Return the jars of ZooKeeper from the installed PySpark, which is not imported, or from SPARK_HOME.
 
-    Raises ConfigError when neither has them.
+    Raises ConfigError if neither has them.
     """
     for directory in jar_directories(environment):
         jars = [
@@ -86,20 +86,20 @@ def find_jars(environment: Mapping[str, str] = os.environ) -> list[str]:
     raise ConfigError(
         "zookeeper.connect",
         None,
-        "no ZooKeeper is given, and the jars to start one are not here, which come with PySpark: "
+        "no ZooKeeper was given, and the jars to start one, which come with PySpark, were not found: "
         "pip install 'minikafka[spark]', or give --zookeeper HOST:PORT",
     )
 
 
-class PortTaken(ConfigError):
-    """Another process has the only port that will do."""
+class PortInUse(ConfigError):
+    """The required port is in use by another process."""
 
 
 class EmbeddedZooKeeper:
     """A standalone ZooKeeper over ``data_dir/zookeeper``. Not thread-safe.
 
-    port 0: the one that this directory used last if it is free, else a free one; which is kept for the life
-    of this object, as brokers know it. ``log_dir`` (default ``data_dir/logs``) gets ``zookeeper.log``.
+    port 0: the last port of this directory if it is free, else any free one. The port is kept for the life of
+    this object, as brokers know it. ``log_dir`` (default ``data_dir/logs``) gets ``zookeeper.log``.
     """
 
     def __init__(
@@ -109,13 +109,13 @@ class EmbeddedZooKeeper:
         self._log = os.path.join(log_dir or os.path.join(os.path.abspath(data_dir), "logs"), "zookeeper.log")
         self._host = host
         self._fixed_port = port
-        """The only port that will do: what was asked for, or what brokers know; 0: a free one."""
+        """The required port: the requested one, or the one that brokers know; 0: any free one."""
         self._port = 0
         self._process: ChildProcess | None = None
 
     @property
     def port(self) -> int:
-        """The port it serves on; before the first start the one that was asked for, which may be 0."""
+        """The port it listens on; before the first start the requested one, which may be 0."""
         return self._port or self._fixed_port
 
     @property
@@ -130,12 +130,12 @@ class EmbeddedZooKeeper:
 
     @property
     def ended(self) -> bool:
-        """Whether it was started, not stopped, and does not run any more."""
+        """True if it has ended without having been stopped."""
         return self._process is not None and self._process.exit_code is not None
 
     @property
     def answers(self) -> bool:
-        """Whether it serves now."""
+        """True if it responds now."""
         return zookeeper_mode(self._host, self._port, _ANSWER_MS) is not None
 
     @property
@@ -145,14 +145,14 @@ class EmbeddedZooKeeper:
 
     @property
     def is_data_removed(self) -> bool:
-        """Whether it runs, and somebody removed its data meanwhile."""
+        """True if it runs and its data was deleted meanwhile."""
         return not self.ended and not os.path.isdir(os.path.join(self.data_path, "version-2"))
 
     def restart(self) -> None:
-        """Start one that has ended again, on the port that brokers know it by.
+        """Restart it after its end, on the port that brokers know.
 
-        Raises PortTaken while another process has that port, ProcessFailed when it does not come up; then it
-        counts as ended, and can be restarted later.
+        Raises PortInUse while another process uses that port, and ProcessFailed if it does not start; then it
+        still counts as ended, and can be restarted later.
         """
         ended, self._process = self._process, None
         try:
@@ -163,9 +163,9 @@ class EmbeddedZooKeeper:
             raise
 
     def start(self) -> str:
-        """Start it and return ``host:port`` once it serves.
+        """Start it and return ``host:port`` once it is ready.
 
-        Raises ConfigError (no Java, no jars), PortTaken, DirectoryLocked, ProcessFailed.
+        Raises ConfigError (no Java, no jars), PortInUse, DirectoryLocked, ProcessFailed.
         """
         if self._process is not None:
             return self.connect
@@ -187,14 +187,14 @@ class EmbeddedZooKeeper:
                     if self._fixed_port or attempt == _PORT_ATTEMPTS - 1 or can_bind(self._host, self._port):
                         raise
         finally:
-            os.close(held)  # the supervisor holds it from here on
+            os.close(held)  # the supervisor holds it from now on
         self._fixed_port = self._port
         replace_file(RealFiles(), os.path.join(self._directory, "port"), b"%d\n" % self._port)
         return self.connect
 
     def stop(self) -> None:
-        """Stop it. Does nothing when it does not run."""
-        # SIGTERM would end the JVM just as abruptly, as ZooKeeper has no shutdown hook, only a third of a
+        """Stop it. Does nothing if it does not run."""
+        # SIGTERM would end the JVM just as abruptly, as ZooKeeper has no shutdown hook, but a third of a
         # second later.
         if self._process is not None:
             self._process.kill()
@@ -210,10 +210,10 @@ class EmbeddedZooKeeper:
     def _choose_port(self) -> int:
         if self._fixed_port:
             if not can_bind(self._host, self._fixed_port):
-                raise PortTaken(
+                raise PortInUse(
                     "zookeeper port",
                     self._fixed_port,
-                    f"is taken on {self._host}; give another, or 0 for a free one",
+                    f"is in use on {self._host}; use another port, or 0 for a free one",
                 )
             return self._fixed_port
         last = 0
@@ -224,7 +224,7 @@ class EmbeddedZooKeeper:
         port = free_port(self._host)
         if last:
             _log.warning(
-                "another process has port %d, which ZooKeeper of %s had last: it serves port %d now",
+                "port %d of ZooKeeper in %s is in use by another process; using port %d instead",
                 last,
                 self._directory,
                 port,
@@ -246,7 +246,8 @@ class EmbeddedZooKeeper:
 
     def _config(self) -> str:
         settings = {
-            # Relative to where it runs: the file is read as Latin 1, and a path may have any letter.
+            # Relative to its working directory: the file is read as Latin 1, and a path may have any
+            # character.
             "dataDir": "./data",
             "clientPort": self._port,
             "clientPortAddress": self._host,
@@ -264,11 +265,11 @@ class EmbeddedZooKeeper:
 
     def _wait_ready(self, process: ChildProcess) -> None:
         def settled() -> bool:
-            # Not long: a connection that comes before it serves is never answered.
+            # A short time-out: a connection made before ZooKeeper is ready is never answered.
             return process.exit_code is not None or zookeeper_mode(self._host, self._port, 200) is not None
 
         if not wait_until(settled, _START_TIMEOUT_S):
-            raise process.failure(f"does not serve {self.connect} after {_START_TIMEOUT_S:g} s")
+            raise process.failure(f"was not ready at {self.connect} within {_START_TIMEOUT_S:g} s")
         if process.exit_code is not None:
             raise process.failure("")
 

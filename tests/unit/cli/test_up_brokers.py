@@ -164,7 +164,7 @@ def test_it_stops_at_once_and_is_started_again_with_all_that_it_has_or_more(
     assert all((directory / f"broker-{number}" / ".kafka_cleanshutdown").exists() for number in range(2))
     capfd.readouterr()
     assert run(["up", "--data-dir", str(directory), "--port", "0", "--brokers", "1"]) == 2
-    assert "has brokers 0 and 1, and nobody would serve what broker 1 has: give 2" in capfd.readouterr().err
+    assert "has brokers 0 and 1, and would be started without broker 1: use 2" in capfd.readouterr().err
     process, addresses = start(directory)
     try:
         assert len(addresses) == 2

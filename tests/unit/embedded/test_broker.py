@@ -40,7 +40,7 @@ def test_properties_are_written_for_their_owner_alone(tmp_path: Path) -> None:
     assert path.read_text() == "ssl.key.password=tiger\n"
 
 
-def test_a_refused_property_is_told_in_the_brokers_own_words_with_its_exit_code(tmp_path: Path) -> None:
+def test_refused_property_is_reported_with_the_exit_code(tmp_path: Path) -> None:
     properties = {"zookeeper.connect": "127.0.0.1:1", "log.dirs": str(tmp_path / "log"), "log.layout": "odd"}
     broker = BrokerProcess(0, str(tmp_path), properties)
     with pytest.raises(BrokerFailed, match=r"^broker 0: log\.layout='odd'") as caught:
@@ -49,14 +49,14 @@ def test_a_refused_property_is_told_in_the_brokers_own_words_with_its_exit_code(
     assert broker.exit_code == 2
 
 
-def test_its_end_is_reported_to_whoever_asked(tmp_path: Path) -> None:
+def test_end_of_the_broker_calls_on_exit(tmp_path: Path) -> None:
     codes: list[int] = []
     broker = BrokerProcess(0, str(tmp_path), {"zookeeper.connect": "127.0.0.1:1"}, on_exit=codes.append)
     broker.kill()
     assert codes == [-9]
 
 
-def test_a_killed_broker_is_gone(tmp_path: Path) -> None:
+def test_killed_broker_has_no_process(tmp_path: Path) -> None:
     broker = BrokerProcess(0, str(tmp_path), {"zookeeper.connect": "127.0.0.1:1"})
     pid = broker.pid
     assert broker.kill() == -9

@@ -86,7 +86,7 @@ def test_a_data_directory_keeps_messages_and_cluster_id(directory: Path) -> None
         assert end_offset(cluster, "t") == 10
 
 
-def test_a_killed_broker_comes_back_on_its_port_with_all_it_had_acknowledged(cluster: Cluster) -> None:
+def test_killed_broker_restarts_on_its_port_with_all_records(cluster: Cluster) -> None:
     address = cluster.bootstrap_servers
     cluster.create_topic("t")
     produce(cluster, "t", 1000)
@@ -97,7 +97,7 @@ def test_a_killed_broker_comes_back_on_its_port_with_all_it_had_acknowledged(clu
     assert end_offset(cluster, "t") == 1000
 
 
-def test_a_broker_that_advertises_another_port_comes_back_on_the_one_that_it_was_given(
+def test_restart_keeps_the_port_despite_advertised_listeners(
     directory: Path,
 ) -> None:
     given, elsewhere = free_port(), free_port()
@@ -133,7 +133,7 @@ def test_a_setting_that_the_broker_refuses_leaves_nothing_running(directory: Pat
     with pytest.raises(BrokerFailed, match=r"num\.partitions='none'"), cluster:
         pytest.fail("it must not start")
     assert not can_connect("127.0.0.1", port_of(cluster.zookeeper_connect))
-    os.rename(directory, directory.with_name("moved"))  # nobody holds or writes it
+    os.rename(directory, directory.with_name("moved"))  # no process holds or writes it
 
 
 def test_a_zookeeper_that_runs_already_is_used_below_its_chroot(cluster: Cluster, tmp_path: Path) -> None:
@@ -168,59 +168,57 @@ def test_zookeeper_that_dies_is_started_again_where_it_was(cluster: Cluster) -> 
     cluster.create_topic("t")
 
 
-def test_zookeeper_that_dies_waits_for_its_port_which_another_process_has(cluster: Cluster) -> None:
-    connect, told = cluster.zookeeper_connect, list[str]()
+def test_restart_of_zookeeper_waits_for_its_port(cluster: Cluster) -> None:
+    connect, messages = cluster.zookeeper_connect, list[str]()
     port = port_of(connect)
     assert cluster._zookeeper is not None
     cluster._zookeeper.process.kill()  # type: ignore[union-attr]
     with socket.create_server(("127.0.0.1", port), reuse_port=False):
-        assert not cluster.restart_zookeeper(told.append)
-        assert not cluster.restart_zookeeper(told.append)
-    assert cluster.restart_zookeeper(told.append)
-    assert told == [
-        f"ZooKeeper ended and cannot be started again at {connect} yet: another process has its port",
-        f"ZooKeeper had ended and was started again at {connect}",
+        assert not cluster.restart_zookeeper(messages.append)
+        assert not cluster.restart_zookeeper(messages.append)
+    assert cluster.restart_zookeeper(messages.append)
+    assert messages == [
+        f"ZooKeeper at {connect} ended and cannot be restarted yet: another process uses its port",
+        f"ZooKeeper at {connect} had ended and was restarted",
     ]
     assert cluster.zookeeper_connect == connect
     cluster.create_topic("t")
 
 
-def test_a_zookeeper_that_runs_and_does_not_answer_is_told_once_and_when_it_answers_again(
+def test_hung_zookeeper_and_its_recovery_are_each_reported_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("minikafka.embedded.cluster.ZOOKEEPER_CHECK_S", 0.0)
     monkeypatch.setattr("minikafka.embedded.cluster.ZOOKEEPER_SILENT_S", 0.0)
-    told: list[str] = []
+    messages: list[str] = []
     assert cluster._zookeeper is not None
     pid = cluster._zookeeper.process.pid  # type: ignore[union-attr]
     os.kill(pid, signal.SIGSTOP)
     try:
         for _ in range(3):
-            cluster.restart_zookeeper(told.append)
+            cluster.restart_zookeeper(messages.append)
     finally:
         os.kill(pid, signal.SIGCONT)
     at = f"ZooKeeper at {cluster.zookeeper_connect}"
-    assert [text.startswith(f"{at}, process {pid}, runs and does not") for text in told] == [True]
-    assert wait_until(lambda: not cluster.restart_zookeeper(told.append) and len(told) == 2, 30)
-    assert told[1] == f"{at} answers again"
+    assert [text.startswith(f"{at} (process {pid}) does not respond") for text in messages] == [True]
+    assert wait_until(lambda: not cluster.restart_zookeeper(messages.append) and len(messages) == 2, 30)
+    assert messages[1] == f"{at} responds again"
     cluster.create_topic("t")
 
 
-def test_data_of_zookeeper_that_somebody_removed_is_told_once(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_removed_zookeeper_data_is_reported_once(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minikafka.embedded.cluster.ZOOKEEPER_CHECK_S", 0.0)
-    told: list[str] = []
+    messages: list[str] = []
     with Cluster(1, directory) as cluster:
-        cluster.restart_zookeeper(told.append)
-        assert told == []
+        cluster.restart_zookeeper(messages.append)
+        assert messages == []
         shutil.rmtree(directory / "zookeeper" / "data")
-        assert wait_until(lambda: not cluster.restart_zookeeper(told.append) and bool(told), 30)
-        cluster.restart_zookeeper(told.append)
+        assert wait_until(lambda: not cluster.restart_zookeeper(messages.append) and bool(messages), 30)
+        cluster.restart_zookeeper(messages.append)
         cluster.create_topic("t")
-    assert len(told) == 1
-    assert told[0].startswith(
-        f"{directory / 'zookeeper' / 'data'} was removed: ZooKeeper goes on from memory"
+    assert len(messages) == 1
+    assert messages[0].startswith(
+        f"{directory / 'zookeeper' / 'data'} was removed: ZooKeeper still runs from memory"
     )
 
 
@@ -239,17 +237,19 @@ def test_brokers_have_settings_of_their_own_and_each_is_a_process(directory: Pat
         cluster.restart(1)
         produce(cluster, "t", 10)
         assert end_offset(cluster, "t") == 10
-    with pytest.raises(ConfigError, match="has brokers 0 and 1, and nobody would serve what broker 1 has"):
+    with pytest.raises(
+        ConfigError, match="has brokers 0 and 1, and would be started without broker 1: use 2"
+    ):
         Cluster(1, directory)
     assert Cluster(data_dir=directory).count == 2
 
 
 def test_a_cluster_without_a_broker_is_refused() -> None:
-    with pytest.raises(ConfigError, match="brokers=0: a cluster has at least 1"):
+    with pytest.raises(ConfigError, match="brokers=0: must be at least 1"):
         Cluster(0)
 
 
 @pytest.mark.parametrize("nothing", ["", " "])
 def test_no_name_of_a_data_directory_is_not_the_current_one(nothing: str) -> None:
-    with pytest.raises(ConfigError, match=f"data_dir={nothing!r}: must name a directory; .*None makes"):
+    with pytest.raises(ConfigError, match=f"data_dir={nothing!r}: must name a directory; .*None for"):
         Cluster(data_dir=nothing)

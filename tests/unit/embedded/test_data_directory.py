@@ -26,17 +26,17 @@ def test_a_directory_is_served_by_all_that_it_has_or_by_more(tmp_path: Path) -> 
     assert [data_directory.broker_count(found, wanted) for wanted in (None, 3, 5)] == [3, 3, 5]
 
 
-def test_fewer_than_it_has_are_refused_with_what_would_be_missing(tmp_path: Path) -> None:
+def test_fewer_brokers_than_the_directory_has_are_refused(tmp_path: Path) -> None:
     found = directory(tmp_path, 0, 1, 2)
     with pytest.raises(ConfigError) as refused:
         data_directory.broker_count(found, 1, "--brokers")
     text = str(refused.value)
     assert text.startswith("--brokers=1: ")
-    assert "has brokers 0, 1 and 2, and nobody would serve what brokers 1 and 2 have: give 3; " in text
+    assert "has brokers 0, 1 and 2, and would be started without brokers 1 and 2: use 3; " in text
     assert text.endswith(f"remove {found / 'broker-1'} and {found / 'broker-2'}")
 
 
-def test_logs_that_were_kept_under_doubled_backslashes_are_found_there(tmp_path: Path) -> None:
+def test_logs_under_doubled_backslashes_are_found(tmp_path: Path) -> None:
     data_dir, doubled = tmp_path / r"a\b", tmp_path / r"a\\b"
     data_dir.mkdir()
     doubled.mkdir()
@@ -47,7 +47,7 @@ def test_logs_that_were_kept_under_doubled_backslashes_are_found_there(tmp_path:
     assert homes == [doubled / "broker-0", data_dir / "broker-1", doubled / "broker-2"]
 
 
-def test_logs_at_the_right_place_go_before_those_under_doubled_backslashes(tmp_path: Path) -> None:
+def test_logs_at_the_right_path_precede_doubled_backslashes(tmp_path: Path) -> None:
     data_dir, doubled = tmp_path / r"a\b", tmp_path / r"a\\b"
     for place in (data_dir, doubled):
         place.mkdir()
@@ -57,7 +57,7 @@ def test_logs_at_the_right_place_go_before_those_under_doubled_backslashes(tmp_p
 
 
 @pytest.mark.parametrize("key", ["listeners", "log.dirs", "broker.id"])
-def test_what_only_one_broker_can_have_is_refused_for_several(key: str) -> None:
+def test_per_broker_property_is_refused_for_several_brokers(key: str) -> None:
     data_directory.check_shared_config([key, "num.partitions"], 1)
     with pytest.raises(ConfigError, match=f"--set='{key}': cannot be the same for 3 brokers"):
         data_directory.check_shared_config(["num.partitions", key], 3, "--set")
@@ -66,13 +66,13 @@ def test_what_only_one_broker_can_have_is_refused_for_several(key: str) -> None:
 def test_each_broker_has_the_next_port_or_a_free_one() -> None:
     assert data_directory.broker_ports(9092, 3) == [9092, 9093, 9094]
     assert data_directory.broker_ports(0, 2) == [0, 0]
-    with pytest.raises(ConfigError, match="3 brokers need the ports up to 65536"):
+    with pytest.raises(ConfigError, match="3 brokers need ports up to 65536; the largest is 65535"):
         data_directory.broker_ports(65534, 3)
 
 
-def test_a_broker_that_there_is_not_has_no_properties_of_its_own() -> None:
+def test_config_of_an_unknown_broker_is_refused() -> None:
     data_directory.check_broker_configs({1: {}}, 2)
     with pytest.raises(
-        ConfigError, match="broker_configs=2: no broker of this cluster, which has brokers 0 and 1"
+        ConfigError, match="broker_configs=2: no such broker: the cluster has brokers 0 and 1"
     ):
         data_directory.check_broker_configs({2: {}}, 2)

@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said when there is none."""
+"""The choice of Java, and the error when there is none."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from minikafka.embedded.java import Java, find_java
 
 
 def install(directory: Path, release: str | None, script: str = "exit 1") -> Path:
-    """A Java installation that says its version in ``release``, or by running ``script``; returns its
-    command.
-    """
+    """Create a Java installation with its version in ``release`` or from ``script``; return its command."""
     (directory / "bin").mkdir(parents=True)
     command = directory / "bin" / "java"
     command.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The shared embedded broker of a data directory: real daemons, with processes that play sessions."""
+"""The shared embedded broker of a data directory: real daemons, with processes in place of sessions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from minikafka.net.ports import can_connect
 
 PATIENCE_S = 30.0
 STOPS_WITHIN_S = 2.0
-"""What is promised for the time from the last owner's death."""
+"""The promised longest time from the last owner's death."""
 
 Session = subprocess.Popen[bytes]
 
@@ -51,7 +51,7 @@ def data_dir(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def session() -> Iterator[Callable[[], Session]]:
-    """Starts processes that stand for Spark sessions."""
+    """Start processes that stand for Spark sessions."""
     started: list[Session] = []
 
     def make() -> Session:
@@ -85,7 +85,7 @@ def serves(cluster: LocalCluster) -> bool:
 
 
 def family(pid: int) -> list[int]:
-    """A process and all below it."""
+    """Return a process and all its descendants."""
     listed = subprocess.run(
         ["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
     ).stdout
@@ -97,13 +97,13 @@ def family(pid: int) -> list[int]:
 
 
 def broker_of(cluster: LocalCluster) -> int:
-    """The broker's process."""
+    """Return the broker's process id."""
     supervised = [pid for pid in family(cluster.pid) if pid not in family(java_of(cluster))]
     return supervised[-1]
 
 
 def java_of(cluster: LocalCluster) -> int:
-    """ZooKeeper's process."""
+    """Return ZooKeeper's process id."""
     infos = {pid: process_info(pid) for pid in family(cluster.pid)}
     return next(pid for pid, info in infos.items() if info is not None and info.name == "java")
 
@@ -174,7 +174,9 @@ def test_two_processes_at_once_get_one_broker(data_dir: str, session: Callable[[
     assert all_gone([answers[0].pid])
 
 
-def test_who_comes_while_it_stops_gets_one_that_serves(data_dir: str, session: Callable[[], Session]) -> None:
+def test_session_that_joins_during_the_stop_gets_a_new_broker(
+    data_dir: str, session: Callable[[], Session]
+) -> None:
     cluster = join(data_dir, session_one := session())
     end(session_one)
     # From before the daemon sees that its owner died until after it has stopped.
@@ -186,7 +188,7 @@ def test_who_comes_while_it_stops_gets_one_that_serves(data_dir: str, session: C
         end(following)
 
 
-def test_it_is_nobodys_child(data_dir: str, session: Callable[[], Session]) -> None:
+def test_daemon_is_no_child_of_its_session(data_dir: str, session: Callable[[], Session]) -> None:
     cluster = join(data_dir, session())
     assert os.getsid(cluster.pid) != os.getsid(0)
     info = process_info(cluster.pid)
@@ -243,10 +245,10 @@ def test_it_goes_on_until_the_last_of_its_brokers_has_ended(data_dir: str) -> No
     daemon = local._Daemon(data_dir)
     brokers = LiveBrokers({0, 1}, dict)
     daemon._on_exit(1, -9)
-    daemon._look_for_brokers(brokers)
+    daemon._check_brokers(brokers)
     assert daemon._reason == ""
     daemon._on_exit(0, -9)
-    daemon._look_for_brokers(brokers)
+    daemon._check_brokers(brokers)
     assert daemon._reason == "its broker ended with exit code -9"
 
 
@@ -255,14 +257,14 @@ def test_it_goes_on_while_a_broker_was_started_again_by_hand(data_dir: str) -> N
     living = True
     brokers = LiveBrokers({0}, lambda: {0: (("h", 1),)}, lambda addresses: living)
     daemon._on_exit(0, -9)
-    daemon._look_for_brokers(brokers)
+    daemon._check_brokers(brokers)
     assert daemon._reason == ""
     living = False
-    daemon._look_for_brokers(brokers)
+    daemon._check_brokers(brokers)
     assert daemon._reason == "its broker ended with exit code -9"
 
 
-def test_who_joins_just_before_it_withdraws_keeps_it(
+def test_session_that_joins_before_the_withdrawal_keeps_the_broker(
     data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     daemon = local._Daemon(data_dir)
@@ -276,18 +278,18 @@ def test_who_joins_just_before_it_withdraws_keeps_it(
 
     withdrawn: list[bool] = []
     monkeypatch.setattr(daemon._directory, "starting", starting)
-    daemon._look_for_owners(lambda: withdrawn.append(True))
+    daemon._check_owners(lambda: withdrawn.append(True))
     assert (withdrawn, daemon._reason) == ([], "")
 
 
-def test_who_is_joining_is_waited_for(data_dir: str) -> None:
+def test_daemon_waits_for_a_joining_session(data_dir: str) -> None:
     daemon = local._Daemon(data_dir)
     daemon._directory.make()
     withdrawn: list[bool] = []
     with local._Directory(data_dir).starting(0):
-        daemon._look_for_owners(lambda: withdrawn.append(True))
+        daemon._check_owners(lambda: withdrawn.append(True))
         assert (withdrawn, daemon._reason) == ([], "")
-    daemon._look_for_owners(lambda: withdrawn.append(True))
+    daemon._check_owners(lambda: withdrawn.append(True))
     assert withdrawn == [True]
     assert daemon._reason != ""
 
@@ -320,7 +322,7 @@ def test_it_stops_when_its_directory_is_removed(data_dir: str, session: Callable
     assert all_gone(pids)
 
 
-def test_what_is_no_owner_file_is_removed(data_dir: str, session: Callable[[], Session]) -> None:
+def test_invalid_owner_files_are_removed(data_dir: str, session: Callable[[], Session]) -> None:
     directory = Path(data_dir, ".embedded", "owners")
     directory.mkdir(parents=True)
     (directory / "nonsense").write_text("nonsense")
@@ -338,7 +340,7 @@ def test_what_is_no_owner_file_is_removed(data_dir: str, session: Callable[[], S
 # Failures
 
 
-def test_the_cause_of_a_failed_start_is_told(
+def test_failed_start_raises_its_cause(
     data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     process = session()
@@ -361,11 +363,11 @@ def test_after_a_failed_start_another_one_succeeds(
     assert serves(join(data_dir, process))
 
 
-def test_a_daemon_that_does_not_even_start_is_told_with_its_log(
+def test_daemon_that_cannot_start_is_reported_with_its_log(
     data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    with pytest.raises(MinikafkaError, match=r"ended at once; its logs in .*logs are empty"):
+    with pytest.raises(MinikafkaError, match=r"ended during its start; its logs in .*logs are empty"):
         join(data_dir, session())
 
 
@@ -388,7 +390,7 @@ time.sleep(600)
 """
 
 
-def test_a_slow_start_is_followed_while_it_gets_on_and_the_right_log_is_named(
+def test_stalled_start_is_given_up_with_its_progress_and_log(
     data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     slow = tmp_path / "python"
@@ -397,18 +399,18 @@ def test_a_slow_start_is_followed_while_it_gets_on_and_the_right_log_is_named(
     slow.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(slow))
     monkeypatch.setattr(local, "START_TIMEOUT_S", 2.0)
-    monkeypatch.setattr(local, "LOOK_S", 0.05)
-    told: list[str] = []
+    monkeypatch.setattr(local, "PROGRESS_POLL_S", 0.05)
+    messages: list[str] = []
     try:
         with pytest.raises(MinikafkaError) as failure:
-            ensure(data_dir, [owner(session())], told.append)
+            ensure(data_dir, [owner(session())], messages.append)
     finally:
         for process in psutil.process_iter(["cmdline"]):
             if str(tmp_path / "slow.py") in (process.info["cmdline"] or []):
                 process.kill()
-    assert told == [f"broker 0: compiling its kernels: {done} of 17" for done in range(3)]
+    assert messages == [f"broker 0: compiling its kernels: {done} of 17" for done in range(3)]
     text = str(failure.value)
-    assert "does not serve 2 s after its last sign of life (broker 0: compiling its kernels: 2 of 17)" in text
+    assert "made no progress for 2 s (broker 0: compiling its kernels: 2 of 17)" in text
     assert "broker-0.log:\nthe broker is slow" in text
 
 
@@ -457,11 +459,14 @@ def test_stopping_nothing_is_an_error(data_dir: str) -> None:
         local.stop(data_dir)
 
 
-def test_a_stop_names_the_process_that_starts_the_cluster_or_runs_it_for_itself(data_dir: str) -> None:
+def test_stop_names_the_process_that_holds_the_cluster_lock(data_dir: str) -> None:
     Path(data_dir).mkdir(parents=True, exist_ok=True)
     held = lock.hold(os.path.join(data_dir, ".lock"))
     try:
-        with pytest.raises(MinikafkaError, match=f"^process {os.getpid()} starts or ends the cluster"):
+        with pytest.raises(
+            MinikafkaError,
+            match=f"^process {os.getpid()} is starting, stopping or privately running the cluster",
+        ):
             local.stop(data_dir)
     finally:
         os.close(held)
@@ -469,14 +474,14 @@ def test_a_stop_names_the_process_that_starts_the_cluster_or_runs_it_for_itself(
         local.stop(data_dir)
 
 
-def test_one_that_does_not_stop_is_named_by_its_process_and_where_its_logs_are(
+def test_stop_that_times_out_names_the_process_and_its_logs(
     data_dir: str, session: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deaf = session()
     monkeypatch.setattr(local, "owner_of", lambda pid: owner(deaf))
     monkeypatch.setattr(local, "STOP_TIMEOUT_S", 0.0)
     with local.announce(data_dir, "h:1", "h:2", "id"):
-        words = rf"^process {deaf.pid}, which serves .*, does not stop; see .*{os.sep}logs$"
+        words = rf"^timed out stopping process {deaf.pid} \(data directory .*\); see .*{os.sep}logs$"
         with pytest.raises(MinikafkaError, match=words):
             local.stop(data_dir)
 
@@ -503,30 +508,30 @@ def test_without_a_home_a_private_temporary_directory_has_the_listing(
         assert (tmp_path / f"minikafka-{os.getuid()}").stat().st_mode & 0o077 == 0
 
 
-# Clusters that somebody else runs
+# Clusters of other processes
 
 
-def test_one_that_ends_as_nobody_uses_it_any_more_is_waited_for(
+def test_wait_for_end_waits_for_a_broker_without_owners(
     data_dir: str, session: Callable[[], Session]
 ) -> None:
-    told: list[bool] = []
+    calls: list[bool] = []
     process = session()
     cluster = join(data_dir, process)
-    local.wait_for_end(data_dir, PATIENCE_S, lambda: told.append(serves(cluster)))
-    assert told == [], "somebody uses it"
+    local.wait_for_end(data_dir, PATIENCE_S, lambda: calls.append(serves(cluster)))
+    assert calls == [], "an owner is alive"
     end(process)
-    local.wait_for_end(data_dir, PATIENCE_S, lambda: told.append(True))
-    assert told == [True]
+    local.wait_for_end(data_dir, PATIENCE_S, lambda: calls.append(True))
+    assert calls == [True]
     assert not serves(cluster)
-    local.wait_for_end(data_dir, PATIENCE_S, lambda: told.append(True))
-    assert told == [True]
+    local.wait_for_end(data_dir, PATIENCE_S, lambda: calls.append(True))
+    assert calls == [True]
 
 
 def test_an_announced_cluster_is_not_waited_for_although_it_has_no_owner(data_dir: str) -> None:
-    told: list[bool] = []
+    calls: list[bool] = []
     with local.announce(data_dir, "127.0.0.1:1", "127.0.0.1:2", "id"):
-        local.wait_for_end(data_dir, PATIENCE_S, lambda: told.append(True))
-    assert told == []
+        local.wait_for_end(data_dir, PATIENCE_S, lambda: calls.append(True))
+    assert calls == []
 
 
 def test_an_announced_cluster_is_shared(
@@ -543,7 +548,7 @@ def test_an_announced_cluster_is_shared(
 def test_two_cannot_be_announced_in_one_directory(data_dir: str) -> None:
     with (
         local.announce(data_dir, "h:1", "h:2", "id"),
-        pytest.raises(MinikafkaError, match=r"^a cluster runs in .*; `minikafka stop"),
+        pytest.raises(MinikafkaError, match=r"^a cluster already runs in .*; `minikafka stop"),
         local.announce(data_dir, "h:3", "h:4", "id"),
     ):
         pass

@@ -26,7 +26,7 @@ def test_it_is_free_again_when_the_holder_gave_it_back(tmp_path: Path) -> None:
     os.close(lock.hold(path))
 
 
-def test_it_stays_held_by_a_child_that_was_given_the_descriptor_and_is_waited_for(tmp_path: Path) -> None:
+def test_lock_is_waited_for_while_a_child_holds_it(tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")
     # A holder that dies at once and leaves a child which has the descriptor and lives a little longer.
     code = (
@@ -46,10 +46,10 @@ def no_locks(*_: object) -> None:
     raise AssertionError("a lock is taken")
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not tell who has a file open")
-def test_a_look_at_who_holds_it_takes_no_lock_that_a_starting_broker_would_meet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="the system does not list the files that a process has open"
+)
+def test_finding_the_holder_takes_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path / ".lock")
     held = lock.hold(path)
     monkeypatch.setattr(fcntl, "flock", no_locks)
@@ -62,7 +62,7 @@ def test_a_look_at_who_holds_it_takes_no_lock_that_a_starting_broker_would_meet(
     assert lock.holder(path) is None
 
 
-def test_who_holds_it_is_told_where_nobody_tells_which_files_a_process_has_open(
+def test_holder_is_found_without_a_list_of_open_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lock, "has_open", lambda *_: None)

@@ -1,4 +1,4 @@
-"""Owners: processes told apart for good, and the JVM above a worker."""
+"""Owners: unique process identities, and the JVM above a worker."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run() -> Iterator[Run]:
 
 
 def shell_named(name: str, directory: Path) -> str:
-    """A shell whose program has another name; a process of the name ``java`` counts as a JVM."""
+    """Create a shell under another name; a process named ``java`` counts as a JVM."""
     shell = os.path.realpath("/bin/sh")
     directory.mkdir(exist_ok=True)
     return shutil.copy(shell, str(directory / name))

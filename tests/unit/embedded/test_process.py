@@ -1,4 +1,4 @@
-"""Child processes: output, stopping, and that they end however their parent ends."""
+"""Child processes: output, stopping, and their end with the parent, however that ends."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def runs(pid: int) -> bool:
 
 
 def ends(pid: int) -> bool:
-    """Whether a process ends soon."""
+    """Return True if the process ends soon."""
     return wait_until(lambda: not runs(pid), PATIENCE_S)
 
 
@@ -60,7 +60,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def orphan(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], int]]]:
-    """Starts another process with a child; returns it and the child's pid."""
+    """Start another process with a child; return it and the child's pid."""
     parents: list[subprocess.Popen[bytes]] = []
 
     def make(before_end: str, child: str = FOREVER) -> tuple[subprocess.Popen[bytes], int]:
@@ -261,7 +261,7 @@ def test_the_end_is_reported_once(start: Start) -> None:
     assert codes == [3]
 
 
-def test_no_zombie_is_left_though_nobody_asks(start: Start) -> None:
+def test_no_zombie_is_left_without_a_wait(start: Start) -> None:
     child = start(python("pass"))
     supervisor = child._supervisor.pid
     assert child.wait(PATIENCE_S) == 0

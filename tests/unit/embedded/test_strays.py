@@ -1,4 +1,4 @@
-"""Brokers that were started by hand, told by the locks on their logs."""
+"""Brokers that were started by hand, found by the locks on their logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from minikafka.embedded.strays import StrayBroker, stray_brokers
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
-    """One of which broker 1 has its logs elsewhere."""
+    """A data directory whose broker 1 has its logs elsewhere."""
     (tmp_path / "broker-0").mkdir()
     (tmp_path / "else where").mkdir()
     (tmp_path / "broker-0.properties").write_text(f"log.dirs={tmp_path}/broker-0\n")
@@ -32,14 +32,14 @@ def data_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def held(data_dir: Path) -> Iterator[Path]:
-    """The lock of broker 1, which this process holds."""
+    """The lock of broker 1, held by this process."""
     path = data_dir / "else where" / ".lock"
     hold = RealFiles().lock(str(path))
     yield path
     hold.release()
 
 
-def test_a_broker_is_told_by_its_lock_and_the_address_in_it(data_dir: Path, held: Path) -> None:
+def test_stray_broker_is_found_by_its_lock_with_its_address(data_dir: Path, held: Path) -> None:
     assert stray_brokers(data_dir) == [StrayBroker(str(data_dir), 1, os.getpid(), "")]
     write_address(held, "127.0.0.1:9093")
     assert stray_brokers(data_dir) == [StrayBroker(str(data_dir), 1, os.getpid(), "127.0.0.1:9093")]
@@ -47,7 +47,7 @@ def test_a_broker_is_told_by_its_lock_and_the_address_in_it(data_dir: Path, held
         strays.check_no_strays(data_dir)
 
 
-def test_a_lock_that_nobody_holds_is_no_broker(data_dir: Path) -> None:
+def test_unheld_lock_is_no_broker(data_dir: Path) -> None:
     path = data_dir / "broker-0" / ".lock"
     path.write_text(f"{os.getpid()}\n127.0.0.1:9092\n")
     assert stray_brokers(data_dir) == []
@@ -63,7 +63,7 @@ def test_a_broker_of_the_process_that_runs_the_cluster_is_no_stray(data_dir: Pat
 
 @pytest.fixture
 def orphan(data_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Broker 0, of a cluster whose own process was killed; it has the cluster's lock still."""
+    """Broker 0 of a cluster whose own process was killed; it still has the cluster's lock open."""
     code = f"""
 import os, subprocess, sys
 from minikafka.embedded import lock
@@ -89,17 +89,17 @@ subprocess.Popen([sys.executable, "-c", broker], close_fds=False)
 
 @pytest.mark.process
 @pytest.mark.usefixtures("orphan")
-def test_a_broker_of_a_cluster_that_was_killed_is_not_called_started_by_hand(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broker_of_a_killed_cluster_is_about_to_end(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "PATIENCE_S", 0.0)
     (broker,) = stray_brokers(data_dir)
     assert (broker.number, broker.ending) == (0, True)
-    assert broker.why == "ends by itself, as its cluster was killed"
-    with pytest.raises(DirectoryLocked, match=r"broker 0 of .* ends by itself, .* try again in a moment"):
+    assert broker.status == "is about to end by itself: its cluster was killed"
+    with pytest.raises(
+        DirectoryLocked, match=r"broker 0 of .* is about to end by itself: .* try again in a moment"
+    ):
         strays.check_no_strays(data_dir)
     with pytest.raises(
-        DirectoryLocked, match=r"process \d+, which was killed; processes of it are still end"
+        DirectoryLocked, match=r"process \d+, which was killed; its child processes are still end"
     ):
         lock.wait_until_free(str(data_dir / ".lock"))
 
@@ -112,7 +112,9 @@ def test_ps_and_stop_say_that_the_cluster_was_killed(
     monkeypatch.setattr(local, "list_strays", lambda: stray_brokers(data_dir))
     assert run(["ps"]) == 0
     (broker,) = stray_brokers(data_dir)
-    assert capfd.readouterr().err == f"minikafka: {broker} ends by itself, as its cluster was killed\n"
+    assert (
+        capfd.readouterr().err == f"minikafka: {broker} is about to end by itself: its cluster was killed\n"
+    )
     assert run(["stop", str(data_dir)]) == 0
     assert capfd.readouterr().out == f"stopped {broker}, whose cluster had been killed\n"
 

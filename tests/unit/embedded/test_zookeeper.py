@@ -1,4 +1,4 @@
-"""The embedded ZooKeeper: a real one, from PySpark's jars."""
+"""The embedded ZooKeeper, run from PySpark's jars."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE_S = 20.0
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
-    """One that tests only ask."""
+    """A ZooKeeper that tests only read from."""
     with EmbeddedZooKeeper(str(tmp_path_factory.mktemp("shared"))) as running:
         yield running
 
@@ -125,14 +125,14 @@ def test_what_was_acknowledged_is_kept(tmp_path: Path) -> None:
         store.close()
 
 
-def test_another_port_is_taken_when_the_last_one_is_in_use_and_that_is_told(
+def test_last_port_in_use_is_replaced_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with EmbeddedZooKeeper(str(tmp_path)) as running:
         port = running.port
     with socket.create_server(("127.0.0.1", port)), EmbeddedZooKeeper(str(tmp_path)) as running:
         assert running.port != port
-    assert f"another process has port {port}" in caplog.text
+    assert f"port {port} of ZooKeeper in " in caplog.text
 
 
 def test_it_serves_outside_the_ports_that_connections_get(shared: EmbeddedZooKeeper) -> None:
@@ -147,7 +147,7 @@ def test_one_that_died_comes_back_on_its_port_or_not_at_all(tmp_path: Path) -> N
         running.process.kill()
         assert running.ended
         with socket.create_server(("127.0.0.1", port)):
-            with pytest.raises(ConfigError, match=f"{port}: is taken"):
+            with pytest.raises(ConfigError, match=f"{port}: is in use"):
                 running.restart()
             assert (running.ended, running.port) == (True, port)
         running.restart()
@@ -158,7 +158,7 @@ def test_one_that_died_comes_back_on_its_port_or_not_at_all(tmp_path: Path) -> N
 def test_a_wanted_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"{port}: is taken on 127.0.0.1"):
+        with pytest.raises(ConfigError, match=f"{port}: is in use on 127.0.0.1"):
             EmbeddedZooKeeper(str(tmp_path), port).start()
 
 
