@@ -1,14 +1,13 @@
-"""Stored bytes to Arrow columns, without a Python object per message. The way back is ``encoding``.
+"""Stored bytes to Arrow columns, without a Python object per message. ``encoding`` does the reverse.
 
 The kernels write the columns in Arrow's own layout (binary with int32 offsets, validity as bitmaps), so a
-record batch is made of them without a copy. Bytes of compressed messages are read from where they were
-decompressed to.
+record batch is made of them without a copy. Compressed messages are read from their decompressed content.
 
-Records of all formats come in their order; those of control batches are left out.
+Records of all formats are returned in their order; those of control batches are left out.
 
 The batch has the columns of Spark's Kafka connector: ``key`` and ``value`` binary, ``topic`` string,
 ``partition`` int32, ``offset`` int64, ``timestamp`` microseconds UTC, ``timestampType`` int32 (-1 for magic
-0, whose timestamp is -1 ms, as that connector has it), and ``headers`` when asked for.
+0, whose timestamp is -1 ms, as in that connector), and ``headers`` if requested.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ __all__ = [
 ]
 
 MAX_COLUMN_BYTES = 0x7FFFFFFF
-"""A binary column with int32 offsets holds no more; a decoder is full before that."""
+"""The maximum of a binary column with int32 offsets; a decoder is full before that."""
 
 SCHEMA = pa.schema(
     [
@@ -77,12 +76,12 @@ SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
 
 PIECE_BYTES = 32 << 20
 PIECE_ROWS = 1 << 18
-"""What ``decode_pieces`` puts into one piece: so many bytes of keys, values or headers, or one larger record;
-so many rows. A small answer may hold gigabytes once it is opened: only the next piece of it is in memory.
+"""The size of a piece of ``decode_pieces``: so many bytes of keys, values or headers, or one larger record;
+so many rows. A small response may decompress to gigabytes, of which only the next piece is in memory.
 """
 
 _HEAD_BYTES = 27
-"""Of an entry, up to the last offset of a batch; a message of magic 0 or 1 may be one byte shorter."""
+"""The bytes of an entry up to the last offset of a batch; a message of magic 0 or 1 may have one less."""
 
 _TIMESTAMP_LIMIT_MS = INT64_MAX // 1000
 
@@ -101,10 +100,10 @@ class Columns:
     key_ends          int32[count + 1]: row i is ``keys[key_ends[i]:key_ends[i + 1]]``
     keys              uint8, the keys one after another
     key_validity      Arrow bitmap, or None when no key is null
-    next_offset       the first offset that was not looked at: where the next decoding starts
-    valid_bytes       of the data that was given last: what lies behind was not, or not wholly, used
-    headers           of each row; None when they were not asked for
-    complete          False when rows ran out of room: there may be more from ``next_offset`` on
+    next_offset       the first offset that was not decoded: the next decoding starts there
+    valid_bytes       the decoded bytes of the last data; anything after them was not used, or not completely
+    headers           of each row; None if they were not requested
+    complete          False if there was no room for more rows: there may be more from ``next_offset`` on
     """
 
     count: int
@@ -125,15 +124,15 @@ class Columns:
     complete: bool
 
     def key_array(self) -> pa.BinaryArray:
-        """The keys."""
+        """Return the keys."""
         return _binary(self.count, self.key_ends, self.keys, self.key_validity, self.null_keys)
 
     def value_array(self) -> pa.BinaryArray:
-        """The values."""
+        """Return the values."""
         return _binary(self.count, self.value_ends, self.values, self.value_validity, self.null_values)
 
     def record_batch(self, topic: str, partition: int, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
-        """All rows as one batch with the columns that ``schema`` names, in its order.
+        """Return all rows as one batch with the columns of ``schema``, in its order.
 
         INVALID_TIMESTAMP, naming the record, when a timestamp does not fit 64 bits of microseconds.
         """
@@ -159,7 +158,7 @@ class Columns:
         if name == "headers" and self.headers is not None:
             return to_arrow(self.headers)
         raise ValueError(
-            f"no column {name!r}: there are {', '.join(SCHEMA.names)}, and headers if they were decoded"
+            f"no column {name!r}: expected one of {', '.join(SCHEMA.names)}, or headers if they were decoded"
         )
 
     def _microseconds(self, partition: str) -> pa.Array:
@@ -171,9 +170,8 @@ class Columns:
             row = int(np.flatnonzero(far)[0])
             raise BrokerError(
                 ErrorCode.INVALID_TIMESTAMP,
-                f"the record of {partition} with offset {self.offsets[row]} has the timestamp "
-                f"{self.timestamps[row]} ms, "
-                "which does not fit a column of microseconds",
+                f"the timestamp of the record of {partition} at offset {self.offsets[row]}, "
+                f"{self.timestamps[row]} ms, does not fit a column of microseconds",
             )
         return pa.Array.from_buffers(
             SCHEMA.field("timestamp").type, self.count, [None, pa.py_buffer(self.timestamps * 1000)]
@@ -196,7 +194,8 @@ def _repeated(text: str, count: int) -> pa.StringArray:
     encoded = text.encode()
     if len(encoded) * count > MAX_COLUMN_BYTES:
         raise ValueError(
-            f"{count} rows of a topic name of {len(encoded)} bytes do not fit a batch: decode fewer rows"
+            f"{count} rows with a topic name of {len(encoded)} bytes exceed the limit of a batch, "
+            f"{MAX_COLUMN_BYTES} bytes: decode fewer rows"
         )
     ends = np.arange(count + 1, dtype=np.int32) * np.int32(len(encoded))
     return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(encoded * count))
@@ -205,10 +204,10 @@ def _repeated(text: str, count: int) -> pa.StringArray:
 class Decoder:
     """Collects the messages of several pieces of one partition, in order, into one set of columns.
 
-    Rows are those with ``start_offset <= offset < end_offset``; at most ``max_rows`` when given, and no more
-    once keys, values or headers have ``max_bytes``, but for a first row that has more. A decoder that is
-    ``full`` or ``finished`` takes no more data. A wrapper or batch that holds more than ``max_content_bytes``
-    is CORRUPT_MESSAGE.
+    Rows are those with ``start_offset <= offset < end_offset``; at most ``max_rows`` if given, and no more
+    once keys, values or headers have ``max_bytes``, except a first row that has more. A decoder that is
+    ``full`` or ``finished`` ignores further data. A wrapper or batch that holds more than
+    ``max_content_bytes`` is CORRUPT_MESSAGE.
     """
 
     def __init__(
@@ -242,17 +241,17 @@ class Decoder:
         self._values = np.empty(0, dtype=np.uint8)
         self._make_columns()
         self._intact = self._state
-        """While the content of a wrapper is decoded: the state to go back to where that is damaged."""
+        """The state before the wrapper that is being decoded, to which damage in the wrapper resets it."""
 
     @property
     def count(self) -> int:
-        """Rows so far."""
+        """The number of rows so far."""
         return int(self._state[kernels.read.ROWS])
 
     def add(self, data: Buffer) -> int:
-        """Decode ``data`` from its first byte on; returns the bytes used.
+        """Decode ``data`` from its first byte on. Return the number of bytes used.
 
-        A cut-off last message is not used, nor is what lies behind the last row when the decoder is full or
+        A cut-off last message is not used, nor is anything after the last row when the decoder is full or
         finished. CORRUPT_MESSAGE with the position in ``data`` on damage; the rows before it are kept.
         """
         self._valid_bytes = 0
@@ -263,10 +262,10 @@ class Decoder:
         return self._valid_bytes
 
     def pieces(self, data: Buffer) -> Iterator[Columns]:
-        """All messages of ``data``, in as many columns as they need; the last one is ``complete``.
+        """Yield all messages of ``data``, in as many Columns as they need; the last one is ``complete``.
 
-        A compressed message is opened once, however many pieces it takes. CORRUPT_MESSAGE as ``add``, behind
-        all pieces that were full; ``columns`` then has the rows between these and the damage.
+        A compressed message is decompressed once, however many pieces it takes. CORRUPT_MESSAGE as ``add``,
+        after all pieces that were full; ``columns`` then has the rows between these and the damage.
         """
         for _ in self._decode(memoryview(data)):
             self.full = True
@@ -276,7 +275,7 @@ class Decoder:
         yield self.columns()
 
     def _decode(self, view: memoryview) -> Iterator[None]:
-        """Decode ``view``; stop where the columns are full, and go on there once they are cleared."""
+        """Decode ``view``; yield when the columns are full, and continue there once they are cleared."""
         read = kernels.read
         self._valid_bytes = 0
         self._reserve(len(view))
@@ -304,14 +303,14 @@ class Decoder:
             return
 
     def _clear(self) -> None:
-        """Begin new columns, with as much room as the ones before had, and go on where these ended."""
+        """Start new columns where the last ones ended, with as much room as those had."""
         state, read = self._state, kernels.read
         rows, value_bytes = self._offsets.size, min(self._values.size, self._max_bytes)
         counters = slice(read.ROWS, read.ROWS + read.COUNTERS)
         next_offset = state[read.NEXT_OFFSET]
         state[counters] = 0
         state[read.NEXT_OFFSET] = next_offset
-        # The rows before are given out: damage goes back to here.
+        # The previous rows were returned: damage resets the counters to these.
         state[read.COUNTERS_BEFORE : read.COUNTERS_BEFORE + read.COUNTERS] = state[counters]
         self._make_columns()
         self._more_rows(rows)
@@ -333,7 +332,7 @@ class Decoder:
         self._headers = np.empty(0, dtype=np.uint8)
 
     def columns(self) -> Columns:
-        """What was decoded so far, without a copy: use the decoder no more."""
+        """Return the decoded rows, without a copy. Do not use the decoder after that."""
         read = kernels.read
         count = self.count
         key_bytes, value_bytes = int(self._state[read.KEY_BYTES]), int(self._state[read.VALUE_BYTES])
@@ -368,13 +367,13 @@ class Decoder:
         )
 
     def _pass(self, offset: int) -> None:
-        """Note that everything up to ``offset`` was looked at."""
+        """Note that everything up to ``offset`` was decoded."""
         read = kernels.read
         after = min(offset + 1, int(self._state[read.END_OFFSET]))
         self._state[read.NEXT_OFFSET] = max(int(self._state[read.NEXT_OFFSET]), after)
 
     def _add_content(self, content: Content) -> Generator[None, None, int]:
-        """Decode a wrapper's content; END when all of its rows that are wanted are there."""
+        """Decode a wrapper's content; END when all its rows in the range are decoded."""
         read = kernels.read
         state = self._state
         array = read_only(content.data)
@@ -393,7 +392,7 @@ class Decoder:
             self._reserve(len(content.data))
             stop = yield from self._run(array, 0, content.position)
         except BrokerError:
-            # All of a wrapper or nothing, as far as it is not given out: nobody knows what is right of it.
+            # Keep all rows of a wrapper or none, except those that were returned: any may be damaged.
             state[:] = self._intact
             raise
         finally:
@@ -403,8 +402,8 @@ class Decoder:
         return stop
 
     def _run(self, array: NDArray[np.uint8], position: int, inside: int | None) -> Generator[None, None, int]:
-        """One run of the kernel, with more room given where there is room to give, and where there is none,
-        once the columns are cleared.
+        """Run the kernel to the end of ``array``. Enlarge the columns when they are full; if they have their
+        maximum size, yield until they are cleared.
         """
         read = kernels.read
         state = self._state
@@ -423,7 +422,7 @@ class Decoder:
         return stop
 
     def _has_more_room(self, stop: int, size: int) -> bool:
-        """Give room where the kernel found none; False when there is none."""
+        """Enlarge the column that is full; False if it has its maximum size."""
         state, read = self._state, kernels.read
         if stop == decode_status.ROWS_FULL:
             return self._more_rows()
@@ -443,16 +442,16 @@ class Decoder:
         return room is not None
 
     def _room(self, array: NDArray[np.uint8], size: int) -> int | None:
-        """How large ``array`` is to be, for more of ``size`` bytes of messages; None: as it is."""
+        """Return the new size of ``array``, for ``size`` bytes of messages; None if it cannot grow."""
         if array.size < self._max_bytes:
             return min(self._max_bytes, max(2 * array.size, array.size + size))
         if self.count or array.size >= MAX_COLUMN_BYTES:
             return None
-        # One record is larger: there will be room for it, and little more.
+        # A single record is larger: make room for it, and little more.
         return min(MAX_COLUMN_BYTES, 2 * array.size)
 
     def _run_messages(self, array: NDArray[np.uint8]) -> int:
-        """One run over messages of magic 0 and 1."""
+        """Run the kernel for messages of magic 0 and 1."""
         before = self.count
         stop: int = kernels.read.decode_run(
             array,
@@ -473,7 +472,7 @@ class Decoder:
         return stop
 
     def _run_batches(self, array: NDArray[np.uint8]) -> int:
-        """One run over batches of magic 2."""
+        """Run the kernel for batches of magic 2."""
         stop: int = kernels.batches.decode_batches(
             array,
             CRC_TABLES,
@@ -501,7 +500,7 @@ class Decoder:
         return stop
 
     def _add_batch(self, view: memoryview) -> Generator[None, None, int]:
-        """Decode the compressed batch at POSITION, which the kernel has entered; END when that is done."""
+        """Decode the compressed batch at POSITION, which the kernel has entered; END when it is decoded."""
         state, read = self._state, kernels.read
         position = int(state[read.POSITION])
         content = records_of(
@@ -517,7 +516,7 @@ class Decoder:
             state[read.BATCH_OPENED] = 0
 
     def _reserve(self, size: int) -> None:
-        """Make room for what ``size`` bytes of messages most likely hold."""
+        """Make room for the probable content of ``size`` bytes of messages."""
         state, read = self._state, kernels.read
         size = min(size, self._max_bytes - int(state[read.VALUE_BYTES]))
         if self._values.size - int(state[read.VALUE_BYTES]) < size:
@@ -526,7 +525,7 @@ class Decoder:
             self._more_rows(size // 128)
 
     def _more_rows(self, at_least: int = 256) -> bool:
-        """Room for more rows, at least double; False when ``max_rows`` are there."""
+        """Make room for more rows, at least double; False if there are ``max_rows``."""
         used = self.count
         room = max(2 * self._offsets.size, used + max(256, at_least))
         if self._max_rows is not None:
@@ -563,9 +562,9 @@ def decode(
     headers: bool = False,
     max_content_bytes: int = MAX_CONTENT_BYTES,
 ) -> Columns:
-    """The messages of one piece as columns: see ``Decoder``.
+    """Decode the messages of one piece into columns: see ``Decoder``.
 
-    When the result is not ``complete``, go on with ``decode(data[valid_bytes:], next_offset, end_offset)``.
+    If the result is not ``complete``, continue with ``decode(data[valid_bytes:], next_offset, end_offset)``.
     """
     decoder = Decoder(
         start_offset,
@@ -582,8 +581,8 @@ def decode(
 class DamagedEntry(BrokerError):
     """A message or batch that cannot be read (CORRUPT_MESSAGE).
 
-    offset: the first that was wanted of it.
-    after_offset: where reading can go on; as its own header has it, or one further.
+    offset: the first offset in it that was to be read.
+    after_offset: the offset at which reading can continue, from its header, or else ``offset`` + 1.
     """
 
     def __init__(self, offset: int, after_offset: int, detail: str) -> None:
@@ -595,9 +594,9 @@ class DamagedEntry(BrokerError):
 def decode_pieces(
     data: Buffer, start_offset: int, end_offset: int, *, check_crc: bool = True, headers: bool = False
 ) -> Iterator[Columns]:
-    """All messages of ``data``, in pieces of PIECE_BYTES and PIECE_ROWS; the last one is ``complete``.
+    """Yield all messages of ``data``, in pieces of PIECE_BYTES and PIECE_ROWS; the last one is ``complete``.
 
-    On damage, what lies before it comes first, and then DamagedEntry.
+    On damage, the messages before it are yielded first; then DamagedEntry is raised.
     """
     view = memoryview(data)
     decoder = Decoder(
@@ -620,10 +619,11 @@ def decode_pieces(
 
 
 def _offset_after(view: memoryview, position: int, offset: int) -> int:
-    """Where reading can go on behind the damaged entry at ``position``, of which ``offset`` was wanted.
+    """Return the offset at which reading can continue after the damaged entry at ``position``.
 
-    Its own last offset says so, unless a batch follows, which says where it begins. Either may be damaged,
-    too: what leads back, or further than an entry can reach, is not believed.
+    ``offset`` is the first that was to be read of it. The result follows from the entry's own last offset, or
+    from the base offset of a batch that follows. Either may be damaged too: an offset that is lower, or
+    further than an entry can reach, is ignored.
     """
     if len(view) - position >= _HEAD_BYTES:
         size = 12 + int.from_bytes(view[position + 8 : position + 12], "big", signed=True)

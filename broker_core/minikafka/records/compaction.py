@@ -1,40 +1,42 @@
-"""Compaction of message sets: the map of keys, and what stays of a set. For logs: ``log.cleanup.cleaner``.
+"""Compaction of message sets: the map of keys, and the filter of a set. For logs: ``log.cleanup.cleaner``.
 
-A cleaning goes over a part of a log twice::
+A cleaning reads a part of a log twice::
 
     offsets = OffsetMap(64 << 20)
     offsets.begin(first_dirty_offset)
     offsets.add(data, ...)             the dirty part, set by set, until it is full
     sieve = Sieve(offsets, ...)
-    sieve.sift(data)                   the log from its start, set by set: what stays
+    sieve.sift(data)                   the log from its start, set by set: returns the retained messages
 
-A message stays when it has a key, no later message that is in the map has that key, and it is no tombstone
-(a message without value) that is due. All that lies behind the map stays. Offsets, timestamps, formats and
-codecs stay as they are. A wrapper or batch of which all stays is copied; one that keeps some is made anew:
+A message is retained if it has a key, no later message in the map has that key, and it is not a tombstone (a
+message without value) whose retention has passed. Everything after the map's end is retained. Offsets,
+timestamps, formats and codecs do not change. A wrapper or batch of which everything is retained is copied;
+one that loses some messages is rebuilt:
 
 - magic 0 and 1: as 0.10.1's cleaner does. The wrapper has the offset of its last message, and in magic 1 the
-  offsets inside count from its first; its timestamp is the largest inside, unless it is the append time.
-- magic 2: as 3.9.1's does. Base and last offset, producer, sequence and epoch stay; the base timestamp is the
-  first record's; the largest timestamp is that of what stayed. A batch of which nothing stays goes, but for
-  the last of a producer that is still active: that stays without records, as it has the sequence with which
-  the producer goes on. Who is active, and which batch is its last, the log says. Where it does not: whose
-  last batch is not older than a day (``producer.id.expiration.ms`` of that release); a batch that lies before
-  the part that the map was made from counts as its producer's last when none of the producer lies in that
-  part.
+  inner offsets count from its first; its timestamp is the largest inside, unless it is the append time.
+- magic 2: as 3.9.1's does. Base and last offset, producer, sequence and epoch do not change; the base
+  timestamp is the first record's; the largest timestamp is that of the retained records. A batch without
+  retained records is deleted, except the last batch of an active producer: that is retained without records,
+  because it has the sequence from which the producer continues. The log says which producers are active, and
+  which batch is the last of each. Without that information, a producer is active if its last batch is not
+  older than a day (``producer.id.expiration.ms`` of that release); a batch before the part that the map was
+  built from counts as its producer's last if that part has no batch of the producer.
 
-**Transactions** (magic 2). The records of an aborted one go, and never get into the map: they would push out
-committed ones. Which are aborted is found from the marks that end them: of a producer's batches, the next
-mark behind decides, as its transactions follow each other. So the release's ``.txnindex`` is not needed. A
-mark stays until a pass meets no batch of its transaction any more; then it gets a delete horizon, and goes
-when that has passed. A transaction that has not ended where the survey does bounds the map
-(``Transactions.open_from``).
+**Transactions** (magic 2). The records of an aborted transaction are deleted, and never added to the map,
+where they would replace committed ones. The markers at the end of transactions say which are aborted: for a
+batch of a producer, the producer's next marker decides, as its transactions follow each other. So the
+release's ``.txnindex`` is not needed. A marker is retained until a pass finds no batch of its transaction;
+then it gets a delete horizon, and is deleted when that has passed. A transaction that has not ended at the
+end of the survey limits the map (``Transactions.open_from``).
 
-**Tombstones**. A batch of magic 2 in which a tombstone stays gets a delete horizon, ``delete.retention.ms``
-from then on, in place of its base timestamp, and keeps it; when it has passed, its tombstones go. The older
-formats have no room for one, so the caller says of each segment whether its tombstones are due.
+**Tombstones**. A batch of magic 2 with a retained tombstone gets a delete horizon, ``delete.retention.ms``
+from then on, in place of its base timestamp, and keeps it; when it has passed, its tombstones are deleted.
+The older formats have no room for one, so the caller says for each segment whether its tombstones are
+retained.
 
-Checksums are those of ``log.file_scan.windows``: what is given here was checked. (Those inside of a wrapper
-are not looked at; they are copied with their messages.)
+Checksums were verified by ``log.file_scan.windows`` before. (Those inside a wrapper are not verified; they
+are copied with their messages.)
 """
 
 from __future__ import annotations
@@ -77,14 +79,14 @@ _NOTHING.flags.writeable = False
 
 
 class Transactions:
-    """How transactions ended of which a batch lies at or behind ``start_offset``."""
+    """The outcomes of the transactions with a batch at or after ``start_offset``."""
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
         self._marks: dict[int, tuple[list[int], list[bool]]] = {}
-        """Producer -> offsets of its marks, and whether each aborts."""
+        """Producer -> offsets of its markers, and for each True if it aborts."""
         self._open: dict[int, int] = {}
-        """Producer -> first offset of a transaction that no mark has ended yet."""
+        """Producer -> first offset of a transaction that no marker has ended yet."""
 
     @property
     def open_from(self) -> int | None:
@@ -92,7 +94,7 @@ class Transactions:
         return min(self._open.values(), default=None)
 
     def add(self, data: Buffer) -> None:
-        """Look through whole entries of any magic that follow those before. CORRUPT_MESSAGE on damage."""
+        """Survey the next whole entries, of any magic. CORRUPT_MESSAGE on damage."""
         keys = kernels.keys
         array = read_only(data)
         rows = np.empty((min(4096, array.size // BATCH_HEADER_BYTES + 1), keys.SURVEY_FIELDS), np.int64)
@@ -118,7 +120,7 @@ class Transactions:
             aborts.append(kind == 0)
 
     def aborted(self, producer: int, last_offset: int) -> bool:
-        """Whether the producer's batch of a transaction is known to be one of an aborted one."""
+        """Return True if the producer's transactional batch is known to be part of an aborted transaction."""
         offsets, aborts = self._marks.get(producer, ((), ()))
         if last_offset < self.start_offset:
             return False
@@ -128,13 +130,13 @@ class Transactions:
 
 @dataclass(slots=True)
 class _Producers:
-    """The last batch of each producer in the part that the map was made from."""
+    """The last batch of each producer in the part that the map was built from."""
 
     last: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     """Producer -> epoch, last offset, largest timestamp."""
 
     def note(self, producer: int, epoch: int, last_offset: int, timestamp_ms: int, *, mark: bool) -> None:
-        # A mark counts only where it brings a new epoch, which fences the producer's older ones.
+        # A marker counts only if it has a new epoch, which fences the producer's older ones.
         known = self.last.get(producer)
         if not mark or known is None or epoch > known[0]:
             self.last[producer] = (epoch, last_offset, timestamp_ms)
@@ -144,7 +146,7 @@ class _Producers:
             self.note(producer, epoch, last_offset, timestamp_ms, mark=False)
 
     def table(self, active_since_ms: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Producers, rising, and the last offset of each; one that nothing has when it is not active."""
+        """Return the producers, rising, and the last offset of each; INT64_MAX if it is not active."""
         rows = sorted(self.last.items())
         producers = np.array([producer for producer, _ in rows], dtype=np.int64)
         lasts = [last if timestamp >= active_since_ms else INT64_MAX for _, (_, last, timestamp) in rows]
@@ -152,11 +154,11 @@ class _Producers:
 
 
 class OffsetMap:
-    """The largest offset of each key, in bounded memory; a key is known by its hash (``kernels.keys``).
+    """The largest offset of each key, in bounded memory. A key is identified by its hash (``kernels.keys``).
 
-    ``memory_bytes`` make room for one key each SLOT_BYTES; more than ``load_factor`` of it is not filled, as
-    looking up would take long. (``log.cleaner.dedupe.buffer.size``, ``log.cleaner.io.buffer.load.factor``.)
-    Memory is taken as it fills, and given back by ``begin`` and ``clear``. ValueError where not one key fits.
+    A key takes SLOT_BYTES of ``memory_bytes``. At most ``load_factor`` of them is filled, because look-ups in
+    a fuller map take long. (``log.cleaner.dedupe.buffer.size``, ``log.cleaner.io.buffer.load.factor``.)
+    Memory is used as the map fills, and freed by ``begin`` and ``clear``. ValueError if not one key fits.
     """
 
     def __init__(self, memory_bytes: int, load_factor: float = 0.9) -> None:
@@ -164,13 +166,14 @@ class OffsetMap:
         self.capacity = min(int(self.slots * load_factor), self.slots - 1)
         if self.capacity < 1:
             raise ValueError(
-                f"{memory_bytes} bytes, filled to {load_factor}, hold no key: one takes {SLOT_BYTES} bytes"
+                f"{memory_bytes} bytes with a load factor of {load_factor} hold no key, "
+                f"which takes {SLOT_BYTES} bytes"
             )
         self.producers = _Producers()
         self.begin(0)
 
     def begin(self, start_offset: int) -> None:
-        """Forget all; messages below ``start_offset`` are passed over from now on."""
+        """Remove all keys; messages below ``start_offset`` are skipped from now on."""
         keys = kernels.keys
         self.clear()
         self.producers = _Producers()
@@ -180,33 +183,33 @@ class OffsetMap:
         self._rows = np.empty((1024, keys.PRODUCER_FIELDS), dtype=np.int64)
 
     def clear(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._table = np.zeros(0, dtype=np.int64)
 
     @property
     def table(self) -> NDArray[np.int64]:
-        """The slots, as the kernels take them."""
+        """The slots, as the kernels expect them."""
         if not self._table.size:
-            # Zeros from the system: a page costs nothing before it is touched.
+            # Zeros from the system: a page uses no memory before it is written.
             self._table = np.zeros(3 * self.slots, dtype=np.int64)
         return self._table
 
     def __len__(self) -> int:
-        """Keys in the map."""
+        """Return the number of keys in the map."""
         return int(self._state[kernels.keys.ENTRIES])
 
     @property
     def end_offset(self) -> int:
-        """All messages from the start offset up to, not including, this one are in the map."""
+        """The end of the map: all messages from the start offset up to, not including, this one are in it."""
         return int(self._state[kernels.keys.NEXT])
 
     @property
     def messages(self) -> int:
-        """Messages that were looked at, those without key too."""
+        """The number of messages that were read, including those without key."""
         return int(self._state[kernels.keys.MESSAGES])
 
     def pass_gap(self, offset: int) -> None:
-        """Nothing lies between what was added last and ``offset``."""
+        """Note that there are no messages between the last ones that were added and ``offset``."""
         self._state[kernels.keys.NEXT] = max(self.end_offset, offset)
 
     def add(
@@ -216,11 +219,12 @@ class OffsetMap:
         transactions: Callable[[], Transactions],
         max_content_bytes: int = MAX_CONTENT_BYTES,
     ) -> bool:
-        """Take the keys of whole entries, in order, up to ``end_offset``; False where those are not all.
+        """Add the keys of whole entries, in order, up to ``end_offset``; False if not all were added.
 
-        Then the map is full, or has come to ``end_offset`` or to a transaction that has not ended. A full map
-        still takes newer offsets of its keys. ``transactions`` is asked when there is one: how all of them
-        end that begin below ``end_offset``. CORRUPT_MESSAGE with the position.
+        In that case the map is full, or has reached ``end_offset`` or a transaction that has not ended. A
+        full map still accepts newer offsets of its keys. ``transactions`` is called at the first
+        transaction: it returns the outcomes of all that begin below ``end_offset``. CORRUPT_MESSAGE with the
+        position.
         """
         keys, state = kernels.keys, self._state
         view = memoryview(data)
@@ -255,13 +259,13 @@ class OffsetMap:
         state[keys.PRODUCERS] = 0
 
     def _enter_transaction(self, view: memoryview, position: int, transactions: Transactions) -> None:
-        """Let the batch at ``position`` in, or pass it: a mark, or one that was aborted."""
+        """Admit the transactional batch at ``position``, or skip it if it is a marker or was aborted."""
         keys, state = kernels.keys, self._state
         if transactions.open_from is not None:
             state[keys.END] = min(int(state[keys.END]), transactions.open_from)
         header = read_header(view, position, check_crc=False)
         if header.base_offset >= state[keys.END]:
-            state[keys.ADMITTED] = position  # where the run ends
+            state[keys.ADMITTED] = position  # the run ends there
             return
         self.producers.note(
             header.producer_id,
@@ -278,7 +282,7 @@ class OffsetMap:
             state[keys.ADMITTED] = position
 
     def _add_content(self, content: Content) -> bool:
-        """Take the keys of a wrapper: False where that is not all of them."""
+        """Add the keys of a wrapper; False if not all were added."""
         keys, state = kernels.keys, self._state
         inner = read_only(content.data)
         state[keys.POSITION] = 0
@@ -294,12 +298,12 @@ class OffsetMap:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What stays of a set: ``data`` is good until the next set is sifted.
+class RetainedRecords:
+    """The retained part of a set. ``data`` is valid until the next set is sifted.
 
-    ``first_offset`` is that of the first entry as it is written in it, ``last_offset`` the last entry's last.
-    ``newest``: the largest timestamp, and the last offset of the entry that has it. ``classic``: nothing is
-    of magic 2.
+    ``first_offset`` is the offset field of the first entry, ``last_offset`` the last offset of the last
+    entry. ``newest``: the largest timestamp, and the last offset of the entry with it. ``classic``: no entry
+    is of magic 2.
     """
 
     data: memoryview
@@ -310,10 +314,10 @@ class Kept:
 
 
 class Sieve:
-    """Lets through what stays of a log, which is given from its start, set by set.
+    """A filter that retains the messages of a log that survive compaction. It gets the log set by set.
 
-    ``transactions``: how those ended of the part that the map was made from, where there are any.
-    ``producers``: the offset of the last record of each that is active, where that is known.
+    ``transactions``: the outcomes of the transactions in the part that the map was built from, if any.
+    ``producers``: the offset of the last record of each active producer, if known.
     """
 
     def __init__(
@@ -327,12 +331,12 @@ class Sieve:
         max_content_bytes: int = MAX_CONTENT_BYTES,
     ) -> None:
         self.tombstones_stay = True
-        """Whether those of magic 0 and 1 do: the caller changes it from segment to segment."""
+        """True if tombstones of magic 0 and 1 are retained. The caller changes it from segment to segment."""
         self.messages_read = 0
-        """Also records of batches that went as a whole. A wrapper behind the map counts as one."""
+        """Includes records of deleted batches. A wrapper after the map's end counts as one."""
         self.messages_kept = 0
         self.messages_without_key = 0
-        """Those that went for it."""
+        """The messages that were deleted because they have no key."""
         self._offsets = offsets
         self._now_ms = now_ms
         self._horizon_ms = min(now_ms + delete_retention_ms, INT64_MAX)
@@ -349,10 +353,10 @@ class Sieve:
         self._out = np.empty(0, dtype=np.uint8)
         self._next_offset = 0
         self._met: set[int] = set()
-        """Producers of whose transaction a batch was met that has not gone before."""
+        """The producers with a batch of their current transaction still in the log."""
 
-    def sift(self, data: Buffer) -> Kept | None:
-        """What stays of whole entries that follow those given before; None for nothing. CORRUPT_MESSAGE."""
+    def sift(self, data: Buffer) -> RetainedRecords | None:
+        """Filter the next whole entries. None if nothing is retained. CORRUPT_MESSAGE on damage."""
         keys, compact = kernels.keys, kernels.compact
         view = memoryview(data)
         array = read_only(data)
@@ -384,7 +388,7 @@ class Sieve:
         size = int(state[compact.OUT_BYTES])
         if not size:
             return None
-        return Kept(
+        return RetainedRecords(
             self._out.data[:size],
             int(state[compact.FIRST_OFFSET]),
             int(state[compact.LAST_OFFSET]),
@@ -411,7 +415,7 @@ class Sieve:
         state: NDArray[np.int64],
         out: NDArray[np.uint8],
     ) -> tuple[NDArray[np.uint8], int]:
-        """One run of the kernel; the output, which may have had to be made larger, and why it ended."""
+        """Run the kernel. Return the output, which may have been enlarged, and the code at which it ended."""
         compact = kernels.compact
         records_most = max(array.size, content.size) // 7
         if self._marks.size < records_most:
@@ -446,7 +450,7 @@ class Sieve:
         state[compact.OUT_BYTES] = at + len(entry)
 
     def _pack(self, state: NDArray[np.int64]) -> None:
-        """Compress the batch that was rebuilt last."""
+        """Compress the batch that the kernel has just rebuilt."""
         keys, compact = kernels.keys, kernels.compact
         begin, end = int(state[compact.PACK_AT]), int(state[compact.OUT_BYTES])
         built = self._out.data[begin:end]
@@ -459,7 +463,7 @@ class Sieve:
         self._append(entry, state)
 
     def _enter_transaction(self, view: memoryview, position: int, state: NDArray[np.int64]) -> None:
-        """Say what is to become of the batch of a transaction, or of the mark that ends it."""
+        """Decide whether a transactional batch, or the marker at the end of a transaction, is retained."""
         keys, compact = kernels.keys, kernels.compact
         header = read_header(view, position, check_crc=False)
         producer = header.producer_id
@@ -518,7 +522,7 @@ class Sieve:
 
 
 def _with_room(out: NDArray[np.uint8], state: NDArray[np.int64], more: int) -> NDArray[np.uint8]:
-    """``out``, or a larger array with the same bytes in use, that has ``more`` bytes free."""
+    """Return ``out``, or a larger copy of the used bytes, with ``more`` bytes free."""
     used = int(state[kernels.compact.OUT_BYTES])
     if out.size - used >= more:
         return out
@@ -528,7 +532,7 @@ def _with_room(out: NDArray[np.uint8], state: NDArray[np.int64], more: int) -> N
 
 
 def _shift(content: Content) -> int:
-    """What to add to the offsets inside of a wrapper. CORRUPT_MESSAGE."""
+    """Return the number to add to the inner offsets of a wrapper. CORRUPT_MESSAGE on damage."""
     measured = np.zeros(3, dtype=np.int64)
     stop = kernels.read.measure(read_only(content.data), measured)
     if stop != decode_status.END:
@@ -539,7 +543,7 @@ def _shift(content: Content) -> int:
 
 
 def _records(view: memoryview, position: int, max_content_bytes: int) -> NDArray[np.uint8]:
-    """The records of the compressed batch at ``position``."""
+    """Return the decompressed records of the batch at ``position``."""
     header = read_header(view, position, check_crc=False)
     return read_only(records_of(view, position, header, max_content_bytes))
 

@@ -1,18 +1,17 @@
-"""Down-conversion in bounded pieces: a stored set becomes messages of an older format while they are sent.
+"""Down-conversion in bounded pieces: a stored set is converted to an older format while it is sent.
 
 A large set, or one whose compressed content is large, is never converted as a whole.
-``DownConverter.steps`` converts one piece from where the piece before ended; whoever sends it asks for the
-next one when it is needed. A ``Cursor`` is all that is kept between two pieces, so a piece can be dropped and
-made again.
+``DownConverter.steps`` converts one piece, from the end of the last one; the sender requests the next piece
+when it needs it. Only a ``Cursor`` is kept between two pieces, so a piece can be dropped and converted again.
 
-    plain batch        messages, as many as fit the piece; the next piece goes on within the batch
+    plain batch        messages, as many as fit the piece; the next piece continues within the batch
     compressed batch   wrappers of at most ``PORTION_BYTES`` of content each, or one message
-    wrapper            the same, where it has to become magic 0
-    messages           as they are, or without their timestamp
+    wrapper            the same, if it has to be converted to magic 0
+    messages           unchanged, or without their timestamp
 
-Offsets stay, as with ``conversion.down_convert``. Messages below the offset that was asked for are left out
-where that costs nothing: all of a plain batch, and whole wrappers of a compressed one (as Kafka does with
-plain batches: some consumers count on it).
+Offsets do not change, as with ``conversion.down_convert``. Messages below the requested offset are left out
+where that costs nothing: in a plain batch, and whole wrappers of a compressed one (Kafka does so for plain
+batches, and some consumers rely on it).
 """
 
 from __future__ import annotations
@@ -51,27 +50,27 @@ from minikafka.records.kernels.arrays import read_only
 from minikafka.records.scan.scan import find_position
 
 WINDOW_BYTES = 128 << 10
-"""What is read at once, but for an entry that is larger."""
+"""The bytes that are read at once, except for a larger entry."""
 PIECE_BYTES = 256 << 10
-"""A piece ends where it has so much."""
+"""The size at which a piece ends."""
 PORTION_BYTES = 1 << 20
-"""Content of one wrapper that is made of a part of a batch."""
+"""The content of a wrapper that is built from a part of a batch."""
 WORK_BYTES = 32 << 20
-"""A piece ends where so much content was looked at: well compressed, it is little to send."""
+"""The amount of processed content at which a piece ends: it may compress to few bytes."""
 _MESSAGE_BYTES = 64
-"""What stands around key and value of a message takes less."""
+"""A limit for the bytes of a message besides its key and value."""
 _GROWTH = 6
-"""Records of magic 2 are messages of so many times their size, at most."""
+"""The maximum ratio of the size of converted messages to that of their records of magic 2."""
 _EXPANSION = {Codec.GZIP: 1040, Codec.SNAPPY: 24, Codec.LZ4: 256}
-"""A byte of compressed content stands for at most so many."""
+"""The maximum ratio of content to compressed content."""
 
 Steps = Generator[int, None, "Piece"]
-"""Work in steps: each gives the bytes of memory that the next one takes; the last returns the piece."""
+"""Work in steps: each yields the bytes of memory that the next one needs; the last returns the piece."""
 
 
-class Inside(NamedTuple):
-    """Where the next piece begins within a batch or a wrapper: at which byte of its content; how many records
-    of a batch are left, and the offset delta of the one before.
+class EntryPosition(NamedTuple):
+    """The start of the next piece within a batch or a wrapper: the byte ``at`` of its content; for a batch
+    also the number of records ``left``, and the offset delta of the record before.
     """
 
     at: int
@@ -80,14 +79,14 @@ class Inside(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """Where the next piece begins: at which entry, and where in it (None: at its beginning)."""
+    """The start of the next piece: the position of an entry, and a position in it (None: its start)."""
 
     position: int
-    inside: Inside | None = None
+    inside: EntryPosition | None = None
 
 
 class Piece(NamedTuple):
-    """``data`` may be empty. ``next`` is None where nothing follows."""
+    """A converted piece. ``data`` may be empty; ``next`` is None if nothing follows."""
 
     data: memoryview
     next: Cursor | None
@@ -97,18 +96,20 @@ START = Cursor(0)
 
 
 class _Part(NamedTuple):
-    """Converted bytes; where to go on inside of the entry (None: ``size`` stored bytes behind its beginning);
-    how much content was looked at.
+    """Converted bytes; the position in the entry at which to continue (None: after its ``size`` stored
+    bytes); the amount of processed content.
     """
 
     data: Buffer
-    inside: Inside | None
+    inside: EntryPosition | None
     size: int
     work: int
 
 
 class DownConverter:
-    """Converts the whole entries of a slice to ``magic``, 0 or 1, at most. ``first_offset`` was asked for."""
+    """Converts the whole entries of a slice to ``magic``, 0 or 1, at most. ``first_offset`` is the requested
+    offset.
+    """
 
     def __init__(self, source: FileSlice, magic: int, first_offset: int = 0) -> None:
         self._source = source
@@ -117,21 +118,21 @@ class DownConverter:
 
     @property
     def path(self) -> str:
-        """The file that the slice is of."""
+        """The path of the slice's file."""
         return str(self._source.file.path)
 
     def steps(self, cursor: Cursor) -> Steps:
-        """The piece that begins at ``cursor``.
+        """Convert the piece that begins at ``cursor``.
 
-        CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE (zstd) and StorageError where that is what it begins
-        with. Where anything lies before an error, the piece ends there, and nothing follows.
+        CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE (zstd) and StorageError if the error is at its start.
+        At an error after converted data, the piece ends, and nothing follows.
         """
         parts: list[Buffer] = []
         made = work = 0
         following: Cursor | None = cursor
         while following is not None and made < PIECE_BYTES and work < WORK_BYTES:
             if work:
-                yield 0  # never with much in hand: others' jobs have their turns here
+                yield 0  # while little memory is held, so that other jobs can run
             try:
                 part, following = yield from self._next(following)
             except (BrokerError, StorageError):
@@ -146,7 +147,7 @@ class DownConverter:
         return Piece(memoryview(parts[0] if len(parts) == 1 else b"".join(parts)), following)
 
     def _next(self, cursor: Cursor) -> Generator[int, None, tuple[_Part, Cursor | None]]:
-        """What lies at the cursor: messages of one window, or a part of a batch or wrapper."""
+        """Convert the next part: messages of one window, or a part of a batch or wrapper."""
         position = cursor.position
         left = self._source.length - position
         head = self._read(position, min(WINDOW_BYTES, left))
@@ -167,15 +168,18 @@ class DownConverter:
     def _read(self, position: int, size: int) -> memoryview:
         data = self._source.part(position, size).read()
         if len(data) < size:
-            raise StorageError(f"{self._source.file.path} ends before the end of a slice that is being sent")
+            raise StorageError(
+                f"{self._source.file.path} was truncated while it was being sent: "
+                f"read {len(data)} of {size} bytes"
+            )
         return memoryview(data)
 
     # --- messages of magic 0 and 1 --------------------------------------------------------------------------
 
     def _messages(
-        self, view: memoryview, position: int, inside: Inside | None
+        self, view: memoryview, position: int, inside: EntryPosition | None
     ) -> Generator[int, None, _Part]:
-        """A run of messages, or what is next of the wrapper at the beginning."""
+        """Convert a run of messages, or the next part of the wrapper at the start."""
         if inside is None:
             data: Buffer
             if self._magic:
@@ -191,20 +195,20 @@ class DownConverter:
         content_bytes = 0 if value is None else content_bound(codec, value)
         yield size + content_bytes + min(2 * PORTION_BYTES, content_bytes)
         content = open_wrapper(view, 0, MAX_CONTENT_BYTES)
-        return self._portion_of_wrapper(content, position, inside or Inside(0))
+        return self._portion_of_wrapper(content, position, inside or EntryPosition(0))
 
-    def _portion_of_wrapper(self, content: Content, position: int, inside: Inside) -> _Part:
+    def _portion_of_wrapper(self, content: Content, position: int, inside: EntryPosition) -> _Part:
         state = wrapper_state(content, position)
         total, at, end, room = len(content.data), inside.at, 0, PORTION_BYTES
         data: Buffer = b""
         while not end:
             whole = at + room >= total
-            # Only what reaches the end of the content can be judged as cut off.
+            # Only a portion that reaches the end of the content shows whether that is cut off.
             _, data, end = convert_messages(
                 content.data[at : at + room], 0, state, position if whole else None
             )
             room *= 4
-        rest = Inside(at + end) if at + end < total else None
+        rest = EntryPosition(at + end) if at + end < total else None
         entry = wrap(
             data,
             offset=content.offset if rest is None else _last_offset(data),
@@ -217,7 +221,7 @@ class DownConverter:
     # --- batches of magic 2 ---------------------------------------------------------------------------------
 
     def _batch(
-        self, position: int, head: memoryview, size: int, inside: Inside | None
+        self, position: int, head: memoryview, size: int, inside: EntryPosition | None
     ) -> Generator[int, None, _Part]:
         header = read_header(head, 0, check_crc=False)
         if header.control:
@@ -231,22 +235,22 @@ class DownConverter:
                 content_bytes = content_bound(header.codec, head[BATCH_HEADER_BYTES:size])
             elif not plain:
                 content_bytes = min(MAX_CONTENT_BYTES, _EXPANSION[header.codec] * size)
-            # From here on without a step in between: what waits for its turn is to hold nothing large.
+            # No yield from here on: a waiting job must not hold much memory.
             # One record may be all of the content.
             yield size + 2 * content_bytes + min(2 * PORTION_BYTES, _GROWTH * content_bytes)
             view = self._read(position, size) if size > len(head) else view
         if inside is None:
             read_header(view, 0)
-            inside = Inside(0, header.count)
+            inside = EntryPosition(0, header.count)
         if plain:
             return self._portion_of_plain(view, position, header, inside)
         content = records_of(view, 0, header, MAX_CONTENT_BYTES)
         return self._portions_of_compressed(content, position, header, inside)
 
     def _portion_of_plain(
-        self, view: memoryview, position: int, header: BatchHeader, inside: Inside
+        self, view: memoryview, position: int, header: BatchHeader, inside: EntryPosition
     ) -> _Part:
-        """The next messages of a plain batch, of which ``view`` may be only the beginning."""
+        """Convert the next messages of a plain batch; ``view`` may be only its start."""
         total = header.size_bytes - BATCH_HEADER_BYTES
         begin, room = BATCH_HEADER_BYTES + inside.at, WINDOW_BYTES
         while True:
@@ -262,12 +266,12 @@ class DownConverter:
             room *= 4
 
     def _portions_of_compressed(
-        self, content: memoryview, position: int, header: BatchHeader, inside: Inside
+        self, content: memoryview, position: int, header: BatchHeader, inside: EntryPosition
     ) -> _Part:
-        """Wrappers, until the piece is large enough."""
+        """Build wrappers until the piece is large enough."""
         parts: list[bytes] = []
         made = looked = 0
-        rest: Inside | None = inside
+        rest: EntryPosition | None = inside
         while rest is not None and made < PIECE_BYTES and looked < WORK_BYTES:
             records = content[rest.at :]
             data, rest, delta, newest_ms = self._convert(records, True, position, header, rest, PORTION_BYTES)
@@ -288,11 +292,19 @@ class DownConverter:
         return _Part(b"".join(parts), rest, header.size_bytes, len(content))
 
     def _convert(
-        self, content: memoryview, last: bool, position: int, header: BatchHeader, inside: Inside, room: int
-    ) -> tuple[memoryview, Inside | None, int, int]:
-        """Records as messages, at most ``room`` bytes or one of them; where to go on (``inside`` itself: more
-        of the batch is needed for the next record); the offset delta of the last, and the newest timestamp.
-        ``content`` begins at ``inside``; ``last``: it ends the batch.
+        self,
+        content: memoryview,
+        last: bool,
+        position: int,
+        header: BatchHeader,
+        inside: EntryPosition,
+        room: int,
+    ) -> tuple[memoryview, EntryPosition | None, int, int]:
+        """Convert records to messages of at most ``room`` bytes, or to one larger message.
+
+        ``content`` begins at ``inside``; ``last``: it contains the end of the batch. Return the messages; the
+        position at which to continue (``inside`` itself: the next record needs more of the batch); the offset
+        delta of the last record; the newest timestamp.
         """
         batches = kernels.batches
         state = batch_state(header, self._magic)
@@ -302,7 +314,7 @@ class DownConverter:
         out = np.empty(min(room, len(content) + growth), dtype=np.uint8)
         stop = batches.convert_records(data, CRC32_TABLES, out, state)
         if stop == decode_status.VALUES_FULL and not state[batches.CONVERT_BYTES]:
-            # One message that is larger than all of them should be.
+            # A single message is larger than ``room``.
             out = np.empty(len(content) + _MESSAGE_BYTES, dtype=np.uint8)
             state[batches.CONVERT_LEFT] = 1
             stop = batches.convert_records(data, CRC32_TABLES, out, state)
@@ -319,10 +331,10 @@ class DownConverter:
         if stop != decode_status.VALUES_FULL and (last or stop == decode_status.BAD_DELTA) and not used:
             raise decode_status.batch_error(stop, inside.at + int(state[batches.CONVERT_AT]), position)
         at, left = int(state[batches.CONVERT_AT]), int(state[batches.CONVERT_LEFT])
-        return messages, Inside(inside.at + at, left, delta), delta, newest_ms
+        return messages, EntryPosition(inside.at + at, left, delta), delta, newest_ms
 
-    def _from_first(self, data: memoryview, header: BatchHeader, inside: Inside) -> memoryview:
-        """``data`` without the messages below the offset that was asked for."""
+    def _from_first(self, data: memoryview, header: BatchHeader, inside: EntryPosition) -> memoryview:
+        """Return ``data`` without the messages below the requested offset."""
         if header.base_offset + inside.delta + 1 >= self._first_offset or not data:
             return data
         begin = find_position(data, self._first_offset)
@@ -330,7 +342,7 @@ class DownConverter:
 
 
 def _entry_bytes(view: memoryview) -> int | None:
-    """Size of the entry at the beginning; None where not even its magic byte is there. CORRUPT_MESSAGE."""
+    """Return the size of the entry at the start; None if its magic byte is missing. CORRUPT_MESSAGE."""
     if len(view) <= MAGIC_AT:
         return None
     size = int.from_bytes(view[8:12], "big", signed=True)
@@ -340,7 +352,7 @@ def _entry_bytes(view: memoryview) -> int | None:
 
 
 def _last_offset(data: Buffer) -> int:
-    """Offset of the last of some whole messages."""
+    """Return the offset of the last message."""
     measured = np.zeros(3, dtype=np.int64)
     kernels.read.measure(read_only(data), measured)
     return int(measured[1])

@@ -113,7 +113,7 @@ def test_a_timestamp_beyond_microseconds_names_the_record(timestamp: int) -> Non
     data = build_message_set([Record(None, b"", 1), Record(None, b"", timestamp)], base_offset=40)
     columns = decode(data, 0, EVER)
     assert columns.timestamps.tolist() == [1, timestamp]
-    said = f"the record of t-0 with offset 41 has the timestamp {timestamp} ms"
+    said = f"the record of t-0 at offset 41, {timestamp} ms"
     with pytest.raises(BrokerError, match=said) as raised:
         columns.record_batch("t", 0)
     assert raised.value.code is ErrorCode.INVALID_TIMESTAMP
@@ -198,7 +198,7 @@ def test_a_column_that_would_grow_too_large_ends_the_batch(monkeypatch: pytest.M
 
 def test_too_many_rows_of_a_long_topic_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns_module, "MAX_COLUMN_BYTES", 1000)
-    with pytest.raises(ValueError, match="5 rows of a topic name of 249 bytes"):
+    with pytest.raises(ValueError, match="5 rows with a topic name of 249 bytes"):
         decode(build_message_set(some_records(5)), 0, EVER).record_batch("t" * 249, 0)
 
 

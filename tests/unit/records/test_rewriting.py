@@ -166,16 +166,14 @@ def test_a_message_that_is_too_large_once_it_stands_alone_is_refused(source: Cod
     data = build_message_set(records, magic=0, codec=source)
     size = 34 + 10_000
     assert stored(data, Limits(max_message_bytes=size, magic=1, codec=Codec.NONE)).count == 2
-    with pytest.raises(BrokerError, match=f"max.message.bytes, .*which is {size - 1}") as raised:
+    with pytest.raises(BrokerError, match=f"max.message.bytes, .*; max.message.bytes={size - 1}") as raised:
         validate(data, Limits(max_message_bytes=size - 1, magic=1, codec=Codec.NONE), NOW_MS)
     assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_a_wrapper_that_is_too_large_is_refused_with_its_size() -> None:
     noise = b"".join(oracle.entry(i, magic=1, value=bytes(range(i, i + 50)), timestamp=0) for i in range(99))
-    with pytest.raises(
-        BrokerError, match=r"the set has \d+ bytes .*snappy.*max.message.bytes is 300"
-    ) as raised:
+    with pytest.raises(BrokerError, match=r"the set has \d+ bytes .*snappy.*max.message.bytes=300") as raised:
         validate(noise, Limits(max_message_bytes=300, codec=Codec.SNAPPY), NOW_MS)
     assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
@@ -189,7 +187,7 @@ def test_many_wrappers_that_hold_much_are_refused_before_they_take_memory(target
     limits = Limits(max_content_bytes=4 << 20, codec=target, max_message_bytes=2 << 20)
     tracemalloc.start()
     try:
-        with pytest.raises(BrokerError, match="at most 4194304 can be written anew") as raised:
+        with pytest.raises(BrokerError, match="exceeds the limit of 4194304 for conversion") as raised:
             validate(bombs, limits, NOW_MS)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -201,7 +199,7 @@ def test_many_wrappers_that_hold_much_are_refused_before_they_take_memory(target
 def test_what_grows_beyond_the_bound_in_its_new_format_is_refused_as_nobody_could_open_it() -> None:
     sent = bytearray(build_message_set([Record(b"k", b"")] * 100, magic=0, codec=Codec.GZIP))
     content_bytes = len(open_wrapper(memoryview(sent), 0).data)
-    with pytest.raises(BrokerError, match="can be written anew") as raised:
+    with pytest.raises(BrokerError, match="for conversion to the format of the topic") as raised:
         validate(sent, Limits(max_content_bytes=content_bytes, magic=1), NOW_MS)
     assert raised.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 

@@ -1,10 +1,10 @@
-"""What nearly every produce request brings, looked at in one go: plain batches of magic 2.
+"""Fast validation of plain batches of magic 2, the content of nearly every produce request.
 
-A request may bring one record for each of many partitions, and calling a kernel takes longer than it works on
-such a batch. So one call looks at all batches of a request: small ones are put behind each other for it,
-large ones are looked at where they are. Of a batch that is whole, good and plain (``kernels.batches``) a row
-of numbers is left, which ``validation`` compares with what the topic allows. All others it looks at one by
-one, to tell what is wrong with them.
+A request may have one record for each of many partitions, and calling a kernel takes longer than the kernel's
+work on such a batch. So one call checks all batches of a request: small ones are concatenated for it, large
+ones are checked in place. For a batch that is whole, valid and plain (``kernels.batches``) the result is a
+row of numbers, which ``validation`` compares with the limits of the topic. It validates all other batches one
+by one, and reports their errors.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from minikafka.records.format.message_set import Codec, TimestampType
 from minikafka.records.kernels.arrays import read_only
 
 COPIED_BYTES = 4096
-"""Batches up to this size are copied rather than looked at alone."""
+"""Batches up to this size are copied rather than checked one by one."""
 
 
 class PlainBatch(NamedTuple):
-    """A batch that is whole and good, not compressed and of no transaction, with the largest timestamp in its
-    header and records numbered from 0 on. Fields in the order of the kernel's row.
+    """A batch that is whole and valid, uncompressed and not transactional, with the largest timestamp in its
+    header and records numbered from 0 on. The fields are in the order of the kernel's row.
 
-    ``first_timestamp_ms`` is the smallest of its records; ``keyless`` how many have no key.
+    ``first_timestamp_ms`` is the smallest of its records; ``keyless`` is the number of records without key.
     """
 
     size_bytes: int
@@ -47,26 +47,28 @@ class PlainBatch(NamedTuple):
 
 
 def survey(sets: Sequence[memoryview]) -> list[PlainBatch | None]:
-    """For each message set the batch that fills it; None where it is anything else but one plain batch."""
+    """Return for each message set the batch that fills it; None for anything but a single plain batch."""
     if len(sets) > 1 and max(map(len, sets)) <= COPIED_BYTES:
-        return _look(b"".join(sets), [len(one) for one in sets])
-    return [_look(one, [len(one)])[0] for one in sets]
+        return _plain_batches(b"".join(sets), [len(records) for records in sets])
+    return [_plain_batches(records, [len(records)])[0] for records in sets]
 
 
-def _look(data: Buffer, sizes: list[int]) -> list[PlainBatch | None]:
+def _plain_batches(data: Buffer, sizes: list[int]) -> list[PlainBatch | None]:
     batches = kernels.batches
     rows = np.empty((len(sizes), batches.SURVEY_COLUMNS), dtype=np.int64)
     found = batches.survey_batches(read_only(data), CRC_TABLES, rows.reshape(-1))
     plain: list[PlainBatch | None] = []
     for size, row in zip(sizes, rows[:found].tolist(), strict=False):
         if row[0] != size:
-            break  # from here on the rows tell of other sets
+            break  # the rows from here on are those of other sets
         plain.append(PlainBatch._make(row))
     return plain + [None] * (len(sizes) - len(plain))
 
 
 def allows(limits: Limits, batch: PlainBatch, now_ms: int) -> bool:
-    """Whether the topic takes the batch as it is. If not, a closer look tells why, or changes it."""
+    """Return True if the topic accepts the batch unchanged. If not, full validation finds the error, or
+    converts it.
+    """
     if (
         batch.size_bytes > limits.max_message_bytes
         or limits.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -84,7 +86,7 @@ def allows(limits: Limits, batch: PlainBatch, now_ms: int) -> bool:
 
 
 def as_sent(view: memoryview, batch: PlainBatch, limits: Limits) -> ValidatedRecords:
-    """The set of this batch alone, in which nothing is changed."""
+    """Return the ValidatedRecords of this batch, unchanged."""
     header = BatchHeader(
         batch.base_offset,
         batch.size_bytes,

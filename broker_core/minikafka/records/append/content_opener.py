@@ -1,8 +1,8 @@
-"""Opening what a produced set holds compressed: within a budget, or one step at a time.
+"""Decompression of produced sets: within a budget, or one step at a time.
 
-A set of a few kilobytes may hold gigabytes. Whoever validates one where many connections are served gives a
+A set of a few kilobytes may decompress to gigabytes. A thread that serves many connections validates with a
 ``ContentBudget``, which ends the work once it takes more than a few milliseconds. Without a budget the work
-is done in steps, and before each one its memory is named.
+is done in steps, each of which first yields the memory that it needs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from minikafka.records.format.compression import ContentBudget, content_bound
 from minikafka.records.format.message_set import CODEC_MASK, Codec
 
 REWRITE_COST = 16
-"""What it takes to compress a byte, in bytes that are decompressed."""
+"""The cost of compressing a byte, in decompressed bytes."""
 _CODEC_AT = ATTRIBUTES_AT + 1
 """The attributes are an int16, whose second byte holds the codec."""
 
 
 class ContentOpener:
-    """Opens the batches and wrappers of one set, and counts their content."""
+    """Decompresses the batches and wrappers of one set, and counts their content."""
 
     __slots__ = ("budget", "content_bytes")
 
@@ -33,7 +33,7 @@ class ContentOpener:
         self.content_bytes = 0
 
     def batch(self, view: memoryview, position: int, header: BatchHeader, limits: Limits) -> memoryview:
-        """The records of a batch."""
+        """Return the records of a batch."""
         content = records_of(view, position, header, limits.max_content_bytes, self.budget)
         self.content_bytes += len(content)
         return content
@@ -47,7 +47,7 @@ class ContentOpener:
         return content, ends
 
     def memory_for_batch(self, view: memoryview, position: int, limits: Limits) -> int:
-        """What the content of a batch takes at most. Only the batch's size is known to be right."""
+        """Return the maximum size of a batch's content. Only the batch's size field is verified."""
         codec = view[position + _CODEC_AT] & CODEC_MASK
         if codec > Codec.ZSTD:
             return 0
@@ -55,11 +55,11 @@ class ContentOpener:
         return content_bound(Codec(codec), stored, limits.max_content_bytes)
 
     def memory_for_group(self, view: memoryview, rows: NDArray[np.int64], limits: Limits) -> int:
-        """As ``memory_for_batch``, of the group that begins with the first of these wrappers."""
+        """Return the maximum content of the group that begins with the first of these wrappers."""
         return memory_to_open(view, rows, limits.max_content_bytes)
 
     def before_rewriting(self, view: memoryview) -> int:
-        """Count that ``view``, which was opened, is written anew; the memory that this needs."""
+        """Count the cost of rewriting ``view``, which was decompressed. Return the memory that it needs."""
         size_bytes = max(self.content_bytes, len(view))
         if self.budget is not None:
             self.budget.take(REWRITE_COST * size_bytes)

@@ -1,12 +1,12 @@
-"""One format as another: newer ones down for old fetchers (Fetch versions 0 and 1 take magic 0, versions 2
-and 3 also magic 1), and what a producer sent as its topic stores it.
+"""Conversion between formats: down for old fetchers, and of produced sets to the format of their topic.
 
-Down, offsets stay. To magic 0 timestamps are dropped; of magic 2 headers, producers, control batches and
-batches without records are left out, which can leave nothing. A wrapper or batch is opened, converted and
-compressed again with the same codec; zstd, which old fetchers do not know, is UNSUPPORTED_COMPRESSION_TYPE,
-as with Kafka 2.1 (``RecordsUtil.java``).
+Fetch versions 0 and 1 accept magic 0, versions 2 and 3 also magic 1. Down-conversion keeps offsets. To magic
+0 it drops timestamps; from magic 2 it drops headers, producers, control batches and batches without records,
+which can leave nothing. A wrapper or batch is decompressed, converted and compressed again with the same
+codec; zstd, which old fetchers do not know, is UNSUPPORTED_COMPRESSION_TYPE, as in Kafka 2.1
+(``RecordsUtil.java``).
 
-Up is for what is produced, and for nothing else: what is stored never gets a newer format.
+Only produced sets are converted up: stored records never get a newer format.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.arrays import INT64_MAX, as_int64, read_only, writable
 
 _TIMESTAMP_BYTES = 8
-"""What a message of magic 1 has more than one of magic 0."""
+"""The bytes that a message of magic 1 has and one of magic 0 has not."""
 _NO_COUNTS = np.zeros(0, dtype=np.int64)
 _NO_COUNTS.flags.writeable = False
 _NO_MARKS = np.zeros(0, dtype=np.int64)
 HELD_BYTES = 8 << 20
-"""What a set that is written anew in steps may have in hand between two of them."""
+"""The memory that the rewriting of a set in steps may hold between two steps."""
 REWRITE_MEMORY = 3
-"""Times the content: what was opened, what is made of it, and that compressed."""
+"""The memory for rewriting in multiples of the content: the content, the new content, and that compressed."""
 _GROWTH_BYTES = 27
-"""What stands around a key and a value takes 7 bytes at least in a batch, and 34 in a message of magic 1."""
+"""The overhead of a record is at least 7 bytes in a batch, and 34 in a message of magic 1."""
 
 
 def down_convert(data: Buffer, max_magic: int = 0, max_content_bytes: int = MAX_CONTENT_BYTES) -> bytes:
-    """The set in ``max_magic``, 0 or 1, at most; a cut-off last entry is left out.
+    """Convert the set to ``max_magic``, 0 or 1, at most; a cut-off last entry is left out.
 
-    CORRUPT_MESSAGE on damage and where one wrapper or batch holds more than ``max_content_bytes``;
+    CORRUPT_MESSAGE on damage and if a wrapper or batch holds more than ``max_content_bytes``;
     UNSUPPORTED_COMPRESSION_TYPE for zstd.
     """
     view = memoryview(data)
@@ -89,7 +89,7 @@ def wrapper_state(content: Content, position: int) -> NDArray[np.int64]:
 
 
 def _convert_wrapper(view: memoryview, position: int, max_content_bytes: int) -> tuple[bytes, int]:
-    """The wrapper at ``position`` in magic 0, and the size that it had."""
+    """Return the wrapper at ``position`` in magic 0, and the size of the original."""
     content = open_wrapper(view, position, max_content_bytes)
     if content.magic == 0:
         return bytes(view[position : position + content.size_bytes]), content.size_bytes
@@ -100,7 +100,9 @@ def _convert_wrapper(view: memoryview, position: int, max_content_bytes: int) ->
 
 
 def _convert_batch(view: memoryview, position: int, magic: int, max_content_bytes: int) -> tuple[bytes, int]:
-    """The batch at ``position`` as messages of ``magic``, in a wrapper if it is compressed; and its size."""
+    """Return the batch at ``position`` as messages of ``magic``, in a wrapper if it is compressed, and the
+    size of the original.
+    """
     header = read_header(view, position)
     if header.control:
         return b"", header.size_bytes
@@ -115,7 +117,7 @@ def _convert_batch(view: memoryview, position: int, magic: int, max_content_byte
     if stop != decode_status.END:
         stop = decode_status.BAD_COUNT if stop == decode_status.VALUES_FULL else stop
         raise decode_status.batch_error(stop, int(state[batches.CONVERT_AT]), position)
-    del content  # compression takes memory, too
+    del content  # compression needs memory too
     converted = out[: int(state[batches.CONVERT_BYTES])].data
     if plain or not converted:
         return bytes(converted), header.size_bytes
@@ -131,17 +133,17 @@ def _convert_batch(view: memoryview, position: int, magic: int, max_content_byte
 
 
 def check_codec(header: BatchHeader, magic: int) -> None:
-    """Raise UNSUPPORTED_COMPRESSION_TYPE for a batch in zstd, which messages of ``magic`` cannot have."""
+    """Raise UNSUPPORTED_COMPRESSION_TYPE for a batch in zstd, which ``magic`` does not support."""
     if header.codec is Codec.ZSTD:
         raise BrokerError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"the batch with base offset {header.base_offset} is compressed with zstd, as no messages of "
-            f"magic {magic} are: fetch it with a client that takes magic 2",
+            f"cannot convert the batch at offset {header.base_offset} to magic {magic}, which has no zstd: "
+            "fetch it with a client that supports magic 2",
         )
 
 
 def batch_state(header: BatchHeader, magic: int) -> NDArray[np.int64]:
-    """The state of ``convert_records`` before the first record of a batch."""
+    """Return the state of ``convert_records`` before the first record of a batch."""
     batches = kernels.batches
     plain = header.codec is Codec.NONE
     append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -159,7 +161,7 @@ def batch_state(header: BatchHeader, magic: int) -> NDArray[np.int64]:
 
 
 def pass_messages(view: memoryview, position: int) -> tuple[int, bytes, int]:
-    """A run of messages of magic 0 and 1 as they are: why it ended, its bytes, and where."""
+    """Copy a run of messages of magic 0 and 1. Return the code at which it ended, its bytes, and its end."""
     at = position
     while True:
         room = len(view) - at - ENTRY_HEADER_BYTES
@@ -189,7 +191,7 @@ def run_state(magic: int, max_message_bytes: int = INT64_MAX) -> NDArray[np.int6
 def convert_messages(
     view: memoryview, position: int, state: NDArray[np.int64], inside: int | None = None
 ) -> tuple[int, memoryview, int]:
-    """One run of messages that are not compressed: why it ended, its bytes, and where."""
+    """Convert a run of uncompressed messages. Return the code at which it ended, its bytes, and its end."""
     write = kernels.write
     state[write.CONVERT_POSITION] = position
     state[write.CONVERT_BYTES] = 0
@@ -205,19 +207,18 @@ def convert_messages(
         stop = decode_status.INNER_MAGIC
     if stop >= decode_status.FIRST_PROBLEM or (inside is not None and stop != decode_status.END):
         error = decode_status.error(stop, at, inside)
-        limit = (
-            f", which is {state[write.CONVERT_MAX_MESSAGE_BYTES]}" if stop == decode_status.TOO_LARGE else ""
-        )
+        maximum = state[write.CONVERT_MAX_MESSAGE_BYTES]
+        limit = f"; max.message.bytes={maximum}" if stop == decode_status.TOO_LARGE else ""
         raise BrokerError(error.code, error.detail + limit)
     return stop, out[: int(state[write.CONVERT_BYTES])].data, at
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """Messages as they are to be stored, with the offsets 0, 1, 2 … and create times.
+    """Messages in the format of their topic, with the offsets 0, 1, 2 … and create times.
 
-    ``max_timestamp_at`` counts the messages before the first that has the largest timestamp;
-    ``content_bytes`` are those of the messages, before compression.
+    ``max_timestamp_at`` is the number of messages before the first one with the largest timestamp;
+    ``content_bytes`` is the size of the messages before compression.
     """
 
     data: memoryview
@@ -234,13 +235,14 @@ def rewrite_steps(
     max_message_bytes: int,
     max_content_bytes: int,
 ) -> Generator[int, None, Rewritten]:
-    """A valid set of magic 0 and 1 in ``magic``, 0 or 1, and ``codec``: one wrapper, or messages alone. In
-    steps, each with the memory that the next one takes, as long as little of it is made.
+    """Rewrite a valid set of magic 0 and 1 in ``magic``, 0 or 1, and ``codec``: one wrapper, or plain
+    messages.
 
-    Messages that become magic 1 get the timestamp -1; whoever sets append times writes them over it.
-    MESSAGE_TOO_LARGE when a message is larger then than ``max_message_bytes``; RECORD_LIST_TOO_LARGE when all
-    wrappers together hold more than ``max_content_bytes``, or the new one would. Source:
-    ``validateMessagesAndAssignOffsets`` of 0.10.1, which makes one wrapper of a set, too.
+    It works in steps, each of which yields the memory that the next one needs, as long as little of the new
+    set exists. Messages that become magic 1 get the timestamp -1, which append times replace later.
+    MESSAGE_TOO_LARGE when a new message is larger than ``max_message_bytes``; RECORD_LIST_TOO_LARGE when all
+    wrappers together, or the new one, hold more than ``max_content_bytes``. Source:
+    ``validateMessagesAndAssignOffsets`` of 0.10.1, which also builds one wrapper for a set.
     """
     write = kernels.write
     view = memoryview(data)
@@ -265,7 +267,7 @@ def rewrite_steps(
         made += len(part)
         number += len(ends)
         position = int(group[len(ends) - 1, write.WRAPPER_AT] + group[len(ends) - 1, write.WRAPPER_SIZE])
-        del content  # before another is opened, or all is put together
+        del content  # before the next group is decompressed, or the parts are joined
     messages = bytearray().join(parts)
     write.assign_offsets(writable(messages), 0, _NO_COUNTS, -1, 0, _NO_MARKS)
     max_timestamp_ms, max_timestamp_at = (
@@ -273,7 +275,7 @@ def rewrite_steps(
     )
     if codec is Codec.NONE:
         return Rewritten(memoryview(messages), max_timestamp_ms, max_timestamp_at, len(messages))
-    # It may have grown: what is stored must be opened again, by compaction and by clients.
+    # It may have grown. Compaction and clients must be able to decompress it.
     _check_content(len(messages), max_content_bytes)
     last = int(state[write.CONVERT_COUNT]) - 1
     entry = wrap(messages, offset=last, magic=magic, codec=codec, timestamp_ms=max_timestamp_ms)
@@ -283,7 +285,7 @@ def rewrite_steps(
 
 
 def rewrite_batches(data: Buffer, codec: Codec, max_message_bytes: int, max_content_bytes: int) -> bytearray:
-    """A valid set of magic 2 with every batch in ``codec``. Raises as ``rewrite`` does."""
+    """Rewrite a valid set of magic 2 with every batch in ``codec``. Raises as ``rewrite_steps`` does."""
     view = memoryview(data)
     out = bytearray()
     position = content_bytes = 0
@@ -305,20 +307,20 @@ def rewrite_batches(data: Buffer, codec: Codec, max_message_bytes: int, max_cont
 
 
 def _check_content(content_bytes: int, max_content_bytes: int) -> None:
-    """RECORD_LIST_TOO_LARGE when a set that is to be written anew holds more than this, decompressed."""
+    """Raise RECORD_LIST_TOO_LARGE if a set that is to be rewritten has more content than this."""
     if content_bytes > max_content_bytes:
         raise BrokerError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"the set holds {content_bytes} bytes once it is decompressed, at most {max_content_bytes} can "
-            "be written anew for its topic: send it in parts",
+            f"the set decompresses to {content_bytes} bytes, which exceeds the limit of {max_content_bytes} "
+            "for conversion to the format of the topic: send it in parts",
         )
 
 
 def _check_size(size_bytes: int, codec: Codec, max_message_bytes: int) -> None:
-    """MESSAGE_TOO_LARGE when what was compressed again is larger than the topic allows."""
+    """Raise MESSAGE_TOO_LARGE if the rewritten set is larger than the topic allows."""
     if size_bytes > max_message_bytes:
         raise BrokerError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the set has {size_bytes} bytes as the topic stores it (codec {codec.name.lower()}), "
-            f"max.message.bytes is {max_message_bytes}: send it in parts",
+            f"the set has {size_bytes} bytes in the codec of the topic ({codec.name.lower()}), which exceeds "
+            f"max.message.bytes={max_message_bytes}: send it in parts",
         )

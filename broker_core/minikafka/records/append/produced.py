@@ -1,4 +1,4 @@
-"""Produced message sets: what a topic allows, what is known of one before and after it got its offsets."""
+"""Produced message sets: the limits of a topic, and the state of a set before and after it gets offsets."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from minikafka.records.kernels.arrays import INT64_MAX, INT64_MIN
 
 @fast_value
 class Limits:
-    """What a topic allows.
+    """The limits of a topic for produced sets.
 
-    ``max_timestamp_difference_ms`` None means any; it holds for create times only. ``max_content_bytes`` is
-    for each wrapper or batch, decompressed. Formats above ``max_magic`` are refused.
+    ``max_timestamp_difference_ms`` None means no limit; it applies to create times only.
+    ``max_content_bytes`` is the limit for each wrapper or batch, decompressed. Formats above ``max_magic``
+    are refused.
 
-    ``magic`` and ``codec`` are those of what is stored, None for what was sent. ``magic`` 0 or 1 makes all
-    messages that; 2 is as None, since nothing is converted up to it. Messages of magic 0 and 1 cannot have
-    zstd, and stay as they were sent.
+    ``magic`` and ``codec`` are the format in which the topic stores records; None keeps the producer's.
+    ``magic`` 0 or 1 converts all messages to that format; 2 is the same as None, since nothing is converted
+    up to it. Messages of magic 0 and 1 cannot have zstd, and keep their codec.
     """
 
     max_message_bytes: int = 1000012
@@ -32,7 +33,7 @@ class Limits:
     codec: Codec | None = None
 
     def allowed_times(self, now_ms: int) -> tuple[int, int]:
-        """The earliest and the latest timestamp that a message may have."""
+        """Return the earliest and the latest timestamp that a message may have."""
         difference = self.max_timestamp_difference_ms
         if self.timestamp_type is not TimestampType.CREATE_TIME or difference is None:
             return INT64_MIN, INT64_MAX
@@ -41,12 +42,12 @@ class Limits:
 
 @fast_value
 class ValidatedRecords:
-    """A set in which only the offsets are missing.
+    """A validated set that is complete except for its offsets.
 
-    ``count`` messages, inner ones counted; ``size_bytes`` of ``data`` (magic 0 wrappers may change it in
-    ``assign``); ``max_timestamp_at`` counts the messages before the last one of the first entry with the
-    largest timestamp; ``codec`` and ``magic`` are those of the first entry (NONE and -1 when the set is
-    empty). ``batches`` are the headers of magic 2, with the timestamps that are stored.
+    ``count`` is the number of messages, including inner ones; ``size_bytes`` the size of ``data`` (magic 0
+    wrappers may change it in ``assign``); ``max_timestamp_at`` the number of messages before the last one of
+    the first entry with the largest timestamp; ``codec`` and ``magic`` are those of the first entry (NONE and
+    -1 for an empty set). ``batches`` are the headers of magic 2, with the timestamps that are stored.
     """
 
     data: memoryview
@@ -62,13 +63,13 @@ class ValidatedRecords:
     prepared: tuple[int, memoryview] | None = None
     """A base offset, and ``data`` with its magic 0 wrappers built for it."""
     stamped: bool = False
-    """The topic gives append times (also where magic 0 has no room for them)."""
+    """True if the topic uses append times (even for magic 0, which cannot store them)."""
 
     @classmethod
     def of_batch(
         cls, data: memoryview, header: BatchHeader, limits: Limits, *, stamped: bool = False
     ) -> ValidatedRecords:
-        """One batch of magic 2 and nothing else, with the header as it stands in ``data``."""
+        """Return a set of a single batch of magic 2; ``header`` is the one in ``data``."""
         newest_ms = header.max_timestamp_ms
         return cls(
             data,
@@ -87,7 +88,7 @@ class ValidatedRecords:
 
 @fast_value
 class LogAppendInfo:
-    """A set as it goes to the log: ``data`` with offsets ``first_offset`` to ``last_offset``, both included.
+    """A set that is ready for the log: ``data`` with offsets ``first_offset`` to ``last_offset``, inclusive.
 
     An empty set has ``last_offset == first_offset - 1``.
     """
@@ -98,15 +99,15 @@ class LogAppendInfo:
     count: int
     max_timestamp_ms: int
     max_timestamp_at: int
-    """Offset of the first entry that has it."""
+    """The last offset of the first entry with the largest timestamp."""
     marks: tuple[tuple[int, int], ...] = ()
-    """Last offset and position of the first entry, and of one in so many bytes: see ``assign``."""
+    """Last offset and position of the first entry, and of further ones at an interval: see ``assign``."""
     duplicate: bool = False
-    """The log had it before: there is no ``data``."""
+    """True if the log has the set already; ``data`` is empty."""
 
     @classmethod
     def as_before(cls, first_offset: int, last_offset: int, timestamp_ms: int) -> LogAppendInfo:
-        """The answer for a set that the log has already."""
+        """Return the result for a set that the log has already."""
         count = last_offset - first_offset + 1
         return cls(
             memoryview(b""), first_offset, last_offset, count, timestamp_ms, last_offset, duplicate=True
@@ -114,4 +115,4 @@ class LogAppendInfo:
 
 
 class OffsetMoved(Exception):
-    """The log's end has moved since the set was prepared for it: prepare the set again, without locks."""
+    """The log's end has changed since the set was prepared for it: prepare the set again, without locks."""

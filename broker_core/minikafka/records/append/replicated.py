@@ -1,7 +1,7 @@
-"""Message sets as a leader gives them to a follower: numbered already, to be written as they are.
+"""Message sets that a follower fetches from a leader. They have offsets, and are written unchanged.
 
-Checked as recovery checks a log: whole entries, known formats, checksums, offsets that rise. Holes between
-offsets are good, as compaction leaves them. Compressed content is not opened: the leader did that.
+They are checked like a log in recovery: whole entries, known formats, checksums, rising offsets. Gaps between
+offsets are valid, as compaction leaves them. Compressed content is not decompressed: the leader did that.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from minikafka.records.scan.scan import scan
 
 _IN_TRANSACTION = 0x30
 _HEAD = struct.Struct(">q8xB6xi")
-"""First offset, magic and how far the last offset lies behind, of a batch."""
+"""First offset, magic and last offset delta of a batch."""
 
 
 @fast_value
 class FollowerRecords:
     """Whole entries of a leader's log.
 
-    ``data``; ``offsets`` the last offset of each entry and ``positions`` where it lies (int64[n] both);
-    ``first_offset`` of the first record: a batch may begin below the offset that was asked for;
+    ``data``; ``offsets`` the last offset of each entry and ``positions`` its position (int64[n] both);
+    ``first_offset`` of the first record: a batch may begin below the requested offset;
     ``epochs`` (leader epoch, first offset that was written under it), rising, of entries of magic 2 only;
     ``unnumbered_from`` the last offset of the first entry without a leader epoch, ``next_offset`` for none;
     ``max_timestamp_ms`` -1 for none, ``max_timestamp_at`` the last offset of the first entry that has it;
-    ``classic``: no entry is of magic 2; ``settled``: none is of a transaction.
+    ``classic``: no entry is of magic 2; ``settled``: no entry is transactional.
     """
 
     data: memoryview
@@ -53,17 +53,17 @@ class FollowerRecords:
 
     @property
     def next_offset(self) -> int:
-        """One more than the last offset."""
+        """The last offset + 1."""
         return int(self.offsets[-1]) + 1
 
     def marks(self, interval_bytes: int) -> list[tuple[int, int]]:
-        """Last offset and position of the first entry, and of one in each ``interval_bytes``."""
+        """Return last offset and position of the first entry, and of an entry in each ``interval_bytes``."""
         steps = np.arange(0, len(self.data), max(1, interval_bytes))
         chosen = np.unique(np.minimum(np.searchsorted(self.positions, steps), self.positions.size - 1))
         return list(zip(self.offsets[chosen].tolist(), self.positions[chosen].tolist(), strict=True))
 
     def split(self, most_bytes: int) -> list[FollowerRecords]:
-        """Sets of at most so many bytes, or of one entry."""
+        """Split into sets of at most ``most_bytes``, or of one larger entry."""
         if len(self.data) <= most_bytes:
             return [self]
         ends = np.append(self.positions[1:], len(self.data))
@@ -77,10 +77,10 @@ class FollowerRecords:
 
 
 def replicated(data: Buffer, next_offset: int) -> FollowerRecords | None:
-    """The whole entries at the beginning of ``data``, which must end at or behind ``next_offset``, each; None
-    where there is not one.
+    """Return the whole entries at the start of ``data``, or None if there are none. The last offset of each
+    must be at least ``next_offset``.
 
-    What is cut off at its end is left out. CORRUPT_MESSAGE for damage, with the position.
+    An entry that is cut off at the end is left out. CORRUPT_MESSAGE for damage, with the position.
     """
     view = memoryview(data)
     next_offset = min(next_offset, _first_of_batch(view, next_offset))
@@ -112,7 +112,7 @@ def replicated(data: Buffer, next_offset: int) -> FollowerRecords | None:
 def _entries(
     view: memoryview, next_offset: int, noted: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A scan notes every entry but the first."""
+    """Return offsets and positions of all entries; a scan notes all but the first."""
     first_end = int(noted[0, 1]) if len(noted) else len(view)
     first = scan(view[:first_end], base_offset=None, next_offset=next_offset, check_crc=False)
     offsets = np.concatenate([np.array([first.next_offset - 1]), noted[:, 0]])
@@ -120,7 +120,7 @@ def _entries(
 
 
 def _first_of_batch(view: memoryview, offset: int) -> int:
-    """The first offset of the batch at the beginning, where that holds ``offset``; else ``offset``."""
+    """Return the first offset of the batch at the start if it contains ``offset``, else ``offset``."""
     if len(view) < _HEAD.size:
         return offset
     first, magic, more = _HEAD.unpack_from(view)
@@ -130,7 +130,7 @@ def _first_of_batch(view: memoryview, offset: int) -> int:
 def _rises(
     view: memoryview, positions: NDArray[np.int64], epochs: NDArray[np.int64]
 ) -> tuple[tuple[int, int], ...]:
-    """Where the leader epoch of batches rises; those without one (-1) say nothing."""
+    """Return ``(epoch, first offset)`` where the leader epoch of batches rises; -1 (no epoch) is ignored."""
     highest = np.maximum.accumulate(epochs) if epochs.size else epochs
     before = np.concatenate([np.array([-1]), highest[:-1]])
     rises = np.flatnonzero(highest > before[: highest.size])
@@ -139,7 +139,7 @@ def _rises(
 
 
 def _at(view: memoryview, positions: NDArray[np.int64], within: int, kind: str) -> NDArray[np.int64]:
-    """A number of each entry, ``within`` bytes behind its beginning."""
+    """Return a number from each entry, ``within`` bytes after its start."""
     field = np.dtype(kind)
     rows = read_only(view)[positions[:, None] + within + np.arange(field.itemsize)]
     numbers: NDArray[np.int64] = rows.view(field).reshape(-1).astype(np.int64)

@@ -1,26 +1,26 @@
-"""What a broker does with a produced message set, in two steps.
+"""Validation of produced message sets and assignment of offsets, the two steps of an append.
 
-``validate`` needs no state of the partition and takes most of the time, without the GIL: sizes, checksums,
-lengths, keys and timestamps of every message, wrappers opened; it also writes append times. ``assign`` then
-writes the offsets, which the checksums do not cover: a pass of a few nanoseconds a message. Only a wrapper of
-magic 0 has to be compressed again there, since the offsets inside of it are absolute; of a magic 1 wrapper
-only the offset of the wrapper changes. ``prepare`` does that before for an offset that is likely.
+``validate`` needs no state of the partition and takes most of the time, without the GIL: it decompresses
+wrappers, checks sizes, checksums, lengths, keys and timestamps of every message, and writes append times.
+``assign`` then writes the offsets, which the checksums do not cover: a pass of a few nanoseconds a message.
+Only a wrapper of magic 0 has to be compressed again there, since its inner offsets are absolute; of a magic 1
+wrapper only the offset of the wrapper changes. ``prepare`` does this work in advance, for a likely offset.
 
-As 0.10.1 (``Log.append``, ``ByteBufferMessageSet.validateMessagesAndAssignOffsets``): a cut-off last message
-of the set is dropped, the limit of size holds for each message or wrapper with its 12 bytes of offset and
-size. A set in which anything is not of the format or codec that ``Limits`` ask for is written anew, as one
-wrapper or as messages alone. Otherwise than 0.10.1: a set that need not be written anew keeps its wrappers,
-the checksum of every inner message is looked at, append times are also written into what was taken out of a
+As in 0.10.1 (``Log.append``, ``ByteBufferMessageSet.validateMessagesAndAssignOffsets``), a cut-off last
+message of the set is dropped, and the size limit applies to each message or wrapper with its 12 bytes of
+offset and size. A set with any entry in another format or codec than ``Limits`` require is rewritten, as one
+wrapper or as plain messages. Unlike 0.10.1, a set that need not be rewritten keeps its wrappers, the checksum
+of every inner message is verified, append times are also written into messages that were taken out of a
 wrapper, and messages of magic 0, which have no time, are never too old.
 
-Batches of magic 2 stay as they are but for their largest timestamp, when it was not that of their records,
-and for a codec that ``Limits`` ask for.
+Batches of magic 2 do not change, except for their largest timestamp, if it was not that of their records, and
+for a codec that ``Limits`` require.
 
-Content is let go once it was checked, and opened again where a wrapper has to be built anew: a kilobyte of it
-may stand for a megabyte. A request may hold hundreds of thousands of wrappers, so they are checked in groups
-(``wrappers``), and of more than ``BUILT_ANEW_MOST`` that have to be built anew one is made. Who serves others
-meanwhile gives ``validate`` a budget, which small sets keep to, and takes ``validate_steps`` for what exceeds
-it.
+Content is freed once it is checked, and decompressed again if a wrapper has to be rebuilt: a kilobyte may
+decompress to a megabyte. A request may have hundreds of thousands of wrappers, so they are checked in groups
+(``wrappers``), and more than ``REBUILT_MOST`` that have to be rebuilt become a single one. A thread that
+serves others too gives ``validate`` a budget, which is enough for small sets, and uses ``validate_steps`` for
+larger ones.
 """
 
 from __future__ import annotations
@@ -68,17 +68,17 @@ from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.arrays import read_only, writable
 
 ASSIGNED_AGAIN_BYTES = 64 << 10
-"""How much content ``assign`` compresses again, which it does under locks, for an offset that has moved."""
-BUILT_ANEW_MOST = 64
-"""Of more wrappers that have to be built anew, one is made, as 0.10.1 makes it of every set with such."""
+"""The most content that ``assign`` compresses again, under locks, if the offset has changed."""
+REBUILT_MOST = 64
+"""The most wrappers that are rebuilt one by one. More become a single one, as 0.10.1 does with any number."""
 _SELDOM = 1 << 40
-"""Bytes that no set has: only its first entry is marked."""
+"""An interval larger than any set, so that only the first entry is marked."""
 _INT64 = struct.Struct(">q")
 _UINT32 = struct.Struct(">I")
 
 
 Steps = Generator[int, None, ValidatedRecords]
-"""``next`` does one step and gives the bytes of memory that the next one needs."""
+"""``next`` does one step and returns the bytes of memory that the next one needs."""
 
 
 def validate(
@@ -88,20 +88,20 @@ def validate(
     surveyed: PlainBatch | None = None,
     budget: ContentBudget | None = None,
 ) -> ValidatedRecords:
-    """Check ``data`` and write append times into it; the buffer is kept (a copy is, when it cannot be written
-    to). ``surveyed`` is what ``survey`` gave for it.
+    """Check ``data`` and write append times into it. The result keeps the buffer, or a copy if the buffer is
+    read-only. ``surveyed`` is the result of ``survey`` for it.
 
     BrokerError CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_TIMESTAMP with the position of the first fault.
-    Where a set has to be written anew also RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE (zstd in magic
-    0 and 1) and UNSUPPORTED_FOR_MESSAGE_FORMAT (idempotent records in these). BudgetExceeded when the set
-    takes more than ``budget`` has left: it can be validated again then.
+    For a set that has to be rewritten also RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE (zstd in magic
+    0 and 1) and UNSUPPORTED_FOR_MESSAGE_FORMAT (idempotent records in these). BudgetExceeded if the set needs
+    more than ``budget`` has left; it can then be validated again.
     """
     view = _writable(data)
     if surveyed is not None and allows(limits, surveyed, now_ms):
         return as_sent(view, surveyed, limits)
     opener = ContentOpener(budget)
     if _is_one_batch(view, limits):
-        # What today's producers send: without a generator around it.
+        # The common case of current producers, without the cost of a generator.
         header = _check_batch(view, 0, limits, now_ms, opener)
         if not _is_stored_otherwise((header,), limits):
             return _one_batch(view, header, limits, now_ms)
@@ -110,8 +110,8 @@ def validate(
 
 
 def validate_steps(data: Buffer, limits: Limits, now_ms: int) -> Steps:
-    """``validate`` in steps, each of which opens one batch or group of wrappers at most; returns what that
-    returns. Batches are written anew in one step.
+    """Do the work of ``validate`` in steps, each of which decompresses at most one batch or group of
+    wrappers. Batches are rewritten in one step.
     """
     return _steps(_writable(data), limits, now_ms, ContentOpener(None))
 
@@ -173,12 +173,12 @@ def _steps(view: memoryview, limits: Limits, now_ms: int, opener: ContentOpener)
 
 
 def _is_one_batch(view: memoryview, limits: Limits) -> bool:
-    """Whether it is one batch of magic 2 and nothing else."""
+    """Return True if the set is a single batch of magic 2."""
     return limits.max_magic >= BATCH_MAGIC and is_whole(view, 0) and size_of(view, 0) == len(view)
 
 
 def _one_batch(view: memoryview, header: BatchHeader, limits: Limits, now_ms: int) -> ValidatedRecords:
-    """A good batch that is stored as it was sent, but for append times."""
+    """Return the result for a valid batch that is stored unchanged, except for append times."""
     stamped = limits.timestamp_type is TimestampType.LOG_APPEND_TIME
     if stamped:
         kernels.write.stamp_append_time(writable(view), CRC_TABLES, now_ms)
@@ -189,29 +189,29 @@ def _one_batch(view: memoryview, header: BatchHeader, limits: Limits, now_ms: in
 def _stored_steps(
     view: memoryview, batches: list[BatchHeader], limits: Limits, now_ms: int, opener: ContentOpener
 ) -> Steps:
-    """Write good batches anew, as they are stored, and validate that."""
+    """Rewrite valid batches in the topic's format, and validate the result."""
     yield opener.before_rewriting(view)
     return (yield from _steps(_writable(_stored(view, batches, limits)), limits, now_ms, opener))
 
 
 def _is_stored_otherwise(batches: Sequence[BatchHeader], limits: Limits) -> bool:
-    """Whether good batches are stored in another format or codec."""
+    """Return True if the topic stores valid batches in another format or codec."""
     if limits.magic in {0, 1}:
         return bool(batches)
     return limits.codec is not None and any(batch.codec is not limits.codec for batch in batches)
 
 
 def _stored(view: memoryview, batches: list[BatchHeader], limits: Limits) -> Buffer:
-    """Good batches in the format and codec that are stored, where they are in others."""
+    """Convert valid batches to the format and codec of the topic."""
     if limits.magic in {0, 1}:
         return _without_batches(view, batches, limits)
     return _batches_in_codec(view, limits)
 
 
 def _must_rewrite(state: NDArray[np.int64], wrappers: Wrappers, limits: Limits) -> bool:
-    """Whether a message of magic 0 or 1 is not of the format or codec that is stored."""
+    """Return True if a message of magic 0 or 1 is not in the format or codec of the topic."""
     write = kernels.write
-    if wrappers.gaps + wrappers.absolute > BUILT_ANEW_MOST:
+    if wrappers.gaps + wrappers.absolute > REBUILT_MOST:
         return True
     plain = int(state[write.COUNT]) - wrappers.count
     if limits.magic in {0, 1}:
@@ -226,7 +226,7 @@ def _must_rewrite(state: NDArray[np.int64], wrappers: Wrappers, limits: Limits) 
 def _rewritten(
     view: memoryview, state: NDArray[np.int64], wrappers: Wrappers, limits: Limits
 ) -> Generator[int, None, tuple[memoryview, Wrappers]]:
-    """The set as it is stored; the state is as if it had been sent so. In steps."""
+    """Convert the set to the topic's format, in steps. The state becomes that of the converted set."""
     write = kernels.write
     codec = limits.codec
     if codec is None or codec is Codec.ZSTD:
@@ -254,18 +254,18 @@ def _rewritten(
 
 
 def _without_batches(view: memoryview, batches: list[BatchHeader], limits: Limits) -> bytes:
-    """Good batches as messages of an older format."""
+    """Convert valid batches to messages of an older format."""
     if any(batch.producer_id >= 0 for batch in batches):
         raise BrokerError(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"the topic stores messages of magic {limits.magic}, which cannot hold an idempotent producer's "
-            "id: raise its message.format.version, or produce without idempotence",
+            f"the topic stores magic {limits.magic}, which does not support idempotent producers: "
+            "raise its message.format.version, or disable idempotence in the producer",
         )
     return down_convert(view, limits.magic or 0, limits.max_content_bytes)
 
 
 def _batches_in_codec(view: memoryview, limits: Limits) -> bytearray:
-    """Good batches in the codec that is stored."""
+    """Convert valid batches to the codec of the topic."""
     codec = limits.codec or Codec.NONE
     return rewrite_batches(view, codec, limits.max_message_bytes, limits.max_content_bytes)
 
@@ -277,7 +277,7 @@ def _first_entry_count(codec: Codec, wrappers: Wrappers, batches: list[BatchHead
 
 
 def _first(view: memoryview, batches: list[BatchHeader]) -> tuple[Codec, int]:
-    """Codec and magic of the first entry."""
+    """Return codec and magic of the first entry."""
     if batches:
         return batches[0].codec, 2
     return Codec(view[ATTRIBUTES_AT] & CODEC_MASK), view[MAGIC_AT]
@@ -311,7 +311,9 @@ def _check_entries(
             stop = write.validate_run(array, CRC32_TABLES, state)
             position = int(state[write.POSITION])
         if batches and int(state[write.COUNT]) != sum(header.count for header in batches):
-            raise decode_status.corrupt("messages of magic 0 or 1 stand among batches of magic 2", position)
+            raise decode_status.corrupt(
+                "the set mixes messages of magic 0 or 1 with batches of magic 2", position
+            )
         if stop in {decode_status.END, decode_status.PARTIAL}:
             return Wrappers.of(groups, state), batches
         if stop == decode_status.BATCH and limits.max_magic >= BATCH_MAGIC:
@@ -333,12 +335,12 @@ def _check_entries(
             content, ends = opener.group(view, rows, limits)
             group, rows = rows[: len(ends)], rows[len(ends) :]
             _check_contents(content, ends, state, group, limits, now_ms)
-            del content  # before another is opened
+            del content  # before the next group is decompressed
             groups.append(group)
 
 
 def _pass(state: NDArray[np.int64], count: int, max_timestamp_ms: int) -> None:
-    """Count the messages of a wrapper or batch: to the log it is one entry, that of its last offset."""
+    """Count the messages of a wrapper or batch, which is one entry of the log, with its last offset."""
     write = kernels.write
     state[write.COUNT] += count
     if max_timestamp_ms > state[write.MAX_TIMESTAMP]:
@@ -353,7 +355,7 @@ def _check_contents(
     limits: Limits,
     now_ms: int,
 ) -> None:
-    """Check what a group of wrappers holds, complete its rows, and count it in the state."""
+    """Check the content of a group of wrappers, complete its rows, and count it in the state."""
     write = kernels.write
     inner_state = state.copy()
     good = write.check_contents(read_only(content), CRC32_TABLES, ends, inner_state, group.reshape(-1), state)
@@ -370,7 +372,7 @@ def _check_contents(
 def _check_batch(
     view: memoryview, position: int, limits: Limits, now_ms: int, opener: ContentOpener
 ) -> BatchHeader:
-    """The header of a good batch, into which the largest timestamp is written when it was another."""
+    """Check a batch and return its header. Correct its largest timestamp if it is wrong."""
     size = size_of(view, position)
     if size > limits.max_message_bytes:
         raise _fault(decode_status.TOO_LARGE, view, position, limits, now_ms)
@@ -401,7 +403,7 @@ def _check_batch(
 
 
 def _header_fault(header: BatchHeader) -> int:
-    """What a producer must not send (``LogValidator.java`` of 3.9); END when there is nothing."""
+    """Return the fault of a header that a producer must not send (``LogValidator.java`` of 3.9), or END."""
     if header.control:
         return decode_status.CONTROL_BATCH
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -417,7 +419,7 @@ def _header_fault(header: BatchHeader) -> int:
 
 def _times(timestamp_ms: int, limits: Limits, now_ms: int) -> str:
     difference = limits.max_timestamp_difference_ms
-    return f": {timestamp_ms} ms, the broker has {now_ms} and allows {difference}"
+    return f": timestamp {timestamp_ms} ms, broker time {now_ms} ms, allowed difference {difference} ms"
 
 
 def _fault(
@@ -429,14 +431,14 @@ def _fault(
         (timestamp_ms,) = _INT64.unpack_from(view, position + TIMESTAMP_AT)
         more = _times(timestamp_ms, limits, now_ms)
     elif stop == decode_status.TOO_LARGE:
-        more = f", which is {limits.max_message_bytes}"
+        more = f"; max.message.bytes={limits.max_message_bytes}"
     return BrokerError(error.code, error.detail + more) if more else error
 
 
 def _finish_wrappers(
     view: memoryview, wrappers: Wrappers, limits: Limits, now_ms: int
 ) -> tuple[memoryview, Wrappers]:
-    """Give magic 1 wrappers their content's timestamp; build those anew whose inner offsets have gaps."""
+    """Give magic 1 wrappers their content's timestamp; rebuild those whose inner offsets have gaps."""
     write = kernels.write
     if limits.timestamp_type is TimestampType.CREATE_TIME and wrappers.mistimed:
         wrappers.stamp(writable(view))
@@ -458,7 +460,7 @@ def _finish_wrappers(
 def _rebuilt(
     view: memoryview, row: NDArray[np.int64], first_inner_offset: int, max_message_bytes: int
 ) -> bytes:
-    """The wrapper with inner offsets from ``first_inner_offset`` on. MESSAGE_TOO_LARGE if it grew so."""
+    """Rebuild a wrapper with inner offsets from ``first_inner_offset`` on. MESSAGE_TOO_LARGE if it grew."""
     write = kernels.write
     position = int(row[write.WRAPPER_AT])
     inner = bytearray(open_wrapper(view, position).data)
@@ -473,8 +475,8 @@ def _rebuilt(
     if len(entry) > max_message_bytes:
         raise BrokerError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the message at position {position} has {len(entry)} bytes once it was compressed "
-            f"again with its new offsets, max.message.bytes is {max_message_bytes}",
+            f"the message at position {position} has {len(entry)} bytes after compression with its new "
+            f"offsets, which exceeds max.message.bytes={max_message_bytes}",
         )
     return entry
 
@@ -500,7 +502,7 @@ _NO_MARKS = np.zeros(0, dtype=np.int64)
 def prepare(
     valid: ValidatedRecords, base_offset: int, budget: ContentBudget | None = None
 ) -> ValidatedRecords:
-    """Do now what takes long in ``assign``, for the case that ``base_offset`` is the one: without locks.
+    """Do the slow part of ``assign`` in advance, without locks, for the likely ``base_offset``.
 
     Raises as ``assign`` does, and BudgetExceeded as ``validate`` does.
     """
@@ -512,19 +514,19 @@ def prepare(
 
 
 def memory_to_prepare(valid: ValidatedRecords) -> int:
-    """The bytes that ``prepare`` takes."""
+    """Return the bytes of memory that ``prepare`` needs."""
     return REWRITE_MEMORY * valid.wrappers.absolute_bytes
 
 
 def assign(
     valid: ValidatedRecords, base_offset: int, leader_epoch: int = -1, *, mark_every: int = _SELDOM
 ) -> LogAppendInfo:
-    """Number the messages from ``base_offset`` on, in place where the format allows it.
+    """Assign offsets from ``base_offset`` on to the messages, in place if the format allows it.
 
-    Batches of magic 2 also get the leader epoch. ``mark_every`` bytes an entry is marked for the index.
+    Batches of magic 2 also get the leader epoch. An entry is marked for the index every ``mark_every`` bytes.
 
-    A set can be assigned again (after an append that failed). OffsetMoved, and nothing is changed, when the
-    set was prepared for another offset and it would take long to build its wrappers for this one.
+    A set can be assigned again (after a failed append). OffsetMoved, without any change, if the set was
+    prepared for another offset and rebuilding its wrappers for this one would take long.
     """
     data = valid.data
     counts = _NO_COUNTS

@@ -1,8 +1,8 @@
-"""The wrappers of a produced set, many at a time: a request of megabytes may hold hundreds of thousands.
+"""The wrappers of a produced set, many at a time: a request of megabytes may have hundreds of thousands.
 
-What is known of them is a table, with a row for each (``kernels.write``) and no Python object. They are
-opened in groups whose content is small together, which one call of a kernel then checks or converts; one of
-larger content is a group of its own.
+They are described by a table with a row for each (``kernels.write``), without Python objects. They are
+decompressed in groups with little content, and one call of a kernel checks or converts a group. A wrapper
+with more content is a group by itself.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from minikafka.records.format.compression import Codec, ContentBudget, content_b
 from minikafka.records.kernels import decode_status
 
 GROUP = 256
-"""Wrappers of a group."""
+"""The maximum number of wrappers in a group."""
 GROUP_BYTES = 1 << 20
-"""What a group of several wrappers holds."""
+"""The maximum content of a group of several wrappers."""
 _CODECS = tuple(Codec)
 
 
 class Wrappers:
-    """What is known of the wrappers of a set, in their order: a row of each, and what all have together.
+    """The wrappers of a set, in their order: a row for each, and totals.
 
-    ``count`` messages; ``gaps`` wrappers whose relative inner offsets are not 0, 1, 2 …; ``absolute`` ones of
-    magic 0, which hold ``absolute_bytes``; ``mistimed`` ones that have another timestamp than the largest of
-    what they hold; ``codecs`` has a bit for each codec.
+    ``count``: messages. ``gaps``: wrappers whose relative inner offsets are not 0, 1, 2 …. ``absolute``:
+    wrappers of magic 0, which hold ``absolute_bytes``. ``mistimed``: wrappers with another timestamp than the
+    largest of their messages. ``codecs``: a bit for each codec.
     """
 
     __slots__ = ("absolute", "absolute_bytes", "codecs", "count", "gaps", "mistimed", "rows")
@@ -41,7 +41,7 @@ class Wrappers:
 
     @classmethod
     def of(cls, groups: list[NDArray[np.int64]], state: NDArray[np.int64]) -> Wrappers:
-        """Those of some groups, which were counted in ``state``."""
+        """Return the wrappers of some groups, which were counted in ``state``."""
         if not groups:
             return NO_WRAPPERS
         write = kernels.write
@@ -52,7 +52,7 @@ class Wrappers:
     def of_one(
         cls, *, size: int, magic: int, codec: Codec, count: int, max_timestamp_ms: int, content_bytes: int
     ) -> Wrappers:
-        """The only entry of a set, with the inner offsets 0, 1, 2 … and the right timestamp."""
+        """Return a wrapper that fills the set, with inner offsets 0, 1, 2 … and the right timestamp."""
         row = [0, size, magic, codec, 0, max_timestamp_ms, count, 1, content_bytes]
         absolute = 0 if magic else 1
         return cls(
@@ -63,17 +63,17 @@ class Wrappers:
         return len(self.rows)
 
     def column(self, field: int) -> NDArray[np.int64]:
-        """One field of all."""
+        """Return a field of all rows."""
         column: NDArray[np.int64] = self.rows[:, field]
         return column
 
     def moved(self, rows: NDArray[np.int64]) -> Wrappers:
-        """The same with other positions and sizes."""
+        """Return a copy with other positions and sizes."""
         totals = (self.count, self.gaps, self.absolute, self.absolute_bytes, self.mistimed, self.codecs)
         return Wrappers(rows, *totals)
 
     def run_from(self, number: int) -> NDArray[np.int64]:
-        """The rows of that wrapper and of those that follow it at once, ``GROUP`` of them at most."""
+        """Return the rows of this wrapper and of those directly after it, at most ``GROUP``."""
         write = kernels.write
         rows = self.rows[number : number + GROUP]
         ends = rows[:, write.WRAPPER_AT] + rows[:, write.WRAPPER_SIZE]
@@ -82,25 +82,25 @@ class Wrappers:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """The messages of each."""
+        """The number of messages of each wrapper."""
         counts = np.ascontiguousarray(self.column(kernels.write.WRAPPER_COUNT))
         counts.flags.writeable = False
         return counts
 
     def with_gaps(self) -> NDArray[np.intp]:
-        """The numbers of those whose relative inner offsets are not 0, 1, 2 …"""
+        """Return the numbers of the wrappers whose relative inner offsets are not 0, 1, 2 …"""
         write = kernels.write
         return np.flatnonzero(
             (self.column(write.WRAPPER_FORMAT) == 1) & (self.column(write.WRAPPER_CONSECUTIVE) == 0)
         )
 
     def stamp(self, data: NDArray[np.uint8]) -> None:
-        """Give those of magic 1 the largest timestamp of what they hold."""
+        """Give the wrappers of magic 1 the largest timestamp of their messages."""
         kernels.write.stamp_wrappers(data, CRC32_TABLES, self.rows.reshape(-1))
 
 
 def survey(data: NDArray[np.uint8], state: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows of the wrappers that lie at POSITION one after another, ``GROUP`` of them at most."""
+    """Return the rows of the consecutive wrappers at POSITION, at most ``GROUP``."""
     write = kernels.write
     rows = np.empty(GROUP * write.WRAPPER_FIELDS, dtype=np.int64)
     found = write.survey_wrappers(data, CRC32_TABLES, state, rows)
@@ -108,7 +108,7 @@ def survey(data: NDArray[np.uint8], state: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def memory_to_open(view: memoryview, rows: NDArray[np.int64], max_content_bytes: int) -> int:
-    """What ``open_group`` takes at most."""
+    """Return the maximum memory of ``open_group``."""
     _, codec, value = next(_values(view, rows[:1]))
     return GROUP_BYTES if value is None else max(GROUP_BYTES, content_bound(codec, value, max_content_bytes))
 
@@ -116,10 +116,11 @@ def memory_to_open(view: memoryview, rows: NDArray[np.int64], max_content_bytes:
 def open_group(
     view: memoryview, rows: NDArray[np.int64], max_content_bytes: int, budget: ContentBudget | None = None
 ) -> tuple[memoryview, NDArray[np.int64]]:
-    """What the first of these wrappers hold, one after another, and where each ends there: of one wrapper at
-    least, and of as many as hold ``GROUP_BYTES`` together at most.
+    """Return the concatenated content of the first wrappers, and the end of each in it: of at least one
+    wrapper, and of as many as have at most ``GROUP_BYTES`` together.
 
-    CORRUPT_MESSAGE when the first cannot be opened, or holds more than ``max_content_bytes``; BudgetExceeded.
+    CORRUPT_MESSAGE if the first cannot be decompressed, or has more than ``max_content_bytes``;
+    BudgetExceeded.
     """
     contents: list[memoryview] = []
     ends: list[int] = []
@@ -132,7 +133,7 @@ def open_group(
             content = decompress(codec, value, room, budget)
         except BrokerError as error:
             if contents:
-                break  # too large for this group, or what the next one tells
+                break  # too large for this group, or an error that the next group reports
             raise error if value is None else decode_status.corrupt(error.detail, position) from None
         contents.append(content)
         size += len(content)
@@ -145,7 +146,7 @@ def open_group(
 
 
 def _values(view: memoryview, rows: NDArray[np.int64]) -> Iterator[tuple[int, Codec, memoryview | None]]:
-    """Position, codec and compressed content of each."""
+    """Yield position, codec and compressed content of each wrapper."""
     write = kernels.write
     for position, size, _, codec, value_at in rows[:, : write.WRAPPER_VALUE + 1].tolist():
         value = view[position + value_at : position + size] if value_at >= 0 else None
@@ -153,4 +154,4 @@ def _values(view: memoryview, rows: NDArray[np.int64]) -> Iterator[tuple[int, Co
 
 
 NO_WRAPPERS = Wrappers(np.zeros((0, 16), dtype=np.int64), 0, 0, 0, 0, 0, 0)
-"""Those of a set without any: no row, and room for every field. (The kernels are not loaded for it.)"""
+"""The wrappers of a set without any: no row, and room for every field. (It does not load the kernels.)"""

@@ -1,7 +1,7 @@
-"""Room for columns and message sets, from Arrow's memory pool.
+"""Memory for columns and message sets, from Arrow's memory pool.
 
-The pool keeps what is given back. numpy's arrays of this size come from the system with every set and go back
-to it, and the page faults of fresh memory cost as much as decoding: 100 ns a message of 142 bytes.
+The pool keeps freed memory. numpy allocates arrays of this size from the system for every set and returns
+them to it, and the page faults of fresh memory cost as much as decoding: 100 ns a message of 142 bytes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ T = TypeVar("T", bound=np.generic)
 
 
 def empty(size: int, dtype: type[T] | np.dtype[T]) -> NDArray[T]:
-    """An array of ``size`` items with nothing in particular in them."""
+    """Return an uninitialized array of ``size`` items."""
     kind = np.dtype(dtype)
     return np.frombuffer(pa.allocate_buffer(size * kind.itemsize), dtype=kind)
 
 
 def grown(array: NDArray[T], used: int, size: int) -> NDArray[T]:
-    """An array of ``size`` items that starts with the first ``used`` of ``array``."""
+    """Return an array of ``size`` items that starts with the first ``used`` of ``array``."""
     larger = empty(size, array.dtype)
     larger[:used] = array[:used]
     return larger

@@ -1,4 +1,4 @@
-"""Arrow columns to message sets, and keys to partitions. Imported through ``columns``."""
+"""Encoding of Arrow columns to message sets, and of keys to partitions. Imported through ``columns``."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from minikafka.records.kernels.arrays import read_only
 
 _FIRST_OUTPUT_BYTES = 1 << 20
 _ROW_OVERHEAD_BYTES = 34
-"""Around key and value in magic 1; in magic 2 it is less, and headers are not counted."""
+"""The overhead of a row in magic 1; in magic 2 it is less, and headers are not counted."""
 
 T = TypeVar("T", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedRecords:
-    """A message set of ``count`` messages, ready to be sent if it is sealed (see ``encode``)."""
+    """A message set of ``count`` messages. It can be sent if it is sealed (see ``encode``)."""
 
     data: memoryview
     count: int
@@ -37,7 +37,7 @@ class EncodedRecords:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A binary column as the kernels take it. No offsets: null throughout. No bits: nothing is null."""
+    """A binary column as the kernels expect it. No offsets: all rows are null. No bits: no row is null."""
 
     offsets: NDArray[np.int32]
     data: NDArray[np.uint8]
@@ -46,7 +46,7 @@ class _Column:
 
     @property
     def mean_bytes(self) -> int:
-        """Of one row, rounded up."""
+        """The mean size of a row, rounded up."""
         rows = self.offsets.size - 1
         return -(-int(self.offsets[-1] - self.offsets[0]) // rows) if rows > 0 else 0
 
@@ -58,13 +58,13 @@ _ALL_NULL = _Column(_NO_INT32, _NO_BYTES, _NO_BYTES, 0)
 
 
 def _column(array: pa.Array | pa.ChunkedArray | None) -> _Column:
-    """A column of binary or string, also large, fixed-size or chunked; no copy where offsets are int32."""
+    """Convert a binary or string column, also large, fixed-size or chunked; no copy if offsets are int32."""
     if array is None or pa.types.is_null(array.type):
         return _ALL_NULL
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
         if isinstance(array, pa.ChunkedArray):
-            raise ValueError("the column holds more than 2 GiB: encode it in parts")
+            raise ValueError("the column exceeds 2 GiB: encode it in parts")
     if not (pa.types.is_binary(array.type) or pa.types.is_string(array.type)):
         array = array.cast(pa.binary())
     valid, offsets, data = array.buffers()
@@ -93,17 +93,17 @@ def encode(
     headers: RawHeaders | None = None,
     sealed: bool = True,
 ) -> Iterator[EncodedRecords]:
-    """Message sets of the chosen ``rows`` in their order, each of at most ``max_bytes``.
+    """Yield message sets of the chosen ``rows`` in their order, each of at most ``max_bytes``.
 
-    A larger row goes alone. Offsets start at 0 in every set. With a codec each set is one wrapper, with magic
-    2 it is always one batch; the bound holds before and after compression. ``timestamps_ms`` has one item for
-    each row of the columns and is ignored for magic 0. Null is a null field.
+    A larger row is a set by itself. Offsets start at 0 in every set. With a codec each set is one wrapper,
+    with magic 2 it is always one batch; the limit applies before and after compression. ``timestamps_ms`` has
+    one item for each row of the columns and is ignored for magic 0. Null is a null field.
 
-    ``headers`` are those of all rows of the columns (``raw_headers``). ValueError when there are any and the
+    ``headers`` are those of all rows of the columns (``raw_headers``). ValueError if there are any and the
     magic is not 2.
 
-    Not ``sealed``, batches of magic 2 have no checksum yet: whoever says who sends them (``set_producer``)
-    would write it anew anyway.
+    If not ``sealed``, batches of magic 2 have no checksum yet: ``set_producer`` writes it after the
+    producer's id.
     """
     key, value, raw = _column(keys), _column(values), _header_column(headers, magic)
     encoder: _Encoder
@@ -120,7 +120,7 @@ def encode(
             continue
         packed = encoder.packed(plain, codec)
         while len(packed.data) > max_bytes and plain.count > 1:
-            # What does not compress grows a little: take half of the rows.
+            # Data that does not compress grows a little: take half of the rows.
             encoder.back(plain.count)
             plain = encoder.next_set(max_bytes - overhead, (plain.count + 1) // 2)
             packed = encoder.packed(plain, codec)
@@ -145,12 +145,12 @@ def _header_column(raw: RawHeaders | None, magic: int) -> _Column:
     if raw is None or raw.count == 0:
         return _ALL_NULL
     if magic != 2:
-        raise ValueError(f"messages of magic {magic} have no headers: leave them out, or write magic 2")
+        raise ValueError(f"magic {magic} does not support headers: leave them out, or write magic 2")
     return _Column(_frozen(raw.ends), _frozen(raw.data), _NO_BYTES, 0)
 
 
 class _Encoder:
-    """Goes through the chosen rows. The kernels of all formats have one layout of state."""
+    """The base of the encoders of the chosen rows. The kernels of all formats share a state layout."""
 
     _head_bytes = 0
 
@@ -160,19 +160,19 @@ class _Encoder:
         write = kernels.write
         self._timestamps, self._rows = timestamps, rows
         self._columns = (key.offsets, key.data, key.valid, value.offsets, value.data, value.valid)
-        """Keys and values, as the kernels of all formats take them."""
+        """Keys and values, as the kernels of all formats expect them."""
         self._state = np.zeros(write.ENCODE_STATE_SIZE, dtype=np.int64)
         self._state[write.ENCODE_KEY_SHIFT] = key.shift
         self._state[write.ENCODE_VALUE_SHIFT] = value.shift
         self._row_bytes = _ROW_OVERHEAD_BYTES + key.mean_bytes + value.mean_bytes
-        """What a row takes most likely, so that the room is neither much too large nor too small."""
+        """The expected size of a row, so that the output is neither much too large nor too small."""
 
     def finished(self, plain: EncodedRecords) -> EncodedRecords:
-        """The set as it is, to be sent so."""
+        """Finish the uncompressed set."""
         return plain
 
     def packed(self, plain: EncodedRecords, codec: Codec) -> EncodedRecords:
-        """The set compressed."""
+        """Compress the set."""
         raise NotImplementedError
 
     def _run(self, rows: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
@@ -183,11 +183,11 @@ class _Encoder:
         return int(self._state[kernels.write.ENCODE_NEXT]) >= self._rows.size
 
     def back(self, count: int) -> None:
-        """Take the last ``count`` rows again."""
+        """Go back by ``count`` rows."""
         self._state[kernels.write.ENCODE_NEXT] -= count
 
     def next_set(self, max_bytes: int, max_count: int | None = None) -> EncodedRecords:
-        """The next rows as messages that are not compressed: as many as fit, at least one."""
+        """Encode the next rows as uncompressed messages: as many as fit, at least one."""
         write = kernels.write
         state = self._state
         first = int(state[write.ENCODE_NEXT])
@@ -201,7 +201,7 @@ class _Encoder:
             stop = self._run(rows, out)
             if stop == decode_status.BAD_ROW:
                 row = self._rows[state[write.ENCODE_NEXT]]
-                raise IndexError(f"row {row} is outside of the columns or timestamps, or a column is damaged")
+                raise IndexError(f"row {row} is outside the columns or timestamps, or a column is invalid")
             used = int(state[write.ENCODE_BYTES])
             wanted = used + int(state[write.ENCODE_WANTED])
             if stop != decode_status.VALUES_FULL or (wanted > max_bytes and used > self._head_bytes):
@@ -209,13 +209,13 @@ class _Encoder:
             out = grown(out, used, max(wanted, min(max_bytes, 4 * out.size)))
         count = int(state[write.ENCODE_NEXT]) - first
         if used < out.size // 2:
-            # Small sets may wait in their thousands, and each would hold the room of a large one.
+            # Thousands of small sets may wait, and each would hold the memory of a large one.
             out = grown(out, used, used)
         return EncodedRecords(memoryview(out.data)[:used], count, int(state[write.ENCODE_MAX_TIMESTAMP]))
 
 
 class _MessageEncoder(_Encoder):
-    """Messages of magic 0 or 1."""
+    """Encoder of messages of magic 0 or 1."""
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class _MessageEncoder(_Encoder):
         self._state[kernels.write.ENCODE_MAGIC] = magic
 
     def packed(self, plain: EncodedRecords, codec: Codec) -> EncodedRecords:
-        """One wrapper."""
+        """Compress the set into a wrapper."""
         entry = wrap(
             plain.data,
             offset=plain.count - 1,
@@ -253,7 +253,7 @@ class _MessageEncoder(_Encoder):
 
 
 class _BatchEncoder(_Encoder):
-    """Batches of magic 2."""
+    """Encoder of batches of magic 2."""
 
     _head_bytes = BATCH_HEADER_BYTES
 
@@ -271,12 +271,12 @@ class _BatchEncoder(_Encoder):
         self._sealed = sealed
 
     def finished(self, plain: EncodedRecords) -> EncodedRecords:
-        """The batch with its header."""
+        """Write the header of the batch."""
         write_header(plain.data, self._header(plain, Codec.NONE), sealed=self._sealed)
         return plain
 
     def packed(self, plain: EncodedRecords, codec: Codec) -> EncodedRecords:
-        """The batch with its header, and its records compressed."""
+        """Compress the records of the batch, and write its header."""
         content = plain.data[BATCH_HEADER_BYTES:]
         packed = assemble(content, self._header(plain, codec), sealed=self._sealed)
         return EncodedRecords(memoryview(packed), plain.count, plain.max_timestamp_ms)
@@ -297,7 +297,7 @@ class _BatchEncoder(_Encoder):
     def _header(self, plain: EncodedRecords, codec: Codec) -> BatchHeader:
         return BatchHeader(
             base_offset=0,
-            size_bytes=0,  # as large as what it is written to
+            size_bytes=0,  # the size of the output is used instead
             codec=codec,
             last_offset_delta=plain.count - 1,
             base_timestamp_ms=int(self._state[kernels.write.ENCODE_BASE_TIMESTAMP]),
@@ -307,13 +307,13 @@ class _BatchEncoder(_Encoder):
 
 
 def partitions_by_key(keys: pa.Array | pa.ChunkedArray, partitions: int) -> NDArray[np.int32]:
-    """The partition where Java's default partitioner puts each key: int32[n], -1 where the key is null."""
+    """Return the partition of each key by Java's default partitioner: int32[n], -1 where the key is null."""
     return _partitions(keys, partitions, kernels.hashing.MURMUR2)
 
 
 def partitions_by_java_hash(keys: pa.Array | pa.ChunkedArray, partitions: int) -> NDArray[np.int32]:
-    """The partition where the partitioners of Kafka's Scala producer put each key: int32[n], -1 where the key
-    is null. Strings have Java's ``String.hashCode``, bytes its ``Arrays.hashCode``.
+    """Return the partition of each key by the partitioners of Kafka's Scala producer: int32[n], -1 where the
+    key is null. Strings are hashed by Java's ``String.hashCode``, bytes by its ``Arrays.hashCode``.
     """
     is_text = pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type)
     return _partitions(
@@ -323,7 +323,7 @@ def partitions_by_java_hash(keys: pa.Array | pa.ChunkedArray, partitions: int) -
 
 def _partitions(keys: pa.Array | pa.ChunkedArray, partitions: int, hashed_by: int) -> NDArray[np.int32]:
     if partitions < 1:
-        raise ValueError(f"a topic has at least one partition, not {partitions}")
+        raise ValueError(f"expected at least one partition, got {partitions}")
     result = np.full(len(keys), -1, dtype=np.int32)
     column = _column(keys)
     if len(keys) and column.offsets.size:

@@ -1,6 +1,6 @@
 """Record batches of magic 2: the layout, and plain functions for small uses.
 
-A batch, big-endian; ``offset``, ``size`` and ``magic`` lie where those of a magic 0 or 1 entry do::
+A batch, big-endian; ``offset``, ``size`` and ``magic`` are at the same positions as in magic 0 and 1::
 
     0   base offset         int64   of the first record that was sent in it
     8   size                int32   bytes that follow, at least 49
@@ -9,20 +9,20 @@ A batch, big-endian; ``offset``, ``size`` and ``magic`` lie where those of a mag
     17  crc                 uint32  CRC-32C (Castagnoli) of everything after this field
     21  attributes          int16   bits 0-2 codec, 3 timestamp type (0 create time, 1 log append time),
                                     4 transactional, 5 control, 6 the base timestamp is a delete horizon
-    23  last offset delta   int32   last offset - base offset; kept when compaction takes the last record
-    27  base timestamp      int64   ms; what timestamp deltas are added to
-    35  max timestamp       int64   ms; with log append time it stands for that of every record
+    23  last offset delta   int32   last offset - base offset; kept when compaction deletes the last record
+    27  base timestamp      int64   ms; timestamp deltas are added to it
+    35  max timestamp       int64   ms; with log append time it is the timestamp of every record
     43  producer id         int64   -1 for none
     51  producer epoch      int16   -1 for none
     53  base sequence       int32   of the first record, -1 for none
     57  count               int32   of records; 0 in a batch that compaction emptied
-    61  records             as many bytes as are left, compressed as a whole
+    61  records             the rest of the batch, compressed as a whole
 
 A record; its numbers are varints: seven bits a byte, the lowest first, zig-zag (0, -1, 1, -2 …), so at most
 5 bytes for 32 bits and 10 for 64::
 
     length              varint  bytes that follow
-    attributes          int8    without meaning so far
+    attributes          int8    unused so far
     timestamp delta     varint  64 bits, taken modulo 2^64
     offset delta        varint  larger than that of the record before
     key, value          varint length, -1 for null, and the bytes
@@ -30,10 +30,10 @@ A record; its numbers are varints: seven bits a byte, the lowest first, zig-zag 
                         value like the record's
 
 The checksum covers neither the base offset nor the leader epoch: a broker writes both without computing it
-anew. A control batch holds one record whose key is int16 version, int16 type (0 abort, 1 commit) and whose
+again. A control batch has one record whose key is int16 version, int16 type (0 abort, 1 commit) and whose
 value is int16 version, int32 coordinator epoch.
 
-Everything here makes a Python object per record; the bulk paths are ``validation``, ``scan`` and ``columns``.
+This module creates a Python object per record; the bulk paths are ``validation``, ``scan`` and ``columns``.
 Source: ``DefaultRecordBatch.java``, ``DefaultRecord.java`` and ``EndTransactionMarker.java`` of 3.9.
 """
 
@@ -63,12 +63,12 @@ from minikafka.records.kernels.arrays import as_int64
 MAGIC = 2
 BATCH_HEADER_BYTES = 61
 MIN_BATCH_SIZE = 49
-"""Smallest value of the size field: a batch without records."""
+"""The smallest value of the size field: a batch without records."""
 LEADER_EPOCH_AT = 12
 MAGIC_AT = 16
 CRC_AT = 17
 COVERED_AT = 21
-"""What the checksum covers begins here."""
+"""The start of the bytes that the checksum covers."""
 ATTRIBUTES_AT = 21
 MAX_TIMESTAMP_AT = 35
 _PRODUCER_AT = 43
@@ -88,11 +88,11 @@ _CONTROL_VALUE = struct.Struct(">hi")
 _CODECS = tuple(sorted(Codec))
 _TIMESTAMP_TYPES = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
 _SEQUENCES = 1 << 31
-"""Sequences go on at 0 after 2^31 - 1."""
+"""Sequences continue at 0 after 2^31 - 1."""
 
 
 class ControlType(IntEnum):
-    """How a transaction ended."""
+    """The outcome of a transaction."""
 
     ABORT = 0
     COMMIT = 1
@@ -100,7 +100,7 @@ class ControlType(IntEnum):
 
 @fast_value
 class BatchHeader:
-    """What stands before the records. ``size_bytes`` is that of the whole batch."""
+    """The fields before the records. ``size_bytes`` is the size of the whole batch."""
 
     base_offset: int
     size_bytes: int
@@ -125,7 +125,7 @@ class BatchHeader:
 
 
 def is_whole(data: memoryview, position: int) -> bool:
-    """Whether what stands at ``position`` claims to be a batch of magic 2, and all bytes of it are there."""
+    """Return True if a batch of magic 2, by its magic byte and size, is completely at ``position``."""
     left = len(data) - position
     if left < BATCH_HEADER_BYTES or data[position + MAGIC_AT] != MAGIC:
         return False
@@ -134,13 +134,13 @@ def is_whole(data: memoryview, position: int) -> bool:
 
 
 def size_of(data: memoryview, position: int) -> int:
-    """The bytes that the batch at ``position`` claims to have, those before its size field included."""
+    """Return the size of the whole batch at ``position`` by its size field."""
     size: int = _INT32.unpack_from(data, position + 8)[0]
     return size + 12
 
 
 def names_producer(data: memoryview) -> bool:
-    """Whether the batch at the start has a producer's id, by which it is written once; nothing is checked."""
+    """Return True if the batch at the start has a producer id, for idempotence. Nothing is validated."""
     if len(data) < BATCH_HEADER_BYTES or data[MAGIC_AT] != MAGIC:
         return False
     producer_id, _, _ = _PRODUCER.unpack_from(data, _PRODUCER_AT)
@@ -148,15 +148,15 @@ def names_producer(data: memoryview) -> bool:
 
 
 def place(data: memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Give the batch at the beginning of ``data`` its place in a log, which the checksum does not cover."""
+    """Write base offset and leader epoch, which the checksum does not cover, into a batch."""
     _INT64.pack_into(data, 0, base_offset)
     _INT32.pack_into(data, LEADER_EPOCH_AT, leader_epoch)
 
 
 def read_header(data: Buffer, position: int, *, check_crc: bool = True) -> BatchHeader:
-    """The header of the batch at ``position``, of which all bytes are there and whose magic byte is 2.
+    """Read the header of the batch at ``position``, which is complete and of magic 2.
 
-    CORRUPT_MESSAGE with the position when its size, checksum, codec, deltas or count cannot be right.
+    CORRUPT_MESSAGE with the position if its size, checksum, codec, deltas or count are invalid.
     """
     view = memoryview(data)
     (size,) = _INT32.unpack_from(view, position + 8)
@@ -198,10 +198,10 @@ def records_of(
     max_content_bytes: int = MAX_CONTENT_BYTES,
     budget: ContentBudget | None = None,
 ) -> memoryview:
-    """The records of the batch at ``position``, one after another, of which nothing is checked yet.
+    """Return the records of the batch at ``position``, decompressed and not validated.
 
-    CORRUPT_MESSAGE with the position when they cannot be opened, or are more than ``max_content_bytes``;
-    BudgetExceeded when they are more than ``budget`` has left.
+    CORRUPT_MESSAGE with the position if they cannot be decompressed, or have more than ``max_content_bytes``;
+    BudgetExceeded if they have more than ``budget`` has left.
     """
     stored = memoryview(data)[position + BATCH_HEADER_BYTES : position + header.size_bytes]
     try:
@@ -211,9 +211,9 @@ def records_of(
 
 
 def assemble(content: Buffer, header: BatchHeader, *, sealed: bool = True) -> bytearray:
-    """The batch of the records ``content``, compressed here; ``header.size_bytes`` means nothing.
+    """Build the batch of the records ``content``, which it compresses. ``header.size_bytes`` is ignored.
 
-    Not ``sealed``, its checksum is left for ``set_producer`` to write.
+    If not ``sealed``, the checksum is left for ``set_producer`` to write.
     """
     out = compress(header.codec, content, 2, BATCH_HEADER_BYTES)
     write_header(out, header, sealed=sealed)
@@ -221,9 +221,9 @@ def assemble(content: Buffer, header: BatchHeader, *, sealed: bool = True) -> by
 
 
 def write_header(out: bytearray | memoryview, header: BatchHeader, *, sealed: bool = True) -> None:
-    """Fill the first 61 bytes of ``out``, which is the whole batch, with the right size and checksum.
+    """Write the header into the first 61 bytes of ``out``, the whole batch, with its size and checksum.
 
-    Not ``sealed``, the checksum is 0.
+    If not ``sealed``, the checksum is 0.
     """
     attributes = int(header.codec)
     attributes |= _APPEND_TIME_BIT if header.timestamp_type is TimestampType.LOG_APPEND_TIME else 0
@@ -252,7 +252,7 @@ def write_header(out: bytearray | memoryview, header: BatchHeader, *, sealed: bo
 
 
 def write_checksum(out: bytearray | memoryview, position: int, end: int) -> None:
-    """Write the right checksum into the batch between ``position`` and ``end``."""
+    """Compute and write the checksum of the batch between ``position`` and ``end``."""
     _UINT32.pack_into(out, position + CRC_AT, crc32c(memoryview(out)[position + COVERED_AT : end]))
 
 
@@ -264,7 +264,9 @@ def set_producer(
     *,
     transactional: bool = False,
 ) -> None:
-    """Write who sends it into a batch that is ready otherwise; ``out`` is the whole batch."""
+    """Write the producer and the checksum into a batch that is otherwise complete; ``out`` is the whole
+    batch.
+    """
     _PRODUCER.pack_into(out, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     if transactional:
         out[ATTRIBUTES_AT + 1] |= _TRANSACTIONAL_BIT
@@ -272,7 +274,7 @@ def set_producer(
 
 
 def set_max_timestamp(out: bytearray | memoryview, position: int, end: int, timestamp_ms: int) -> None:
-    """Write the largest timestamp into the batch between ``position`` and ``end``."""
+    """Write the largest timestamp, and the checksum, into the batch between ``position`` and ``end``."""
     struct.pack_into(">q", out, position + MAX_TIMESTAMP_AT, timestamp_ms)
     write_checksum(out, position, end)
 
@@ -290,7 +292,7 @@ def build_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """One batch of ``records`` with offsets from ``base_offset`` on; nothing for no records."""
+    """Build a batch of ``records`` with offsets from ``base_offset`` on; empty bytes for no records."""
     if not records:
         return b""
     base_timestamp_ms = records[0].timestamp_ms
@@ -325,10 +327,10 @@ def build_control_batch(
     timestamp_ms: int,
     base_offset: int = 0,
 ) -> bytes:
-    """The mark that ends a producer's transaction."""
-    mark = Record(_CONTROL_KEY.pack(0, kind), _CONTROL_VALUE.pack(0, coordinator_epoch), timestamp_ms)
+    """Build the marker that ends a producer's transaction."""
+    marker = Record(_CONTROL_KEY.pack(0, kind), _CONTROL_VALUE.pack(0, coordinator_epoch), timestamp_ms)
     return build_batch(
-        [mark],
+        [marker],
         base_offset=base_offset,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -338,7 +340,7 @@ def build_control_batch(
 
 
 def control_type(record: StoredRecord) -> ControlType | None:
-    """What a control record says; None for a type that this release does not know, and for other records."""
+    """Return the type of a control record; None for an unknown type, and for other records."""
     if not record.control or record.key is None or len(record.key) < _CONTROL_KEY.size:
         return None
     _, kind = _CONTROL_KEY.unpack_from(record.key)
@@ -348,10 +350,10 @@ def control_type(record: StoredRecord) -> ControlType | None:
 def iterate_batch(
     view: memoryview, position: int, deep: bool = True, max_content_bytes: int = MAX_CONTENT_BYTES
 ) -> Iterator[StoredRecord]:
-    """The records of the batch at ``position``, of which all bytes are there and whose magic byte is 2.
+    """Yield the records of the batch at ``position``, which is complete and of magic 2.
 
-    Not ``deep``, the batch is given as one record with the last offset, the largest timestamp and its
-    records as they are stored. All of it is read before the first record is given. CORRUPT_MESSAGE with the
+    If not ``deep``, yield the batch as one record with the last offset, the largest timestamp and the stored
+    records as its value. The whole batch is read before the first record is yielded. CORRUPT_MESSAGE with the
     position on damage.
     """
     header = read_header(view, position)
@@ -403,7 +405,7 @@ def _stored(
 
 
 class _Reader:
-    """Goes through the records of a batch, which lies at ``position``."""
+    """A reader of the records of the batch at ``position``."""
 
     def __init__(self, content: memoryview, position: int) -> None:
         self.at = 0
@@ -436,7 +438,7 @@ class _Reader:
 
     def _header_count(self) -> int:
         count = self._number(32)
-        # A header has two bytes at least.
+        # A header has at least two bytes.
         if count < 0 or count > (self._end - self.at) // 2:
             raise self.error(decode_status.BAD_HEADERS)
         return count

@@ -1,9 +1,9 @@
 """Checksums of messages: CRC-32 (the polynomial of Ethernet and zip) in magic 0 and 1, CRC-32C (Castagnoli's)
 in magic 2, both reflected. The tables are made from crcmod's definition.
 
-Table ``k`` holds, for each byte, what that byte does to the checksum after ``k`` more zero bytes: the kernels
-take sixteen bytes a step. They are one flat array, indexed as ``k * 256 + byte``; behind them lie the
-constants of folding.
+Table ``k`` holds, for each byte, its contribution to the checksum after ``k`` more zero bytes: the kernels
+process sixteen bytes a step. The tables are one flat array, indexed as ``k * 256 + byte``, followed by the
+constants for folding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ SLICES = 16
 
 
 def sliced_tables(polynomial: int) -> NDArray[np.uint32]:
-    """uint32[16 * 256 + 12] for a reflected 32-bit polynomial (with its leading 1), read-only."""
+    """Return the tables, uint32[16 * 256 + 12], read-only, for a reflected 32-bit polynomial (with its
+    leading 1).
+    """
     first = np.array(crcmod.Crc(polynomial, initCrc=0, rev=True, xorOut=0xFFFFFFFF).table, dtype=np.uint32)
     tables = [first]
     for _ in range(SLICES - 1):
@@ -32,7 +34,7 @@ def sliced_tables(polynomial: int) -> NDArray[np.uint32]:
 
 
 def folding_constants(polynomial: int) -> NDArray[np.uint32]:
-    """What ``kernels.folding`` multiplies by: six 64-bit numbers, the low word of each first, all reflected.
+    """Return the multipliers of ``kernels.folding``: six 64-bit numbers, low word first, all reflected.
 
     x^160 and x^96 modulo the polynomial, x^64 modulo it and 0, the polynomial and the quotient of x^64 by it.
     """
@@ -48,7 +50,7 @@ def folding_constants(polynomial: int) -> NDArray[np.uint32]:
 
 
 def _power(exponent: int, polynomial: int) -> int:
-    """x to the power, modulo the polynomial of degree 32."""
+    """Return x^exponent modulo the polynomial of degree 32."""
     power = 1
     for _ in range(exponent):
         power <<= 1
@@ -58,7 +60,7 @@ def _power(exponent: int, polynomial: int) -> int:
 
 
 CRC_TABLES = np.concatenate((sliced_tables(0x104C11DB7), sliced_tables(0x11EDC6F41)))
-"""Those of CRC-32, then those of CRC-32C."""
+"""The tables of CRC-32, then those of CRC-32C."""
 CRC_TABLES.flags.writeable = False
 CRC32_TABLES = CRC_TABLES[: CRC_TABLES.size // 2]
 """For magic 0 and 1."""
@@ -67,5 +69,5 @@ CRC32C_TABLES = CRC_TABLES[CRC_TABLES.size // 2 :]
 
 
 def crc32c(data: Buffer, before: int = 0) -> int:
-    """The checksum of ``data``; ``before`` is that of what lies before it, as with ``zlib.crc32``."""
+    """Return the checksum of ``data``; ``before`` is that of the preceding bytes, as with ``zlib.crc32``."""
     return int(kernels.hashing.checksum(CRC32C_TABLES, read_only(data), before))

@@ -1,24 +1,24 @@
-"""Compressed content of a message or of a record batch, as Kafka frames it.
+"""Compression and decompression of the content of a message or a record batch, as Kafka frames it.
 
     gzip     one or more gzip members. The standard library's zlib does it: as fast as cramjam's here, and it
-             takes a bound on its output
+             can limit its output
     snappy   xerial's frame: magic ``82 S N A P P Y 00``, version 1 and oldest compatible version 1 (int32
              big-endian), then blocks: int32 length, raw snappy of at most 32 KiB. Some clients send one raw
              block with no frame; both are read, the frame is written
     lz4      an lz4 frame of independent 64 KiB blocks without content checksum. Kafka's first writer computed
              the header checksum over the frame's magic as well; readers of magic 0 insist on that mistake,
              those of magic 1 and 2 on the right one. Both are read; each magic is written with its own.
-             As with Kafka, blocks that depend on one another are refused, and what lies behind a frame is
-             passed over. Checksums of content and blocks, and the content's size, must be right if given
+             As with Kafka, dependent blocks are refused, and bytes after the frame are ignored. Checksums of
+             content and blocks, and the content's size, must be right if given
     zstd     one or more zstd frames, in magic 2 only
 
-Nothing here trusts a length. Content larger than a bound (``MAX_CONTENT_BYTES``, 128 MiB, where the caller
-names no other; a request has at most 100 MiB, and producers limit what they compress to 1 MB by default) is
-refused before memory of that size was touched, so that a small message cannot exhaust it. Who serves many
-connections at a time gives a ``ContentBudget``: it ends the work as soon as the content passes it.
+Lengths in the input are not trusted. Content larger than a limit (by default ``MAX_CONTENT_BYTES``, 128 MiB;
+a request has at most 100 MiB, and producers limit a set to 1 MB by default) is refused before memory of that
+size is used, so a small message cannot exhaust the memory. A thread that serves many connections passes a
+``ContentBudget``, which ends the work as soon as the content exceeds it.
 
-All long steps run without the interpreter's lock. Memory for content is not filled with zeros first: for 128
-MiB that takes 60 ms, with the lock.
+All long steps run without the interpreter's lock. Memory for content is not zeroed first: for 128 MiB that
+takes 60 ms, with the lock.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from minikafka.base.memory import allocate
 
 MAX_CONTENT_BYTES = 128 << 20
 ENTRY_COST_BYTES = 8 << 10
-"""What it costs to open one wrapper or batch, however small, in bytes of a ``ContentBudget``."""
+"""The cost of opening a wrapper or batch of any size, in bytes of a ``ContentBudget``."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -51,20 +51,20 @@ _LZ4_DESCRIPTOR = b"\x60\x40"
 _LZ4_STORED = 0x80000000
 
 _GZIP_PIECE_BYTES = 512 << 10
-"""How much content zlib gives at a time: it is copied with the interpreter's lock."""
+"""The amount of content that zlib returns at a time. It is copied with the interpreter's lock."""
 _GZIP_MOST = 1032
-"""The bytes of content that one byte of gzip holds at most."""
+"""The maximum content of one byte of gzip."""
 _GZIP_PART_BYTES_MOST = 64 << 10
 _GZIP_PART_BYTES = 512
-"""The first part of a gzip member that is not the first."""
+"""The first part of a gzip member other than the first member."""
 
 _ZSTD_LEVEL = 1
-"""Kafka's is 3, for sets of 16 kB. In one of 900 kB, as the sink writes them, 1 makes rows (CSV, JSON, lines
-of a log, hexadecimal digits) as small or smaller, in 0.4 to 0.9 of the time.
+"""Kafka's level is 3, for sets of 16 kB. For sets of 900 kB, as the sink writes them, level 1 compresses rows
+(CSV, JSON, log lines, hexadecimal digits) to the same size or less, in 0.4 to 0.9 of the time.
 """
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_SKIPPABLE = 0x184D2A50
-"""The magic of frames without content; its last four bits mean nothing."""
+"""The magic of frames without content; its last four bits are arbitrary."""
 _ZSTD_BLOCK_BYTES = 128 << 10
 _INT32 = struct.Struct(">i")
 _NOTHING = memoryview(b"")
@@ -72,15 +72,15 @@ _UINT32_LITTLE = struct.Struct("<I")
 
 
 class ContentTooLarge(BrokerError):
-    """Compressed content holds more than is allowed. The code is CORRUPT_MESSAGE."""
+    """Compressed content exceeds the limit. The code is CORRUPT_MESSAGE."""
 
 
 class BudgetExceeded(Exception):
-    """The content that was asked for costs more than a ``ContentBudget`` has left."""
+    """Decompressing or rewriting content costs more than a ``ContentBudget`` has left."""
 
 
 class ContentBudget:
-    """How many bytes of content may be opened or written anew, for all that is done with it together."""
+    """A budget, in bytes of content, for everything that is decompressed or rewritten with it."""
 
     __slots__ = ("left_bytes",)
 
@@ -88,7 +88,7 @@ class ContentBudget:
         self.left_bytes = left_bytes
 
     def take(self, size_bytes: int) -> None:
-        """Count ``size_bytes``. BudgetExceeded when there are fewer left."""
+        """Subtract ``size_bytes``. BudgetExceeded if fewer are left."""
         self.left_bytes -= size_bytes
         if self.left_bytes < 0:
             raise BudgetExceeded
@@ -105,7 +105,7 @@ class Codec(IntEnum):
 
     @classmethod
     def parse(cls, name: str) -> Codec:
-        """The member for a name in small letters; ConfigError for anything else."""
+        """Return the codec with this name, in any case; ConfigError for anything else."""
         codec = cls.__members__.get(name.strip().upper())
         if codec is None:
             raise ConfigError("compression.type", name, "one of none, gzip, snappy, lz4, zstd")
@@ -113,19 +113,19 @@ class Codec(IntEnum):
 
 
 CLASSIC_CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
-"""Those of magic 0 and 1."""
+"""The codecs of magic 0 and 1."""
 
 
 def compress(codec: Codec, data: Buffer, magic: int, head_bytes: int = 0) -> bytearray:
-    """``data`` compressed for ``magic``, behind ``head_bytes`` that are free for a header.
+    """Compress ``data`` for ``magic``, after ``head_bytes`` that are free for a header.
 
-    ``Codec.NONE`` gives the bytes themselves. ValueError for zstd with another magic than 2.
+    ``Codec.NONE`` returns the bytes themselves. ValueError for zstd with a magic other than 2.
     """
     content = memoryview(data)
     if codec is Codec.NONE or codec is Codec.GZIP:
         return bytearray().join((bytes(head_bytes), content if codec is Codec.NONE else _gzip(content)))
     if codec is Codec.ZSTD and magic < 2:
-        raise ValueError(f"messages of magic {magic} cannot be compressed with zstd: that is for magic 2")
+        raise ValueError(f"magic {magic} does not support zstd: expected magic 2")
     room = memoryview(allocate(head_bytes + _most_bytes(codec, len(content))))
     out = room[head_bytes:]
     if codec is Codec.SNAPPY:
@@ -138,7 +138,7 @@ def compress(codec: Codec, data: Buffer, magic: int, head_bytes: int = 0) -> byt
 
 
 def _most_bytes(codec: Codec, size: int) -> int:
-    """What ``size`` bytes take at most where nothing can be saved, or a little more."""
+    """Return an upper bound for the compressed size of ``size`` bytes that do not compress."""
     if codec is Codec.SNAPPY:
         return len(_XERIAL_HEADER) + size + size // 6 + 36 * -(-size // _XERIAL_BLOCK_BYTES)
     if codec is Codec.LZ4:
@@ -154,8 +154,8 @@ def _gzip(data: memoryview) -> bytes:
 def decompress(
     codec: Codec, data: Buffer, max_bytes: int = MAX_CONTENT_BYTES, budget: ContentBudget | None = None
 ) -> memoryview:
-    """The content. CORRUPT_MESSAGE when ``data`` is not of that codec, ContentTooLarge when it holds more
-    than ``max_bytes``, BudgetExceeded when it holds more than ``budget`` has left.
+    """Return the content of ``data``. CORRUPT_MESSAGE if ``data`` is not of that codec, ContentTooLarge if it
+    holds more than ``max_bytes``, BudgetExceeded if it holds more than ``budget`` has left.
     """
     if budget is None or codec is Codec.NONE:
         return _decompress(codec, data, max_bytes)
@@ -171,8 +171,8 @@ def decompress(
 
 
 def content_bound(codec: Codec, data: Buffer, max_bytes: int = MAX_CONTENT_BYTES) -> int:
-    """The most that ``data`` can hold, as far as its headers tell, or ``max_bytes`` where that is less; also
-    for what cannot be opened. What ``decompress`` takes in memory.
+    """Return an upper bound for the content of ``data``, from its headers, and at most ``max_bytes``; also
+    for invalid data. It is the memory that ``decompress`` uses.
     """
     view = memoryview(data)
     try:
@@ -206,20 +206,20 @@ def _decompress(codec: Codec, data: Buffer, max_bytes: int) -> memoryview:
 
 
 def _damaged(codec: Codec, why: str) -> BrokerError:
-    return BrokerError(ErrorCode.CORRUPT_MESSAGE, f"the {codec.name.lower()} content cannot be opened: {why}")
+    return BrokerError(ErrorCode.CORRUPT_MESSAGE, f"failed to decompress {codec.name.lower()} content: {why}")
 
 
 def _check_bound(codec: Codec, size: int, max_bytes: int) -> None:
     if size > max_bytes:
         raise ContentTooLarge(
             ErrorCode.CORRUPT_MESSAGE,
-            f"the {codec.name.lower()} content cannot be opened: it says that it holds {size} bytes, "
-            f"at most {max_bytes} are allowed",
+            f"failed to decompress {codec.name.lower()} content: "
+            f"{size} bytes exceed the limit of {max_bytes}",
         )
 
 
 def _room(size_bytes: int) -> memoryview:
-    """Memory for content, in which stands anything. Large memory is not there before it is written to."""
+    """Return uninitialized memory for content. The system provides pages when they are written."""
     return np.empty(size_bytes, dtype=np.uint8).data
 
 
@@ -228,19 +228,19 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> memoryview:
     room: memoryview | None = None
     at = size = 0
     while at < len(view) or at == 0:
-        # Nearly always there is one member. zlib copies what it has not read, so it is given small parts:
-        # else a thousand members, or pieces of content, would copy all of it a thousand times.
+        # Nearly always there is one member. zlib copies its unread input, so it gets small parts: otherwise a
+        # thousand members, or pieces of content, would copy all of it a thousand times.
         part_bytes = _GZIP_PART_BYTES if at else _GZIP_PART_BYTES_MOST
         member = zlib.decompressobj(wbits=31)
         while not member.eof:
             part = view[at : at + part_bytes]
             if not part:
-                raise _damaged(Codec.GZIP, "it ends too early" if view else "it is empty")
+                raise _damaged(Codec.GZIP, "unexpected end of data" if view else "no data")
             for piece in _gzip_pieces(member, part):
                 _check_bound(Codec.GZIP, size + len(piece), max_bytes)
                 if room is None:
                     if len(part) == len(view) and _is_done(member):
-                        return memoryview(piece)  # all of it, as with most small content
+                        return memoryview(piece)  # the whole content, as usual for small content
                     room = _room(min(max_bytes, _GZIP_MOST * len(view)))
                 room[size : size + len(piece)] = piece
                 size += len(piece)
@@ -250,16 +250,16 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> memoryview:
 
 
 def _is_done(member: zlib._Decompress) -> bool:
-    """Whether the member has ended, and nothing is left of what it was given."""
+    """Return True if the member has ended, and has consumed all its input."""
     return member.eof and not member.unused_data and not member.unconsumed_tail
 
 
 def _gzip_pieces(member: zlib._Decompress, part: memoryview) -> Iterator[bytes]:
-    """The content that ``part`` of a member holds."""
+    """Yield the content of ``part`` of a member."""
     piece = member.decompress(part, _GZIP_PIECE_BYTES)
     while piece or member.unconsumed_tail:
         yield piece
-        if member.eof:  # what lies behind it may stand in ``unconsumed_tail`` still
+        if member.eof:  # ``unconsumed_tail`` may still contain the bytes after the member
             return
         piece = member.decompress(member.unconsumed_tail, _GZIP_PIECE_BYTES)
 
@@ -282,13 +282,13 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> memoryview:
     at = 0
     for block, size in zip(blocks, sizes, strict=True):
         if size == 0:
-            # cramjam takes no empty output. The whole block is the byte that says so.
+            # cramjam accepts no empty output. An empty block is one byte, its length.
             if len(block) != 1:
-                raise _damaged(Codec.SNAPPY, "a block without content is not empty")
+                raise _damaged(Codec.SNAPPY, "unexpected bytes in a block without content")
         else:
             got = cramjam.snappy.decompress_raw_into(block, out[at : at + size])
             if got != size:
-                raise _damaged(Codec.SNAPPY, f"a block of {size} bytes holds {got}")
+                raise _damaged(Codec.SNAPPY, f"a block has {got} bytes: expected {size}")
         at += size
     return out
 
@@ -296,13 +296,13 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> memoryview:
 def _xerial_blocks(data: memoryview) -> list[memoryview]:
     at = len(_XERIAL_HEADER)
     if len(data) < at:
-        raise _damaged(Codec.SNAPPY, "its header is cut off")
+        raise _damaged(Codec.SNAPPY, "incomplete header")
     blocks = []
     while at < len(data):
         (length,) = _INT32.unpack_from(data, at)
         at += 4
         if length < 1 or length > len(data) - at:
-            raise _damaged(Codec.SNAPPY, f"a block of {length} bytes does not fit")
+            raise _damaged(Codec.SNAPPY, f"invalid block length {length}: {len(data) - at} bytes are left")
         blocks.append(data[at : at + length])
         at += length
     return blocks
@@ -331,22 +331,22 @@ def _compress_lz4(data: memoryview, out: memoryview, magic: int) -> int:
 
 def _decompress_lz4(data: memoryview, max_bytes: int) -> memoryview:
     if len(data) < 7 or bytes(data[:4]) != _LZ4_MAGIC:
-        raise _damaged(Codec.LZ4, "it does not start as an lz4 frame")
+        raise _damaged(Codec.LZ4, "not an lz4 frame")
     flags = data[4]
     if flags & 0xC3 != 0x40:
-        raise _damaged(Codec.LZ4, f"the flags {flags:#x} ask for another version, or a dictionary")
+        raise _damaged(Codec.LZ4, f"unsupported flags {flags:#x}: another version, or a dictionary")
     if not flags & 0x20:
-        raise _damaged(Codec.LZ4, "its blocks depend on one another, which Kafka's consumers cannot read")
-    checksum_at = 14 if flags & 0x08 else 6  # behind the size of the content, which is optional
+        raise _damaged(Codec.LZ4, "dependent blocks, which Kafka's consumers cannot read")
+    checksum_at = 14 if flags & 0x08 else 6  # after the size of the content, which is optional
     if len(data) <= checksum_at:
-        raise _damaged(Codec.LZ4, "its header is cut off")
+        raise _damaged(Codec.LZ4, "incomplete header")
     descriptor = data[4:checksum_at]
     bound, end = _lz4_blocks(data, checksum_at + 1)
     data = data[:end]
     right = _lz4_header_checksum(descriptor, 1)
     if data[checksum_at] != right:
         if data[checksum_at] != _lz4_header_checksum(descriptor, 0):
-            raise _damaged(Codec.LZ4, "its header checksum is wrong")
+            raise _damaged(Codec.LZ4, "wrong header checksum")
         repaired = bytearray(data)
         repaired[checksum_at] = right
         data = memoryview(repaired)
@@ -356,9 +356,10 @@ def _decompress_lz4(data: memoryview, max_bytes: int) -> memoryview:
 def _decompress_into(
     codec: Codec, decompress: Callable[[Buffer, memoryview], int], data: Buffer, bound: int, max_bytes: int
 ) -> memoryview:
-    """Decompress what holds at most ``bound`` bytes by its blocks; untouched pages cost nothing.
+    """Decompress data whose block headers allow at most ``bound`` bytes; untouched pages cost nothing.
 
-    Blocks are rarely full, so the bound of good content may exceed the limit: the codec finds out.
+    Blocks are rarely full, so the bound of valid content may exceed the limit: then the codec detects an
+    overflow.
     """
     out = _room(min(bound, max_bytes))
     try:
@@ -370,7 +371,9 @@ def _decompress_into(
 
 
 def _lz4_blocks(data: memoryview, at: int) -> tuple[int, int]:
-    """The most that a frame can hold by its block headers, the first of which is at ``at``; where it ends."""
+    """Return the maximum content of a frame by its block headers, the first of which is at ``at``, and its
+    end.
+    """
     flags, block_bytes = data[4], 1 << (8 + 2 * (data[5] >> 4 & 7))
     bound = 0
     while True:
@@ -380,13 +383,13 @@ def _lz4_blocks(data: memoryview, at: int) -> tuple[int, int]:
             break
         length = word & ~_LZ4_STORED
         if length > len(data) - at:
-            raise _damaged(Codec.LZ4, f"a block of {length} bytes does not fit")
-        # A byte of lz4 stands for at most 255.
+            raise _damaged(Codec.LZ4, f"invalid block length {length}: {len(data) - at} bytes are left")
+        # A byte of lz4 expands to at most 255.
         bound += length if word & _LZ4_STORED else min(block_bytes, 255 * length)
         at += length + (4 if flags & 0x10 else 0)
     end = at + (4 if flags & 0x04 else 0)
     if end > len(data):
-        raise _damaged(Codec.LZ4, "it ends too early")
+        raise _damaged(Codec.LZ4, "unexpected end of data")
     return bound, end
 
 
@@ -396,9 +399,9 @@ def _decompress_zstd(data: memoryview, max_bytes: int) -> memoryview:
 
 
 def _zstd_bound(data: memoryview, max_bytes: int) -> int:
-    """The most that the frames can hold by their blocks' headers; less exact when that is over ``max_bytes``.
+    """Return the maximum content of the frames by their block headers; inexact above ``max_bytes``.
 
-    The size of the content that a frame may name is not asked.
+    The content size that a frame may state is ignored.
     """
     at = bound = 0
     while True:
@@ -411,17 +414,17 @@ def _zstd_bound(data: memoryview, max_bytes: int) -> int:
             if bound > max_bytes:
                 return bound
         else:
-            raise _damaged(Codec.ZSTD, "it does not start as a zstd frame")
+            raise _damaged(Codec.ZSTD, "not a zstd frame")
         if at == len(data):
             return bound
         if at > len(data):
-            raise _damaged(Codec.ZSTD, "it ends too early")
+            raise _damaged(Codec.ZSTD, "unexpected end of data")
 
 
 def _zstd_frame(data: memoryview, at: int, max_bytes: int) -> tuple[int, int]:
-    """Where the frame at ``at`` ends, and the most that it holds; less when it is over ``max_bytes``."""
+    """Return the end of the frame at ``at``, and its maximum content; inexact above ``max_bytes``."""
     if len(data) - at < 6:
-        raise _damaged(Codec.ZSTD, "its header is cut off")
+        raise _damaged(Codec.ZSTD, "incomplete header")
     flags = data[at + 4]
     single_segment = flags >> 5 & 1
     content_size_bytes = (single_segment, 2, 4, 8)[flags >> 6]
@@ -429,10 +432,10 @@ def _zstd_frame(data: memoryview, at: int, max_bytes: int) -> tuple[int, int]:
     bound = 0
     while True:
         if len(data) - at < 3:
-            raise _damaged(Codec.ZSTD, "it ends too early")
+            raise _damaged(Codec.ZSTD, "unexpected end of data")
         word = int.from_bytes(data[at : at + 3], "little")
         kind, size = word >> 1 & 3, word >> 3
-        # Stored, one byte repeated, compressed.
+        # Kinds: 0 stored, 1 one byte repeated, 2 compressed.
         bound += _ZSTD_BLOCK_BYTES if kind == 2 else size
         at += 3 + (1 if kind == 1 else size)
         if word & 1 or bound > max_bytes:

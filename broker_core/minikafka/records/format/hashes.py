@@ -1,4 +1,4 @@
-"""Java's hashes, by which Kafka places things: murmur2 for keys (``Utils.murmur2`` of 0.10.1), and the
+"""Java's hashes, with which Kafka chooses partitions: murmur2 for keys (``Utils.murmur2`` of 0.10.1), and the
 ``hashCode`` of strings, byte arrays and numbers for groups and the Scala producer's keys.
 """
 
@@ -12,7 +12,7 @@ _SEED = 0x9747B28C
 
 
 def murmur2(data: Buffer) -> int:
-    """The 32-bit hash as a signed integer, as Java has it."""
+    """Return the 32-bit hash as a signed integer, as in Java."""
     length = len(data)
     h = _SEED ^ length
     whole = length & ~3
@@ -28,12 +28,12 @@ def murmur2(data: Buffer) -> int:
 
 
 def partition_of_key(key: Buffer, partitions: int) -> int:
-    """The partition in ``range(partitions)`` where Java's default partitioner puts ``key``."""
+    """Return the partition of ``key``, in ``range(partitions)``, by Java's default partitioner."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def string_hash(text: str) -> int:
-    """Java's ``String.hashCode``: over UTF-16 code units, as a signed 32-bit integer."""
+    """Return Java's ``String.hashCode``: over UTF-16 code units, as a signed 32-bit integer."""
     units = text.encode("utf-16-be", "surrogatepass")
     h = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -42,7 +42,7 @@ def string_hash(text: str) -> int:
 
 
 def bytes_hash(data: Buffer) -> int:
-    """Java's ``Arrays.hashCode`` of a byte array, whose bytes are signed: a signed 32-bit integer."""
+    """Return Java's ``Arrays.hashCode`` of a byte array, whose bytes are signed: a signed 32-bit integer."""
     h = 1
     for byte in memoryview(data).cast("B"):
         h = (31 * h + byte - (byte >> 7 << 8)) & _MASK
@@ -50,7 +50,7 @@ def bytes_hash(data: Buffer) -> int:
 
 
 def long_hash(number: int) -> int:
-    """Java's ``Integer.hashCode`` of a number of 32 bits, else its ``Long.hashCode``: a signed 32-bit
+    """Return Java's ``Integer.hashCode`` of a number of 32 bits, else its ``Long.hashCode``: a signed 32-bit
     integer. OverflowError above 64 bits.
     """
     if -(1 << 31) <= number < 1 << 31:
@@ -61,12 +61,12 @@ def long_hash(number: int) -> int:
 
 
 def partition_of_hash(h: int, partitions: int) -> int:
-    """Where Kafka's Scala code puts a hash (``Utils.abs`` of 0.10.1): by its absolute value, and by 0 where
-    Java has none.
+    """Return the partition of a hash in Kafka's Scala code (``Utils.abs`` of 0.10.1): by its absolute value,
+    and by 0 for the hash whose absolute value Java cannot represent.
     """
     return (0 if h == -(1 << 31) else abs(h)) % partitions
 
 
 def partition_of_group(group: str, partitions: int) -> int:
-    """The partition of ``__consumer_offsets`` that holds ``group``: whose leader is its coordinator."""
+    """Return the partition of ``__consumer_offsets`` for ``group``. Its leader is the group's coordinator."""
     return partition_of_hash(string_hash(group), partitions)

@@ -1,8 +1,8 @@
 """Headers of records as an Arrow column, ``list<struct<key: string, value: binary>>``, and back.
 
-Between the two they lie as they stand in a record (``batch``), one row after another; a row without headers
-takes no bytes there and is null in the column, as with Spark's Kafka connector. A name that is not UTF-8 is
-shown with replacement characters, as Java's clients do.
+The intermediate form is that of a record (``batch``), one row after another; a row without headers takes no
+bytes there and is null in the column, as with Spark's Kafka connector. Invalid UTF-8 in a name is replaced by
+replacement characters, as in Java's clients.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_BYTES = read_only(b"")
 class RawHeaders:
     """Headers of ``ends.size - 1`` rows: those of row i are ``data[ends[i]:ends[i + 1]]``.
 
-    ``count`` headers in all, with names of ``name_bytes`` and values of ``content_bytes`` bytes.
+    There are ``count`` headers in total, with ``name_bytes`` of names and ``content_bytes`` of values.
     """
 
     ends: NDArray[np.int32]
@@ -40,7 +40,7 @@ class RawHeaders:
 
 
 def to_arrow(raw: RawHeaders) -> pa.ListArray:
-    """The column of ``HEADERS_TYPE``."""
+    """Return the headers as a column of ``HEADERS_TYPE``."""
     rows = raw.ends.size - 1
     row_ends = np.zeros(rows + 1, dtype=np.int32)
     name_ends, content_ends = (np.zeros(raw.count + 1, dtype=np.int32) for _ in range(2))
@@ -53,7 +53,7 @@ def to_arrow(raw: RawHeaders) -> pa.ListArray:
         data, ends, row_ends, name_ends, names, content_ends, contents, has_content
     )
     if stop != decode_status.END:
-        raise ValueError("the headers do not fit their numbers: they were changed after they were decoded")
+        raise ValueError("the headers do not match their counts: they were changed after they were decoded")
     buffers = [None, pa.py_buffer(name_ends), pa.py_buffer(names)]
     name_array = _valid_text(pa.Array.from_buffers(pa.string(), raw.count, buffers))
     bits = pa.py_buffer(np.packbits(has_content, bitorder="little"))
@@ -75,9 +75,9 @@ def _valid_text(names: pa.StringArray) -> pa.StringArray:
 
 
 def read_headers(data: bytes) -> Headers:
-    """The headers of one row, as ``RawHeaders`` has them; none for no bytes. For small uses.
+    """Parse the headers of one row of ``RawHeaders``; empty for no bytes. For small uses.
 
-    ValueError for bytes that are no headers.
+    ValueError for invalid bytes.
     """
     at = 0
 
@@ -91,13 +91,13 @@ def read_headers(data: bytes) -> Headers:
             shift += 7
             if byte < 0x80:
                 return raw >> 1 ^ -(raw & 1)
-        raise ValueError(f"these are no headers of a record: {data[:200]!r}")
+        raise ValueError(f"invalid record headers: {data[:200]!r}")
 
     def part() -> bytes | None:
         nonlocal at
         size = number()
         if size < -1 or size > len(data) - at:
-            raise ValueError(f"these are no headers of a record: {data[:200]!r}")
+            raise ValueError(f"invalid record headers: {data[:200]!r}")
         at += max(size, 0)
         return None if size < 0 else data[at - size : at]
 
@@ -106,34 +106,36 @@ def read_headers(data: bytes) -> Headers:
 
 
 def raw_headers(column: pa.Array | pa.ChunkedArray) -> RawHeaders:
-    """The headers of each row of a column like ``HEADERS_TYPE``; null and empty lists are no headers.
+    """Return the headers of each row of a column like ``HEADERS_TYPE``; null and empty lists have none.
 
     ValueError for another type, and for a header that is null or has no name.
     """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):
-        raise ValueError("the headers hold more than 2 GiB: encode them in parts")
+        raise ValueError("the headers exceed 2 GiB: encode them in parts")
     if pa.types.is_null(array.type):
         return RawHeaders(np.zeros(len(array) + 1, dtype=np.int32), np.empty(0, dtype=np.uint8), 0, 0, 0)
     try:
         array = array.cast(HEADERS_TYPE)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ValueError(f"headers are array<struct<key:string,value:binary>>, not {array.type}") from error
-    # Null lists may have items in Arrow; flatten leaves them out, and looks at this part of the column only.
+        raise ValueError(
+            f"expected headers of type array<struct<key:string,value:binary>>, got {array.type}"
+        ) from error
+    # Null lists may have items in Arrow; flatten leaves them out, and respects the slice of the column.
     items = array.flatten()
     lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     row_offsets = np.zeros(len(array) + 1, dtype=np.int32)
     np.cumsum(lengths, out=row_offsets[1:])
     names, contents = (items.field(name) for name in ("key", "value"))
     if items.null_count or names.null_count:
-        raise ValueError("a header is null, or its key is: every header must have a key")
+        raise ValueError("a header, or its key, is null: every header must have a key")
     name_offsets, name_data, _, _ = _binary(names)
     content_offsets, content_data, valid, shift = _binary(contents)
     name_bytes = int(name_offsets[-1]) - int(name_offsets[0])
     content_bytes = int(content_offsets[-1]) - int(content_offsets[0])
     room = name_bytes + content_bytes + 10 * (len(items) + len(array))
     if room > _MAX_BYTES:
-        raise ValueError("the headers hold more than 2 GiB: encode them in parts")
+        raise ValueError("the headers exceed 2 GiB: encode them in parts")
     out = np.empty(room, dtype=np.uint8)
     ends = np.zeros(len(array) + 1, dtype=np.int32)
     row_offsets.flags.writeable = False
@@ -141,12 +143,12 @@ def raw_headers(column: pa.Array | pa.ChunkedArray) -> RawHeaders:
         row_offsets, name_offsets, name_data, content_offsets, content_data, valid, shift, ends, out
     )
     if stop != decode_status.END:
-        raise ValueError("the columns of the headers do not fit each other")
+        raise ValueError("the columns of the headers are inconsistent")
     return RawHeaders(ends, out[: ends[-1]], len(items), name_bytes, content_bytes)
 
 
 def _binary(array: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.uint8], int]:
-    """Offsets, bytes, bitmap (empty: nothing is null) and its first bit."""
+    """Return offsets, bytes, validity bitmap (empty: nothing is null) and its first bit."""
     valid, offsets, data = array.buffers()
     if len(array) == 0:
         starts = np.zeros(1, dtype=np.int32)

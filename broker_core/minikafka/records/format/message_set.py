@@ -6,19 +6,19 @@ off)::
     0   offset      int64   of the message; of the last inner message when compressed
     8   size        int32   bytes that follow
     12  crc         uint32  CRC-32 of everything after this field
-    16  magic       int8    0 or 1 (the place is the same in every format)
+    16  magic       int8    0 or 1 (at the same position in every format)
     17  attributes  int8    bits 0-2 codec, bit 3 timestamp type (magic 1: 0 create time, 1 log append time)
     18  timestamp   int64   magic 1 only; ms since the epoch, -1 for none
         key         int32 length, -1 for null, and the bytes
         value       int32 length, -1 for null, and the bytes: a message set when compressed
 
-A compressed message (a wrapper) holds messages of its own magic that are not compressed. With magic 0 their
-offsets are absolute; with magic 1 they are relative (0, 1, 2 …): the last one stands for the wrapper's
-offset. The timestamp of a magic 1 wrapper is the largest of its content, or the append time, which then
-stands for that of every message.
+A compressed message (a wrapper) contains uncompressed messages of its own magic. With magic 0 their offsets
+are absolute; with magic 1 they are relative (0, 1, 2 …), and the last one corresponds to the wrapper's
+offset. The timestamp of a magic 1 wrapper is the largest of its content, or the append time, which is then
+the timestamp of every message.
 
-Everything here makes a Python object per message; the bulk paths are ``validation``, ``scan`` and
-``columns``. Sources: ``Message.scala``, ``ByteBufferMessageSet.scala`` of 0.10.1.
+This module creates a Python object per message; the bulk paths are ``validation``, ``scan`` and ``columns``.
+Sources: ``Message.scala``, ``ByteBufferMessageSet.scala`` of 0.10.1.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ __all__ = [
 ]
 
 ENTRY_HEADER_BYTES = 12
-"""Offset and size."""
+"""The bytes of offset and size."""
 CRC_AT = 12
 MAGIC_AT = 16
 ATTRIBUTES_AT = 17
 TIMESTAMP_AT = 18
 MIN_SIZE = 14
-"""Smallest value of the size field: checksum, magic, attributes and two lengths."""
+"""The smallest value of the size field: checksum, magic, attributes and two lengths."""
 CODEC_MASK = 7
 TIMESTAMP_TYPE_BIT = 8
 
@@ -85,7 +85,7 @@ _INT64 = struct.Struct(">q")
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A wrapper and what it holds. ``data`` is the inner message set, of which nothing is checked yet."""
+    """A wrapper and its content. ``data`` is the inner message set, decompressed and not validated."""
 
     position: int
     size_bytes: int
@@ -100,9 +100,9 @@ class Content:
 def build_message_set(
     records: Sequence[Record], *, magic: int = 1, codec: Codec = Codec.NONE, base_offset: int = 0
 ) -> bytes:
-    """A message set of ``records`` with offsets from ``base_offset``.
+    """Build a message set of ``records`` with offsets from ``base_offset``.
 
-    One wrapper with a codec; one batch with magic 2.
+    With a codec it is one wrapper, with magic 2 one batch.
     """
     if not records:
         return b""
@@ -131,7 +131,7 @@ def wrap(
     timestamp_ms: int,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytes:
-    """The compressed message that holds ``content``. The timestamp is left out for magic 0."""
+    """Build the compressed message with ``content``. The timestamp is left out for magic 0."""
     attributes = int(codec)
     if magic and timestamp_type is TimestampType.LOG_APPEND_TIME:
         attributes |= TIMESTAMP_TYPE_BIT
@@ -156,9 +156,9 @@ def _append_entry(
 def iterate(
     data: Buffer, *, deep: bool = True, max_content_bytes: int = MAX_CONTENT_BYTES
 ) -> Iterator[StoredRecord]:
-    """The messages of any magic in order, wrappers and batches opened (``deep``) or given as they are.
+    """Yield the messages of any magic in order. Wrappers and batches are opened if ``deep``, else yielded.
 
-    Stops at a cut-off last message; BrokerError CORRUPT_MESSAGE with the position on damage, and where one
+    It stops at a cut-off last message. BrokerError CORRUPT_MESSAGE with the position on damage, and if a
     wrapper or batch holds more than ``max_content_bytes``.
     """
     view = memoryview(data)
@@ -181,7 +181,7 @@ def iterate(
 def _read_message(
     view: memoryview, position: int, deep: bool, max_content_bytes: int
 ) -> Iterator[StoredRecord]:
-    """One entry of magic 0 or 1."""
+    """Yield the messages of an entry of magic 0 or 1."""
     end = position + ENTRY_HEADER_BYTES + _HEADER.unpack_from(view, position)[1]
     record = _parse(view, position, end, None, None)
     if not deep or record.codec is Codec.NONE:
@@ -228,7 +228,7 @@ def _inner_records(content: Content) -> Iterator[StoredRecord]:
 def _parse(
     view: memoryview, position: int, end: int, inside: int | None, content: Content | None
 ) -> StoredRecord:
-    """The message between ``position`` and ``end``. ``content`` is the wrapper around it, if any."""
+    """Parse the message between ``position`` and ``end``. ``content`` is the wrapper around it, if any."""
     offset, _ = _HEADER.unpack_from(view, position)
     (crc,) = _UINT32.unpack_from(view, position + CRC_AT)
     if zlib.crc32(view[position + MAGIC_AT : end]) != crc:
@@ -270,7 +270,7 @@ def _body_at(position: int, magic: int) -> int:
 def _field(
     view: memoryview, at: int, end: int, reserve: int, stop: int, position: int, inside: int | None
 ) -> tuple[memoryview | None, int]:
-    """A nullable field at ``at`` that leaves ``reserve`` bytes before ``end``, and the position after it."""
+    """Return the nullable field at ``at``, which must leave ``reserve`` bytes before ``end``, and its end."""
     room = end - at - 4 - reserve
     if room < 0:
         raise decode_status.error(stop, position, inside)
@@ -288,10 +288,10 @@ def open_wrapper(
     max_content_bytes: int = MAX_CONTENT_BYTES,
     budget: ContentBudget | None = None,
 ) -> Content:
-    """Decompress the wrapper at ``position``, an entry whose size, checksum and lengths were found right.
+    """Decompress the wrapper at ``position``, an entry whose size, checksum and lengths are validated.
 
-    CORRUPT_MESSAGE with the position when the content cannot be opened, or is more than the bound;
-    BudgetExceeded when it is more than ``budget`` has left.
+    CORRUPT_MESSAGE with the position if the content cannot be decompressed, or exceeds the limit;
+    BudgetExceeded if it exceeds the rest of ``budget``.
     """
     view = memoryview(data)
     offset, size = _HEADER.unpack_from(view, position)
@@ -314,9 +314,9 @@ def open_wrapper(
 
 
 def wrapper_value(view: memoryview, position: int) -> tuple[Codec, memoryview | None]:
-    """The codec and the compressed value of the wrapper at ``position``, whose lengths were found right.
+    """Return the codec and the compressed value of the wrapper at ``position``, whose size is validated.
 
-    CORRUPT_MESSAGE where its attributes name no codec of wrappers.
+    CORRUPT_MESSAGE if a field does not fit, or its attributes have no codec of wrappers.
     """
     codec = view[position + ATTRIBUTES_AT] & CODEC_MASK
     if codec > Codec.LZ4:

@@ -1,4 +1,4 @@
-"""A record as callers see it, whatever its format: what builders take and what readers give."""
+"""Records independent of their format, as builders accept and readers return them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from minikafka.records.format.compression import Codec
 
 NO_TIMESTAMP = -1
 NO_PRODUCER = -1
-"""Producer id, epoch and sequence of records that no idempotent producer sent."""
+"""Producer id, epoch and sequence of records from a producer that is not idempotent."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""Names and values in their order; a name may come several times."""
+"""Names and values in their order; a name may occur several times."""
 
 
 class TimestampType(IntEnum):
-    """What a timestamp means. Magic 0 has none."""
+    """The meaning of a timestamp. Magic 0 has none."""
 
     NO_TIMESTAMP_TYPE = -1
     CREATE_TIME = 0
@@ -25,7 +25,7 @@ class TimestampType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a small builder takes. ``timestamp_ms`` is ignored for magic 0; ``headers`` are for magic 2."""
+    """A record for the builders. ``timestamp_ms`` is ignored for magic 0; ``headers`` are for magic 2."""
 
     key: bytes | None
     value: bytes | None
@@ -35,10 +35,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """One record as a log holds it. ``codec`` is that of the wrapper or batch it lay in.
+    """A record from a log. ``codec`` is that of the wrapper or batch that contains it.
 
-    What stands behind ``codec`` is known in magic 2 only. ``control`` records are the marks that end a
-    transaction (see ``batch.ControlType``): no consumer shows them.
+    The fields after ``codec`` are set in magic 2 only. ``control`` records are the markers that end a
+    transaction (see ``batch.ControlType``); consumers skip them.
     """
 
     offset: int

@@ -1,8 +1,8 @@
-"""Which transactions in a part of a log were aborted: what consumers that read only what was committed are
-told, and what they then leave out.
+"""Aborted transactions in a part of a log, for consumers that read only committed records: the search for
+them in a broker, and the filter in a client.
 
-A producer's transactions follow one another, and each ends with its mark. So a batch belongs to the one that
-its producer's next mark ends, which may lie far behind.
+A producer's transactions follow one another, and each ends with a marker. So a batch belongs to the
+transaction that its producer's next marker ends, which may be far behind it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _ABORT = 0
 
 
 def _rows(data: Buffer) -> list[list[int]]:
-    """A row of producer, its epoch, last offset, time, first offset and kind for each batch of a transaction,
-    and each mark, among the whole entries that ``data`` begins with. CORRUPT_MESSAGE on damage.
+    """Return a row of producer, its epoch, last offset, time, first offset and kind for each transactional
+    batch, and each marker, among the whole entries at the start of ``data``. CORRUPT_MESSAGE on damage.
     """
     keys = kernels.keys
     array = read_only(data)
@@ -43,13 +43,13 @@ def _rows(data: Buffer) -> list[list[int]]:
 
 
 def has_transactions(data: Buffer) -> bool:
-    """Whether one of the whole entries that ``data`` begins with belongs to a transaction, or ends one."""
+    """Return True if one of the whole entries at the start of ``data`` is transactional, or is a marker."""
     return bool(_rows(data))
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionPart:
-    """A batch of a transaction, or the mark that ends one: ``mark`` is None for a batch."""
+    """A transactional batch, or the marker that ends a transaction: ``mark`` is None for a batch."""
 
     producer_id: int
     first_offset: int
@@ -58,7 +58,9 @@ class TransactionPart:
 
 
 def transaction_parts(data: Buffer) -> list[TransactionPart]:
-    """All in the whole entries that ``data`` begins with, in their order. CORRUPT_MESSAGE on damage."""
+    """Return the parts of transactions in the whole entries at the start of ``data``, in their order.
+    CORRUPT_MESSAGE on damage.
+    """
     keys = kernels.keys
     return [
         TransactionPart(producer, base, last, None if kind == keys.SURVEY_DATA else ControlType(kind))
@@ -68,12 +70,12 @@ def transaction_parts(data: Buffer) -> list[TransactionPart]:
 
 
 def without_aborted(data: memoryview, aborted: Iterable[tuple[int, int]]) -> memoryview:
-    """Whole entries without the batches of aborted transactions; marks stay.
+    """Return the whole entries without the batches of aborted transactions. Markers are kept.
 
-    ``aborted`` is what the broker told with ``data``: producer and first offset of each transaction. A part
-    of ``data`` itself where what is left lies in one piece, else a copy. CORRUPT_MESSAGE on damage of
-    headers; the checksums are not looked at. The rule of ``Fetcher.java`` (2.1): a producer's batches do not
-    count from an aborted transaction's first offset to its next mark that says so.
+    ``aborted`` is the list from the fetch response of ``data``: producer and first offset of each
+    transaction. The result is a part of ``data`` if it is contiguous, else a copy. CORRUPT_MESSAGE on damage
+    of headers; checksums are not verified. The rule of ``Fetcher.java`` (2.1): the batches of a producer from
+    an aborted transaction's first offset to its next abort marker are left out.
     """
     pieces: list[memoryview] = []
     at = 0
@@ -91,35 +93,35 @@ def without_aborted(data: memoryview, aborted: Iterable[tuple[int, int]]) -> mem
 
 
 def _last_offsets_of_aborted(data: memoryview, aborted: Iterable[tuple[int, int]]) -> list[int]:
-    """Of each batch of an aborted transaction."""
-    to_begin = sorted(((first, producer) for producer, first in aborted), reverse=True)
-    begun: set[int] = set()
+    """Return the last offset of each batch of an aborted transaction."""
+    to_start = sorted(((first, producer) for producer, first in aborted), reverse=True)
+    started: set[int] = set()
     found: list[int] = []
     for part in transaction_parts(data):
-        while to_begin and to_begin[-1][0] <= part.last_offset:
-            begun.add(to_begin.pop()[1])
+        while to_start and to_start[-1][0] <= part.last_offset:
+            started.add(to_start.pop()[1])
         if part.mark is ControlType.ABORT:
-            begun.discard(part.producer_id)
-        elif part.mark is None and part.producer_id in begun:
+            started.discard(part.producer_id)
+        elif part.mark is None and part.producer_id in started:
             found.append(part.last_offset)
     return found
 
 
 class AbortedSearch:
-    """The search for the ends of the transactions in a part of a log, some of which lie behind it."""
+    """A search for the ends of the transactions in a part of a log. Some of them are after that part."""
 
     def __init__(self) -> None:
         self.aborted: list[tuple[int, int]] = []
-        """Producer, and the first of its batches in that part, of each transaction that was aborted."""
+        """The producer of each aborted transaction, and the offset of its first batch in the part."""
         self.open: dict[int, int] = {}
-        """The same, of those whose end was not seen yet."""
+        """The same for transactions whose end was not found yet."""
 
     def begin_in(self, data: Buffer) -> None:
-        """Take in the next whole entries of that part."""
+        """Search the next whole entries of the part."""
         self._take(data, begins=True)
 
     def end_in(self, data: Buffer) -> None:
-        """Take in the next whole entries behind it."""
+        """Search the next whole entries after the part."""
         self._take(data, begins=False)
 
     def _take(self, data: Buffer, *, begins: bool) -> None:

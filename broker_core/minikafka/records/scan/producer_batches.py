@@ -1,7 +1,7 @@
-"""Which batches of a stretch of a log say what is known of its producers, found by their headers alone.
+"""Selection, by headers alone, of the batches in a part of a log that determine the state of producers.
 
-A producer's state follows from its last few batches and from what its transactions wrote; so of a producer
-without transactions no more than those are looked at one by one, however many there are.
+A producer's state follows from its last few batches and from its transactions. So for a producer without
+transactions only those few are read one by one, however many batches there are.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ _MARK = struct.Struct(">hi")
 def telling_batches(
     data: Buffer, positions: NDArray[np.int64], first_offset: int, last_ones: int
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of the batches of whole entries at ``positions`` that tell something, in order.
+    """Yield position and header of the batches at ``positions`` that determine the state of producers, in
+    order.
 
-    Those that have a producer, begin at or behind ``first_offset``, and are of a transaction, or end one, or
-    are among the ``last_ones`` of their producer here.
+    These have a producer, begin at or after ``first_offset``, and are transactional, or a marker, or among
+    the ``last_ones`` of their producer here.
     """
     array = read_only(data)
     positions = positions[array[positions + MAGIC_AT] == MAGIC]
@@ -68,11 +69,13 @@ def telling_batches(
 
 
 def coordinator_epoch_of(data: Buffer, position: int) -> int | None:
-    """Of the mark at ``position`` that ends a transaction; None where it is none, or is emptied."""
+    """Return the coordinator epoch of the transaction marker at ``position``; None if it is no marker, or
+    compaction has emptied it.
+    """
     try:
         for record in iterate_batch(memoryview(data), position):
             if control_type(record) is not None and len(record.value or b"") >= _MARK.size:
                 return int(_MARK.unpack_from(record.value or b"")[1])
     except BrokerError:
-        pass  # who checks the log tells of it
+        pass  # the verification of the log reports it
     return None

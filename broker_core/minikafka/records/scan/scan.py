@@ -1,7 +1,7 @@
-"""Passes over stored message sets: recovery, and search by offset or timestamp.
+"""Scans of stored message sets: recovery, and search by offset or timestamp.
 
-A segment can be scanned in windows: give each window from the first byte that was not valid in the window
-before, with what that scan returned; a window that ends within an entry says how many bytes the entry has.
+A segment can be scanned in windows: start each window at the first byte that was not valid in the last one,
+and pass the results of that scan. A scan that ends within an entry returns the size of the entry.
 """
 
 from __future__ import annotations
@@ -37,28 +37,27 @@ from minikafka.records.kernels import decode_status
 from minikafka.records.kernels.arrays import INT64_MAX, INT64_MIN, as_int64, read_only
 
 _HEAD = struct.Struct(">8xi4xb4xh")
-"""Size, magic and, of a batch, attributes."""
+"""The size, the magic and, for a batch, the attributes of an entry."""
 _BATCH_CODEC_AT = batch.ATTRIBUTES_AT + 1
 """The attributes are an int16, whose second byte holds the codec."""
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
-"""An offset index holds offsets relative to the segment's first, in int32."""
+"""The limit of an offset index, which holds int32 offsets relative to the segment's first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """What a scan found.
+    """The result of a scan.
 
-    valid_bytes       of the data: everything before is good
-    next_offset       one more than the last good offset (``base_offset`` when there is none)
-    count             of entries: a wrapper or a batch counts once
-    max_timestamp_ms  of entries of magic 1 and 2, -1 for none; of the windows before, too, when it was given
-    max_timestamp_at  last offset of the first entry that has it
-    problem           why the scan stopped before the end of the data, with the position in the file; None if
-                      it did not
-    incomplete        the problem is only that the data ends within an entry
-    wanted_bytes      size of that entry; 0 when not even its size is there
-    index_entries     int64[n, 2]: offset and position in the file, where more than the interval lies behind
-                      the last
+    valid_bytes       size of the valid data at the start
+    next_offset       the last valid offset + 1 (``base_offset`` if there is none)
+    count             number of entries: a wrapper or a batch counts once
+    max_timestamp_ms  of entries of magic 1 and 2, -1 for none; includes earlier windows if it was passed
+    max_timestamp_at  last offset of the first entry with that timestamp
+    problem           the reason why the scan stopped before the end of the data, with the position in the
+                      file; None if it did not
+    incomplete        True if the only problem is that the data ends within an entry
+    wanted_bytes      size of that entry; 0 if its size field is not complete
+    index_entries     int64[n, 2]: offset and position in the file, more than the interval after the last one
     time_entries      int64[n, 2]: for each of these, the largest timestamp up to it, and as above its offset
     last_indexed      position in the file of the last index entry, for the next window
     """
@@ -88,16 +87,15 @@ def scan(
     check_crc: bool = True,
     max_magic: int = 2,
 ) -> ScanResult:
-    """Pass over good entries of ``data``, which lies at ``position`` of a segment that starts at
+    """Scan the valid entries of ``data``, which is at ``position`` of a segment that starts at
     ``base_offset``.
 
-    An entry is good when all of it is there, its magic byte is known, its checksum is right, and its offset
-    is larger than the one before and at most 2^31 - 1 beyond the segment's first. (0.10.1 judges neither the
-    magic nor the order.) Formats above ``max_magic`` are not known. The offset of an index entry is that of
-    the last message of a wrapper or batch: looking up needs no more, and nothing is decompressed.
-    ``next_offset``, ``last_indexed`` and ``max_timestamp`` (with its offset) come from the window before.
-    ``base_offset`` None is for data that is no segment, such as a fetch response: any rising offsets are
-    good.
+    An entry is valid if it is complete, its magic byte is known, its checksum is right, and its offset is
+    larger than the last one and at most 2^31 - 1 above the segment's first. (0.10.1 checks neither the magic
+    nor the order.) Formats above ``max_magic`` are unknown. The offset of an index entry is that of the last
+    message of a wrapper or batch: that is enough for look-ups, and nothing is decompressed. ``next_offset``,
+    ``last_indexed`` and ``max_timestamp`` (with its offset) come from the last window. ``base_offset`` None
+    is for data that is not a segment, such as a fetch response: any rising offsets are valid.
     """
     read = kernels.read
     array = read_only(data)
@@ -134,19 +132,20 @@ def scan(
 
 
 def find_position(data: Buffer, target_offset: int, *, position: int = 0) -> int | None:
-    """Where the first entry at or after ``position`` lies whose last offset is not below ``target_offset``.
+    """Return the position of the first entry, from ``position`` on, with a last offset of at least
+    ``target_offset``.
 
-    None when there is none in ``data``. CORRUPT_MESSAGE when the way there is damaged.
+    None if there is none in ``data``. CORRUPT_MESSAGE if an entry before it is damaged.
     """
     return _find(read_only(data), position, target_offset, INT64_MIN)
 
 
 def first_at_or_after(data: Buffer, timestamp_ms: int, least_offset: int = 0) -> tuple[int, int] | None:
-    """``(offset, timestamp in ms)`` of the first message from ``least_offset`` on that is not older than
-    ``timestamp_ms``, or None.
+    """Return ``(offset, timestamp in ms)`` of the first message from ``least_offset`` on that is not older
+    than ``timestamp_ms``, or None.
 
-    Magic 0 messages have the timestamp -1. What a wrapper or batch holds is opened, and no object is made of
-    its messages. CORRUPT_MESSAGE when the way there is damaged.
+    Magic 0 messages have the timestamp -1. Wrappers and batches are opened, without an object per message.
+    CORRUPT_MESSAGE if an entry before it is damaged.
     """
     for entry in entries_at_or_after(data, timestamp_ms, least_offset):
         view = entry.data
@@ -203,7 +202,7 @@ def _first_of_wrapper(view: memoryview, timestamp_ms: int, least_offset: int) ->
 
 
 def _last_inside(content: Content) -> int:
-    """The offset that the last message of a wrapper has inside of it. CORRUPT_MESSAGE on damage of any."""
+    """Return the inner offset of the last message of a wrapper. CORRUPT_MESSAGE if any message is damaged."""
     write = kernels.write
     state = np.zeros(write.STATE_SIZE, dtype=np.int64)
     state[write.MAX_MESSAGE_BYTES] = state[write.LATEST] = INT64_MAX
@@ -223,14 +222,14 @@ def _last_inside(content: Content) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TimedEntry:
-    """An entry that is new enough, as its head says."""
+    """An entry that is new enough by its header."""
 
     position: int
     data: memoryview
 
     @property
     def need_bytes(self) -> int:
-        """What it takes to read its messages: the entry, and what it may hold compressed."""
+        """The memory for reading its messages: the entry, and its maximum content."""
         view = self.data
         size = len(view)
         if view[MAGIC_AT] == batch.MAGIC:
@@ -243,9 +242,9 @@ class TimedEntry:
 
 
 def entries_at_or_after(data: Buffer, timestamp_ms: int, least_offset: int = 0) -> Iterator[TimedEntry]:
-    """The entries that may have messages from ``least_offset`` on that are not older than ``timestamp_ms``.
+    """Yield the entries that may have messages from ``least_offset`` on, not older than ``timestamp_ms``.
 
-    CORRUPT_MESSAGE when the way there is damaged.
+    CORRUPT_MESSAGE if an entry before one of them is damaged.
     """
     array = read_only(data)
     view = memoryview(data)
@@ -258,7 +257,7 @@ def entries_at_or_after(data: Buffer, timestamp_ms: int, least_offset: int = 0) 
 
 def _find(array: NDArray[np.uint8], position: int, target_offset: int, target_timestamp: int) -> int | None:
     if not 0 <= position <= array.size:
-        raise ValueError(f"position {position} is outside of {array.size} bytes")
+        raise ValueError(f"position {position} is outside the data, which has {array.size} bytes")
     result = np.array([position], dtype=np.int64)
     stop = kernels.read.find(array, target_offset, target_timestamp, result)
     if stop == decode_status.FOUND:

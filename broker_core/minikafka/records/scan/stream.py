@@ -1,9 +1,8 @@
-"""A message set as an iterator over its messages, with bulk reading and writing to a channel, whether its
-bytes lie in memory or in a file: the ``MessageSet`` of the reference texts ("Messages", "Reads", "Network
-layer").
+"""The ``MessageSet`` of the reference texts ("Messages", "Reads", "Network layer"): an iterator over the
+messages of a set in memory or in a file, with bulk reading and writing to a channel.
 
-A file is read in windows and never as a whole: a window that holds no whole entry grows to the entry's size,
-up to a bound. What ends within its last entry, as a fetch response may, is a set without that entry.
+A file is read in windows and never as a whole: a window without a whole entry grows to the entry's size, up
+to a limit. If the last entry is cut off, as in a fetch response, the set is without it.
 """
 
 from __future__ import annotations
@@ -23,29 +22,29 @@ from minikafka.records.kernels.arrays import INT64_MAX, read_only
 
 WINDOW_BYTES = 1 << 20
 MAX_ENTRY_BYTES = 128 << 20
-"""More than any broker takes: a request has at most 100 MiB."""
+"""More than any broker accepts: a request has at most 100 MiB."""
 
 
 class Channel(Protocol):
-    """Something that takes bytes, as files do; at least one, and perhaps not all of them."""
+    """A destination of bytes, such as a file. A write may write only some of the bytes."""
 
     def write(self, data: memoryview, /) -> int | None:
-        """How many it took; None when it would have to wait for taking any."""
+        """Write some of ``data`` and return how many bytes; None if it would have to wait."""
 
 
 @runtime_checkable
 class SliceChannel(Channel, Protocol):
-    """A channel that also takes a part of a file, without its bytes coming through here: by ``sendfile``."""
+    """A channel that can also write a part of a file by ``sendfile``, without reading it into memory."""
 
     def write_slice(self, piece: FileSlice, /) -> int:
-        """How many bytes of ``piece`` it took, from its beginning."""
+        """Write some bytes from the start of ``piece`` and return how many."""
 
 
 class MessageSet:
     """Messages of any magic, in order, in a buffer or a part of a file.
 
-    ``max_entry_bytes`` bounds what a window may grow to. With ``whole`` a cut-off last entry is
-    CORRUPT_MESSAGE; otherwise it is left out. Iterating and the properties may be repeated; nothing is kept.
+    ``max_entry_bytes`` limits the size of a window. With ``whole`` a cut-off last entry is CORRUPT_MESSAGE;
+    otherwise it is left out. Iteration and properties can be repeated; nothing is cached.
     """
 
     def __init__(
@@ -63,12 +62,12 @@ class MessageSet:
 
     @property
     def size_bytes(self) -> int:
-        """All of it, a cut-off last entry too."""
+        """The size of the set, including a cut-off last entry."""
         return self._source.length if isinstance(self._source, FileSlice) else len(self._source)
 
     @property
     def valid_bytes(self) -> int:
-        """Up to the end of the last whole entry, as its size field says; no checksum is looked at.
+        """The size up to the end of the last whole entry by its size field. Checksums are not verified.
 
         CORRUPT_MESSAGE as in ``bulk``.
         """
@@ -80,7 +79,7 @@ class MessageSet:
     def records(
         self, *, deep: bool = True, max_content_bytes: int = MAX_CONTENT_BYTES
     ) -> Iterator[StoredRecord]:
-        """The messages, as ``message_set.iterate`` gives them, and with its errors."""
+        """Yield the messages, as ``message_set.iterate`` does, and raise its errors."""
         position = 0
         for part in self.bulk():
             try:
@@ -90,11 +89,11 @@ class MessageSet:
             position += len(part)
 
     def bulk(self, max_bytes: int | None = None) -> Iterator[memoryview]:
-        """The set in pieces of whole entries, which is what the kernels take: of at most ``max_bytes`` (a
-        window), or one larger entry.
+        """Yield the set in pieces of whole entries, as the kernels expect them, each of at most ``max_bytes``
+        (by default a window), or of one larger entry.
 
-        CORRUPT_MESSAGE with the position, after what is good before it, where a size or magic byte cannot be
-        right and where an entry is larger than the bound.
+        CORRUPT_MESSAGE with the position, after the valid entries before it, at an invalid size or magic
+        byte, and at an entry larger than the limit.
         """
         usual = self._window_bytes if max_bytes is None else max(max_bytes, ENTRY_HEADER_BYTES)
         position, window = 0, usual
@@ -108,7 +107,7 @@ class MessageSet:
                 raise decode_status.error(stop, position)
             elif wanted > self._max_entry_bytes:
                 raise decode_status.corrupt(
-                    f"an entry of {wanted} bytes is larger than {self._max_entry_bytes}", position
+                    f"an entry of {wanted} bytes exceeds the limit of {self._max_entry_bytes}", position
                 )
             elif not window < wanted <= self.size_bytes - position:
                 break
@@ -118,14 +117,14 @@ class MessageSet:
             raise decode_status.error(decode_status.PARTIAL, position)
 
     def write_to(self, channel: Channel, position: int, max_bytes: int) -> int:
-        """Give the channel up to ``max_bytes`` from ``position`` on, partial entries and all; how many it
-        took, which may be fewer: go on from there.
+        """Write up to ``max_bytes`` from ``position`` on to the channel, including partial entries. Return
+        the number of bytes written, which may be less: continue from there.
 
-        What lies in a file goes to a ``SliceChannel`` as it lies there, and is read for any other.
+        A set in a file is passed to a ``SliceChannel`` as a slice, and read for any other channel.
         """
         length = max(0, min(max_bytes, self.size_bytes - position))
         if position < 0:
-            raise ValueError(f"a set has no position {position}")
+            raise ValueError(f"invalid position {position}: expected 0 or more")
         if length == 0:
             return 0
         if isinstance(self._source, FileSlice) and isinstance(channel, SliceChannel):
@@ -149,13 +148,12 @@ class MessageSet:
 
 
 def _whole_entries(data: memoryview) -> tuple[int, int, int]:
-    """Where the whole entries at the beginning end, why there (as a stop), and for a cut-off one its size.
-
-    The size is that of an entry's header where not even that is there.
+    """Return the end of the whole entries at the start, the code at which they end, and the size of a cut-off
+    entry, which is that of a header if even that is cut off.
     """
     array = read_only(data)
     place = np.zeros(1, dtype=np.int64)
-    # Only an entry with the very last offset and time is found; it is passed like any other.
+    # ``find`` stops only at an entry with the largest possible offset and time; it is skipped like others.
     while (stop := kernels.read.find(array, INT64_MAX, INT64_MAX, place)) == decode_status.FOUND:
         place += ENTRY_HEADER_BYTES + _size_field(data, int(place[0]))
     end = int(place[0])
@@ -169,5 +167,7 @@ def _size_field(data: memoryview, position: int) -> int:
 
 
 def _behind(error: BrokerError, position: int) -> BrokerError:
-    """The error of a piece that lies at ``position`` of the set."""
-    return BrokerError(error.code, f"{error.detail} of what begins at byte {position}") if position else error
+    """Return the error of a piece that begins at ``position`` of the set."""
+    if not position:
+        return error
+    return BrokerError(error.code, f"{error.detail} of the data from byte {position} on")

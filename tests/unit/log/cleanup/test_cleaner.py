@@ -340,7 +340,7 @@ def test_content_that_cannot_be_opened_makes_the_log_uncleanable(files: MemoryFi
     wrong = oracle.entry(0, magic=1, attributes=1, value=b"no gzip")
     log = log_with(files, {0: wrong, 1: b""})
     with pytest.raises(
-        Uncleanable, match=r"000.log, counted from position 0: the gzip content cannot be opened"
+        Uncleanable, match=r"000.log, counted from position 0: failed to decompress gzip content"
     ):
         clean(files, log)
 

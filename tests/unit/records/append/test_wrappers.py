@@ -9,7 +9,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.records.append.produced import Limits
-from minikafka.records.append.validation import BUILT_ANEW_MOST, assign, prepare, validate, validate_steps
+from minikafka.records.append.validation import REBUILT_MOST, assign, prepare, validate, validate_steps
 from minikafka.records.append.wrappers import GROUP, GROUP_BYTES
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate, wrap
 
@@ -66,8 +66,8 @@ def test_of_more_wrappers_that_are_built_anew_than_some_one_is_made(magic: int, 
         ]
         return data
 
-    assert shallow(stored(BUILT_ANEW_MOST)) == BUILT_ANEW_MOST
-    assert shallow(stored(BUILT_ANEW_MOST + 1)) == 1
+    assert shallow(stored(REBUILT_MOST)) == REBUILT_MOST
+    assert shallow(stored(REBUILT_MOST + 1)) == 1
     assert shallow(stored(MANY)) == 1
 
 

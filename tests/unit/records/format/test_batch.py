@@ -269,5 +269,5 @@ def test_content_over_the_callers_bound_is_refused(codec: Codec, magic: int) -> 
     if magic < 2 and codec is Codec.ZSTD:
         return
     data = build_message_set([Record(None, bytes(100_000))], magic=magic, codec=codec)
-    with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*at most 65536 are allowed.*position 0"):
+    with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*exceed the limit of 65536.*position 0"):
         list(iterate(data, max_content_bytes=1 << 16))

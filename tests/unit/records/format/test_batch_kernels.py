@@ -154,11 +154,14 @@ ONE = oracle.record(0, 0, b"k", b"v")
         (oracle.raw_batch(0, 0, 0, 0, 1, ONE, oracle.Batch(producer_id=4)), "no sequence"),
         (oracle.raw_batch(0, 0, 0, 0, 1, ONE, oracle.Batch(append_time=True)), "LogAppendTime"),
         (oracle.raw_batch(0, 0, 0, 0, 1, ONE + b"x"), "as many records"),
-        (oracle.raw_batch(0, 0, 9000, 9000, 1, ONE), "9000 ms, the broker has 0 and allows 1000"),
+        (
+            oracle.raw_batch(0, 0, 9000, 9000, 1, ONE),
+            "timestamp 9000 ms, broker time 0 ms, allowed difference 1000 ms",
+        ),
         (oracle.raw_batch(0, 0, 0, 0, 1, oracle.record(0, 0, None, b"v")), "must have a key"),
         (build_batch([Record(b"k", bytes(3000), 0)]), "larger than max.message.bytes"),
-        (build_batch([Record(b"k", bytes(200_000), 0)], codec=Codec.ZSTD), "at most 65536 are allowed"),
-        (build_batch([Record(b"k", b"", 0)]) + build_message_set([Record(b"k", b"", 0)]), "stand among"),
+        (build_batch([Record(b"k", bytes(200_000), 0)], codec=Codec.ZSTD), "exceed the limit of 65536"),
+        (build_batch([Record(b"k", b"", 0)]) + build_message_set([Record(b"k", b"", 0)]), "the set mixes"),
     ],
 )
 def test_what_a_producer_must_not_send_is_refused(data: bytes, text: str) -> None:
@@ -192,13 +195,13 @@ def test_encoded_columns_are_what_would_have_been_built(codec: Codec) -> None:
 def test_headers_are_refused_where_the_format_has_none() -> None:
     headers = raw_headers(pa.array([[("a", b"1")]], HEADERS_TYPE))
     one = np.zeros(1, dtype=np.int64)
-    with pytest.raises(ValueError, match="magic 1 have no headers"):
+    with pytest.raises(ValueError, match="magic 1 does not support headers"):
         list(encode(None, None, one, one, max_bytes=100, headers=headers))
 
 
 @pytest.mark.parametrize("bad", [None, (None, b"1")])
 def test_a_header_without_a_key_is_refused(bad: tuple[str | None, bytes] | None) -> None:
-    with pytest.raises(ValueError, match="a header is null, or its key is"):
+    with pytest.raises(ValueError, match="a header, or its key, is null"):
         raw_headers(pa.array([[("a", b"1")], [bad]], HEADERS_TYPE))
 
 
@@ -212,10 +215,10 @@ def test_a_name_that_is_not_utf8_is_shown_with_replacements() -> None:
 @pytest.mark.parametrize("codec", list(Codec)[1:])
 def test_a_bomb_is_refused_by_decoding_and_conversion(codec: Codec) -> None:
     data = build_batch([Record(None, bytes(1 << 20))], codec=codec)
-    with pytest.raises(BrokerError, match="at most 65536 are allowed"):
+    with pytest.raises(BrokerError, match="exceed the limit of 65536"):
         decode(data, 0, EVER, max_content_bytes=1 << 16)
     if codec is not Codec.ZSTD:
-        with pytest.raises(BrokerError, match="at most 65536 are allowed"):
+        with pytest.raises(BrokerError, match="exceed the limit of 65536"):
             down_convert(data, 1, max_content_bytes=1 << 16)
 
 

@@ -72,7 +72,7 @@ def test_codecs_are_parsed_by_name() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_zstd_is_for_magic_2_only(magic: int) -> None:
-    with pytest.raises(ValueError, match=f"magic {magic} cannot be compressed with zstd"):
+    with pytest.raises(ValueError, match=f"magic {magic} does not support zstd"):
         compress(Codec.ZSTD, TEXT, magic)
 
 
@@ -136,8 +136,8 @@ def test_what_lies_behind_an_lz4_frame_is_passed_over_as_kafkas_consumers_do() -
 @pytest.mark.parametrize(
     ("packed", "text"),
     [
-        (lz4_frame(b"one ", b"two", flags=0x40), "depend on one another"),
-        (bytes(cramjam.lz4.compress(TEXT)), "depend on one another"),
+        (lz4_frame(b"one ", b"two", flags=0x40), "dependent blocks"),
+        (bytes(cramjam.lz4.compress(TEXT)), "dependent blocks"),
         (lz4_frame(b"x", flags=0x61), "version, or a dictionary"),
         (lz4_frame(b"x", flags=0x62), "version, or a dictionary"),
         (lz4_frame(b"x", flags=0xA0), "version, or a dictionary"),
@@ -150,8 +150,8 @@ def test_what_lies_behind_an_lz4_frame_is_passed_over_as_kafkas_consumers_do() -
         (lz4_frame(b"x", flags=0x68, content_size=1 << 60), "frameSize"),
         (lz4_frame(b"x", flags=0x64)[:-1] + b"?", "contentChecksum"),
         (lz4_frame(b"x", flags=0x70)[:-5] + b"?" + bytes(4), "blockChecksum"),
-        (lz4_frame(b"x", flags=0x64)[:-4], "too early"),
-        (b"\x50\x2a\x4d\x18\x02\0\0\0ab" + lz4_frame(b"x"), "does not start"),
+        (lz4_frame(b"x", flags=0x64)[:-4], "unexpected end of data"),
+        (b"\x50\x2a\x4d\x18\x02\0\0\0ab" + lz4_frame(b"x"), "not an lz4 frame"),
     ],
 )
 def test_lz4_that_kafka_would_refuse_or_that_contradicts_itself_is_refused(packed: bytes, text: str) -> None:
@@ -252,7 +252,7 @@ compressing = pytest.mark.parametrize("codec", list(Codec)[1:])
 def test_content_of_exactly_the_bound_is_read_and_one_byte_more_is_refused(codec: Codec) -> None:
     packed = compress(codec, bytes(100_000), 2)
     assert decompress(codec, packed, 100_000) == bytes(100_000)
-    with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*at most 99999 are allowed"):
+    with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*exceed the limit of 99999"):
         decompress(codec, packed, 99_999)
 
 
@@ -260,7 +260,7 @@ def test_content_of_exactly_the_bound_is_read_and_one_byte_more_is_refused(codec
 def test_a_small_message_cannot_take_a_large_memory(codec: Codec) -> None:
     packed = bomb(codec)
     tracemalloc.start()
-    with pytest.raises(BrokerError, match="at most 1048576 are allowed"):
+    with pytest.raises(BrokerError, match="exceed the limit of 1048576"):
         decompress(codec, packed, 1 << 20)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -268,7 +268,7 @@ def test_a_small_message_cannot_take_a_large_memory(codec: Codec) -> None:
 
 
 def test_without_a_bound_of_the_callers_there_still_is_one() -> None:
-    with pytest.raises(BrokerError, match="at most 134217728 are allowed"):
+    with pytest.raises(BrokerError, match="exceed the limit of 134217728"):
         decompress(Codec.SNAPPY, bomb(Codec.SNAPPY))
 
 

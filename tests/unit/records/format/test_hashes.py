@@ -60,7 +60,7 @@ def test_a_column_in_chunks_and_empty_columns_are_taken() -> None:
 
 
 def test_no_partitions_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least one partition, not 0"):
+    with pytest.raises(ValueError, match="at least one partition, got 0"):
         partitions_by_key(pa.array([b"a"]), 0)
 
 

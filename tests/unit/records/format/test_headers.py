@@ -32,7 +32,7 @@ def test_a_name_that_is_no_text_is_shown_with_replacements() -> None:
 def test_bytes_that_are_no_headers_are_refused() -> None:
     whole = raw((("name", b"content"),))
     for cut in range(1, len(whole)):
-        with pytest.raises(ValueError, match="no headers of a record"):
+        with pytest.raises(ValueError, match="invalid record headers"):
             read_headers(whole[:cut])
-    with pytest.raises(ValueError, match="no headers of a record"):
+    with pytest.raises(ValueError, match="invalid record headers"):
         read_headers(b"\xff" * 10)

@@ -166,7 +166,7 @@ def test_the_position_of_an_offset_is_that_of_its_entry() -> None:
 
 
 def test_a_position_outside_of_the_data_is_refused() -> None:
-    with pytest.raises(ValueError, match="position 5 is outside of 4 bytes"):
+    with pytest.raises(ValueError, match="position 5 is outside the data, which has 4 bytes"):
         find_position(b"1234", 0, position=5)
     with pytest.raises(ValueError, match="position -1"):
         find_position(b"1234", 0, position=-1)
