@@ -218,7 +218,7 @@ def end_throttle(store: Store, verdicts: Sequence[PartitionReassignment]) -> Non
     from minikafka.clients.zookeeper_metadata import listed
 
     done = sum(one.status is ReassignmentStatus.DONE for one in verdicts)
-    if all(one.gone or one.status is ReassignmentStatus.DONE for one in verdicts):
+    if all(one.deleted or one.status is ReassignmentStatus.DONE for one in verdicts):
         partitions = counted(len(verdicts), "partition")
         ended = "all is done" if done == len(verdicts) else f"{done} of {partitions} done, the rest is gone"
         if reassignments.remove_throttle(store, verdicts):

@@ -302,7 +302,7 @@ def test_a_reset_that_ends_half_way_tells_what_was_set(
         raise CoordinationError("away")
 
     monkeypatch.setattr("minikafka.clients.admin.zookeeper.groups.write_offsets", write)
-    told = "away; its offsets at the brokers were set, those in ZooKeeper may not be: do it again"
+    told = "away; its offsets at the brokers were set, those in ZooKeeper may not be: repeat the command"
     assert failed(capfd, "reset", "g", "--to-latest", "--execute", *AT) == (1, f"minikafka: {told}\n")
     assert world.offsets() == ({T0: 2, T1: 5}, {T0: 5, T1: 5})
 

@@ -276,9 +276,7 @@ def test_executing_again_what_waits_for_a_dead_broker_says_so(
     begin(store, "t", 0, 2, 1)
     store.delete(paths.broker_path(2))
     assert run(["reassign", "execute", "--file", plan]) == 1
-    assert (
-        "is under way already, and waits for brokers that are not alive: start [2]" in capfd.readouterr().err
-    )
+    assert "is in progress, and waits for brokers that are not alive: start [2]" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("throttle", [[], ["--throttle", "2000"]])
@@ -288,7 +286,7 @@ def test_another_plan_is_refused_while_one_is_under_way(
     begin(store, "t", 1, 2, 0)
     assert run(["reassign", "execute", "--file", plan, *throttle]) == 1
     err = capfd.readouterr().err
-    assert err == "minikafka: another reassignment is under way: t-1; this plan was not started\n"
+    assert err == "minikafka: another reassignment is in progress: t-1; this plan was not started\n"
     assert store.exists("/config/brokers") is None
     assert run(["reassign", "execute", "--file", plan, "--dry-run", *throttle]) == 0
     assert "nothing was changed; another reassignment is under way: t-1, and" in capfd.readouterr().err
@@ -342,9 +340,10 @@ def test_verifying_what_failed_tells_why(
 ) -> None:
     assert run(["reassign", "verify", "--file", plan]) == 1
     out, err = capfd.readouterr()
+    reason = "has replicas [0, 1], wanted [2, 1]; no reassignment is in progress"
     assert out.splitlines() == [
         "TOPIC  PARTITION  REPLICAS  IN SYNC  STATUS  REASON",
-        "t              0  0,1       0,1      failed  has replicas [0, 1], wanted [2, 1], and none under way",
+        f"t              0  0,1       0,1      failed  {reason}",
     ]
     assert "nothing was changed" not in err
 
@@ -414,7 +413,7 @@ def test_a_dry_run_sets_no_throttle(store: MemoryStore, plan: str) -> None:
     [
         ("{", "invalid JSON"),
         (PLAN.replace('"t"', '"tt"'), "there is no topic 'tt'; there is 't'; nothing was changed"),
-        (PLAN.replace("[2,1]", "[7,1]"), "the brokers that live are [0, 1, 2]; nothing was changed"),
+        (PLAN.replace("[2,1]", "[7,1]"), "live brokers are [0, 1, 2]; nothing was changed"),
         (PLAN.replace("[2,1]", "[2,2]"), "invalid replicas [2, 2]"),
     ],
 )

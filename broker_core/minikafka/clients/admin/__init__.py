@@ -1,6 +1,6 @@
-"""Administration of a cluster by Kafka's protocol: topics, settings, ACLs, offsets, log directories.
+"""Administration of a cluster by Kafka's protocol: topics, settings, ACLs, groups, offsets, log directories.
 
-What has no request of that time stands in ``clients.admin.zookeeper``. Imports ``clients.network``,
+Operations without a request in 0.10 to 2.1 are in ``clients.admin.zookeeper``. Imports ``clients.network``,
 ``fetch`` and ``group``.
 """
 

@@ -1,7 +1,8 @@
-"""Access rules, found, made and removed: through brokers, or in ZooKeeper where none runs.
+"""ACLs: finds, creates and deletes them through brokers, or in ZooKeeper if no broker runs.
 
-Over the protocol as Kafka's AdminClient (``describeAcls``, ``createAcls``, ``deleteAcls``); a filter's None
-stands for anything. In ZooKeeper as ``kafka-acls`` of 0.10.1, so that brokers of either kind follow.
+By the protocol as Kafka's AdminClient (``describeAcls``, ``createAcls``, ``deleteAcls``); None in a filter
+matches anything. In ZooKeeper as ``kafka-acls`` of 0.10.1, so that Kafka's and minikafka's brokers apply
+them.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ Number = TypeVar("Number", bound=IntEnum)
 
 @dataclass(frozen=True, slots=True, order=True)
 class AclBinding:
-    """A rule, and what it is about."""
+    """An ACL and its resource."""
 
     resource: Resource
     acl: Acl
     prefixed: bool = False
-    """Whether it is about all whose names begin with the resource's: Kafka from 2.0 on, not minikafka."""
+    """True if the resource's name is a prefix of names: Kafka from 2.0 on, not minikafka."""
 
     @property
     def filter(self) -> AclFilter:
-        """What finds this rule and no other."""
+        """The filter that matches only this ACL."""
         return AclFilter(
             self.resource.type,
             self.resource.name,
@@ -58,41 +59,41 @@ class AclBinding:
 
 
 class AclBackend(Protocol):
-    """Where rules are kept."""
+    """The storage of ACLs: brokers or ZooKeeper."""
 
     def find(self, wanted: AclFilter) -> list[AclBinding]:
-        """The rules that a filter finds, in order. BrokerError, or CoordinationError."""
+        """Return the ACLs that match a filter, sorted. Raises BrokerError or CoordinationError."""
 
     def add(self, bindings: Sequence[AclBinding]) -> None:
-        """Make rules; one that is there stays. Raises what went wrong with the first that could not be."""
+        """Create ACLs; existing ones stay. Raises the error of the first that failed."""
 
     def remove(self, bindings: Sequence[AclBinding]) -> None:
-        """Remove rules; one that is not there is gone already. Raises as ``add``."""
+        """Delete ACLs; missing ones are ignored. Raises as ``add``."""
 
 
 # --- through brokers ----------------------------------------------------------------------------------------
 
 
 def describe_acls(cluster: ClusterClient, wanted: AclFilter, deadline: Deadline) -> list[AclBinding]:
-    """The rules that a filter finds. BrokerError SECURITY_DISABLED where the broker has no authorizer."""
+    """Return the ACLs that match a filter. Raises SECURITY_DISABLED if the broker has no authorizer."""
     request = DescribeAclsRequest(*_filter_fields(wanted))
     answer = cluster.call(None, DESCRIBE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
     _check(answer.error_code, answer.error_message)
     found = [
         _binding(
-            (one.resource_type, one.resource_name, one.pattern_type),
+            (resource.resource_type, resource.resource_name, resource.pattern_type),
             (acl.principal, acl.permission_type, acl.host, acl.operation),
         )
-        for one in answer.resources
-        for acl in one.acls
+        for resource in answer.resources
+        for acl in resource.acls
     ]
-    return sorted(one for one in found if one is not None)
+    return sorted(binding for binding in found if binding is not None)
 
 
 def enforces_rules(cluster: ClusterClient, deadline: Deadline) -> bool:
-    """Whether brokers have an authorizer; False too where they do not tell (before 0.11)."""
+    """Return True if brokers have an authorizer. Brokers before 0.11 do not report it: False."""
     try:
-        describe_acls(cluster, AclFilter(CLUSTER.type, CLUSTER.name), deadline)  # any filter would do
+        describe_acls(cluster, AclFilter(CLUSTER.type, CLUSTER.name), deadline)  # a small result
     except BrokerError as error:
         return error.code not in (ErrorCode.SECURITY_DISABLED, ErrorCode.UNSUPPORTED_VERSION)
     return True
@@ -101,28 +102,28 @@ def enforces_rules(cluster: ClusterClient, deadline: Deadline) -> bool:
 def create_acls(
     cluster: ClusterClient, bindings: Iterable[AclBinding], deadline: Deadline
 ) -> dict[AclBinding, BrokerError | None]:
-    """Make rules: what became of each, None where it is there now."""
+    """Create ACLs. Returns the error of each, or None."""
     wanted = list(dict.fromkeys(bindings))
     request = CreateAclsRequest(tuple(map(_creation, wanted)))
     answer = cluster.call(None, CREATE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
     return {
-        one: _error(result.error_code, result.error_message)
-        for one, result in zip(wanted, answer.results, strict=False)
+        binding: _error(result.error_code, result.error_message)
+        for binding, result in zip(wanted, answer.results, strict=False)
     }
 
 
 def delete_acls(
     cluster: ClusterClient, filters: Iterable[AclFilter], deadline: Deadline
 ) -> dict[AclFilter, list[AclBinding] | BrokerError]:
-    """Remove the rules that filters find: what each has found, which is gone now, or why it is not.
+    """Delete the ACLs that match filters. Returns the deleted ACLs of each filter, or its error.
 
-    Where an answer is lost the request is repeated, and finds nothing any more.
+    If a response is lost the request is repeated, and finds nothing.
     """
     wanted = list(dict.fromkeys(filters))
-    request = DeleteAclsRequest(tuple(DeleteAclsFilter(*_filter_fields(one)) for one in wanted))
+    request = DeleteAclsRequest(tuple(DeleteAclsFilter(*_filter_fields(filter_)) for filter_ in wanted))
     answer = cluster.call(None, DELETE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
     outcomes: dict[AclFilter, list[AclBinding] | BrokerError] = {}
-    for one, result in zip(wanted, answer.filter_results, strict=False):
+    for filter_, result in zip(wanted, answer.filter_results, strict=False):
         errors = [_error(result.error_code, result.error_message)]
         errors += [_error(acl.error_code, acl.error_message) for acl in result.matching_acls]
         failed = next((error for error in errors if error is not None), None)
@@ -133,12 +134,12 @@ def delete_acls(
             )
             for acl in result.matching_acls
         ]
-        outcomes[one] = failed or sorted(rule for rule in found if rule is not None)
+        outcomes[filter_] = failed or sorted(binding for binding in found if binding is not None)
     return outcomes
 
 
 class BrokerAcls:
-    """Rules that brokers are asked for."""
+    """ACLs by requests to brokers."""
 
     def __init__(self, cluster: ClusterClient, timeout_ms: int | None = None) -> None:
         self._cluster = cluster
@@ -157,7 +158,7 @@ class BrokerAcls:
 
     def remove(self, bindings: Sequence[AclBinding]) -> None:
         """See ``AclBackend``."""
-        filters = [one.filter for one in bindings]
+        filters = [binding.filter for binding in bindings]
         outcomes = delete_acls(self._cluster, filters, self._cluster.deadline(self._timeout_ms))
         for outcome in outcomes.values():
             if isinstance(outcome, BrokerError):
@@ -197,8 +198,8 @@ def _binding(about: tuple[int, str, int], rule: tuple[str, int, str, int]) -> Ac
             prefixed=pattern == PREFIXED,
         )
     except ValueError:
-        # Of a newer Kafka, which knows more of each.
-        _log.warning("a rule of kinds that this version does not know is left out: %s, %s", about, rule)
+        # From a newer Kafka, with more kinds.
+        _log.warning("ignoring an ACL with a resource or operation of a newer Kafka: %s, %s", about, rule)
         return None
 
 
@@ -216,22 +217,22 @@ def _check(code: int, message: str | None) -> None:
 
 
 class ZooKeeperAcls:
-    """Rules in ZooKeeper. Running brokers are told of changes."""
+    """ACLs in ZooKeeper. Running brokers are notified of changes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def find(self, wanted: AclFilter) -> list[AclBinding]:
-        """See ``AclBackend``. CoordinationError where some of those cannot be read."""
+        """See ``AclBackend``. Raises CoordinationError if some of them are invalid."""
         stored = read_acls(self._store)
         unreadable = [
-            words
-            for resource, words in stored.unreadable.items()
+            problem
+            for resource, problem in stored.unreadable.items()
             if wanted.resource_type in (resource.type, None) and wanted.resource_name in (resource.name, None)
         ]
         if unreadable:
             raise CoordinationError(
-                f"{unreadable[0]}; all rules of that resource are removed by `acl remove` with its name alone"
+                f"{unreadable[0]}; to remove all rules of that resource run `acl remove` with its name alone"
             )
         return sorted(
             AclBinding(resource, acl)
@@ -251,19 +252,19 @@ class ZooKeeperAcls:
             change_resource(self._store, resource, partial(_without, acls))
 
     def unreadable(self) -> list[Resource]:
-        """What has rules that cannot be read."""
+        """Return the resources with invalid ACLs."""
         return sorted(read_acls(self._store).unreadable)
 
     def forget(self, resources: Iterable[Resource]) -> None:
-        """Take away all rules about these, also where they cannot be read."""
+        """Delete all ACLs of these resources, also invalid ones."""
         for resource in resources:
             delete_resource(self._store, resource)
 
 
 def _by_resource(bindings: Iterable[AclBinding]) -> dict[Resource, frozenset[Acl]]:
     grouped: dict[Resource, frozenset[Acl]] = {}
-    for one in bindings:
-        grouped[one.resource] = grouped.get(one.resource, frozenset()) | {one.acl}
+    for binding in bindings:
+        grouped[binding.resource] = grouped.get(binding.resource, frozenset()) | {binding.acl}
     return grouped
 
 

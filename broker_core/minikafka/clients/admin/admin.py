@@ -1,4 +1,4 @@
-"""Administration: topics made, grown, removed, listed and described; settings; access rules; offsets of
+"""The admin client: creates, extends, deletes, lists and describes topics; settings; ACLs; offsets of
 partitions.
 """
 
@@ -50,7 +50,7 @@ from minikafka.wire.apis.describe_configs import ResourceType
 __all__ = ["EARLIEST", "LATEST", "AclBinding", "AclFilter", "Admin", "NewTopic"]
 
 TopicErrors = dict[str, BrokerError | None]
-"""What became of each topic: None where it worked."""
+"""The error of each topic; None for success."""
 
 _BY_ASSIGNMENT = -1
 _EXPLAIN_TIMEOUT_MS = 2_000
@@ -64,16 +64,16 @@ _POSSIBLY_APPLIED_CODES = frozenset(
 
 
 class Admin:
-    """Thread-safe; owns nothing but what ``cluster`` gives it."""
+    """The admin client. Thread-safe. It owns no connections: ``cluster`` does."""
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
 
     def create_topics(self, topics: Iterable[NewTopic], *, timeout_ms: int = 30_000) -> TopicErrors:
-        """Make topics and wait until each partition has a leader. One result per topic.
+        """Create topics and wait until each partition has a leader. One result per topic.
 
-        The request is repeated when the controller moves. When the answer to an earlier attempt was lost,
-        TOPIC_ALREADY_EXISTS may mean that this call made the topic; its message then says so.
+        The request is repeated when the controller moves. When the response to an earlier attempt was lost,
+        TOPIC_ALREADY_EXISTS may mean that this call created the topic; its message then says so.
         """
         wanted = {topic.name: topic for topic in topics}
         deadline = self._cluster.deadline(timeout_ms)
@@ -103,13 +103,13 @@ class Admin:
         return errors
 
     def create_topic(self, topic: NewTopic, *, timeout_ms: int = 30_000) -> None:
-        """Make one topic; raises its BrokerError."""
+        """Create one topic; raises its BrokerError."""
         error = self.create_topics([topic], timeout_ms=timeout_ms)[topic.name]
         if error is not None:
             raise error
 
     def _without_racks(self, topic: NewTopic, deadline: Deadline) -> NewTopic:
-        """The topic with an assignment for which racks do not count."""
+        """Return the topic with an assignment that ignores racks."""
         if topic.assignments:
             return topic
         brokers = self._cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms())).brokers
@@ -117,24 +117,23 @@ class Admin:
         return replace(topic, assignments=spread)
 
     def _check_defaults(self, deadline: Deadline) -> None:
-        """UNSUPPORTED_VERSION where the controller does not know defaults for CreateTopics."""
+        """Raise UNSUPPORTED_VERSION if the controller does not support defaults in CreateTopics."""
         controller = self._cluster.controller(deadline)
         version = self._cluster.connection(controller).version(CREATE_TOPICS, deadline)
         if version < DEFAULTS_SINCE:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"broker {controller} speaks CreateTopics {version}, and defaults need {DEFAULTS_SINCE}: "
-                "give the numbers of partitions and replicas",
+                f"default numbers of partitions and replicas need CreateTopics {DEFAULTS_SINCE}, but broker "
+                f"{controller} supports {version}: give both numbers",
             )
 
     def create_partitions(
         self, name: str, count: int, *, rack_aware: bool = True, timeout_ms: int = 30_000
     ) -> None:
-        """Give a topic ``count`` partitions in all, and wait until each new one has a leader. Raises its
+        """Increase a topic's partitions to ``count``, and wait until each new one has a leader. Raises its
         BrokerError.
 
-        Which partition a key belongs to changes; messages stay where they are. ``rack_aware``: as in
-        ``NewTopic``.
+        The partitions of keys change; stored messages do not move. ``rack_aware``: as in ``NewTopic``.
         """
         deadline = self._cluster.deadline(timeout_ms)
         before = self._metadata_for_explanation().topics.get(name)
@@ -164,7 +163,7 @@ class Admin:
     def describe_configs(
         self, kind: ResourceType, name: str, *, timeout_ms: int | None = None
     ) -> list[Setting]:
-        """All settings of a topic, or of the broker with the id ``name``, by name. Raises BrokerError."""
+        """Return all settings of a topic, or of the broker with id ``name``, by name. Raises BrokerError."""
         return describe_configs(self._cluster, kind, name, self._cluster.deadline(timeout_ms))
 
     def change_configs(
@@ -175,13 +174,13 @@ class Admin:
         *,
         timeout_ms: int | None = None,
     ) -> None:
-        """Change settings of a topic or broker; None goes back to the default. Raises BrokerError."""
+        """Change settings of a topic or broker; None restores the default. Raises BrokerError."""
         change_configs(self._cluster, kind, name, changes, self._cluster.deadline(timeout_ms))
 
     def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, *, timeout_ms: int | None = None
     ) -> list[LogDir]:
-        """The data directories of brokers (default: all) with the size of each log. Raises BrokerError."""
+        """Return the data directories of brokers (default: all), with log sizes. Raises BrokerError."""
         deadline = self._cluster.deadline(timeout_ms)
         if brokers is None:
             brokers = self._cluster.metadata(None, timeout_ms=timeout_ms).brokers
@@ -190,23 +189,23 @@ class Admin:
     def describe_acls(
         self, wanted: AclFilter | None = None, *, timeout_ms: int | None = None
     ) -> list[AclBinding]:
-        """The access rules that a filter finds, or all. Raises BrokerError (SECURITY_DISABLED: none kept)."""
+        """Return the ACLs that match a filter (default: all). SECURITY_DISABLED: no authorizer."""
         return describe_acls(self._cluster, wanted or AclFilter(), self._cluster.deadline(timeout_ms))
 
     def create_acls(
         self, bindings: Iterable[AclBinding], *, timeout_ms: int | None = None
     ) -> dict[AclBinding, BrokerError | None]:
-        """Make access rules: what became of each, None where it holds now."""
+        """Create ACLs. Returns the error of each, or None."""
         return create_acls(self._cluster, bindings, self._cluster.deadline(timeout_ms))
 
     def delete_acls(
         self, filters: Iterable[AclFilter], *, timeout_ms: int | None = None
     ) -> dict[AclFilter, list[AclBinding] | BrokerError]:
-        """Remove the access rules that filters find: those of each, or why they are not removed."""
+        """Delete the ACLs that match filters. Returns those of each filter, or its error."""
         return delete_acls(self._cluster, filters, self._cluster.deadline(timeout_ms))
 
     def delete_topics(self, names: Iterable[str], *, timeout_ms: int = 30_000) -> TopicErrors:
-        """Remove topics with all their data and wait until that is done. One result per topic."""
+        """Delete topics with all their data and wait for the end. One result per topic."""
         deadline = self._cluster.deadline(timeout_ms)
 
         def request(left: list[str]) -> DeleteTopicsRequest:
@@ -222,17 +221,17 @@ class Admin:
         return errors
 
     def list_topics(self, *, internal: bool = False, timeout_ms: int | None = None) -> list[str]:
-        """The names of all topics, sorted; those of Kafka's own use only with ``internal``."""
+        """Return the names of all topics, sorted; internal ones only with ``internal``."""
         topics = self._cluster.metadata(None, timeout_ms=timeout_ms).topics.values()
         return sorted(topic.name for topic in topics if internal or not topic.is_internal)
 
     def describe_topics(
         self, names: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, TopicMetadata | BrokerError]:
-        """Partitions, leaders and replicas of topics, or why there are none.
+        """Return the partitions, leaders and replicas of topics, or their errors.
 
-        Asks for all topics, because a broker with ``auto.create.topics.enable`` would make what is asked for
-        by name.
+        Requests all topics, because a broker with ``auto.create.topics.enable`` would create a topic that is
+        requested by name.
         """
         known = self._cluster.metadata(None, timeout_ms=timeout_ms).topics
         found: dict[str, TopicMetadata | BrokerError] = {}
@@ -247,14 +246,14 @@ class Admin:
         return found
 
     def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterMetadata:
-        """Brokers, controller, cluster id, and all topics."""
+        """Return brokers, controller, cluster id, and all topics."""
         return self._cluster.metadata(None, timeout_ms=timeout_ms)
 
     def health(self, *, timeout_ms: int | None = None) -> ClusterHealth:
-        """Which brokers live, what each leads and follows, which partitions and data directories are unwell.
+        """Return the live brokers with their replicas, and the partitions and data directories with problems.
 
-        Metadata leave out, without a word, the topics that rules hide. So whether there are rules is asked
-        too; brokers before 0.11 do not tell.
+        Metadata silently omit the topics that ACLs hide. So this also checks for an authorizer; brokers
+        before 0.11 do not report one.
         """
         deadline = self._cluster.deadline(timeout_ms)
         known = self.describe_cluster(timeout_ms=timeout_ms)
@@ -267,7 +266,7 @@ class Admin:
         return health_of(known, access_rules=rules, offsets_factor=factor, offline_log_dirs=offline)
 
     def _offsets_factor(self, broker_id: int, deadline: Deadline) -> int:
-        """What a broker has been told of it; the default where it does not say, as those before 0.11."""
+        """Return a broker's ``offsets.topic.replication.factor``; the default if unknown, as before 0.11."""
         with contextlib.suppress(MinikafkaError, ValueError):
             for setting in describe_configs(self._cluster, ResourceType.BROKER, str(broker_id), deadline):
                 if setting.name == "offsets.topic.replication.factor":
@@ -281,11 +280,11 @@ class Admin:
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, int | None]:
-        """Offsets at EARLIEST, LATEST or a time in ms since the epoch; see ``offsets.list_offsets``."""
+        """Return offsets at EARLIEST, LATEST or a time in ms since the epoch; see ``list_offsets``."""
         return list_offsets(self._cluster, wanted, self._cluster.deadline(timeout_ms), isolation)
 
     def _metadata_for_explanation(self) -> ClusterMetadata:
-        """The cluster, to say why it refused something; an empty one when it does not answer."""
+        """Return metadata to explain a rejection; empty if the cluster does not respond."""
         with contextlib.suppress(MinikafkaError):
             return self._cluster.metadata(None, timeout_ms=_EXPLAIN_TIMEOUT_MS)
         return ClusterMetadata()
@@ -293,21 +292,21 @@ class Admin:
     def _await_leaders(
         self, name: str, deadline: Deadline, first: int = 0, count: int = 1
     ) -> BrokerError | None:
-        """Wait for the leaders of the partitions from ``first`` on, of which there are to be ``count``."""
+        """Wait until the partitions from ``first`` to ``count - 1`` have leaders."""
 
         def attempt() -> None:
             topic = self._cluster.metadata(
                 [name], refresh=True, timeout_ms=max(1, deadline.remaining_ms())
             ).topics[name]
             if topic.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                return  # made, by one who may not see it
+                return  # created, but this client may not describe it
             wanted = range(first, max(count, len(topic.partitions)))
             if topic.error is not ErrorCode.NONE or not set(wanted) <= set(topic.available):
-                # Retriable whatever it was: the broker that was asked may not have heard of the topic yet.
-                words = f"topic {name!r} was made, but has no leaders yet"
+                # Always retriable: the queried broker may not know the topic yet.
+                text = f"topic {name!r} was created, but its partitions have no leaders yet"
                 if first:
-                    words = f"topic {name!r} got more partitions, {count} in all, which have no leaders yet"
-                raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, words)
+                    text = f"topic {name!r} has {count} partitions now, but the new ones have no leaders yet"
+                raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, text)
 
         try:
             self._cluster.retry(f"waiting for the leaders of topic {name!r}", deadline, attempt)
@@ -317,7 +316,7 @@ class Admin:
 
 
 class _ControllerRequest:
-    """A request about topics to the controller, repeated when that moves or its answer is lost."""
+    """A request about topics to the controller, repeated when it moves or a response is lost."""
 
     def __init__(
         self,
@@ -334,7 +333,7 @@ class _ControllerRequest:
         self._explain = explain
         self._errors: TopicErrors = {}
         self._remaining: list[str] = []
-        self._lost_answer = False
+        self._response_lost = False
 
     def run(self, names: list[str]) -> TopicErrors:
         """One result per name. NetworkError when no controller could be asked before the deadline."""
@@ -351,7 +350,7 @@ class _ControllerRequest:
         try:
             response = reply.result(max(1, self._deadline.remaining_ms()))
         except NetworkError:
-            self._lost_answer = True
+            self._response_lost = True
             raise
         moved = False
         results = response.results if isinstance(response, CreatePartitionsResponse) else response.topics
@@ -361,28 +360,29 @@ class _ControllerRequest:
                 moved = True
             elif result.name in self._remaining:
                 self._remaining.remove(result.name)
-                words = getattr(result, "error_message", None)  # DeleteTopics has none
-                self._errors[result.name] = self._error(code, result.name, controller, words)
+                message = getattr(result, "error_message", None)  # DeleteTopics has none
+                self._errors[result.name] = self._error(code, result.name, controller, message)
         if moved:
-            raise BrokerError(ErrorCode.NOT_CONTROLLER, f"broker {controller} is not the controller any more")
+            raise BrokerError(ErrorCode.NOT_CONTROLLER, f"broker {controller} is no longer the controller")
         if self._remaining:
-            raise NetworkError(f"broker {controller} left {', '.join(self._remaining[:3])} out of its answer")
+            missing = ", ".join(self._remaining[:3])
+            raise NetworkError(f"no result for {missing} in the response of broker {controller}")
 
-    def _error(self, code: ErrorCode, name: str, controller: int, words: str | None) -> BrokerError | None:
+    def _error(self, code: ErrorCode, name: str, controller: int, message: str | None) -> BrokerError | None:
         if code is ErrorCode.NONE:
             return None
-        detail = words or self._explain(code, name)
+        detail = message or self._explain(code, name)
         if detail is None:
-            detail = f"{self._api.name} of topic {name!r}, answered by broker {controller}"
-        if self._lost_answer and code in _POSSIBLY_APPLIED_CODES:
-            detail += "; the answer to an earlier attempt was lost, so this call may have done it"
+            detail = f"{self._api.name} of topic {name!r}, response of broker {controller}"
+        if self._response_lost and code in _POSSIBLY_APPLIED_CODES:
+            detail += "; the response to an earlier attempt was lost, so this call may have done it"
         if code is ErrorCode.REQUEST_TIMED_OUT:
-            detail += "; it goes on, look again later"
+            detail += "; the operation continues, check again later"
         return BrokerError(code, detail)
 
 
 def _checked(topics: Iterable[NewTopic]) -> tuple[TopicErrors, list[str]]:
-    """Errors of the topics that no cluster could take, and the names of the others."""
+    """Return the errors of invalid topics, and the names of the others."""
     errors: TopicErrors = {}
     legal: list[str] = []
     for topic in topics:
@@ -409,5 +409,5 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 
 
 def _controller_timeout_ms(deadline: Deadline) -> int:
-    """How long the controller may wait: a little less than we do, so that its answer still finds us."""
+    """Return the controller's time-out: a little less than the client's, so that its response arrives."""
     return max(1, deadline.remaining_ms() * 9 // 10)

@@ -1,7 +1,7 @@
-"""Settings of topics and brokers, read and changed through the cluster.
+"""Settings of topics and brokers: DescribeConfigs and AlterConfigs.
 
-A broker before Kafka 2.3 has no IncrementalAlterConfigs: it gets all own settings of a topic, or its own
-dynamic ones, anew by AlterConfigs, and what somebody else changes in between is lost.
+A broker before Kafka 2.3 has no IncrementalAlterConfigs: AlterConfigs replaces all settings of a topic, or
+all dynamic ones of a broker, and a concurrent change of another client is lost.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from minikafka.wire.apis.incremental_alter_configs import (
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. ``value`` is None where it is secret or there is none."""
+    """One setting. ``value`` is None if it is secret or unset."""
 
     name: str
     value: str | None
@@ -50,19 +50,19 @@ class Setting:
 def describe_configs(
     cluster: ClusterClient, kind: ResourceType, name: str, deadline: Deadline
 ) -> list[Setting]:
-    """All settings of a topic or broker, by name. Raises BrokerError."""
+    """Return all settings of a topic or broker, by name. Raises BrokerError."""
     request = DescribeConfigsRequest((DescribeConfigsResource(kind, name, None),))
     broker = _broker_for(cluster, kind, name, deadline)
     response = cluster.call(broker, DESCRIBE_CONFIGS, request, timeout_ms=max(1, deadline.remaining_ms()))
     for result in response.results:
         _check(result.error_code, result.error_message, kind, name)
         return [_setting(row, kind) for row in sorted(result.configs, key=lambda row: row.name)]
-    raise BrokerError(ErrorCode.UNKNOWN, f"the answer says nothing of {kind.name.lower()} {name}")
+    raise BrokerError(ErrorCode.UNKNOWN, f"no result for {kind.name.lower()} {name} in the response")
 
 
 def _setting(row: DescribeConfigsResourceResult, kind: ResourceType) -> Setting:
     source = row.config_source
-    if source == ConfigSource.UNKNOWN:  # version 0 tells only whether it is the default
+    if source == ConfigSource.UNKNOWN:  # version 0 only marks defaults
         source = ConfigSource.TOPIC if kind is ResourceType.TOPIC else ConfigSource.STATIC_BROKER
         source = ConfigSource.DEFAULT if row.is_default else source
     known = ConfigSource(source) if source in set(ConfigSource) else ConfigSource.UNKNOWN
@@ -76,7 +76,7 @@ def change_configs(
     changes: Mapping[str, str | None],
     deadline: Deadline,
 ) -> None:
-    """Change settings of a topic or broker; None goes back to the default. Raises BrokerError."""
+    """Change settings of a topic or broker; None restores the default. Raises BrokerError."""
     increments = tuple(
         IncrementalAlterableConfig(key, AlterOperation.DELETE if value is None else AlterOperation.SET, value)
         for key, value in changes.items()
@@ -108,13 +108,15 @@ def _alter_all(
 ) -> AlterConfigsResponse:
     source = ConfigSource.TOPIC if kind is ResourceType.TOPIC else ConfigSource.DYNAMIC_BROKER
     own = {
-        one.name: one.value for one in describe_configs(cluster, kind, name, deadline) if one.source is source
+        setting.name: setting.value
+        for setting in describe_configs(cluster, kind, name, deadline)
+        if setting.source is source
     }
     secret = sorted(key for key, value in own.items() if value is None and key not in changes)
     if secret:
         raise BrokerError(
             ErrorCode.INVALID_REQUEST,
-            f"it would lose settings that it keeps secret: give {', '.join(secret)} too",
+            f"the change would reset settings whose values are secret: give {', '.join(secret)} too",
         )
     wanted = {key: value for key, value in {**own, **changes}.items() if value is not None}
     resource = AlterConfigsResource(
@@ -129,11 +131,11 @@ def _alter_all(
 
 
 def _broker_for(cluster: ClusterClient, kind: ResourceType, name: str, deadline: Deadline) -> int | None:
-    """A broker answers for itself, everybody for topics."""
+    """Return the broker to send a request to: the named one, or None (any) for topics."""
     if kind is ResourceType.TOPIC:
         return None
     if not name.isdigit():
-        raise BrokerError(ErrorCode.INVALID_REQUEST, f"a broker is named by its id, not by {name!r}")
+        raise BrokerError(ErrorCode.INVALID_REQUEST, f"expected a broker id, got {name!r}")
     cluster.metadata(None, timeout_ms=max(1, deadline.remaining_ms()))
     return int(name)
 

@@ -1,8 +1,8 @@
-"""Groups wherever they are: at brokers, in ZooKeeper, or in both, as one whose offsets are on the way to the
-brokers (text 000, "Migrating offsets from ZooKeeper to Kafka").
+"""Groups in either storage: at brokers, in ZooKeeper, or in both, as during a migration of offsets (text 000,
+"Migrating offsets from ZooKeeper to Kafka").
 
-What is changed is changed wherever the group is: a consumer with ``dual.commit.enabled`` goes on at the
-larger of its two offsets, so that one set back in one place alone would have no effect.
+A change applies to every storage that has the group: a consumer with ``dual.commit.enabled`` continues at the
+larger of its two offsets, so that a smaller offset in one storage alone would have no effect.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin.groups import GroupAdmin, PartitionLag, active, no_such_group
+from minikafka.clients.admin.groups import GroupAdmin, PartitionLag, no_such_group, non_empty_group
 from minikafka.clients.admin.zookeeper.groups import (
     PartitionOffsets,
     ZooKeeperGroup,
@@ -24,7 +24,7 @@ from minikafka.clients.group.description import EMPTY, GroupDescription
 
 
 class OffsetsStorage(Enum):
-    """Where a group is, in the words of ``offsets.storage``."""
+    """The storage of a group, with the values of ``offsets.storage``."""
 
     ZOOKEEPER = "zookeeper"
     KAFKA = "kafka"
@@ -48,11 +48,11 @@ class StoredGroup:
 
 
 class GroupStores:
-    """One cluster's groups. ``kafka`` is None where its brokers cannot be asked, ``zookeeper`` where nobody
-    said where it is.
+    """The groups of one cluster. ``kafka`` is None if its brokers cannot be reached, ``zookeeper`` if its
+    address is not known.
 
-    ``keeps_offsets`` is whether the brokers have a topic for offsets: where not, they are not asked, as the
-    question would make it.
+    ``keeps_offsets``: False if the brokers have no offsets topic. They are then not queried, as a request
+    would create it.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class GroupStores:
         self._zookeeper = zookeeper
 
     def names(self) -> list[str]:
-        """All groups that are known, sorted."""
+        """Return all known groups, sorted."""
         in_zookeeper = self._zookeeper.names() if self._zookeeper else []
         at_brokers = self._brokers.names() if self._brokers else []
         return sorted({*in_zookeeper, *at_brokers})
 
     def storages_of(self, group: str) -> OffsetsStorages:
-        """Where ``group`` is."""
+        """Return the storages that have ``group``."""
         found: list[OffsetsStorage] = []
         if self._zookeeper and self._zookeeper.exists(group):
             found.append(OffsetsStorage.ZOOKEEPER)
@@ -78,13 +78,13 @@ class GroupStores:
         return tuple(found)
 
     def describe(self, group: str) -> StoredGroup:
-        """All that is known of ``group``. GROUP_ID_NOT_FOUND where it is nowhere."""
-        there = self._zookeeper is not None and self._zookeeper.exists(group)
+        """Return the descriptions of ``group``. Raises GROUP_ID_NOT_FOUND if no storage has it."""
+        in_zookeeper = self._zookeeper is not None and self._zookeeper.exists(group)
         kafka = self._brokers.find(group) if self._brokers else None
-        if not there and kafka is None:
+        if not in_zookeeper and kafka is None:
             raise no_such_group(group, self.names())
         lags = self._brokers.lags(kafka) if self._brokers and kafka else ()
-        if self._zookeeper is None or not there:
+        if self._zookeeper is None or not in_zookeeper:
             return StoredGroup(None, (), kafka, lags)
         found = self._zookeeper.describe(group)
         in_kafka = self._in_kafka(group)
@@ -93,7 +93,7 @@ class GroupStores:
         return StoredGroup(found, partition_offsets(found, in_kafka, ends), kafka, lags)
 
     def offsets(self, group: str) -> dict[TopicPartition, int]:
-        """Where ``group`` goes on: the larger of its offsets in both places."""
+        """Return the offsets at which ``group`` continues: the larger ones of both storages."""
         in_zookeeper = (
             self._zookeeper.offsets(group) if self._zookeeper and self._zookeeper.exists(group) else {}
         )
@@ -103,62 +103,69 @@ class GroupStores:
         }
 
     def check_inactive(self, group: str, what: str = "its offsets cannot be set") -> None:
-        """NON_EMPTY_GROUP where consumers of ``group`` live, in either place."""
+        """Raise NON_EMPTY_GROUP if ``group`` has live consumers in either storage."""
         if self._zookeeper and self._zookeeper.exists(group):
             self._zookeeper.check_inactive(group, what)
         found = self._brokers.find(group) if self._brokers else None
         if found is not None and found.state != EMPTY:
-            raise active(group, what)
+            raise non_empty_group(group, what)
 
-    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int], places: OffsetsStorages) -> None:
-        """Let ``group`` go on there, in all ``places``. NON_EMPTY_GROUP while consumers of it live.
+    def set_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int], storages: OffsetsStorages
+    ) -> None:
+        """Set the offsets of ``group`` in all ``storages``.
 
-        Brokers come first, who may refuse; what was written by then is told in the error.
+        Raises NON_EMPTY_GROUP while it has live consumers. Brokers come first, as they may reject it; a later
+        error says what was written by then.
         """
         self.check_inactive(group)
         done = ""
-        if OffsetsStorage.KAFKA in places and self._kafka:
+        if OffsetsStorage.KAFKA in storages and self._kafka:
             self._kafka.set_offsets(group, offsets)
             done = "its offsets at the brokers were set, those in ZooKeeper may not be"
-        if OffsetsStorage.ZOOKEEPER in places and self._zookeeper:
+        if OffsetsStorage.ZOOKEEPER in storages and self._zookeeper:
             try:
                 self._zookeeper.set_offsets(group, offsets)
             except MinikafkaError as error:
                 if not done:
                     raise
-                raise MinikafkaError(f"{error}; {done}: do it again") from error
+                raise MinikafkaError(f"{error}; {done}: repeat the command") from error
 
     def delete(self, group: str) -> OffsetsStorages:
-        """Remove ``group`` wherever it is, and tell where that was.
+        """Delete ``group`` in every storage, and return the storages that had it.
 
-        GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP while consumers of it live. Brokers before 1.1 delete no
-        groups: UNSUPPORTED_VERSION, after it was deleted in ZooKeeper.
+        Raises GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP while it has live consumers. Brokers before 1.1 cannot
+        delete groups: UNSUPPORTED_VERSION, after it was deleted in ZooKeeper.
         """
-        places = self.storages_of(group)
-        if not places:
+        storages = self.storages_of(group)
+        if not storages:
             raise no_such_group(group, self.names())
         self.check_inactive(group, "it cannot be deleted")
-        refused = None
-        if OffsetsStorage.KAFKA in places and self._brokers:
+        rejected = None
+        if OffsetsStorage.KAFKA in storages and self._brokers:
             try:
                 self._brokers.delete_group(group)
             except BrokerError as error:
-                if error.code is not ErrorCode.UNSUPPORTED_VERSION or OffsetsStorage.ZOOKEEPER not in places:
+                if (
+                    error.code is not ErrorCode.UNSUPPORTED_VERSION
+                    or OffsetsStorage.ZOOKEEPER not in storages
+                ):
                     raise
-                refused = error
-        if OffsetsStorage.ZOOKEEPER in places and self._zookeeper:
+                rejected = error
+        if OffsetsStorage.ZOOKEEPER in storages and self._zookeeper:
             self._zookeeper.delete(group)
-        if refused is not None:
-            told = (
-                f"{refused.detail}: group {group!r} is deleted in ZooKeeper, its offsets at the brokers stay"
+        if rejected is not None:
+            raise BrokerError(
+                rejected.code,
+                f"{rejected.detail}: group {group!r} is deleted in ZooKeeper, its offsets at the brokers "
+                "stay",
             )
-            raise BrokerError(refused.code, told)
-        return places
+        return storages
 
     def has_in_kafka(self, group: str, topic: str) -> bool:
-        """Whether the brokers keep offsets of ``topic`` for ``group``."""
+        """Return True if the brokers have offsets of ``topic`` for ``group``."""
         return any(tp.topic == topic for tp in self._in_kafka(group))
 
     def _in_kafka(self, group: str) -> dict[TopicPartition, int]:
         found = self._brokers.offsets(group) if self._brokers else {}
-        return {tp: one.offset for tp, one in found.items()}
+        return {tp: committed.offset for tp, committed in found.items()}

@@ -1,4 +1,4 @@
-"""How a cluster is: which brokers live, what each leads and follows, which partitions want for something."""
+"""The health of a cluster: live brokers, their replicas, and partitions with problems."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ OFFSETS_FACTOR = 3
 
 @dataclass(frozen=True, slots=True)
 class BrokerHealth:
-    """One broker, and its replicas."""
+    """One broker and its replicas."""
 
     broker_id: int
     address: BrokerAddress | None
-    """None for one that has replicas and does not live."""
+    """None for a broker that has replicas and is not alive."""
     leads: int
     follows: int
-    """Partitions of which it has a replica and that it does not lead."""
+    """Partitions with a replica on it that it does not lead."""
     preferred: int
-    """Partitions that it should lead, being the first of their replicas."""
+    """Partitions whose preferred leader it is, as the first of their replicas."""
     out_of_sync: int
     """Its replicas that are not in sync."""
 
 
 @dataclass(frozen=True, slots=True)
 class FewReplicas:
-    """A topic made when there were fewer brokers, all of whose groups wait when one of them is away."""
+    """A topic with too few replicas, created with fewer brokers; its groups wait when a broker stops."""
 
     topic: str
     has: int
-    """Replicas of the partition that has fewest."""
+    """The fewest replicas of a partition."""
     wanted: int
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterHealth:
-    """The cluster as one broker told it."""
+    """The health of a cluster, from the metadata of one broker."""
 
     cluster_id: str | None
     controller_id: int | None
@@ -50,27 +50,27 @@ class ClusterHealth:
     topics: int
     partitions: int
     under_replicated: tuple[PartitionMetadata, ...]
-    """Those with a replica that is not in sync."""
+    """Partitions with a replica that is not in sync."""
     leaderless: tuple[PartitionMetadata, ...]
-    """Those that nobody can write to or read."""
+    """Partitions without a leader, which cannot be written or read."""
     access_rules: bool = False
-    """Whether brokers enforce access rules: topics that this client may not describe are not counted."""
+    """True if brokers have an authorizer: topics that this client may not describe are not counted."""
     few_replicas: FewReplicas | None = None
-    """Of the topic of offsets, where more brokers live than it has replicas, and it should have more."""
+    """Set if the offsets topic has fewer replicas than it should and than there are live brokers."""
     offline_log_dirs: tuple[OfflineLogDir, ...] = ()
-    """Data directories of live brokers whose logs, all or some, take no more messages."""
+    """Data directories of live brokers that are offline, or that have offline logs."""
 
     @property
     def live(self) -> tuple[int, ...]:
-        """The brokers that live."""
+        """The live brokers."""
         return tuple(broker.broker_id for broker in self.brokers if broker.address is not None)
 
     @property
     def healthy(self) -> bool:
-        """Whether there is a controller, every partition has a leader and all its replicas in sync, and no
+        """True if there is a controller, every partition has a leader and all its replicas in sync, and no
         data directory is offline.
 
-        False too where rules may hide every topic.
+        Also False if ACLs may hide every topic.
         """
         return not self.unseen and not (
             self.controller_id is None or self.under_replicated or self.leaderless or self.offline_log_dirs
@@ -78,7 +78,7 @@ class ClusterHealth:
 
     @property
     def unseen(self) -> bool:
-        """Whether no topic is seen, and rules may be why."""
+        """True if no topic is visible, and ACLs may be the cause."""
         return self.access_rules and not self.topics
 
 
@@ -89,17 +89,19 @@ def health_of(
     offsets_factor: int = OFFSETS_FACTOR,
     offline_log_dirs: tuple[OfflineLogDir, ...] = (),
 ) -> ClusterHealth:
-    """The health of a cluster whose metadata are those of all topics, or with rules of those that are seen.
+    """Return the health of a cluster from the metadata of all topics (with ACLs: of all visible topics).
 
     offsets_factor: the brokers' ``offsets.topic.replication.factor``.
-    Partitions come by topic, those of Kafka's own use last.
+    Partitions are sorted by topic, internal topics last.
     """
     topics = sorted(cluster.topics.values(), key=lambda topic: (topic.is_internal, topic.name))
-    partitions = [one for topic in topics for one in topic.partitions]
-    leads = Counter(one.leader_id for one in partitions)
-    preferred = Counter(one.replicas[0] for one in partitions if one.replicas)
-    has = Counter(replica for one in partitions for replica in one.replicas)
-    in_sync = Counter(replica for one in partitions for replica in set(one.in_sync) & set(one.replicas))
+    partitions = [partition for topic in topics for partition in topic.partitions]
+    leads = Counter(partition.leader_id for partition in partitions)
+    preferred = Counter(partition.replicas[0] for partition in partitions if partition.replicas)
+    has = Counter(replica for partition in partitions for replica in partition.replicas)
+    in_sync = Counter(
+        replica for partition in partitions for replica in set(partition.in_sync) & set(partition.replicas)
+    )
     return ClusterHealth(
         cluster.cluster_id,
         cluster.controller_id,
@@ -116,8 +118,8 @@ def health_of(
         ),
         len(cluster.topics),
         len(partitions),
-        tuple(one for one in partitions if is_under_replicated(one)),
-        tuple(one for one in partitions if is_leaderless(one, cluster)),
+        tuple(partition for partition in partitions if is_under_replicated(partition)),
+        tuple(partition for partition in partitions if is_leaderless(partition, cluster)),
         access_rules,
         _few_replicas(cluster, offsets_factor),
         offline_log_dirs,
@@ -126,16 +128,18 @@ def health_of(
 
 def _few_replicas(cluster: ClusterMetadata, factor: int) -> FewReplicas | None:
     topic = cluster.topics.get(OFFSETS_TOPIC)
-    has = min((len(one.replicas) for one in topic.partitions), default=factor) if topic else factor
+    has = factor
+    if topic:
+        has = min((len(partition.replicas) for partition in topic.partitions), default=factor)
     wanted = min(factor, len(cluster.brokers))
     return FewReplicas(OFFSETS_TOPIC, has, wanted) if has < wanted else None
 
 
 def is_under_replicated(partition: PartitionMetadata) -> bool:
-    """Whether a replica is not in sync, as 0.10.1's tool counts them."""
+    """Return True if a replica is not in sync, as 0.10.1's tool counts them."""
     return len(partition.in_sync) < len(partition.replicas)
 
 
 def is_leaderless(partition: PartitionMetadata, cluster: ClusterMetadata) -> bool:
-    """Whether nobody leads it, or a broker that does not live."""
+    """Return True if it has no leader, or one that is not alive."""
     return partition.leader_id not in cluster.brokers

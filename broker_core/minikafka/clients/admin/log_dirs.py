@@ -1,4 +1,4 @@
-"""The data directories of brokers, and how large the logs in them are (``kafka-log-dirs``)."""
+"""The data directories of brokers and the sizes of their logs (``kafka-log-dirs``)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class LogDirReplica:
     topic_partition: TopicPartition
     size_bytes: int
     offset_lag: int
-    """Messages between its end and the high watermark; of a future log, and the end of the present one."""
+    """Messages between its end and the high watermark; of a future log, and the end of the current log."""
     is_future: bool
-    """Whether it is being moved to this directory."""
+    """True while it is being moved to this directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class LogDir:
 
 @dataclass(frozen=True, slots=True)
 class OfflineLogDir:
-    """A data directory that a broker cannot use, or some of whose logs take no more messages."""
+    """A data directory that is offline, or that has offline logs."""
 
     broker_id: int
     path: str
@@ -51,10 +51,13 @@ class OfflineLogDir:
 def offline_log_dirs(
     cluster: ClusterClient, brokers: Iterable[int], deadline: Deadline
 ) -> tuple[OfflineLogDir, ...]:
-    """Those of ``brokers``, in order; of one that does not say (before 1.0, or by its rules) none."""
+    """Return the offline directories of ``brokers``, in order.
+
+    A broker before 1.0, or one that denies the request, counts as having none.
+    """
     found, wanted = [], list(brokers)
     for asked, broker_id in enumerate(wanted):
-        share = len(wanted) - asked  # one that hangs leaves the others theirs
+        share = len(wanted) - asked  # a broker that hangs leaves the others their time
         with contextlib.suppress(MinikafkaError):
             answer = cluster.call(
                 broker_id,
@@ -62,13 +65,13 @@ def offline_log_dirs(
                 DescribeLogDirsRequest(topics=()),
                 timeout_ms=max(1, deadline.remaining_ms() // share),
             )
-            bad = [one.log_dir for one in answer.results if one.error_code != ErrorCode.NONE]
+            bad = [result.log_dir for result in answer.results if result.error_code != ErrorCode.NONE]
             found += [OfflineLogDir(broker_id, path) for path in sorted(bad)]
     return tuple(found)
 
 
 def describe_log_dirs(cluster: ClusterClient, brokers: Iterable[int], deadline: Deadline) -> list[LogDir]:
-    """All data directories of ``brokers``, with all their logs, in order.
+    """Return all data directories of ``brokers``, with all their logs, in order.
 
     Raises BrokerError: UNSUPPORTED_VERSION before Kafka 1.0, CLUSTER_AUTHORIZATION_FAILED without Describe on
     the cluster.
@@ -76,7 +79,7 @@ def describe_log_dirs(cluster: ClusterClient, brokers: Iterable[int], deadline: 
     return [
         _log_dir(broker_id, result)
         for broker_id in brokers
-        for result in sorted(_results_of(cluster, broker_id, deadline), key=lambda one: one.log_dir)
+        for result in sorted(_results_of(cluster, broker_id, deadline), key=lambda result: result.log_dir)
     ]
 
 
@@ -89,10 +92,10 @@ def _results_of(
         DescribeLogDirsRequest(topics=None),
         timeout_ms=max(1, deadline.remaining_ms()),
     )
-    if not answer.results:  # every broker has a directory: this is how a refusal looks
+    if not answer.results:  # every broker has a directory: an empty response means denied
         raise BrokerError(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            f"broker {broker_id} names none of its data directories: Describe on the cluster is needed",
+            f"broker {broker_id} returned no data directories: this needs Describe on the cluster",
         )
     return answer.results
 

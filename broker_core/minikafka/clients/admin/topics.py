@@ -1,8 +1,8 @@
-"""Topics to be made, and why one could not be made or deleted, in words.
+"""New topics, and explanations of failed creations and deletions.
 
-The answers of CreateTopics 0 and of DeleteTopics hold codes only. The brokers' check is the truth; the
-sentences here are found afterwards, in what the cluster tells of itself. What no broker could take is refused
-before.
+The responses of CreateTopics 0 and of DeleteTopics contain codes only. The brokers' checks decide; this
+module explains their codes afterwards from the cluster's metadata. Topics that are always invalid are
+rejected before the request.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ REPLICAS_MAX = (1 << 15) - 1
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be made: so many partitions with so many replicas, or ``assignments`` of partitions to
-    broker ids.
+    """A topic to create: with numbers of partitions and replicas, or ``assignments`` of partitions to broker
+    ids.
 
-    BROKER_DEFAULT (-1) of either takes ``num.partitions`` or ``default.replication.factor`` of the broker,
-    which Kafka's do since 2.4. ``configs`` are Kafka's topic settings, as ``retention.ms``. ``rack_aware``:
-    False spreads the replicas here, over the brokers that live, as if none had a rack.
+    BROKER_DEFAULT (-1) of either takes ``num.partitions`` or ``default.replication.factor`` of the broker, as
+    in Kafka since 2.4. ``configs`` are Kafka's topic settings, such as ``retention.ms``. ``rack_aware``:
+    False assigns the replicas in the client, to the live brokers without regard to racks.
     """
 
     name: str
@@ -43,11 +43,11 @@ class NewTopic:
 
     @property
     def takes_defaults(self) -> bool:
-        """Whether the broker is to choose a number."""
+        """True if the broker chooses a number."""
         return not self.assignments and BROKER_DEFAULT in (self.partitions, self.replication_factor)
 
     def check(self) -> None:
-        """Raise BrokerError where no cluster could take it: INVALID_TOPIC, INVALID_PARTITIONS,
+        """Raise BrokerError if it is invalid for any cluster: INVALID_TOPIC, INVALID_PARTITIONS,
         INVALID_REPLICATION_FACTOR.
         """
         check_topic_name(self.name)
@@ -55,25 +55,25 @@ class NewTopic:
             return
         if not self.rack_aware and self.takes_defaults:
             raise BrokerError(
-                ErrorCode.INVALID_REQUEST, "without racks the numbers of partitions and replicas are needed"
+                ErrorCode.INVALID_REQUEST, "rack_aware=False needs the numbers of partitions and replicas"
             )
         if self.partitions != BROKER_DEFAULT and not 1 <= self.partitions <= PARTITIONS_MAX:
             raise BrokerError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"a topic has 1 to {PARTITIONS_MAX} partitions, not {self.partitions}",
+                f"expected 1 to {PARTITIONS_MAX} partitions, got {self.partitions}",
             )
         factor = self.replication_factor
         if factor != BROKER_DEFAULT and not 1 <= factor <= REPLICAS_MAX:
             raise BrokerError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"a partition has 1 to {REPLICAS_MAX} replicas, not {self.replication_factor}",
+                f"expected 1 to {REPLICAS_MAX} replicas, got {self.replication_factor}",
             )
 
 
 def spread_without_racks(
     broker_ids: Iterable[int], partitions: int, replication_factor: int, *, first_partition: int = 0
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas of new partitions, spread over brokers whose racks do not count (``--disable-rack-aware``).
+    """Return the replicas of new partitions, assigned without regard to racks (``--disable-rack-aware``).
 
     Raises BrokerError INVALID_PARTITIONS or INVALID_REPLICATION_FACTOR.
     """
@@ -89,47 +89,47 @@ def spread_without_racks(
 
 
 def explain_create_error(code: ErrorCode, topic: NewTopic, known: ClusterMetadata) -> str | None:
-    """What ``code`` means in the answer to CreateTopics; None where there is nothing to add to its name."""
+    """Return the reason for ``code`` in a CreateTopics response; None if its name says it all."""
     if code is ErrorCode.TOPIC_ALREADY_EXISTS:
-        return f"there is a topic {topic.name!r} already"
+        return f"topic {topic.name!r} already exists"
     if code is ErrorCode.INVALID_TOPIC:
         other = next((name for name in known.topics if has_collision(name, topic.name)), None)
         if other is not None:
             return f"{topic.name!r} collides with topic {other!r}: names must differ in more than '.' and '_'"
-        return f"the cluster does not take the name {topic.name!r}"
+        return f"the cluster rejected the name {topic.name!r}"
     if code is ErrorCode.INVALID_PARTITIONS:
-        return f"the cluster does not take this number of partitions: {topic.partitions}"
+        return f"the cluster rejected the number of partitions {topic.partitions}"
     if code is ErrorCode.INVALID_REPLICATION_FACTOR:
         live = len(known.brokers)
         if topic.replication_factor <= live:
-            return f"the cluster does not take this number of replicas: {topic.replication_factor}"
-        are = "is" if live == 1 else "are"
-        return f"{topic.replication_factor} replicas need as many live brokers, and there {are} {live}"
+            return f"the cluster rejected the number of replicas {topic.replication_factor}"
+        factor = topic.replication_factor
+        return f"{factor} replicas need as many live brokers; there are only {live}"
     if code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:
         given = {number: list(brokers) for number, brokers in topic.assignments.items()}
         return f"the assignment {given} does not fit the live brokers {sorted(known.brokers)}"
     if code is ErrorCode.INVALID_CONFIG:
         return _explain_invalid_config(topic.configs)
-    return _explain_denied(code, "made")
+    return _explain_denied(code, "create")
 
 
 def explain_delete_error(code: ErrorCode, name: str, known: ClusterMetadata) -> str | None:
-    """The same for the answer to DeleteTopics."""
+    """Return the reason for ``code`` in a DeleteTopics response; None if its name says it all."""
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return unknown_topic_message(name, known.topics)
     if code in (ErrorCode.INVALID_REQUEST, ErrorCode.TOPIC_DELETION_DISABLED):
-        return f"topic {name!r} stays: delete.topic.enable is false on the brokers"
+        return f"topic {name!r} was not deleted: delete.topic.enable is false on the brokers"
     if code is ErrorCode.REQUEST_TIMED_OUT:
         return (
-            f"topic {name!r} is marked for deletion, and goes when all brokers that have it are there "
-            "(brokers before 0.11: never, unless delete.topic.enable is true)"
+            f"topic {name!r} is marked for deletion, and is deleted when all brokers with its replicas are "
+            "alive (brokers before 0.11: never, unless delete.topic.enable is true)"
         )
-    return _explain_denied(code, "deleted")
+    return _explain_denied(code, "delete")
 
 
 def unknown_topic_message(name: str, known: Iterable[str]) -> str:
-    """That there is no such topic, with names that are much like it."""
-    near = difflib.get_close_matches(name, [one for one in known if one not in INTERNAL_TOPICS])
+    """Return a message for an unknown topic, with similar names."""
+    near = difflib.get_close_matches(name, [other for other in known if other not in INTERNAL_TOPICS])
     hint = f"; there is {' and '.join(map(repr, near))}" if near else ""
     return f"there is no topic {name!r}{hint}"
 
@@ -142,12 +142,12 @@ def _explain_invalid_config(configs: Mapping[str, str]) -> str:
     except ConfigError as problem:
         return str(problem)
     given = ", ".join(f"{name}={value}" for name, value in configs.items())
-    return f"the cluster does not take one of the settings {given}"
+    return f"the cluster rejected one of the settings {given}"
 
 
-def _explain_denied(code: ErrorCode, done: str) -> str | None:
+def _explain_denied(code: ErrorCode, operation: str) -> str | None:
     if code is ErrorCode.POLICY_VIOLATION:
-        return f"a policy of the cluster forbids that this topic is {done}"
+        return f"a policy of the cluster does not allow to {operation} this topic"
     if code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-        return f"this client is not allowed to have topics {done}"
+        return f"not authorized to {operation} topics (see `minikafka acl list`)"
     return None

@@ -1,4 +1,4 @@
-"""Administration through ZooKeeper, as Kafka 0.10's own tools do it: elections, reassignments, old groups.
+"""Administration through ZooKeeper, as by Kafka 0.10's tools: elections, reassignments, groups in ZooKeeper.
 
 Imports ``registry`` and ``clients.zookeeper_metadata``.
 """

@@ -1,9 +1,9 @@
-"""Preferred elections: partitions are led by the first of their replicas again, asked for in ZooKeeper.
+"""Preferred replica elections: requests in ZooKeeper to move leadership back to the first replicas.
 
 ``kafka-preferred-replica-election`` of 0.10.1 (text 003, "Preferred replica election"): the request is the
-znode ``/admin/preferred_replica_election``, which the controller takes away when it has seen to it. One znode
-holds some 25,000 partitions: more are asked for in ``rounds``, each after the one before has ended, as every
-partition is elected for itself.
+znode ``/admin/preferred_replica_election``, which the controller removes when it has finished. One znode
+holds some 25,000 partitions: more are requested in ``rounds``, one after another, as the elections of
+partitions are independent.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ WHAT = "a preferred election"
 
 _ENTRY = b'{"topic":%b,"partition":%d},'
 _FRAME_BYTES = 100
-"""For what stands around the partitions."""
+"""The limit of bytes around the partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One partition: who leads it, and who should."""
+    """One partition with its leader and its preferred leader."""
 
     topic_partition: TopicPartition
     leader: int | None
@@ -38,19 +38,19 @@ class Candidate:
 
     @property
     def done(self) -> bool:
-        """Whether the preferred replica leads."""
+        """True if the preferred replica is the leader."""
         return self.leader == self.preferred
 
     @property
     def possible(self) -> bool:
-        """Whether the preferred replica is in sync, so that it could lead."""
+        """True if the preferred replica is in sync, so that it can become the leader."""
         return self.preferred in self.in_sync
 
 
 def read_file(data: bytes, option: str = OPTION, path: str | None = None) -> frozenset[TopicPartition]:
-    """The partitions of a JSON file, in the form of the text and of the release: ``{"partitions": [{"topic":
-    "t", "partition": 0}]}``, also under ``partition``. Raises ConfigError under the name ``option``, which
-    shows the file's ``path`` (None: its beginning).
+    """Return the partitions in a JSON file, in the form of the text and of the release: ``{"partitions":
+    [{"topic": "t", "partition": 0}]}``, also under ``partition``. Raises ConfigError under the name
+    ``option``, which shows the file's ``path`` (None: its start).
     """
     try:
         return PreferredElection.from_json(data, "the file").partitions
@@ -60,63 +60,63 @@ def read_file(data: bytes, option: str = OPTION, path: str | None = None) -> fro
 
 
 def candidates(store: Store, partitions: Iterable[TopicPartition] | None = None) -> list[Candidate]:
-    """Who leads these partitions and who should. None: all, but for topics marked for deletion.
+    """Return leaders and preferred leaders of partitions. None: all, except of topics marked for deletion.
 
-    ConfigError for one that there is not.
+    Raises ConfigError for a partition that does not exist.
     """
     wanted = None if partitions is None else set(partitions)
-    known = zookeeper_metadata.assigned(store, None if wanted is None else {one.topic for one in wanted})
+    known = zookeeper_metadata.assigned(store, None if wanted is None else {tp.topic for tp in wanted})
     if wanted is None:
-        going = zookeeper_metadata.topics_to_delete(store)
-        wanted = {one for one in known if one.topic not in going}
+        deleted = zookeeper_metadata.topics_to_delete(store)
+        wanted = {tp for tp in known if tp.topic not in deleted}
     else:
         zookeeper_metadata.check_known(store, OPTION, wanted, known)
     found = zookeeper_metadata.states(store, wanted)
     return [
         Candidate(
-            one,
-            found[one].leader if one in found and found[one].leader >= 0 else None,
-            known[one][0],
-            found[one].isr if one in found else (),
+            tp,
+            found[tp].leader if tp in found and found[tp].leader >= 0 else None,
+            known[tp][0],
+            found[tp].isr if tp in found else (),
         )
-        for one in sorted(wanted)
-        if known[one]
+        for tp in sorted(wanted)
+        if known[tp]
     ]
 
 
 def assigned_partitions(store: Store, topics: Collection[str]) -> frozenset[TopicPartition]:
-    """All partitions of topics. ConfigError for a topic that there is not."""
+    """Return all partitions of topics. Raises ConfigError for a topic that does not exist."""
     known = zookeeper_metadata.assigned(store, topics)
-    missing = set(topics) - {one.topic for one in known}
+    missing = set(topics) - {tp.topic for tp in known}
     zookeeper_metadata.check_known(store, "topic", [TopicPartition(name, 0) for name in missing], known)
     return frozenset(known)
 
 
 def rounds(partitions: Iterable[TopicPartition]) -> list[list[TopicPartition]]:
-    """The partitions, in order, shared out so that a znode holds each share."""
+    """Return the sorted partitions in lists that each fit into a znode."""
     shares: list[list[TopicPartition]] = []
     room = 0
-    for one in sorted(partitions):
-        size = len(_ENTRY % (json.dumps(one.topic, ensure_ascii=False).encode(), one.partition))
+    for tp in sorted(partitions):
+        size = len(_ENTRY % (json.dumps(tp.topic, ensure_ascii=False).encode(), tp.partition))
         if size > room:
             shares.append([])
             room = DATA_MAX_BYTES - _FRAME_BYTES
-        shares[-1].append(one)
+        shares[-1].append(tp)
         room -= size
     return shares
 
 
 def request(store: Store, partitions: Collection[TopicPartition]) -> str:
-    """Ask the controller for the election; it begins at once, and ``await_end`` waits for its end.
+    """Request the election from the controller. It starts at once; ``await_end`` waits for its end.
 
-    Returns the JSON that was written for the controller.
+    Returns the JSON of the request.
 
-    Raises ConfigError (unknown partitions, too many for a znode, none) or CoordinationError (one is under way
-    already, there is no controller) before anything is changed.
+    Raises ConfigError (unknown partitions, too many for a znode, none) or CoordinationError (another election
+    is in progress, there is no controller) before anything is changed.
     """
     if not partitions:
-        raise ConfigError(OPTION, None, "there is none to elect a leader for")
-    topics = {one.topic for one in partitions}
+        raise ConfigError(OPTION, None, "expected at least one partition")
+    topics = {tp.topic for tp in partitions}
     zookeeper_metadata.check_known(store, OPTION, partitions, zookeeper_metadata.assigned(store, topics))
     try:
         data = PreferredElection(frozenset(partitions)).to_json()
@@ -133,5 +133,5 @@ def request(store: Store, partitions: Collection[TopicPartition]) -> str:
 
 
 def await_end(store: Store, timeout_s: float) -> bool:
-    """Wait until the controller has seen to the request; False when it has not within ``timeout_s``."""
+    """Wait for the end of the election. Return False if it has not ended within ``timeout_s``."""
     return zookeeper_metadata.wait_until_removed(store, paths.PREFERRED_ELECTION, timeout_s)

@@ -1,13 +1,13 @@
-"""Administration of groups that live in ZooKeeper: Kafka's consumers of 0.8 to 0.10, and ours (text 004).
+"""Administration of groups in ZooKeeper: those of Kafka's consumers of 0.8 to 0.10, and of ours (text 004).
 
-Their members stand below ``/consumers/G`` (see ``registry.consumers``), their offsets there, at the brokers
-(``offsets.storage=kafka``), or in both places (``dual.commit.enabled``). What is known of a partition in both
-is put together by ``partition_offsets``: the group goes on at the larger offset. What is at the brokers is
-``group_admin``'s, and ``group_stores`` has both together.
+Their members register below ``/consumers/G`` (see ``registry.consumers``). Their offsets are there, at the
+brokers (``offsets.storage=kafka``), or in both (``dual.commit.enabled``). ``partition_offsets`` joins both:
+the group continues at the larger offset. ``admin.groups`` is for groups at brokers, ``group_stores`` for both
+storages together.
 
-As ``kafka-consumer-groups --zookeeper`` of 0.10.1.1, with these differences: a group is its topics with
-offsets too, not only those with owners; a group without ``offsets`` is no error where the groups of a topic
-are looked for; and a consumer that joins while its group is deleted keeps what it has made.
+As ``kafka-consumer-groups --zookeeper`` of 0.10.1.1, with these differences: the topics of a group include
+those with offsets, not only those with owners; a group without ``offsets`` is no error in a search for the
+groups of a topic; and a consumer that joins while its group is deleted keeps its znodes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode, NodeExists, NoNode, NotEmpty
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients import zookeeper_metadata
-from minikafka.clients.admin.groups import active, no_such_group
+from minikafka.clients.admin.groups import no_such_group, non_empty_group
 from minikafka.clients.consumer.assignment import list_topics, parse_topic_count
 from minikafka.clients.group.description import EMPTY
 from minikafka.registry import paths
@@ -29,12 +29,12 @@ from minikafka.registry.paths import ConsumerRegistration
 from minikafka.registry.store import Store
 
 ACTIVE = "Active"
-"""The state of a group in ZooKeeper that has consumers; without, it is Empty."""
+"""The state of a group in ZooKeeper with live consumers; without, it is Empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperListing:
-    """A group, and how many consumers of it live."""
+    """A group and the number of its live consumers."""
 
     group_id: str
     consumers: int
@@ -47,37 +47,37 @@ class ZooKeeperListing:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperConsumer:
-    """A consumer that lives. Nothing is known of its streams where its registration makes no sense."""
+    """A live consumer. Its streams are unknown if its registration is invalid."""
 
     consumer_id: str
     subscription: Mapping[str, int]
-    """Topic, or the one pattern -> number of streams."""
+    """Topic, or the pattern -> number of streams."""
     pattern: str
-    """``static``, ``white_list`` or ``black_list``; empty where nothing is known."""
+    """``static``, ``white_list`` or ``black_list``; empty if unknown."""
     since_ms: int
-    """When it registered; -1 where nothing is known."""
+    """The time of its registration; -1 if unknown."""
     topics: tuple[str, ...]
-    """What it reads of the topics that there are, and those that it names."""
+    """The existing topics that it reads, and those that it names."""
     partitions: tuple[TopicPartition, ...]
-    """What its threads own."""
+    """The partitions that its threads own."""
 
     @property
     def streams(self) -> int:
-        """Of all topics together."""
+        """The number of streams of all topics."""
         return sum(self.subscription.values())
 
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperGroup:
-    """All that a group has in ZooKeeper."""
+    """The consumers, owners and offsets of a group in ZooKeeper."""
 
     group_id: str
     consumers: tuple[ZooKeeperConsumer, ...] = ()
     owners: Mapping[TopicPartition, str] = field(default_factory=dict)
-    """Partition -> the thread that owns it, ``consumer-thread``."""
+    """Partition -> its owner, ``consumer-thread``."""
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     partitions: tuple[TopicPartition, ...] = ()
-    """All partitions of the topics that it reads or has read, sorted; those too that are there no more."""
+    """All partitions of topics that it reads or has read, sorted; also deleted ones."""
 
     @property
     def state(self) -> str:
@@ -86,18 +86,18 @@ class ZooKeeperGroup:
 
     @property
     def streams(self) -> int:
-        """Of all consumers together."""
-        return sum(one.streams for one in self.consumers)
+        """The number of streams of all consumers."""
+        return sum(consumer.streams for consumer in self.consumers)
 
     def consumer_of(self, owner: str) -> ZooKeeperConsumer | None:
-        """The consumer that an owner, ``consumer-thread``, is a thread of."""
+        """Return the consumer of an owner, ``consumer-thread``, or None."""
         name = owner.rpartition("-")[0]
-        return next((one for one in self.consumers if one.consumer_id == name), None)
+        return next((consumer for consumer in self.consumers if consumer.consumer_id == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """How far a group is in one partition. None: no such offset, or nobody told."""
+    """The offsets of a group in one partition. None: no such offset, or unknown."""
 
     topic_partition: TopicPartition
     in_zookeeper: int | None
@@ -107,12 +107,13 @@ class PartitionOffsets:
 
     @property
     def offset(self) -> int | None:
-        """The larger of both: one of the places may be one that the group has left behind."""
-        return max((one for one in (self.in_zookeeper, self.in_kafka) if one is not None), default=None)
+        """The larger of both: the group may no longer use one of the storages."""
+        offsets = self.in_zookeeper, self.in_kafka
+        return max((offset for offset in offsets if offset is not None), default=None)
 
     @property
     def lag(self) -> int | None:
-        """Messages that the group has not read yet."""
+        """The number of messages that the group has not read yet."""
         if self.offset is None or self.end_offset is None:
             return None
         return max(0, self.end_offset - self.offset)
@@ -121,7 +122,7 @@ class PartitionOffsets:
 def partition_offsets(
     group: ZooKeeperGroup, in_kafka: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> tuple[PartitionOffsets, ...]:
-    """All partitions of a group, sorted; with what brokers keep of its offsets, and the ends of the logs."""
+    """Return all partitions of a group, sorted, with its offsets at brokers and the log ends."""
     return tuple(
         PartitionOffsets(tp, group.offsets.get(tp), in_kafka.get(tp), ends.get(tp), group.owners.get(tp))
         for tp in sorted({*group.partitions, *in_kafka})
@@ -129,60 +130,61 @@ def partition_offsets(
 
 
 def live_addresses(store: Store) -> list[BrokerAddress]:
-    """Where the brokers that live take plain text, by their ids."""
-    found = (one.address for _, one in sorted(live_brokers(store).items()))
+    """Return the plaintext addresses of live brokers, sorted by id."""
+    found = (broker.address for _, broker in sorted(live_brokers(store).items()))
     return [address for address in found if address is not None]
 
 
 class ZooKeeperGroups:
-    """Thread-safe where ``store`` is; owns nothing."""
+    """Administration of groups in ZooKeeper. Thread-safe if ``store`` is, which the caller closes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def names(self) -> list[str]:
-        """All groups, sorted."""
+        """Return all groups, sorted."""
         return children(self._store, paths.CONSUMERS)
 
     def list_groups(self) -> list[ZooKeeperListing]:
-        """All groups with the number of their consumers, by name."""
+        """Return all groups with the numbers of their consumers, by name."""
         return [
             ZooKeeperListing(name, len(children(self._store, paths.consumer_ids_path(name))))
             for name in self.names()
         ]
 
     def exists(self, group: str) -> bool:
-        """Whether there is anything of ``group``; a name that no path can have is no group here."""
+        """Return True if ``group`` has a znode; False for a name that is not valid in a path."""
         try:
             return self._store.exists(paths.consumer_group_path(group)) is not None
         except BrokerError:
             return False
 
     def describe(self, group: str) -> ZooKeeperGroup:
-        """All that ``group`` has. GROUP_ID_NOT_FOUND where there is none."""
+        """Return the state of ``group``. Raises GROUP_ID_NOT_FOUND if it does not exist."""
         self._check_exists(group)
         owners = self._owners(group)
         offsets = self.offsets(group)
         consumers = self._consumers(group, owners)
         topics = {tp.topic for tp in (*owners, *offsets)}
         topics.update(children(self._store, paths.consumer_owners_path(group)))
-        topics.update(topic for one in consumers for topic in one.topics)
+        topics.update(topic for consumer in consumers for topic in consumer.topics)
         known = zookeeper_metadata.assigned(self._store, topics)
         return ZooKeeperGroup(group, consumers, owners, offsets, tuple(sorted({*known, *owners, *offsets})))
 
     def offsets(self, group: str) -> dict[TopicPartition, int]:
-        """What ``group`` has committed in ZooKeeper."""
+        """Return the committed offsets of ``group`` in ZooKeeper."""
         return read_offsets(self._store, group)
 
     def check_inactive(self, group: str, what: str = "its offsets cannot be set") -> None:
-        """NON_EMPTY_GROUP, with what to do, where consumers of ``group`` live."""
+        """Raise NON_EMPTY_GROUP, with what to do, if ``group`` has live consumers."""
         if children(self._store, paths.consumer_ids_path(group)):
-            raise active(group, what)
+            raise non_empty_group(group, what)
 
     def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Let ``group`` go on there; made as a consumer makes it where there is none.
+        """Set the offsets of ``group``; creates it, as a consumer does, if it does not exist.
 
-        NON_EMPTY_GROUP while consumers live, who would commit over it; also where one came meanwhile.
+        Raises NON_EMPTY_GROUP while it has live consumers, which would overwrite them; also if one joined
+        meanwhile.
         """
         self.check_inactive(group)
         write_offsets(self._store, group, offsets)
@@ -191,19 +193,19 @@ class ZooKeeperGroups:
         for topic in sorted({tp.topic for tp in offsets}):
             self._create_parents(f"{paths.consumer_owners_path(group)}/{topic}")
         if children(self._store, paths.consumer_ids_path(group)):
-            raise _joined_meanwhile(group, "it may go on elsewhere")
+            raise _joined_meanwhile(group, "it may have overwritten the offsets")
 
     def delete(self, group: str) -> None:
-        """Remove a group. GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP while consumers of it live."""
+        """Delete a group. Raises GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP while it has live consumers."""
         self._check_exists(group)
         ids = paths.consumer_ids_path(group)
         try:
-            # It goes only when nobody is registered below it: ZooKeeper itself decides.
+            # ZooKeeper deletes it only if no consumer is registered below it.
             self._store.delete(ids)
         except NoNode:
             pass
         except NotEmpty:
-            raise active(group, "it cannot be deleted") from None
+            raise non_empty_group(group, "it cannot be deleted") from None
         whole = paths.consumer_group_path(group)
         for name in children(self._store, whole):
             if name != "ids":
@@ -213,22 +215,22 @@ class ZooKeeperGroups:
         except NoNode:
             pass
         except NotEmpty:
-            raise _joined_meanwhile(group, "what it had is deleted") from None
+            raise _joined_meanwhile(group, "its earlier znodes were deleted") from None
 
     def groups_of(self, topic: str) -> list[str]:
-        """The groups that own, or have owned, or have committed offsets of ``topic``, sorted."""
+        """Return the groups that own, have owned, or have committed offsets of ``topic``, sorted."""
         return [name for name in self.names() if topic in self.topics(name)]
 
     def topics(self, group: str) -> set[str]:
-        """Those that ``group`` has anything of in ZooKeeper."""
+        """Return the topics of which ``group`` has owners or offsets in ZooKeeper."""
         above = (paths.consumer_owners_path(group), paths.consumer_offsets_path(group))
         return {topic for path in above for topic in children(self._store, path)}
 
     def delete_topic(self, group: str, topic: str) -> None:
-        """Remove what ``group`` has of ``topic``; the whole group where that is all that it has.
+        """Delete the owners and offsets of ``topic`` in ``group``; the whole group if it is its only topic.
 
-        GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION for a topic that it has nothing of, and
-        NON_EMPTY_GROUP while consumers of it live.
+        Raises GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION for a topic that is not the group's, and
+        NON_EMPTY_GROUP while it has live consumers.
         """
         self._check_exists(group)
         topics = self.topics(group)
@@ -236,12 +238,12 @@ class ZooKeeperGroups:
             has = ", ".join(sorted(topics)) or "none"
             raise BrokerError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"group {group!r} has nothing of topic {topic!r} in ZooKeeper; its topics are {has}",
+                f"group {group!r} has no offsets or owners of topic {topic!r} in ZooKeeper; it has {has}",
             )
         if topics == {topic}:
             self.delete(group)
             return
-        self.check_inactive(group, "nothing of it can be deleted")
+        self.check_inactive(group, "its topics cannot be deleted")
         for path in (paths.consumer_owners_path(group), paths.consumer_offsets_path(group)):
             self._delete(f"{path}/{topic}")
 
@@ -251,14 +253,14 @@ class ZooKeeperGroups:
 
     def _owners(self, group: str) -> dict[TopicPartition, str]:
         above = paths.consumer_owners_path(group)
-        places = {
+        by_path = {
             paths.consumer_owner_path(group, topic, int(number)): TopicPartition(topic, int(number))
             for topic in children(self._store, above)
             for number in children(self._store, f"{above}/{topic}")
             if number.isdecimal()
         }
-        found = self._store.read_all(places)
-        return {places[path]: data.decode("utf-8", "replace") for path, (data, _) in found.items()}
+        found = self._store.read_all(by_path)
+        return {by_path[path]: data.decode("utf-8", "replace") for path, (data, _) in found.items()}
 
     def _consumers(self, group: str, owners: Mapping[TopicPartition, str]) -> tuple[ZooKeeperConsumer, ...]:
         names = children(self._store, paths.consumer_ids_path(group))
@@ -281,7 +283,7 @@ class ZooKeeperGroups:
 def _joined_meanwhile(group: str, what: str) -> BrokerError:
     return BrokerError(
         ErrorCode.NON_EMPTY_GROUP,
-        f"a consumer joined group {group!r} meanwhile: {what}; do it again when all of them have stopped",
+        f"a consumer joined group {group!r} meanwhile: {what}; stop all its consumers, then repeat this",
     )
 
 
@@ -291,14 +293,19 @@ def _consumer(
     name = path.rpartition("/")[2]
     partitions = tuple(owned.get(name, ()))
     try:
-        told = ConsumerRegistration.from_json(data, path)
+        registration = ConsumerRegistration.from_json(data, path)
     except CoordinationError:
         return ZooKeeperConsumer(name, {}, "", -1, (), partitions)
     topics: Iterable[str] = ()
-    # A pattern that means something else in Java tells nothing of topics.
+    # The topics of a pattern that means something else in Java are unknown.
     with contextlib.suppress(CoordinationError):
         count = parse_topic_count(data, path, exclude_internal_topics=True, topics=lambda: known)
         topics = count.get_consumer_thread_ids_per_topic()
     return ZooKeeperConsumer(
-        name, told.subscription, told.pattern, told.timestamp_ms, tuple(sorted(topics)), partitions
+        name,
+        registration.subscription,
+        registration.pattern,
+        registration.timestamp_ms,
+        tuple(sorted(topics)),
+        partitions,
     )

@@ -1,10 +1,10 @@
-"""Reassignment: partitions get other replicas, asked for in ZooKeeper.
+"""Partition reassignments: requests in ZooKeeper to move replicas to other brokers.
 
 ``kafka-reassign-partitions`` of 0.10.1 (text 003, "Partition reassignment"), in its three steps: ``generate``
 (generate), ``request`` (execute), ``verify``. The request is the znode ``/admin/reassign_partitions``, from
-which the controller takes each partition when all its new replicas are in sync and the old ones are gone. One
-znode holds some 15,000 partitions of three replicas; more are refused. Copying can be held to a rate
-(``throttles``), which ``remove_throttle`` ends when all is done.
+which the controller removes each partition when all its new replicas are in sync and the old ones are
+deleted. One znode holds some 15,000 partitions of three replicas; more are rejected. Copying can be throttled
+(``throttles``) until ``remove_throttle``, when all is done.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ WHAT = "a reassignment"
 
 
 class ReassignmentStatus(Enum):
-    """How far a partition is."""
+    """The status of a partition's reassignment."""
 
     DONE = "done"
     UNDER_WAY = "under way"
     FAILED = "failed"
-    """It is not asked for any more, and its replicas are others."""
+    """It is not in the request any more, and its replicas are not the wanted ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What becomes of one partition."""
+    """The current and the new replicas of one partition."""
 
     topic_partition: TopicPartition
     before: tuple[int, ...]
@@ -49,18 +49,18 @@ class Move:
 
     @property
     def adds(self) -> tuple[int, ...]:
-        """The brokers that have to copy it."""
-        return tuple(one for one in self.after if one not in self.before)
+        """The brokers that get a replica."""
+        return tuple(broker_id for broker_id in self.after if broker_id not in self.before)
 
     @property
     def removes(self) -> tuple[int, ...]:
-        """The brokers that delete it."""
-        return tuple(one for one in self.before if one not in self.after)
+        """The brokers that lose their replica."""
+        return tuple(broker_id for broker_id in self.before if broker_id not in self.after)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
-    """How far a partition is, and its replicas now."""
+    """The status of one partition, and its current replicas."""
 
     topic_partition: TopicPartition
     wanted: tuple[int, ...]
@@ -68,43 +68,46 @@ class PartitionReassignment:
     in_sync: tuple[int, ...]
     status: ReassignmentStatus
     reason: str = ""
-    """Why it has failed."""
+    """The reason of a failure."""
 
     @property
-    def gone(self) -> bool:
-        """Whether there is no such partition any more."""
+    def deleted(self) -> bool:
+        """True if the partition does not exist."""
         return not self.replicas
 
 
 def read_file(
     data: bytes, option: str = OPTION, path: str | None = None
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """The partitions of a JSON file: ``{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}``.
+    """Return the partitions in a JSON file: ``{"partitions": [{"topic": "t", "partition": 0, "replicas":
+    [1]}]}``.
 
-    Raises ConfigError under the name ``option``, which shows the file's ``path`` (None: its beginning), also
-    for what is named twice.
+    Raises ConfigError under the name ``option``, which shows the file's ``path`` (None: its start), also for
+    duplicates.
     """
     try:
         found = dict(Reassignments.from_json(data, "the file").partitions)
     except CoordinationError as error:
         raise ConfigError(option, path or zookeeper_metadata.start_of(data), str(error)) from None
     if not found:
-        raise ConfigError(option, path or zookeeper_metadata.start_of(data), "it names no partition")
+        raise ConfigError(
+            option, path or zookeeper_metadata.start_of(data), "expected at least one partition"
+        )
     return found
 
 
 def read_topics_file(data: bytes, option: str = OPTION, path: str | None = None) -> list[str]:
-    """The topics of a JSON file: ``{"topics": [{"topic": "t"}]}``. ConfigError as of ``read_file``."""
+    """Return the topics in a JSON file: ``{"topics": [{"topic": "t"}]}``. Raises as ``read_file``."""
     topics = [row.get("topic") for row in zookeeper_metadata.objects_in(data, option, "topics", path)]
     names = [name for name in topics if isinstance(name, str) and name]
     if len(names) < len(topics) or not names or len(set(names)) < len(names):
-        why = "each object names a topic, and each another one"
+        why = "expected objects with distinct topics"
         raise ConfigError(option, path or zookeeper_metadata.start_of(data), why)
     return names
 
 
 def to_json(replicas: Replicas) -> str:
-    """The file of an assignment, which ``read_file`` reads."""
+    """Return the JSON of an assignment, which ``read_file`` reads."""
     rows = [
         {"topic": topic, "partition": partition, "replicas": list(replicas[topic, partition])}  # type: ignore[index]
         for topic, partition in sorted(replicas)
@@ -119,65 +122,65 @@ def generate(
     *,
     replicas: int | None = None,
     rack_aware: bool = True,
-    chance: random.Random | None = None,
+    rng: random.Random | None = None,
 ) -> list[Move]:
-    """Spread the partitions of topics over brokers as those of new topics are; nothing is changed.
+    """Return a plan that assigns the partitions of topics to brokers, as for new topics. Changes nothing.
 
-    broker_ids: those that shall have them, and no others. replicas: of each partition; None: as many as its
-    topic has. rack_aware: False passes over the brokers' racks. chance: for the random start of the method.
-    Raises ConfigError.
+    broker_ids: the brokers to use. replicas: the number per partition; None: as many as its topic has.
+    rack_aware: False ignores the brokers' racks. rng: for the random start of the assignment. Raises
+    ConfigError.
     """
     known = zookeeper_metadata.assigned(store, topics)
-    missing = set(topics) - {one.topic for one in known}
+    missing = set(topics) - {tp.topic for tp in known}
     zookeeper_metadata.check_known(store, "topics", [TopicPartition(name, 0) for name in missing], known)
     live = live_brokers(store)
     _check_brokers(broker_ids, live)
-    chance = chance or random.Random()
+    rng = rng or random.Random()
     moves = []
     for topic in sorted(set(topics)):
-        own = sorted(one for one in known if one.topic == topic)
-        count, named = replicas or len(known[own[0]]), len(broker_ids)
-        if count > named:
-            were = "broker was" if named == 1 else "brokers were"
-            why = f"topic {topic!r} is to have {count} replicas, and {named} {were} named"
-            raise ConfigError("brokers", list(broker_ids), f"{why}: name {count}, or give --replicas {named}")
+        own = sorted(tp for tp in known if tp.topic == topic)
+        count, available = replicas or len(known[own[0]]), len(broker_ids)
+        if count > available:
+            why = f"{count} replicas of topic {topic!r} need as many brokers, got {available}"
+            hint = f"give {count} brokers, or --replicas {available}"
+            raise ConfigError("brokers", list(broker_ids), f"{why}: {hint}")
         try:
             assignment = assign_replicas(
                 broker_ids,
                 len(own),
                 count,
-                start_index=chance.randrange(len(broker_ids)),
-                start_shift=chance.randrange(len(broker_ids)),
+                start_index=rng.randrange(len(broker_ids)),
+                start_shift=rng.randrange(len(broker_ids)),
                 racks={number: live[number].rack for number in broker_ids} if rack_aware else None,
             )
         except BrokerError as error:
             raise ConfigError("brokers", list(broker_ids), f"topic {topic!r}: {error.detail}") from None
-        moves += [Move(one, known[one], assignment[place]) for place, one in enumerate(own)]
+        moves += [Move(tp, known[tp], assignment[position]) for position, tp in enumerate(own)]
     return moves
 
 
 def plan(store: Store, wanted: Replicas) -> list[Move]:
-    """What a reassignment would change; partitions that have these replicas already are left out.
+    """Return the changes of a reassignment; partitions that have these replicas already are left out.
 
-    Raises ConfigError for partitions, brokers or lists that cannot be; nothing is changed.
+    Changes nothing. Raises ConfigError for invalid partitions, brokers or lists.
     """
-    known = zookeeper_metadata.assigned(store, {one.topic for one in wanted})
+    known = zookeeper_metadata.assigned(store, {tp.topic for tp in wanted})
     zookeeper_metadata.check_known(store, OPTION, list(wanted), known)
     live = live_brokers(store)
-    for one, replicas in sorted(wanted.items()):
+    for tp, replicas in sorted(wanted.items()):
         if not replicas or len(set(replicas)) < len(replicas):
-            raise ConfigError(str(one), list(replicas), "one or more brokers, each once; nothing was changed")
+            raise ConfigError(
+                str(tp), list(replicas), "expected one or more distinct brokers; nothing was changed"
+            )
         _check_brokers(replicas, live)
-    return [
-        Move(one, known[one], replicas) for one, replicas in sorted(wanted.items()) if known[one] != replicas
-    ]
+    return [Move(tp, known[tp], replicas) for tp, replicas in sorted(wanted.items()) if known[tp] != replicas]
 
 
 def request(store: Store, moves: Collection[Move], *, throttle: int | None = None) -> None:
-    """Ask the controller for what ``plan`` gave; it begins at once, and ``verify`` tells how far it is.
+    """Request the moves of ``plan`` from the controller. They start at once; ``verify`` returns their status.
 
-    throttle: bytes a second that each broker may give, and copy, for it. Raises ConfigError (too many for a
-    znode) or CoordinationError (one is under way already, there is no controller) before anything is changed.
+    throttle: bytes per second that each broker may send, and copy, for it. Raises ConfigError (too many for a
+    znode) or CoordinationError (another one is in progress, there is no controller) before any change.
     """
     wanted = {move.topic_partition: move.after for move in moves}
     try:
@@ -196,29 +199,30 @@ def request(store: Store, moves: Collection[Move], *, throttle: int | None = Non
         raise
 
 
-def remove_throttle(store: Store, verdicts: Iterable[PartitionReassignment]) -> bool:
-    """Where all of what ``verify`` gave is done, or gone: end the throttles of all brokers and of its topics.
+def remove_throttle(store: Store, statuses: Iterable[PartitionReassignment]) -> bool:
+    """Remove the throttles of all brokers and topics if all partitions of ``verify`` are done or deleted.
 
-    Whether there were any. As 0.10.1's verify: also those that somebody set by hand. But as the brokers'
-    rates are for all moves, they stay while any is under way.
+    Returns True if there were any. As 0.10.1's verify, it also removes manually set throttles. But the
+    brokers' rates stay while any reassignment is in progress, as they are for all of them.
     """
-    found = list(verdicts)
-    if not all(one.gone or one.status is ReassignmentStatus.DONE for one in found) or under_way(store):
+    found = list(statuses)
+    done = all(partition.deleted or partition.status is ReassignmentStatus.DONE for partition in found)
+    if not done or under_way(store):
         return False
-    return throttles.remove(store, {one.topic_partition.topic for one in found})
+    return throttles.remove(store, {partition.topic_partition.topic for partition in found})
 
 
 def check_not_under_way(store: Store) -> None:
-    """CoordinationError where a reassignment is under way, with its partitions."""
+    """Raise CoordinationError, with the partitions, if a reassignment is in progress."""
     others = under_way(store)
     if others:
         names = zookeeper_metadata.listed(others)
-        raise CoordinationError(f"another reassignment is under way: {names}; this plan was not started")
+        raise CoordinationError(f"another reassignment is in progress: {names}; this plan was not started")
     zookeeper_metadata.check_not_under_way(store, paths.REASSIGN_PARTITIONS, WHAT)
 
 
 def under_way(store: Store) -> Mapping[TopicPartition, tuple[int, ...]]:
-    """What is asked for and not done."""
+    """Return the partitions of the current request, with their wanted replicas."""
     try:
         data, _ = store.read(paths.REASSIGN_PARTITIONS)
     except NoNode:
@@ -227,80 +231,76 @@ def under_way(store: Store) -> Mapping[TopicPartition, tuple[int, ...]]:
 
 
 def ongoing(store: Store) -> list[PartitionReassignment]:
-    """All that is asked for and not done, with the brokers that it waits for where these are not alive.
+    """Return the partitions of the current request, with the dead brokers that they wait for.
 
-    What has ended since it was looked for is ``DONE``.
+    A partition that has ended meanwhile is ``DONE``.
     """
     live = live_brokers(store)
     found = []
-    for one in verify(store, under_way(store)):
-        dead = [number for number in one.wanted if number not in live]
-        if one.status is ReassignmentStatus.UNDER_WAY and dead:
-            one = replace(one, reason=f"waits for brokers that are not alive: start {dead}")
-        found.append(one)
+    for partition in verify(store, under_way(store)):
+        dead = [broker_id for broker_id in partition.wanted if broker_id not in live]
+        if partition.status is ReassignmentStatus.UNDER_WAY and dead:
+            partition = replace(partition, reason=f"waits for brokers that are not alive: start {dead}")
+        found.append(partition)
     return found
 
 
 def is_under_way(store: Store, wanted: Replicas) -> bool:
-    """Whether this very reassignment is under way: every partition is asked for so, or has come so far.
+    """Return True if this very reassignment is in progress: each partition is requested so, or done.
 
-    CoordinationError where it waits for brokers that are dead.
+    Raises CoordinationError if it waits for dead brokers.
     """
-    asked = under_way(store)  # first, as in ``verify``
-    own = asked.keys() & wanted.keys()
+    requested = under_way(store)  # first, as in ``verify``
+    own = requested.keys() & wanted.keys()
     if not own:
         return False
-    known = zookeeper_metadata.assigned(store, {one.topic for one in wanted})
-    if any(asked.get(one, known.get(one)) != replicas for one, replicas in wanted.items()):
+    known = zookeeper_metadata.assigned(store, {tp.topic for tp in wanted})
+    if any(requested.get(tp, known.get(tp)) != replicas for tp, replicas in wanted.items()):
         return False
-    dead = sorted({one for own_one in own for one in wanted[own_one]} - live_brokers(store).keys())
+    dead = sorted({broker_id for tp in own for broker_id in wanted[tp]} - live_brokers(store).keys())
     if dead:
         raise CoordinationError(
-            f"this reassignment is under way already, and waits for brokers that are not alive: start {dead}"
+            f"this reassignment is in progress, and waits for brokers that are not alive: start {dead}"
         )
     return True
 
 
 def verify(store: Store, wanted: Replicas) -> list[PartitionReassignment]:
-    """How far each partition is; one that there is not has failed, and has no replicas."""
-    asked = under_way(store)  # first: what leaves it later has its assignment by then
-    known = zookeeper_metadata.assigned(store, {one.topic for one in wanted})
+    """Return the status of each partition; one that does not exist has failed, and has no replicas."""
+    requested = under_way(store)  # first: a partition that leaves it later has its new assignment by then
+    known = zookeeper_metadata.assigned(store, {tp.topic for tp in wanted})
     found = zookeeper_metadata.states(store, wanted.keys() & known.keys())
-    verdicts = []
-    for one, replicas in sorted(wanted.items()):
-        now = known.get(one, ())
-        if one not in known:
-            status, reason = ReassignmentStatus.FAILED, zookeeper_metadata.why_unknown(store, one, known)
+    statuses = []
+    for tp, replicas in sorted(wanted.items()):
+        now = known.get(tp, ())
+        if tp not in known:
+            status, reason = ReassignmentStatus.FAILED, zookeeper_metadata.why_unknown(store, tp, known)
         else:
-            status, reason = _status(replicas, now, asked.get(one))
-        in_sync = found[one].isr if one in found else ()
-        verdicts.append(PartitionReassignment(one, replicas, now, in_sync, status, reason))
-    return verdicts
+            status, reason = _status(replicas, now, requested.get(tp))
+        in_sync = found[tp].isr if tp in found else ()
+        statuses.append(PartitionReassignment(tp, replicas, now, in_sync, status, reason))
+    return statuses
 
 
 def _status(
-    wanted: tuple[int, ...], now: tuple[int, ...], asked: tuple[int, ...] | None
+    wanted: tuple[int, ...], now: tuple[int, ...], requested: tuple[int, ...] | None
 ) -> tuple[ReassignmentStatus, str]:
-    has = f"has replicas {list(now)}, wanted {list(wanted)}"
-    if asked is not None:
-        same = asked == wanted
-        return (
-            (ReassignmentStatus.UNDER_WAY, "")
-            if same
-            else (ReassignmentStatus.FAILED, f"{has}, and {list(asked)} are under way")
-        )
-    return (
-        (ReassignmentStatus.DONE, "")
-        if now == wanted
-        else (ReassignmentStatus.FAILED, f"{has}, and none under way")
-    )
+    if requested is not None and requested == wanted:
+        return ReassignmentStatus.UNDER_WAY, ""
+    if requested is None and now == wanted:
+        return ReassignmentStatus.DONE, ""
+    other = "no reassignment" if requested is None else f"a reassignment to {list(requested)}"
+    reason = f"has replicas {list(now)}, wanted {list(wanted)}; {other} is in progress"
+    return ReassignmentStatus.FAILED, reason
 
 
 def _check_brokers(broker_ids: Sequence[int], live: Collection[int]) -> None:
     if not broker_ids or len(set(broker_ids)) < len(broker_ids):
-        raise ConfigError("brokers", list(broker_ids), "one or more brokers, each once; nothing was changed")
+        raise ConfigError(
+            "brokers", list(broker_ids), "expected one or more distinct brokers; nothing was changed"
+        )
     unknown = sorted(set(broker_ids) - set(live))
     if unknown:
         raise ConfigError(
-            "brokers", unknown, f"the brokers that live are {sorted(live)}; nothing was changed"
+            "brokers", unknown, f"not alive; live brokers are {sorted(live)}; nothing was changed"
         )

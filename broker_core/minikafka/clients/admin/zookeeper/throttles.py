@@ -1,10 +1,10 @@
-"""A reassignment's throttle, as ``kafka-reassign-partitions`` of 0.10.1 sets it and takes it away.
+"""Replication throttles of a reassignment, set and removed as by ``kafka-reassign-partitions`` of 0.10.1.
 
-    /config/brokers/ID      both rates, of every broker that has a partition of the topics, or is to have one
-    /config/topics/TOPIC    as leaders, the replicas that the moving partitions have; as followers, those that
-                            they get
+    /config/brokers/ID      both rates, for every broker with a current or a new replica of the topics
+    /config/topics/TOPIC    leader replicas: the current replicas of moving partitions; follower replicas: the
+                            new ones
 
-Nobody but whoever asked takes it away: the controller knows nothing of it. Each of these can be run twice.
+The controller does not know of throttles: the caller has to remove them. All functions are idempotent.
 """
 
 from __future__ import annotations
@@ -30,42 +30,43 @@ Settings = dict[str, str]
 
 
 def set_rates(store: Store, wanted: Replicas, bytes_per_second: int) -> list[int]:
-    """Give the rate to all brokers that a reassignment may concern; returns them. Others keep theirs."""
-    topics = {one.topic for one in wanted}
-    brokers = {one for replicas in zookeeper_metadata.assigned(store, topics).values() for one in replicas}
-    brokers |= {one for replicas in wanted.values() for one in replicas}
+    """Set the rate of all brokers that take part in a reassignment, and return them."""
+    topics = {tp.topic for tp in wanted}
+    current = zookeeper_metadata.assigned(store, topics)
+    brokers = {broker_id for replicas in current.values() for broker_id in replicas}
+    brokers |= {broker_id for replicas in wanted.values() for broker_id in replicas}
     rates = dict.fromkeys(RATES, str(bytes_per_second))
     _change(store, paths.BROKERS, map(str, sorted(brokers)), lambda name, held: {**held, **rates})
     return sorted(brokers)
 
 
 def set_throttled_replicas(store: Store, before: Replicas, after: Replicas) -> None:
-    """The replicas that copy for this move, and those that they may copy from, keep to the rates."""
+    """Throttle the new replicas of this reassignment, and the current replicas that they copy from."""
     lists: dict[str, Settings] = {}
-    for topic in {one.topic for one in after}:
+    for topic in {tp.topic for tp in after}:
         leaders: list[str] = []
         followers: list[str] = []
-        for one in sorted(found for found in after if found.topic == topic):
-            added = [broker_id for broker_id in after[one] if broker_id not in before[one]]
-            followers += _named(one, added)
-            leaders += _named(one, before[one]) if added else []
+        for tp in sorted(found for found in after if found.topic == topic):
+            added = [broker_id for broker_id in after[tp] if broker_id not in before[tp]]
+            followers += _replica_names(tp, added)
+            leaders += _replica_names(tp, before[tp]) if added else []
         if followers:
             lists[topic] = {LEADER_REPLICAS: ",".join(leaders), FOLLOWER_REPLICAS: ",".join(followers)}
     _change(store, paths.TOPICS, sorted(lists), lambda topic, held: {**held, **lists[topic]})
 
 
 def remove(store: Store, topics: Collection[str]) -> bool:
-    """Take both rates from all brokers, and the lists from these topics; whether there was anything."""
+    """Remove the rates of all brokers and the lists of these topics. Return True if there were any."""
     rates = _change(store, paths.BROKERS, _configured(store), lambda _, held: _without(held, RATES))
     lists = _change(store, paths.TOPICS, sorted(topics), lambda _, held: _without(held, REPLICAS))
     return rates or lists
 
 
 def rates(store: Store, broker_ids: Iterable[int] | None = None) -> list[int]:
-    """The different rates that these brokers keep to (None: all), in bytes a second, rising."""
+    """Return the distinct rates of these brokers (None: all), in bytes per second, sorted."""
     names = _configured(store) if broker_ids is None else map(str, broker_ids)
     held = [read_config(store, paths.BROKERS, name) for name in names]
-    texts = {one[name] for one in held for name in RATES if name in one}
+    texts = {settings[name] for settings in held for name in RATES if name in settings}
     return sorted(int(text) for text in texts if text.isascii() and text.isdecimal() and len(text) <= 100)
 
 
@@ -76,8 +77,8 @@ def _configured(store: Store) -> list[str]:
         return []
 
 
-def _named(one: TopicPartition, broker_ids: Iterable[int]) -> list[str]:
-    return [f"{one.partition}:{broker_id}" for broker_id in broker_ids]
+def _replica_names(tp: TopicPartition, broker_ids: Iterable[int]) -> list[str]:
+    return [f"{tp.partition}:{broker_id}" for broker_id in broker_ids]
 
 
 def _without(held: Settings, names: Collection[str]) -> Settings:
@@ -87,12 +88,12 @@ def _without(held: Settings, names: Collection[str]) -> Settings:
 def _change(
     store: Store, kind: str, names: Iterable[str], changed: Callable[[str, Settings], Settings]
 ) -> bool:
-    """Change these entities' settings, with the news; whether any are other. All are read first, as one may
-    hold nonsense: CoordinationError, and nothing is changed.
+    """Change the settings of these entities, with change notifications. Return True if any have changed. All
+    are read first: an invalid one raises CoordinationError before anything is changed.
     """
     held = {name: read_config(store, kind, name) for name in names}
     wanted = {name: changed(name, dict(settings)) for name, settings in held.items()}
-    others = {name: settings for name, settings in wanted.items() if settings != held[name]}
-    for name, settings in others.items():
+    changes = {name: settings for name, settings in wanted.items() if settings != held[name]}
+    for name, settings in changes.items():
         write_config(store, kind, name, settings)
-    return bool(others)
+    return bool(changes)

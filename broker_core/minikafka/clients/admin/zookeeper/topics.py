@@ -1,8 +1,8 @@
-"""Topics marked for deletion in ZooKeeper, as ``kafka-topics --delete`` of 0.10.1 does it.
+"""Marks topics for deletion in ZooKeeper, as ``kafka-topics --delete`` of 0.10.1.
 
-The mark is the znode ``/admin/delete_topics/TOPIC`` (text 003, "Deleting topics"). The controller deletes the
-topic when it sees that and can: where ``delete.topic.enable`` is false it takes the mark away, and a replica
-on a broker that is away waits for the broker.
+The mark is the znode ``/admin/delete_topics/TOPIC`` (text 003, "Deleting topics"). The controller then
+deletes the topic; a replica on a dead broker waits for the broker. If ``delete.topic.enable`` is false the
+controller removes the mark.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from minikafka.registry.store import Store
 
 
 def mark_for_deletion(store: Store, topic: str) -> bool:
-    """Ask for a topic's deletion; False where somebody has done so already.
+    """Mark a topic for deletion. Return False if it is marked already.
 
-    Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION where there is no such topic.
+    Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION if there is no such topic.
     """
     known = store.children(paths.BROKER_TOPICS)
     if topic not in known:

@@ -63,7 +63,7 @@ def test_its_end_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
         ([TopicPartition("t", 7)], "partitions='t-7': topic 't' has partitions 0 to 1; nothing was changed"),
         ([TopicPartition("a\nb/c", 0)], r"there is no topic 'a\\nb/c'; nothing"),
         ([TopicPartition("tt", 0), T0], "partitions='tt-0': there is no topic 'tt'; there is 't'; nothing"),
-        ([], "there is none to elect a leader for"),
+        ([], "expected at least one partition"),
     ],
 )
 def test_what_there_is_not_is_refused(partitions: list[TopicPartition], words: str) -> None:

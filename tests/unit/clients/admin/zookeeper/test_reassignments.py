@@ -19,7 +19,7 @@ TOPICS = {"t": {0: (0, 1), 1: (1, 0)}}
 
 def test_a_proposal_spreads_topics_over_the_named_brokers_and_changes_nothing() -> None:
     store = cluster({"t": dict.fromkeys(range(6), (0, 1)), "u": {0: (0,)}})
-    moves = reassignments.generate(store, ["t", "u"], [1, 2], chance=random.Random(1))
+    moves = reassignments.generate(store, ["t", "u"], [1, 2], rng=random.Random(1))
     assert [move.topic_partition for move in moves][-1] == TopicPartition("u", 0)
     assert all(set(move.after) == {1, 2} for move in moves[:-1])
     assert {move.after[0] for move in moves[:-1]} == {1, 2}
@@ -47,9 +47,9 @@ def test_a_proposal_keeps_replicas_in_different_racks() -> None:
     [
         (["t/partitions"], [0], "there is no topic 't/partitions'"),
         (["tt"], [0], "there is no topic 'tt'; there is 't'"),
-        (["t"], [0, 9], r"brokers=\[9\]: the brokers that live are \[0, 1, 2\]"),
-        (["t"], [0, 0], "one or more brokers, each once"),
-        (["t"], [0], "topic 't' is to have 2 replicas, and 1 broker was named: name 2, or give --replicas 1"),
+        (["t"], [0, 9], r"brokers=\[9\]: not alive; live brokers are \[0, 1, 2\]"),
+        (["t"], [0, 0], "expected one or more distinct brokers"),
+        (["t"], [0], "2 replicas of topic 't' need as many brokers, got 1: give 2 brokers, or --replicas 1"),
     ],
 )
 def test_a_proposal_that_cannot_be_is_refused(topics: list[str], brokers: list[int], words: str) -> None:
@@ -70,9 +70,9 @@ def test_a_plan_has_what_changes_and_leaves_out_what_is_so_already() -> None:
     [
         ({TopicPartition("t", 2): (0,)}, "partitions='t-2': topic 't' has partitions 0 to 1; nothing was"),
         ({TopicPartition("x", 0): (0,)}, "there is no topic 'x'; nothing was changed"),
-        ({T0: (0, 7)}, r"brokers=\[7\]: the brokers that live are \[0, 1, 2\]; nothing was changed"),
-        ({T0: (2, 2)}, r"t-0=\[2, 2\]: one or more brokers, each once; nothing was changed"),
-        ({T0: ()}, "each once; nothing was changed"),
+        ({T0: (0, 7)}, r"brokers=\[7\]: not alive; live brokers are \[0, 1, 2\]; nothing was changed"),
+        ({T0: (2, 2)}, r"t-0=\[2, 2\]: expected one or more distinct brokers; nothing was changed"),
+        ({T0: ()}, "one or more distinct brokers; nothing was changed"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused(wanted: dict[TopicPartition, tuple[int, ...]], words: str) -> None:
@@ -86,7 +86,7 @@ def test_the_request_stands_where_the_controller_looks_and_there_is_one_at_a_tim
     reassignments.request(store, moves)
     assert Reassignments.from_json(store.read(paths.REASSIGN_PARTITIONS)[0]).partitions == {T0: (2, 1)}
     with pytest.raises(
-        CoordinationError, match="another reassignment is under way: t-0; this plan was not started"
+        CoordinationError, match="another reassignment is in progress: t-0; this plan was not started"
     ):
         reassignments.request(store, moves)
 
@@ -130,13 +130,13 @@ def test_what_has_failed_has_a_reason() -> None:
     wanted = {T0: (2, 1), T1: (1, 2), TopicPartition("t", 7): (0,), TopicPartition("x", 0): (0,)}
     verdicts = reassignments.verify(store, wanted)
     assert [one.reason for one in verdicts] == [
-        "has replicas [0, 1], wanted [2, 1], and none under way",
-        "has replicas [1, 0], wanted [1, 2], and [2, 0] are under way",
+        "has replicas [0, 1], wanted [2, 1]; no reassignment is in progress",
+        "has replicas [1, 0], wanted [1, 2]; a reassignment to [2, 0] is in progress",
         "topic 't' has partitions 0 to 1",
         "there is no topic 'x'",
     ]
     assert {one.status for one in verdicts} == {ReassignmentStatus.FAILED}
-    assert [one.gone for one in verdicts] == [False, False, True, True]
+    assert [partition.deleted for partition in verdicts] == [False, False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -164,12 +164,12 @@ def test_one_under_way_to_a_broker_that_died_says_who_is_to_be_started() -> None
     store = cluster(TOPICS)
     reassignments.request(store, reassignments.plan(store, {T0: (2, 1)}))
     store.delete(paths.broker_path(2))
-    with pytest.raises(CoordinationError, match=r"under way already, and waits for .* start \[2\]"):
+    with pytest.raises(CoordinationError, match=r"in progress, and waits for .* start \[2\]"):
         reassignments.is_under_way(store, {T0: (2, 1)})
 
 
 def test_an_error_about_a_file_names_its_path() -> None:
-    with pytest.raises(ConfigError, match=r"--file='d/plan\.json': it names no partition"):
+    with pytest.raises(ConfigError, match=r"--file='d/plan\.json': expected at least one partition"):
         reassignments.read_file(b'{"partitions": []}', "--file", "d/plan.json")
     for data in (b"{", b"[]", b'{"topics": [{}]}'):
         with pytest.raises(ConfigError, match=r"--file='d/topics\.json'"):
@@ -186,7 +186,7 @@ def test_the_file_of_a_proposal_is_what_is_read() -> None:
     ("data", "words"),
     [
         (b"{", "invalid JSON"),
-        (b'{"partitions": []}', "names no partition"),
+        (b'{"partitions": []}', "expected at least one partition"),
         (b'{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "invalid replicas"),
         (b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "invalid replicas"),
         (b'{"partitions": [{"topic": "t", "partition": 0, "replicas": ["1"]}]}', "a list of broker ids"),
