@@ -75,7 +75,7 @@ append_copy, cut_later, want = Log.append_as_follower, ReplicaFetcher._cut_later
 fetched, converse, read_states = (
     FollowerReplica.update_fetch_state,
     InterBrokerConnection.__init__,
-    PartitionStates.read_with_doubts,
+    PartitionStates.read_with_bounced_brokers,
 )
 
 
@@ -317,7 +317,7 @@ MISTAKES: dict[str, Mistake] = {
         [(Context, "eligible_brokers", no_doubts)], ("careful_power_cut",), rare=True, seeds=(49, 8, 33)
     ),
     "a new controller doubts nobody": Mistake(
-        [(PartitionStates, "read_with_doubts", doubt_nobody)], rare=True, seeds=(4, 1, 38)
+        [(PartitionStates, "read_with_bounced_brokers", doubt_nobody)], rare=True, seeds=(4, 1, 38)
     ),
     "what is stopped is deleted": Mistake(
         [(ReplicaManager, "stop", stop_with_deletion)], ("stop", "kill"), seeds=(57,)

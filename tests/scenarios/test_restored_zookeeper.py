@@ -156,7 +156,7 @@ def test_emptied_zookeeper_is_named_once_and_nothing_is_deleted(caplog: pytest.L
     pass_time(world, 120_000)
     errors = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
     assert len(errors) == 1
-    assert "/cluster/id is gone" in errors[0]
+    assert "/cluster/id does not exist" in errors[0]
     assert world.produce("t", b"b").error_code == ErrorCode.NONE
     store = world.zookeeper.connect()
     assert store.exists(paths.BROKER_TOPICS) is None
@@ -176,7 +176,7 @@ def test_znodes_that_are_all_removed_by_hand_are_named(caplog: pytest.LogCapture
     for name in store.children("/"):
         store.delete(f"/{name}", recursive=True)
     pass_time(world, 10_000)
-    assert "/cluster/id is gone" in caplog.text
+    assert "/cluster/id does not exist" in caplog.text
     assert world.produce("t", b"b").error_code == ErrorCode.NONE
     assert [record.value for record in world.records("t")] == [b"a", b"b"]
 
@@ -214,7 +214,7 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
         lambda: registrar.remove_topic("t"),
         lambda: registrar.assign({"t": {0: (5,)}}),
         lambda: registrar.write_leaderships({name: replace(known, version=known.version + 1)}, create=False),
-        lambda: registrar.states.tell_changes([name]),
+        lambda: registrar.states.report_isr_changes([name]),
         lambda: registrar.offsets.write("g", {name: 1}),
     ):
         with pytest.raises(InconsistentClusterId):

@@ -91,7 +91,7 @@ def test_start_on_another_clusters_zookeeper_changes_nothing_there() -> None:
     store = world.zookeeper.connect()
     before = store.exists(paths.BROKER_TOPICS)
     with pytest.raises(
-        InconsistentClusterId, match=r"belong to cluster \S+, and ZooKeeper holds cluster \S+\. Nothing"
+        InconsistentClusterId, match=r"belong to cluster \S+, but ZooKeeper holds cluster \S+\. Nothing"
     ):
         machine.start()
     assert store.exists(paths.BROKER_TOPICS) == before
@@ -160,7 +160,7 @@ def test_new_broker_gets_no_id_of_a_replica_whose_broker_is_away(caplog: pytest.
     store.delete(paths.BROKER_SEQUENCE)
     world.machine_of(1).start(GENERATED)
     assert broker_id(world.machine_of(1)) == 1002
-    assert "would give out broker id 1001" in caplog.text
+    assert "would generate broker id 1001" in caplog.text
 
 
 def test_new_broker_gets_no_id_that_a_broker_has_seen_before_the_restore() -> None:

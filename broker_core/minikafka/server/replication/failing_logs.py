@@ -149,7 +149,7 @@ class FailingLogs:
         }
         if due:
             self._broker.unwritable |= due.keys()
-            self._broker.registrar.states.tell_failures(self._broker.broker_id, due.keys())
+            self._broker.registrar.states.report_log_failures(self._broker.broker_id, due.keys())
             for topic_partition, failing in due.items():
                 if failing.reported_ms is None:
                     _log.warning(

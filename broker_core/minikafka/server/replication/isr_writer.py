@@ -130,4 +130,4 @@ class IsrWriter:
         if self._changed and (quiet or now_ms - self._reported_ms >= _TELL_AT_LAST_MS):
             changed, self._changed = self._changed, set()
             self._reported_ms = now_ms
-            self._broker.worker.submit(lambda: self._broker.registrar.states.tell_changes(changed))
+            self._broker.worker.submit(lambda: self._broker.registrar.states.report_isr_changes(changed))

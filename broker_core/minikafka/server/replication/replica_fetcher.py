@@ -425,7 +425,7 @@ class ReplicaFetcher(InterBrokerConnection):
                     leader_end,
                     follower.partition.log.end_offset - 1,
                 )
-            states.tell_changes([follower.name])
+            states.report_isr_changes([follower.name])
 
     def _on_offset(self, follower: FollowerPartition, response: Any) -> None:
         """Apply the end of the leader's log, and then its start if this log does not extend beyond it."""

@@ -1,6 +1,6 @@
-"""What operators ask the controller for by znodes: preferred elections and reassignments.
+"""Operators' requests to the controller in znodes: preferred leader elections and reassignments.
 
-A request that makes no sense is logged and removed, as the tools take one that is there for one under way.
+An invalid request is logged and removed: the tools take an existing znode for a request in progress.
 
 For the jobs of the worker: every method can be run twice.
 """
@@ -32,22 +32,22 @@ class AdminRequests:
         self._store = store
 
     def elections(self) -> frozenset[TopicPartition]:
-        """The partitions that are to be led by their preferred replica."""
+        """Return the partitions for which the election of the preferred leader is requested."""
         found = self._read(paths.PREFERRED_ELECTION, PreferredElection.from_json)
         return frozenset() if found is None else found.partitions
 
     def reassignments(self) -> Mapping[TopicPartition, tuple[int, ...]]:
-        """The partitions that are to have other replicas."""
+        """Return the partitions to be reassigned, with their new replicas."""
         found = self._read(paths.REASSIGN_PARTITIONS, Reassignments.from_json)
         return {} if found is None else found.partitions
 
     def drop_elections(self) -> None:
-        """The elections were held: take the request away."""
+        """Remove the election request after the elections."""
         with contextlib.suppress(NoNode):
             self._store.delete(paths.PREFERRED_ELECTION)
 
     def drop_reassignments(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are done: take them out of the request, and the request away with the last."""
+        """Remove partitions from the reassignment request, and the request itself with the last of them."""
         done = set(partitions)
         while True:
             try:
@@ -65,8 +65,10 @@ class AdminRequests:
             return
 
     def write_assignments(self, assignments: Mapping[str, Assignment]) -> dict[str, Assignment]:
-        """Give the partitions of topics these replicas, many written at once; what each topic has then, with
-        partitions that came meanwhile, without topics that are gone or whose znode cannot be written.
+        """Write the replicas of partitions, many topics at once; return the assignment of each topic.
+
+        The result has partitions that were added meanwhile. Topics that were deleted, or whose znode cannot
+        be written, are left out.
         """
         written: dict[str, Assignment] = {}
         left = {paths.topic_path(topic): topic for topic in assignments}
@@ -82,9 +84,11 @@ class AdminRequests:
                         check_data(path, anew)
                         nodes[path] = anew, stat.version
                 except CoordinationError as error:
-                    _log.error("topic %s keeps the replicas that it has: %s", topic, error)
+                    _log.error(
+                        "failed to write the assignment of topic %s, it is unchanged: %s", topic, error
+                    )
                     written.pop(topic, None)
-            # Somebody else wrote these meanwhile, or removed them: look again.
+            # Another process wrote these meanwhile, or removed them: read again.
             left = {path: left[path] for path in self._store.write_all(nodes)}
             for topic in left.values():
                 del written[topic]
@@ -98,7 +102,7 @@ class AdminRequests:
         try:
             return parse(data, path)
         except CoordinationError as error:
-            _log.error("%s is removed: %s", path, error)
+            _log.error("removing an invalid request: %s", error)
             with contextlib.suppress(NoNode, BadVersion):
                 self._store.delete(path, stat.version)
             return None

@@ -1,8 +1,8 @@
-"""Whether ZooKeeper still holds the cluster that this broker belongs to: ``/cluster/id``.
+"""The check that ZooKeeper still holds the cluster that this broker belongs to: ``/cluster/id``.
 
-A ZooKeeper whose data was removed, or another one at its address, has no topics of this cluster. Whoever took
-that for the deletion of all topics would tell clients so; and a broker that registered there would begin
-another cluster beside its logs. So a broker does nothing there but say so, until the id is back.
+A ZooKeeper whose data was removed, or another one at its address, has no topics of this cluster. A broker
+that took that for the deletion of all topics would report so to clients, and a broker that registered there
+would start another cluster beside its logs. So a broker only logs the problem until the id is restored.
 """
 
 from __future__ import annotations
@@ -18,31 +18,32 @@ _log = logging.getLogger(__name__)
 
 
 class ClusterIdentity:
-    """The cluster's id, as this broker found it at its start. For the jobs of the worker."""
+    """The cluster id that this broker read at its start. For the jobs of the worker."""
 
     def __init__(self, store: Store, cluster_id: str) -> None:
         self._store = store
         self._own = cluster_id
         self._complaint = ""
         self._held_in: int | None = None
-        """The session in which the last look found this cluster; None: it found another, or none."""
+        """The session in which the last check found this cluster; None: it found another, or none."""
         self._looked_in: int | None = None
 
     def check(self) -> None:
-        """Raise OtherCluster where the last look did not find this cluster. Each session is looked at: what
-        waited for it may be done before its news are.
+        """Raise InconsistentClusterId if the last check did not find this cluster.
+
+        Each session is checked: jobs that waited for it may run before the watch on the id fires.
         """
         session_id = self._store.session_id
         if self._looked_in != session_id:
             self.holds()
         if self._held_in != session_id:
             raise InconsistentClusterId(
-                f"ZooKeeper does not hold cluster {self._own}, to which this broker belongs: nothing is "
-                f"written there until {paths.CLUSTER_ID} is back"
+                f"ZooKeeper does not hold cluster {self._own} of this broker: not using it until "
+                f"{paths.CLUSTER_ID} is restored"
             )
 
     def holds(self) -> bool:
-        """Whether ZooKeeper has this cluster; what happened where it has not is logged, once."""
+        """Return True if ZooKeeper holds this cluster; log the reason once if it does not."""
         session_id = self._store.session_id
         held = self._look()
         self._looked_in, self._held_in = session_id, session_id if held else None
@@ -54,27 +55,28 @@ class ClusterIdentity:
             found = ClusterId.from_json(data).id
         except NoNode:
             self._complain(
-                f"{paths.CLUSTER_ID} is gone: ZooKeeper's data was removed, or this is another one"
+                f"{paths.CLUSTER_ID} does not exist: ZooKeeper's data was removed, or this is another one"
             )
             return False
         except CoordinationError as error:
             if type(error) is not CoordinationError:
                 raise
-            return True  # somebody wrote nonsense there: that is no other cluster
+            return True  # an invalid id does not mean another cluster
         if found != self._own:
-            self._complain(f"{paths.CLUSTER_ID} is {found} now: this is the ZooKeeper of another cluster")
+            self._complain(f"{paths.CLUSTER_ID} is {found}: this is the ZooKeeper of another cluster")
             return False
         if self._complaint:
-            _log.warning("ZooKeeper has cluster %s again: this broker goes on with it", self._own)
+            _log.warning("ZooKeeper holds cluster %s again: using it again", self._own)
         self._complaint = ""
         return True
 
     def _complain(self, what: str) -> None:
         if what != self._complaint:
             _log.error(
-                "%s. This broker belongs to cluster %s: it keeps its logs, deletes nothing, and stays away "
-                "until the id is back. Restore ZooKeeper's data from a copy, or correct zookeeper.connect "
-                "(a broker that is started there says how to begin a new cluster with its logs)",
+                "%s. This broker belongs to cluster %s: it keeps its logs, deletes nothing, and does not use "
+                "ZooKeeper until the id is restored. Restore ZooKeeper's data from a copy, or correct "
+                "zookeeper.connect (a broker started with this ZooKeeper prints how to create a new cluster "
+                "from its logs)",
                 what,
                 self._own,
             )

@@ -1,8 +1,8 @@
-"""The news that settings have changed: ``/config/changes``, as 0.10.1's DynamicConfigManager follows it.
+"""Config change notifications: ``/config/changes``, followed like 0.10.1's DynamicConfigManager.
 
-Whoever changes settings writes them to ``/config/TYPE/NAME``, and then makes a persistent sequential znode
-that names the entity (``paths.ConfigChange``). A broker that was away for so long that it missed some has
-lost its session, and reads the settings of its topics when it leads them again.
+A tool that changes configs writes them to ``/config/TYPE/NAME``, and then creates a persistent sequential
+znode that names the entity (``paths.ConfigChange``). A broker that was disconnected for so long that it
+missed notifications has lost its session, and reads the configs of its topics when it leads them again.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ _log = logging.getLogger(__name__)
 
 
 class ConfigChanges:
-    """The notifications, each of which is acted on once."""
+    """The config change notifications, each of which is handled once."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._notifications = Notifications(
-            store, clock, paths.CONFIG_CHANGES, paths.CONFIG_CHANGE_PREFIX, "changed settings"
+            store, clock, paths.CONFIG_CHANGES, paths.CONFIG_CHANGE_PREFIX, "changed configs"
         )
 
     def follow(self, changed: Mapping[str, Callable[[str], None]]) -> None:
-        """For each new notification, in their order, call what ``changed`` has for its type with the name of
-        the entity; then remove old ones. A job.
+        """Handle new notifications in order, then remove old ones. A job.
+
+        ``changed`` has a callback for each entity type, which is called with the name of the entity.
         """
 
         def act(data: bytes, path: str) -> None:
             change = ConfigChange.from_json(data, path)
-            tell = changed.get(change.entity_type)
-            if tell is not None:
-                tell(change.entity_name)
+            callback = changed.get(change.entity_type)
+            if callback is not None:
+                callback(change.entity_name)
             else:
                 entity = f"{change.entity_type}/{change.entity_name}"
-                _log.info("settings of %s changed: they have no effect here", entity)
+                _log.info("ignored changed configs of %s: this version does not support them", entity)
 
         self._notifications.follow(act)

@@ -1,4 +1,4 @@
-"""Offsets that groups commit to ZooKeeper, by OffsetCommit and OffsetFetch of version 0.
+"""Offsets that groups commit to ZooKeeper with OffsetCommit and OffsetFetch of version 0.
 
 For the jobs of the worker: every method can be run twice.
 """
@@ -14,17 +14,17 @@ from minikafka.registry import paths
 from minikafka.registry.store import Store
 
 AT_ONCE = 100
-"""Offsets of one call: their reads and writes are under way together."""
+"""The number of offsets in one call, whose reads and writes are in flight together."""
 
 
 class ZooKeeperOffsets:
-    """``/consumers/GROUP/offsets/TOPIC/PARTITION``."""
+    """Reads and writes ``/consumers/GROUP/offsets/TOPIC/PARTITION``."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def read(self, group: str, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """What a group has committed, without partitions where that is nothing, or nothing that is a number.
+        """Return a group's committed offsets, without partitions that have none, or an invalid one.
 
         Raises BrokerError INVALID_GROUP_ID.
         """
@@ -36,7 +36,7 @@ class ZooKeeperOffsets:
         return found
 
     def write(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit. Raises BrokerError INVALID_GROUP_ID."""
+        """Commit offsets of a group. Raises BrokerError INVALID_GROUP_ID."""
         data = {
             paths.consumer_offset_path(group, *key): str(offset).encode() for key, offset in offsets.items()
         }

@@ -1,4 +1,4 @@
-"""Numbers that ZooKeeper counts for all brokers, and the cluster's id. Each function can be run twice."""
+"""The counters that ZooKeeper keeps for all brokers, and the cluster id. Each function can be run twice."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from minikafka.registry.paths import ClusterId, ControllerEpoch, ProducerIdBlock
 from minikafka.registry.store import Store
 
 PRODUCER_IDS_AT_ONCE = 1000
-"""As Kafka's brokers do."""
+"""The size of a block of producer ids, as in Kafka."""
 PRODUCER_IDS_BELIEVED = 1 << 62
-"""Ids from here on are of a client's own making: brokers do not reach them."""
+"""Ids from here on were chosen by a client: brokers never allocate them."""
 UNSEEN_PRODUCER_IDS = 1_000_000
-"""Brokers that do not run may know of so many more ids than this one."""
+"""The number of ids that stopped brokers may have allocated beyond those that this broker knows."""
 _UNSEEN_EPOCHS = 1000
 _GENERATED_BROKER_IDS = 10_000
-"""Ids that are further above the reserved ones were not generated: each costs a write."""
+"""Ids further above the reserved ones are assumed not to be generated: each generated id costs a write."""
 
 _log = logging.getLogger(__name__)
 
 
 def next_controller_epoch(store: Store, highest_seen: Callable[[], int] = lambda: 0, above: int = 0) -> int:
-    """A controller epoch that nobody had. Where the znode holds nonsense it is far above ``highest_seen()``:
-    controllers that wrote nothing may have told brokers of higher ones. So it is where the znode is not above
-    ``above``, which brokers have heard of: ZooKeeper was restored from an older copy then.
+    """Allocate the next controller epoch.
+
+    If the znode is invalid the epoch is far above ``highest_seen()``, since controllers that wrote no state
+    may have sent higher epochs to brokers. The same holds if the znode is not above ``above``, an epoch that
+    brokers know: then ZooKeeper was restored from an older copy.
     """
     while True:
         try:
@@ -44,12 +46,12 @@ def next_controller_epoch(store: Store, highest_seen: Callable[[], int] = lambda
             epoch = ControllerEpoch.from_json(data).epoch + 1
         except CoordinationError as error:
             epoch = highest_seen() + _UNSEEN_EPOCHS
-            _log.error("the controller's epoch is %d from now on: %s", epoch, error)
+            _log.error("using controller epoch %d, since the stored epoch is invalid: %s", epoch, error)
         if epoch <= above:
             counted, epoch = epoch, above + _UNSEEN_EPOCHS
             _log.warning(
-                "%s counts %d, and brokers have heard of controller epoch %d: ZooKeeper was restored from an "
-                "older copy; the epoch is %d from now on, and nothing is to be done",
+                "%s would allocate controller epoch %d, but brokers know epoch %d: ZooKeeper was restored "
+                "from an older copy; using epoch %d, no action is needed",
                 paths.CONTROLLER_EPOCH,
                 counted,
                 above,
@@ -61,13 +63,12 @@ def next_controller_epoch(store: Store, highest_seen: Callable[[], int] = lambda
 
 
 def next_producer_ids(store: Store, broker_id: int, above: int = -1, *, doubtful: bool = False) -> range:
-    """A block of producer ids for this broker alone, all of them larger than ``above``, which is the largest
-    one that the broker knows to be in use. CoordinationError when there are none left, or the znode holds
-    nonsense.
+    """Allocate a block of producer ids for this broker, all larger than ``above``.
 
-    ZooKeeper may count lower than ``above``, once it was restored from an older copy. ``doubtful``: that may
-    have happened unseen. Then a broker that knows of no id leaves out as many as others may have had since
-    the copy.
+    ``above`` is the largest id that the broker knows to be in use; ZooKeeper's counter may be lower if it was
+    restored from an older copy. With ``doubtful`` that may have happened unnoticed: then a broker that knows
+    no id skips as many as others may have allocated since the copy. Raises CoordinationError if no ids are
+    left, or if the znode is invalid.
     """
     taken = _take_producer_ids(store, broker_id, above, always=True, doubtful=doubtful)[1]
     assert taken is not None
@@ -75,8 +76,9 @@ def next_producer_ids(store: Store, broker_id: int, above: int = -1, *, doubtful
 
 
 def raise_producer_ids(store: Store, broker_id: int, above: int) -> int | None:
-    """Have ZooKeeper count on from above ``above``, where it would give some of those ids out again; the id
-    from which it would have, None where nothing is in use.
+    """Raise ZooKeeper's counter above ``above`` if it would allocate some of those ids again.
+
+    Return the id that the counter would have allocated next; None if no id is in use.
     """
     return None if above < 0 else _take_producer_ids(store, broker_id, above, always=False)[0]
 
@@ -84,14 +86,15 @@ def raise_producer_ids(store: Store, broker_id: int, above: int) -> int | None:
 def _take_producer_ids(
     store: Store, broker_id: int, above: int, *, always: bool, doubtful: bool = False
 ) -> tuple[int, range | None]:
-    """Take the next block; unless ``always``, only where ZooKeeper counts lower than ``above``. From where it
-    counted, and the block.
+    """Take the next block; unless ``always``, only if ZooKeeper's counter is not above ``above``.
+
+    Return the previous counter, and the block if one was taken.
     """
     while True:
         with contextlib.suppress(NodeExists):
             store.create(paths.PRODUCER_IDS, b"", make_parents=True)
         data, stat = store.read(paths.PRODUCER_IDS)
-        # A 0.11 broker makes it without data at its start.
+        # A 0.11 broker creates it without data at its start.
         first = counted = ProducerIdBlock.from_json(data).last + 1 if data else 0
         if first > above and not always:
             return counted, None
@@ -108,9 +111,8 @@ def _take_producer_ids(
             store.write(paths.PRODUCER_IDS, block.to_json(), stat.version)
             if first != counted and above >= 0:
                 _log.warning(
-                    "%s would give out producer ids from %d on, and %d is in use already: ZooKeeper was "
-                    "restored from an older copy, or emptied; the next ids are from %d on, and nothing is to "
-                    "be done",
+                    "%s would allocate producer ids from %d, but %d is in use: ZooKeeper was restored from "
+                    "an older copy, or emptied; allocating from %d, no action is needed",
                     paths.PRODUCER_IDS,
                     counted,
                     above,
@@ -120,18 +122,21 @@ def _take_producer_ids(
 
 
 def look_at_topics(store: Store, creations: TopicIncarnations) -> None:
-    """Have ``creations`` see how often topics were made or removed. Where nobody has made the znode yet, or
-    it was removed by hand, there is nothing to see.
+    """Pass the number of topic creations and deletions so far to ``creations``.
+
+    Do nothing if the znode does not exist yet, or was removed by hand.
     """
-    store.sync()  # a server that is behind would look like one that went back
+    store.sync()  # a server that lags would look like one that was restored from an older copy
     stat = store.exists(paths.BROKER_TOPICS)
     if stat is not None:
         creations.look(Children(stat.child_changes, stat.child_changed_at, stat.created_at))
 
 
 def next_broker_id(store: Store, reserved_max: int) -> int:
-    """A broker id that nobody has: the next version of ``/brokers/seqid``, above the reserved ids. After
-    ZooKeeper was restored from an older copy that may be one that a broker or a replica has.
+    """Generate an unused broker id: the next version of ``/brokers/seqid``, above the reserved ids.
+
+    Ids that a registration or an assignment has are skipped: the counter repeats ids after ZooKeeper was
+    restored from an older copy.
     """
     with contextlib.suppress(NodeExists):
         store.create(paths.BROKER_SEQUENCE, b"", make_parents=True)
@@ -141,28 +146,29 @@ def next_broker_id(store: Store, reserved_max: int) -> int:
         if broker_id not in taken:
             return broker_id
         _log.warning(
-            "%s would give out broker id %d, which is in use already: ZooKeeper was restored from an older "
-            "copy; another one is taken, and nothing is to be done",
+            "%s would generate broker id %d, which is in use: ZooKeeper was restored from an older copy; "
+            "generating another id, no action is needed",
             paths.BROKER_SEQUENCE,
             broker_id,
         )
 
 
 def _broker_ids(store: Store) -> set[int]:
-    """The ids of brokers that are registered, and of those that have replicas."""
+    """Return the ids of registered brokers, and of brokers that have replicas."""
     registered = store.children(paths.BROKER_IDS)
     taken = {int(name) for name in registered if name.isdecimal()}
     topics = [paths.topic_path(topic) for topic in store.children(paths.BROKER_TOPICS)]
     for path, (data, _) in store.read_all(topics).items():
-        with contextlib.suppress(CoordinationError):  # whoever serves it says what is wrong
+        with contextlib.suppress(CoordinationError):  # the controller logs the invalid znode
             for replicas in TopicAssignment.from_json(data, path).partitions.values():
                 taken.update(replicas)
     return taken
 
 
 def raise_broker_ids(store: Store, known: Iterable[int], reserved_max: int) -> None:
-    """Have the broker ids that are ``known`` not be generated again: ZooKeeper may have gone back."""
-    above = max((one for one in known if one <= reserved_max + _GENERATED_BROKER_IDS), default=-1)
+    """Prevent that the ``known`` broker ids are generated again after ZooKeeper was restored."""
+    highest = reserved_max + _GENERATED_BROKER_IDS
+    above = max((broker_id for broker_id in known if broker_id <= highest), default=-1)
     wanted = above - reserved_max
     stat = store.exists(paths.BROKER_SEQUENCE)
     if wanted <= 0 or (stat is not None and stat.version >= wanted):
@@ -172,8 +178,8 @@ def raise_broker_ids(store: Store, known: Iterable[int], reserved_max: int) -> N
     while store.write(paths.BROKER_SEQUENCE, b"").version < wanted:
         pass
     _log.warning(
-        "%s would give out broker id %d, which is in use: ZooKeeper was restored from an older copy, or the "
-        "id was given by hand; ids are generated from above it, and nothing is to be done",
+        "%s would generate broker id %d, which is in use: ZooKeeper was restored from an older copy, or the "
+        "id was configured by hand; generating ids above it, no action is needed",
         paths.BROKER_SEQUENCE,
         above,
     )
@@ -182,10 +188,10 @@ def raise_broker_ids(store: Store, known: Iterable[int], reserved_max: int) -> N
 def agree_on_cluster_id(
     store: Store, random_bytes: Callable[[int], bytes], own: str | None = None
 ) -> tuple[str, int]:
-    """The cluster's id, made where there is none, and the change of ZooKeeper that made its znode.
+    """Return the cluster id, which is created if there is none, and the zxid that created its znode.
 
-    ``own`` is the cluster that the data directories belong to: OtherCluster where ZooKeeper has another one,
-    or none. Nothing is changed there then.
+    ``own`` is the cluster that the data directories belong to. Raises InconsistentClusterId, and changes
+    nothing, if ZooKeeper holds another cluster, or none.
     """
     if own is not None:
         return own, _own_tree(store, own)
@@ -201,20 +207,20 @@ def _own_tree(store: Store, own: str) -> int:
         data, stat = store.read(paths.CLUSTER_ID)
     except NoNode:
         raise InconsistentClusterId(
-            f"the data directories belong to cluster {own}, and ZooKeeper has no {paths.CLUSTER_ID}: its "
-            "data was removed, or zookeeper.connect names another one. Nothing is changed, there and here. "
-            "Restore ZooKeeper's data from a copy, or correct zookeeper.connect. To begin a new cluster with "
-            "these records, remove the line cluster.id of meta.properties, and topic-creations.json, in each "
-            "data directory of all brokers, start them, and make topics (with as many partitions, by "
-            "--replica-assignment where brokers are several: a partition's records are where its log lies), "
-            "settings, quotas and access rules again"
+            f"the data directories belong to cluster {own}, but ZooKeeper has no {paths.CLUSTER_ID}: its "
+            "data was removed, or zookeeper.connect names another ZooKeeper. Nothing was changed. Restore "
+            "ZooKeeper's data from a copy, or correct zookeeper.connect. To create a new cluster with these "
+            "records, remove the line cluster.id from meta.properties, and the file topic-creations.json, in "
+            "each data directory of all brokers, start them, and create the topics again (with the same "
+            "number of partitions, and with --replica-assignment if there are several brokers, since a "
+            "partition's records are where its log is), and their configs, quotas and ACLs"
         ) from None
     found = ClusterId.from_json(data).id
     if found != own:
         raise InconsistentClusterId(
-            f"the data directories belong to cluster {own}, and ZooKeeper holds cluster {found}. Nothing is "
-            "changed, there and here. Correct zookeeper.connect or log.dirs. To have this broker join that "
-            "cluster with these directories, remove the line cluster.id from their meta.properties: the logs "
-            "stay, and are set aside where the cluster has topics of the same names"
+            f"the data directories belong to cluster {own}, but ZooKeeper holds cluster {found}. Nothing was "
+            "changed. Correct zookeeper.connect or log.dirs. To let this broker join that cluster with these "
+            "directories, remove the line cluster.id from their meta.properties: the logs are kept, and set "
+            "aside if the cluster has topics of the same names"
         )
     return stat.created_at

@@ -1,4 +1,4 @@
-"""Own settings of topics, clients and brokers, as ZooKeeper has them: ``/config/TYPE/NAME``.
+"""The configs of topics, clients and brokers in ZooKeeper: ``/config/TYPE/NAME``.
 
 For the jobs of the worker: every method can be run twice.
 """
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class EntitySettings:
-    """Reads and writes them, and remembers those of topics as they were last read."""
+    """Reads and writes entity configs, and remembers those of topics as they were last read."""
 
     def __init__(self, store: Store, znodes: Znodes) -> None:
         self._store = store
@@ -29,41 +29,40 @@ class EntitySettings:
         self._of_topics: dict[str, Mapping[str, str]] = {}
 
     def of_topic(self, topic: str) -> Mapping[str, str]:
-        """The topic's own settings; empty when there is no such znode (text 003: it may be left out).
+        """Return the topic's own configs; empty if there is no znode (text 003: it may be left out).
 
-        Where it holds nonsense the last ones stay, as the defaults may let retention delete what should be
-        kept. What is other than the last time is logged: who reads settings gives them to the logs.
+        If the znode is invalid the last configs are returned, since with the defaults retention may delete
+        records that should be kept. Changes since the last read are logged, as the caller applies them to the
+        logs.
         """
         return self.of_topics((topic,))[topic]
 
     def of_topics(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
-        """``of_topic`` of many, read at once."""
+        """Return ``of_topic`` of many topics, read at once."""
         by_path = {paths.topic_config_path(topic): topic for topic in topics}
         found = self._store.read_all(by_path)
         return {topic: self._settings_in(topic, path, found.get(path)) for path, topic in by_path.items()}
 
     def of_all_topics(self) -> dict[str, Mapping[str, str]]:
-        """The own settings of every topic."""
+        """Return the own configs of every topic."""
         return self.of_topics(self._store.children(paths.TOPIC_CONFIGS))
 
     def peek(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
-        """The own settings of many topics for somebody who gives them to no log: none for those that have
-        none, or nonsense.
-        """
+        """Return the own configs of topics without applying them: empty if there are none, or invalid."""
         by_path = {paths.topic_config_path(topic): topic for topic in topics}
         settings: dict[str, Mapping[str, str]] = {topic: {} for topic in by_path.values()}
         for path, (data, _) in self._store.read_all(by_path).items():
-            with contextlib.suppress(CoordinationError):  # who gives them to logs says what is wrong
+            with contextlib.suppress(CoordinationError):  # logged when the configs are applied
                 settings[by_path[path]] = EntityConfig.from_json(data, path).config
         return settings
 
     def of(self, kind: str, name: str) -> Mapping[str, str]:
-        """The settings of a client or broker, by its znode's name; empty when there are none, or nonsense."""
+        """Return the configs of a client or broker by its znode's name; empty if missing or invalid."""
         config = self._znodes.read(paths.config_path(kind, name), EntityConfig.from_json)
         return {} if config is None else config.config
 
     def of_clients(self) -> dict[str, Mapping[str, str]]:
-        """The settings of every client."""
+        """Return the configs of every client."""
         names = self._store.children(paths.CLIENT_CONFIGS)
         by_path = {paths.config_path(paths.CLIENTS, name): name for name in names}
         found = self._store.read_all(by_path)
@@ -74,34 +73,32 @@ class EntitySettings:
         return {name: {} if held is None else held[0].config for name, held in configs.items()}
 
     def change(self, kind: str, name: str, config: Mapping[str, str]) -> None:
-        """Write all own settings of a topic or broker, then the news for all, as 0.10.1's tools do it."""
+        """Write the configs of a topic or broker, then the notification, like 0.10.1's tools."""
         write_config(self._store, kind, name, config)
 
     def forget(self, topic: str) -> None:
-        """The topic is gone."""
+        """Forget the configs of a deleted topic."""
         self._of_topics.pop(topic, None)
 
     def _settings_in(self, topic: str, path: str, found: tuple[bytes, Stat] | None) -> Mapping[str, str]:
         last = self._of_topics.get(topic)
-        config = self._znodes.parse(
-            path, found, EntityConfig.from_json, "; the topic keeps the settings that it has"
-        )
+        config = self._znodes.parse(path, found, EntityConfig.from_json, "; the topic keeps its configs")
         if self._znodes.is_nonsense(path):
             return last or {}
         settings = {} if config is None else config[0].config
         if last is not None:
-            tell_changes(topic, last, settings)
+            log_changes(topic, last, settings)
         self._of_topics[topic] = settings
         return settings
 
 
-def tell_changes(topic: str, old: Mapping[str, str], new: Mapping[str, str]) -> None:
-    """Log in one line what is other in a topic's settings."""
+def log_changes(topic: str, old: Mapping[str, str], new: Mapping[str, str]) -> None:
+    """Log the changes between two versions of a topic's configs in one line."""
     changed = {name for name, text in new.items() if old.get(name) != text}
     names = sorted(changed | old.keys() - new.keys())
     if names:
-        words = [
+        changes = [
             f"{name} {redact(name, old.get(name, 'default'))} -> {redact(name, new.get(name, 'default'))}"
             for name in names
         ]
-        _log.info("topic %s has other settings: %s", topic, ", ".join(words))
+        _log.info("configs of topic %s changed: %s", topic, ", ".join(changes))

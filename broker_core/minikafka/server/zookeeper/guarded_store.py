@@ -1,11 +1,11 @@
-"""The broker's store, which reads and writes only where ZooKeeper holds the broker's own cluster.
+"""The broker's ZooKeeper store, which reads and writes only while ZooKeeper holds the broker's own cluster.
 
-A broker whose ZooKeeper turned into another cluster's has work under way that knows nothing of that:
-requests, ISR changes, what the controller decided. So all of it goes through this store: neither does it
-change anything there, nor are settings, offsets or states of the other cluster taken for its own. (Settings
-of another topic of the same name, or none, would have retention delete what is to be kept.)
+When ZooKeeper turns into that of another cluster, a broker has work in progress that does not know it:
+requests, ISR updates, decisions of the controller. All of that goes through this store, so that nothing is
+changed in the other cluster, and its configs, offsets and states are not taken for those of this cluster.
+(With the configs of another topic of the same name, or none, retention could delete records to be kept.)
 
-Watches are set in any cluster: who is called by one asks first whether the cluster is the own one.
+Watches are set in any cluster: their callbacks first check whether the cluster is this broker's.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from minikafka.registry.store import (
 
 
 class GuardedStore:
-    """``store``, where each call first calls ``check``, which raises CoordinationError to refuse it; what was
-    read is checked once more, as the session may have ended meanwhile.
+    """A store that calls ``check`` before each call of ``store``; ``check`` raises CoordinationError.
+
+    It is called again after a read, since the session may have ended meanwhile.
     """
 
     def __init__(self, store: Store, check: Callable[[], None]) -> None:
@@ -110,11 +111,11 @@ class GuardedStore:
         try:
             yield
         except NoNode:
-            self.check()  # it may not be there as the cluster is another one
+            self.check()  # the znode may be missing because this is another cluster
             raise
         self.check()
 
-    # --- all else -------------------------------------------------------------------------------------------
+    # --- watches and the session ----------------------------------------------------------------------------
 
     def watch_children(self, path: str, callback: ChildrenCallback) -> Watch:
         return self._store.watch_children(path, callback)

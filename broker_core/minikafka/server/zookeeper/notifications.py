@@ -1,9 +1,11 @@
-"""News in ZooKeeper, as 0.10.1's ZkNodeChangeNotificationListener follows them: persistent sequential znodes
-in one directory. Every broker acts once on each, and removes those that it saw more than 15 minutes ago. One
-that was away for longer has lost its session: what it knows is read anew then.
+"""Change notifications in ZooKeeper, followed like 0.10.1's ZkNodeChangeNotificationListener.
 
-(0.10.1 removes those that were made so long ago by its own wall clock. One broker whose clock is wrong would
-take the news away before others have read it.)
+They are persistent sequential znodes under one parent. Every broker handles each once, and removes those that
+it read more than 15 minutes ago. A broker that was disconnected for longer has lost its session and reads all
+values again.
+
+(0.10.1 removes those that are so old by its own wall clock. A broker whose clock is wrong would remove
+notifications before others have read them.)
 """
 
 from __future__ import annotations
@@ -25,34 +27,34 @@ from minikafka.registry.store import Store
 _log = logging.getLogger(__name__)
 
 EXPIRATION_MS = 15 * 60 * 1000
-"""How long a notification stays: 0.10.1's ``changeExpirationMs``."""
+"""The age at which a notification is removed: 0.10.1's ``changeExpirationMs``."""
 
 KEPT_MAX = 1_000
 CROWDED_MS = 60_000
-"""Of more than ``KEPT_MAX`` the oldest ones go at this age: each look lists all of them, and clients can
-change settings in a loop. Brokers follow within seconds; one that was away for longer has lost its session,
-and reads all settings anew.
+"""The age at which the oldest of more than ``KEPT_MAX`` notifications are removed: each read lists all of
+them, and clients can change configs in a loop. Brokers follow within seconds; a broker that was disconnected
+for longer has lost its session, and reads all configs again.
 """
 
 
 class Notifications:
-    """The notifications of one directory, each of which is acted on once."""
+    """The notifications under one znode, each of which is handled once."""
 
     def __init__(self, store: Store, clock: Clock, directory: str, prefix: str, what: str) -> None:
-        """``what`` they tell of, for the log."""
+        """``what`` names the subject of the notifications in the log."""
         self._store = store
         self._clock = clock
         self._directory = directory
         self._prefix = prefix
         self._what = what
         self._seen_ms: dict[str, int] = {}
-        """When the notifications that are there were acted on (monotonic)."""
+        """The times (monotonic) at which the existing notifications were handled."""
 
     def follow(self, act: Callable[[bytes, str], None]) -> None:
-        """For each new notification, in their order, call ``act`` with its data and path; then remove old
-        ones.
+        """Call ``act`` with the data and path of each new notification, in order; then remove old ones.
 
-        A job: after a lost connection it goes on where it was. What else fails for one does not stop others.
+        A job: after a lost connection it continues where it stopped. Other errors of one notification do not
+        prevent the handling of the others.
         """
         names = self._names()
         self._seen_ms = {name: self._seen_ms[name] for name in names if name in self._seen_ms}
@@ -62,10 +64,10 @@ class Notifications:
         now_ms = self._clock.monotonic_ms()
         spare = len(self._seen_ms) - KEPT_MAX
         for place, (name, seen_ms) in enumerate(sorted(self._seen_ms.items())):
-            # What is not Kafka's stays.
+            # Znodes that are not Kafka's are kept.
             limit_ms = EXPIRATION_MS if place >= spare else CROWDED_MS
             if name.startswith(self._prefix) and now_ms - seen_ms > limit_ms:
-                with contextlib.suppress(NoNode):  # another broker may have been first
+                with contextlib.suppress(NoNode):  # another broker may have removed it
                     self._store.delete(f"{self._directory}/{name}", recursive=True)
 
     def _names(self) -> list[str]:
@@ -84,5 +86,5 @@ class Notifications:
         except NoNode:
             return
         except CoordinationError as error:
-            _log.warning("a notification of %s is passed over: %s", self._what, error)
+            _log.warning("ignored a notification of %s: %s", self._what, error)
         self._seen_ms[name] = self._clock.monotonic_ms()

@@ -1,8 +1,8 @@
-"""Who leads each partition and who is in sync, as ZooKeeper has it: ``/brokers/topics/T/partitions/P/state``.
+"""The leader and ISR of each partition in ZooKeeper: ``/brokers/topics/T/partitions/P/state``.
 
-The controller writes leaders, leaders write the ISR, each under the condition of the znode's version; so of
-two that decide at the same time one finds what the other wrote. That an ISR was changed is told to the
-controller under ``/isr_change_notification``.
+The controller writes leaders, and leaders write the ISR. Each write is conditional on the znode's version, so
+that of two concurrent writers one reads what the other wrote. ISR changes are reported to the controller
+under ``/isr_change_notification``.
 
 For the jobs of the worker: every method can be run twice.
 """
@@ -24,48 +24,50 @@ from minikafka.registry.store import Stat, Store, parent_of
 
 _log = logging.getLogger(__name__)
 
-News = TypeVar("News")
+Notification = TypeVar("Notification")
 
 _NAMED_AT_ONCE = 2_000
-"""Partitions, of the longest names, that one znode holds."""
+"""The number of partitions, with the longest names, that fit into one znode."""
 
 
 class PartitionStates:
-    """The state znodes. ``complain(path, what)`` is told, with its path, of one that cannot be understood."""
+    """Reads and writes the state znodes. ``complain(path, what)`` is called for each invalid one."""
 
     def __init__(self, store: Store, complain: Callable[[str, str], None]) -> None:
         self._store = store
         self._complain = complain
 
     def read(self, replicas: Mapping[TopicPartition, tuple[int, ...]]) -> dict[TopicPartition, LeaderAndIsr]:
-        """The states of those of these partitions that have one, many read at once."""
-        return self.read_with_doubts(replicas, {})[0]
+        """Return the states of the partitions that have one, many read at once."""
+        return self.read_with_bounced_brokers(replicas, {})[0]
 
-    def read_with_doubts(
+    def read_with_bounced_brokers(
         self, replicas: Mapping[TopicPartition, tuple[int, ...]], registered: Mapping[int, int]
     ) -> tuple[dict[TopicPartition, LeaderAndIsr], dict[TopicPartition, tuple[int, ...]]]:
-        """``read``, and of each partition the in-sync replicas on brokers that registered after its state was
-        written: they were away since, and no controller has seen that. ``registered``: broker id -> the
-        change of ZooKeeper that registered it.
+        """Return ``read``, and the in-sync replicas on brokers that registered after the state was written.
+
+        Those brokers restarted since, and no controller has noticed it. ``registered``: broker id -> the zxid
+        of its registration.
         """
         states = self._store.read_all(_path(key) for key in replicas)
-        leaderships, doubts = {}, {}
+        leaderships, bounced = {}, {}
         for topic_partition, own in replicas.items():
             state = states.get(_path(topic_partition))
             known = None if state is None else self._leadership_in(topic_partition, own, *state)
             if state is not None and known is not None:
                 leaderships[topic_partition] = known
-                away = tuple(one for one in known.isr if registered.get(one, 0) > state[1].modified_at)
-                if away and len(own) > 1:  # nobody can differ from a replica that is the only one
-                    doubts[topic_partition] = away
-        return leaderships, doubts
+                modified_at = state[1].modified_at
+                away = tuple(replica for replica in known.isr if registered.get(replica, 0) > modified_at)
+                if away and len(own) > 1:  # a single replica cannot differ from another
+                    bounced[topic_partition] = away
+        return leaderships, bounced
 
     def create(
         self, leaderships: Mapping[TopicPartition, LeaderAndIsr]
     ) -> dict[TopicPartition, LeaderAndIsr]:
-        """Make the states of new partitions; what they hold then, without those whose topic is gone.
+        """Create the states of new partitions; return the stored states, without those of deleted topics.
 
-        Where somebody else made one first, it stays, and is returned.
+        A state that another process created first is kept and returned.
         """
         topics = dict.fromkeys(topic_partition.topic for topic_partition in leaderships)
         found = self._store.read_all(paths.topic_path(topic) for topic in topics)
@@ -86,8 +88,9 @@ class PartitionStates:
         return written
 
     def write(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Replace states by the next ones, many at once; what they hold then: another's, where that came
-        first. Those that are gone, or nonsense, are left out.
+        """Replace states, many at once; return the stored states, which another process may have written.
+
+        States that were deleted or are invalid are left out.
         """
         nodes = {
             _path(key): (_state_of(value).to_json(), value.version - 1) for key, value in leaderships.items()
@@ -97,49 +100,52 @@ class PartitionStates:
         held = {key: value for key, value in leaderships.items() if key not in others}
         return held | self.read(others)
 
-    def tell_changes(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tell the controller that the ISRs of these were changed."""
+    def report_isr_changes(self, partitions: Iterable[TopicPartition]) -> None:
+        """Notify the controller that the ISRs of partitions have changed."""
         path, left = f"{paths.ISR_CHANGES}/{paths.ISR_CHANGE_PREFIX}", sorted(partitions)
         while left:
-            told, left = left[:_NAMED_AT_ONCE], left[_NAMED_AT_ONCE:]
-            self._store.create(path, IsrChange(frozenset(told)).to_json(), sequential=True)
+            named, left = left[:_NAMED_AT_ONCE], left[_NAMED_AT_ONCE:]
+            self._store.create(path, IsrChange(frozenset(named)).to_json(), sequential=True)
 
-    def take_changes(self, seen: Callable[[frozenset[TopicPartition]], None]) -> None:
-        """Have ``seen`` look at what was told, and remove it then."""
+    def take_isr_changes(self, seen: Callable[[frozenset[TopicPartition]], None]) -> None:
+        """Call ``seen`` with the partitions of all ISR change notifications, then remove those."""
 
-        def look(news: list[IsrChange]) -> None:
-            seen(frozenset(one for change in news for one in change.partitions))
+        def look(changes: list[IsrChange]) -> None:
+            seen(frozenset(partition for change in changes for partition in change.partitions))
 
         self._take(paths.ISR_CHANGES, IsrChange.from_json, look)
 
-    def tell_failures(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
-        """Tell the controller that a broker cannot write to the logs of these."""
+    def report_log_failures(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
+        """Notify the controller that a broker cannot write to the logs of partitions."""
         path, left = f"{paths.LOG_FAILURES}/{paths.LOG_FAILURE_PREFIX}", sorted(partitions)
         while left:
-            told, left = left[:_NAMED_AT_ONCE], left[_NAMED_AT_ONCE:]
-            data = LogFailures(broker_id, frozenset(told)).to_json()
+            named, left = left[:_NAMED_AT_ONCE], left[_NAMED_AT_ONCE:]
+            data = LogFailures(broker_id, frozenset(named)).to_json()
             self._store.create(path, data, sequential=True, make_parents=True)
 
-    def take_failures(self, seen: Callable[[list[LogFailures]], None]) -> None:
-        """The same for failures."""
+    def take_log_failures(self, seen: Callable[[list[LogFailures]], None]) -> None:
+        """Call ``seen`` with all notifications of log failures, then remove those."""
         self._take(paths.LOG_FAILURES, LogFailures.from_json, seen)
 
     def _take(
-        self, above: str, parse: Callable[[bytes, str], News], seen: Callable[[list[News]], None]
+        self,
+        above: str,
+        parse: Callable[[bytes, str], Notification],
+        seen: Callable[[list[Notification]], None],
     ) -> None:
         try:
             names = self._store.children(above)
         except NoNode:
             return
-        news = []
+        notifications = []
         found = self._store.read_all(f"{above}/{name}" for name in names)
         for path, (data, _) in found.items():
             try:
-                news.append(parse(data, path))
+                notifications.append(parse(data, path))
             except CoordinationError as error:
-                _log.error("a notification is left out: %s", error)
-        if news:
-            seen(news)
+                _log.error("ignored an invalid notification: %s", error)
+        if notifications:
+            seen(notifications)
         for path in found:
             with contextlib.suppress(NoNode):
                 self._store.delete(path, recursive=True)

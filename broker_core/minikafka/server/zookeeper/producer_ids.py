@@ -1,7 +1,7 @@
-"""Ids for producers: handed out from a block that ZooKeeper has given to this broker alone.
+"""Producer ids, allocated from a block that ZooKeeper has reserved for this broker.
 
-What is left of a block when the broker stops is never used: there are 2^63. Neither is what is left when the
-session with ZooKeeper has ended: a ZooKeeper that was restored meanwhile may have given the block to another.
+The rest of a block is never used when the broker stops: there are 2^63 ids. Neither is it used after the end
+of a ZooKeeper session: a ZooKeeper that was restored meanwhile may have given the block to another broker.
 """
 
 from __future__ import annotations
@@ -13,34 +13,35 @@ from minikafka.server.zookeeper.counters import PRODUCER_IDS_BELIEVED, UNSEEN_PR
 
 
 def highest_producer_id(logs: Iterable[Log]) -> int:
-    """The largest id of a producer that the logs know; -1 for none. Those that no broker gives do not
-    count.
-    """
+    """Return the largest producer id in the logs, without those that clients chose; -1 for none."""
     highest = -1
     for log in logs:
         known = log.producers.known_ids()
-        highest = max((one for one in known if highest < one < PRODUCER_IDS_BELIEVED), default=highest)
+        highest = max(
+            (producer_id for producer_id in known if highest < producer_id < PRODUCER_IDS_BELIEVED),
+            default=highest,
+        )
     return highest
 
 
 class ProducerIds:
-    """What one broker has left. Under the core's lock."""
+    """The producer ids that this broker has left. Used under the core's lock."""
 
     def __init__(self) -> None:
         self._free = iter(range(0))
         self.highest_taken = -1
-        """The last id of the blocks that this process had; -1 for none."""
+        """The last id of the blocks of this process; -1 for none."""
         self.doubtful = False
-        """Whether ZooKeeper may have gone back to an older copy since the last block."""
+        """True if ZooKeeper may have been restored from an older copy since the last block."""
         self.being_fetched = False
-        """Whether the next block is on its way."""
+        """True if the next block was requested."""
 
     def take(self) -> int | None:
-        """An id that nobody had; None where a block has to be fetched first."""
+        """Return an unused id; None if a block must be fetched first."""
         return next(self._free, None)
 
     def add(self, block: range) -> None:
-        """The next block has come."""
+        """Add a block that was allocated."""
         self._free = iter(block)
         self.being_fetched = False
         if block:
@@ -48,8 +49,10 @@ class ProducerIds:
             self.highest_taken = max(self.highest_taken, block[-1])
 
     def compare(self, counted: int) -> None:
-        """ZooKeeper counts on from here. Where that is not above the last block it went back, and where it is
-        far above another broker found that it had: others may have got the ids of the block then.
+        """Discard the block if ``counted``, the next id in ZooKeeper, shows that ZooKeeper was restored.
+
+        That is the case if it is not above the last block, or far above it because another broker noticed
+        it: other brokers may have allocated the ids of this block then.
         """
         if (
             self.highest_taken >= 0
@@ -58,6 +61,6 @@ class ProducerIds:
             self.discard()
 
     def discard(self) -> None:
-        """Give out nothing of the block that is left: ZooKeeper may have gone back."""
+        """Discard the rest of the block: ZooKeeper may have been restored from an older copy."""
         self.doubtful = True
         self._free = iter(range(0))

@@ -1,4 +1,4 @@
-"""The brokers that live, as ``/brokers/ids`` has them, and this one's own place among them.
+"""The live brokers in ``/brokers/ids``, and this broker's own registration.
 
 For the jobs of the worker: every method can be run twice.
 """
@@ -18,11 +18,11 @@ from minikafka.registry.store import Stat, Store
 _log = logging.getLogger(__name__)
 
 Read = Callable[[str, Callable[[bytes, str], BrokerRegistration]], tuple[BrokerRegistration, Stat] | None]
-"""Reads a znode; None, with a complaint, for one that cannot be understood."""
+"""Reads a znode; None, and an error in the log, for an invalid one."""
 
 
 class Registrations:
-    """See the module."""
+    """Reads the brokers' registrations, and writes this broker's."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Registrations:
         read: Read,
         end_own: Callable[[int], bool] = lambda session_id: False,
     ) -> None:
-        """``end_own`` ends a session if it is an earlier one of this broker; whether it did."""
+        """``end_own`` ends a session if it is an earlier one of this broker, and returns True if it did."""
         self._end_own = end_own
         self._store = store
         self._clock = clock
@@ -39,15 +39,15 @@ class Registrations:
         self._own: BrokerAddress | None = None
         self._registered_in: int | None = None
         self.registered_at: dict[int, int] = {}
-        """The changes of ZooKeeper that registered the brokers that were read last."""
+        """The zxids of the registrations that were read last, by broker id."""
 
     @property
     def is_current(self) -> bool:
-        """Whether this broker registered in the present session."""
+        """Return True if this broker is registered in the current session."""
         return self._registered_in == self._store.session_id
 
     def register(self, own: BrokerAddress) -> None:
-        """Take the place. ConfigError when another broker has it."""
+        """Register this broker. Raises ConfigError if another broker has its id."""
         self._own = own
         path = paths.broker_path(own.broker_id)
         try:
@@ -61,17 +61,17 @@ class Registrations:
                 raise ConfigError(
                     "broker.id",
                     own.broker_id,
-                    f"is registered already, by {_holder(data, path)}; give this broker another id, or stop "
-                    "that one (one that was killed goes when its ZooKeeper session times out)",
+                    f"is already registered by {_holder(data, path)}; configure another id, or stop that "
+                    "broker (if it was killed, its registration ends when its ZooKeeper session times out)",
                 ) from None
         self._registered_in = self._store.session_id
 
     def forget(self) -> None:
-        """The place is lost."""
+        """Record that the registration is lost."""
         self._registered_in = None
 
     def mend(self) -> None:
-        """Write this broker's registration again, where somebody wrote nonsense there."""
+        """Rewrite this broker's registration if another process made it invalid."""
         if self._own is None or not self.is_current:
             return
         path = paths.broker_path(self._own.broker_id)
@@ -83,11 +83,11 @@ class Registrations:
             BrokerRegistration.from_json(data, path)
         except CoordinationError as error:
             if stat.ephemeral_owner == self._store.session_id:
-                _log.error("%s is written again: %s", path, error)
+                _log.error("rewriting an invalid znode: %s", error)
                 self._store.write(path, self._value(self._own))
 
     def read(self) -> tuple[dict[int, BrokerAddress], dict[int, int]]:
-        """The live brokers, and the sessions that registered them."""
+        """Return the live brokers, and the sessions that registered them."""
         brokers: dict[int, BrokerAddress] = {}
         sessions: dict[int, int] = {}
         self.registered_at.clear()
@@ -108,4 +108,4 @@ def _holder(data: bytes, path: str) -> str:
     try:
         return str(BrokerRegistration.from_json(data, path).address)
     except CoordinationError as error:
-        return f"nobody knows whom: {error}"
+        return f"an unknown broker: {error}"

@@ -1,11 +1,11 @@
-"""Sessions with ZooKeeper that brokers of one data directory had: the file ``zookeeper-session``.
+"""The ZooKeeper sessions of the brokers of one data directory: the file ``zookeeper-session``.
 
-    {"session_id":72057793445625856,"password":"91bb…"}     the present one
+    {"session_id":72057793445625856,"password":"91bb…"}     the current session
     {"session_id":72057793445625855,"password":"0c7e…"}     earlier ones, the newest first
 
-One line of JSON a session. A broker that starts ends the session that its killed predecessor left, and need
-not wait for its time-out. The earlier ones are for a ZooKeeper that was restored from an older copy: there a
-session that ended long ago lives again, and holds this broker's registration.
+One line of JSON per session. A broker that starts ends the session of its killed predecessor, and so need not
+wait for its time-out. The earlier sessions are kept for a ZooKeeper that is restored from an older copy: in
+it a session that ended long ago is alive again, and holds this broker's registration.
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from minikafka.base.files import Files, read_file, replace_file
 from minikafka.registry.store import SessionTicket, Store
 
 SESSION_FILE = "zookeeper-session"
-"""In the first data directory."""
+"""The file name, in the first data directory."""
 _KEPT = 50
 
 _log = logging.getLogger(__name__)
 
 
 class SessionTickets:
-    """See the module. For the jobs of the worker, and the start."""
+    """The tickets (id and password) of this broker's sessions. For the jobs of the worker, and the start."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: tuple[SessionTicket, ...] = ()
         self.kept = True
-        """Whether the directory has the present session's ticket."""
+        """True if the ticket of the current session is saved in the directory."""
 
     def take_over(self, files: Files, directory: str) -> None:
-        """End the session of the broker that held ``directory`` before, and keep the own ticket there.
+        """End the session of the previous broker on ``directory``, and save the own ticket there.
 
         Only the holder of the directory's lock may call this: the lock proves that the predecessor is dead.
-        A ticket that cannot be written is no reason not to serve: it is to be tried again while not ``kept``.
+        A broker whose ticket cannot be written serves anyway; the caller retries while not ``kept``.
         """
         path = os.path.join(directory, SESSION_FILE)
         known = self._read(files, path) or self._known
         own = self._store.ticket
         if known and known[0] != own and self._store.end_session(known[0]):
-            _log.info("ended the ZooKeeper session that the previous broker on %s left", directory)
-        self._known = (own, *(one for one in known if one != own))[:_KEPT]
+            _log.info("ended the ZooKeeper session of the previous broker on data directory %s", directory)
+        self._known = (own, *(ticket for ticket in known if ticket != own))[:_KEPT]
         try:
             data = b"".join(ticket.to_json() for ticket in self._known)
             replace_file(files, path, data, private=True)
         except (StorageError, FileNotFoundError) as error:
             if self.kept:
                 _log.warning(
-                    "%s; until it can be, the next broker after a crash of this one has to wait for the "
-                    "time-out of its ZooKeeper session: make room, or mend the disk",
+                    "failed to save the ZooKeeper session, retrying: %s; if this broker crashes, its next "
+                    "start has to wait for the session's time-out: free disk space or fix the disk",
                     error,
                 )
             self.kept = False
@@ -61,13 +61,13 @@ class SessionTickets:
             self.kept = True
 
     def end(self, session_id: int) -> bool:
-        """End a session if it is an earlier one of this directory; whether it was, and has ended."""
-        ticket = next((one for one in self._known if one.session_id == session_id), None)
+        """End a session if it is an earlier one of this directory; return True if it was, and has ended."""
+        ticket = next((known for known in self._known if known.session_id == session_id), None)
         if ticket is None or ticket == self._store.ticket or not self._store.end_session(ticket):
             return False
         _log.warning(
-            "ended ZooKeeper session %#x, an earlier one of this broker, which lives again: ZooKeeper was "
-            "restored from an older copy",
+            "ended ZooKeeper session %#x, an earlier session of this broker, which was alive again because "
+            "ZooKeeper was restored from an older copy",
             session_id,
         )
         return True
@@ -80,7 +80,7 @@ class SessionTickets:
         except FileNotFoundError:
             return ()
         except (CoordinationError, StorageError) as error:
-            _log.warning("%s; it is ignored", error)
+            _log.warning("ignored the saved ZooKeeper sessions: %s", error)
             return ()
         for line in others:
             with contextlib.suppress(CoordinationError):

@@ -1,7 +1,7 @@
-"""Znodes as values: what cannot be understood is left out, and said once.
+"""Typed access to znodes; an invalid znode is ignored, and logged once.
 
-Operators write znodes by hand, and nonsense in one of them must not keep a broker from what the others hold.
-For the jobs of the worker: every method can be run twice.
+Operators write znodes by hand, and an invalid one must not prevent a broker from using the others. For the
+jobs of the worker: every method can be run twice.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ Value = TypeVar("Value")
 
 
 class Znodes:
-    """See the module."""
+    """Reads znodes as values, and logs each invalid one once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._complaints: dict[str, str] = {}
-        """What was last said about a znode that cannot be understood."""
+        """The last error that was logged for each invalid znode."""
 
     def read(self, path: str, parse: Callable[[bytes, str], Value], advice: str = "") -> Value | None:
-        """The value in a znode; None when there is none, or one that cannot be understood. ``advice`` is what
-        to do about that, behind what is wrong.
+        """Return the value of a znode; None if it does not exist or is invalid.
+
+        ``advice``, appended to the error in the log, says what to do.
         """
         found = self.read_with_stat(path, parse, advice)
         return None if found is None else found[0]
@@ -37,7 +38,7 @@ class Znodes:
     def read_with_stat(
         self, path: str, parse: Callable[[bytes, str], Value], advice: str = ""
     ) -> tuple[Value, Stat] | None:
-        """``read``, with the znode's versions."""
+        """Return ``read`` with the znode's stat."""
         found: tuple[bytes, Stat] | None = None
         with contextlib.suppress(NoNode):
             found = self._store.read(path)
@@ -50,7 +51,7 @@ class Znodes:
         parse: Callable[[bytes, str], Value],
         advice: str = "",
     ) -> tuple[Value, Stat] | None:
-        """``read_with_stat`` of what was ``found`` there; None: nothing."""
+        """Return ``read_with_stat`` for the data that was ``found``; None: the znode does not exist."""
         if found is None:
             self.forget(path)
             return None
@@ -58,27 +59,27 @@ class Znodes:
         try:
             value = parse(data, path)
         except CoordinationError as error:
-            self.complain(path, f"{path} is left out: {error}{advice}")
+            self.complain(path, f"ignored an invalid znode: {error}{advice}")
             return None
         self.forget(path)
         return value, stat
 
     def complain(self, path: str, complaint: str) -> None:
-        """Say what is wrong with a znode, once until something else is."""
+        """Log an error of a znode, once until the error changes."""
         if self._complaints.get(path) != complaint:
             _log.error("%s", complaint)
         self._complaints[path] = complaint
 
     def is_nonsense(self, path: str) -> bool:
-        """Whether the znode could not be understood when it was last read."""
+        """Return True if the znode was invalid when it was last read."""
         return path in self._complaints
 
     def forget(self, path: str) -> None:
-        """Nothing is wrong with a znode any more."""
+        """Forget the error of a znode."""
         self._complaints.pop(path, None)
 
     def make(self, path: str, data: bytes, *, ephemeral: bool = False) -> bool:
-        """Create a znode and those above it; False when it is there already."""
+        """Create a znode and its parents; return False if it exists already."""
         try:
             self._store.create(path, data, ephemeral=ephemeral, make_parents=True)
         except NodeExists:
@@ -86,6 +87,6 @@ class Znodes:
         return True
 
     def remove(self, path: str) -> None:
-        """Delete a znode and those below it, where it is there."""
+        """Delete a znode and its children, if it exists."""
         with contextlib.suppress(NoNode):
             self._store.delete(path, recursive=True)

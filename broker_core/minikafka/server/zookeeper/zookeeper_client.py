@@ -1,8 +1,8 @@
-"""The broker's dealings with ZooKeeper: registration, election, topics; watches in, writes out.
+"""The broker's ZooKeeper client: registration, controller election and topics, by watches and writes.
 
 All methods but the constructor and the watch callbacks run as jobs of the worker, one at a time and in order;
-ZooKeeper's callbacks only submit jobs. A job that meets a lost connection is run again by the worker once
-there is a session again, so every method here can be run twice.
+ZooKeeper's callbacks only submit jobs. After a lost connection the worker runs the job again once there is a
+session again, so every method here can be run twice.
 
 Where text and release disagree: the partitions' state znodes are persistent (the text says ephemeral); see
 ARCHITECTURE.md.
@@ -54,60 +54,60 @@ from minikafka.server.zookeeper.znodes import Znodes
 
 _log = logging.getLogger(__name__)
 
-_ADVICE = "; delete the topic, or mend this and restart the broker"
+_ADVICE = "; delete the topic, or fix the znode and restart the broker"
 
 TOPICS_AT_ONCE = 100
-"""New topics that the controller takes in before it looks for other news: a second's work, at most."""
+"""The number of new topics that the controller reads before other changes: at most a second's work."""
 _UNSEEN_PATIENCE_MS = 10_000
 
 
-class Listener(Protocol):
-    """Who hears what the registrar learns; see ``control``."""
+class ZooKeeperListener(Protocol):
+    """Receives the changes that the client reads; ``ControllerEventManager`` implements it."""
 
     def post(self, event: events.Event) -> None:
-        """Something that the controller must know."""
+        """Pass an event to the controller."""
 
     def controller_changed(self, controller_id: int) -> None:
-        """Another controller, or none: -1."""
+        """Record the current controller; -1 for none."""
 
     def unreadable_changed(self, topics: frozenset[str]) -> None:
-        """These topics, and no others, cannot be read: the controller does not learn of them."""
+        """Record all topics whose znodes are invalid: the controller does not know them."""
 
     def topics_vanished(self, topics: frozenset[str]) -> None:
-        """ZooKeeper has these no more."""
+        """Remove topics that are no longer in ZooKeeper."""
 
     def when_done(self, done: Callable[[], None]) -> None:
-        """Call ``done`` once all brokers that live have what was decided so far. For jobs."""
+        """Call ``done`` once all live brokers have the decisions so far. For jobs."""
 
     def delete_unreadable(self, topic: str) -> None:
-        """Somebody wants a topic deleted that cannot be read."""
+        """Delete a topic whose znode is invalid."""
 
     def topic_config_changed(self, topic: str) -> None:
-        """A topic, which need not exist, has other settings."""
+        """Apply the changed configs of a topic, which need not exist."""
 
     def client_config_changed(self, name: str) -> None:
-        """A client, by the name of its znode, has other settings."""
+        """Apply the changed configs of a client, given by the name of its znode."""
 
     def broker_config_changed(self, name: str) -> None:
-        """A broker, which may be another one, has other settings."""
+        """Apply the changed configs of a broker, which may be another one."""
 
     def configs_missed(self) -> None:
-        """Settings of clients and of this broker may have changed, and the news be gone."""
+        """Read the configs of clients and of this broker again: notifications may have been missed."""
 
     def counters_missed(self) -> None:
-        """ZooKeeper may have gone back to an older copy since the session before."""
+        """Check the counters: ZooKeeper may have been restored from an older copy since the last session."""
 
     @property
     def controller_epoch(self) -> int:
-        """The highest that this broker has heard of."""
+        """The highest controller epoch that this broker knows."""
 
     @property
     def fatal(self) -> Callable[[str], None]:
-        """To be called when this broker cannot stay in the cluster, with the reason."""
+        """Called with the reason when this broker cannot stay in the cluster."""
 
 
 class ZooKeeperClient:
-    """One broker's view of ZooKeeper and its place in it."""
+    """One broker's registration, its part in the controller election, and its view of the cluster."""
 
     def __init__(
         self,
@@ -119,48 +119,49 @@ class ZooKeeperClient:
         may_be_unclean: Callable[[Mapping[str, str]], bool] = lambda overrides: False,
         cluster_id: str | None = None,
     ) -> None:
-        """``may_be_unclean``: whether a topic with these settings may be led by a replica out of sync.
-        ``cluster_id``: where it is known, OtherCluster is raised in another one's ZooKeeper.
+        """``may_be_unclean`` returns True if a topic's configs allow unclean leader election.
+
+        ``cluster_id``: if given, InconsistentClusterId is raised when ZooKeeper holds another cluster.
         """
         self._may_be_unclean = may_be_unclean
         self.tree = counters.agree_on_cluster_id(store, random_bytes, cluster_id)
-        """The cluster's id, and the change of ZooKeeper that made its znode."""
+        """The cluster id, and the zxid that created its znode."""
         self.cluster_id = self.tree[0]
         self._identity = ClusterIdentity(store, self.cluster_id)
         self.store = self._store = store = GuardedStore(store, self._identity.check)
-        """For all that this broker does in ZooKeeper."""
+        """The store for all reads and writes of this broker."""
         self._clock = clock
         self._worker = worker
         self._assignments: dict[str, Assignment] = {}
         self._stats: dict[str, Stat] = {}
-        """The znodes of these topics as they were read."""
+        """The stats of the topics' znodes when they were read."""
         self._configs_changed: set[str] = set()
-        """Topics whose settings changed, and that may be led by a replica out of sync since, or no more."""
+        """Topics with changed configs, which may have changed whether unclean election is allowed."""
         self._config_changes = ConfigChanges(store, clock)
         self._unreadable: frozenset[str] = frozenset()
         self._znodes = znodes = Znodes(store)
         self.states = PartitionStates(store, lambda path, what: znodes.complain(path, what + _ADVICE))
-        """Who leads each partition."""
+        """The leader and ISR of each partition."""
         self.settings = EntitySettings(store, znodes)
-        """Own settings of topics, clients and brokers."""
+        """The configs of topics, clients and brokers."""
         self.requests = AdminRequests(store)
-        """What operators ask the controller for."""
+        """Operators' requests to the controller."""
         self.offsets = ZooKeeperOffsets(store)
-        """What groups have committed to ZooKeeper."""
+        """Offsets that groups have committed to ZooKeeper."""
         self._grown = TopicWatches(store, partial(self._submit, self._see_written))
         self._unclean: frozenset[str] = frozenset()
         self._submitted: set[Job] = set()
-        """Jobs on news that wait for the worker."""
+        """Jobs for changes that are queued at the worker."""
         self._unseen_since_ms: int | None = None
-        """Since when topics wait for those that were seen before them."""
+        """The time since which new topics wait until the topics before them are processed."""
         self.connected = True
-        """Whether ZooKeeper answers."""
+        """True while the ZooKeeper session is connected."""
         self._expired = False
         self._elected_in: int | None = None
         self._office_epoch = 0
-        """The controller epoch of the last term of office."""
+        """The controller epoch of the last election of this broker."""
         self._refused_epoch = 0
-        """Controller epochs up to this one are too low: a broker refused the one before it."""
+        """Controller epochs up to this one are too low: a broker rejected the one before it."""
         self._tickets = SessionTickets(store)
         self._registrations = Registrations(store, clock, znodes.read_with_stat, self._tickets.end)
         for path in paths.PERSISTENT_PATHS:
@@ -168,30 +169,27 @@ class ZooKeeperClient:
 
     @property
     def ticket_kept(self) -> bool:
-        """Whether the directory has this session's ticket."""
+        """Return True if this session's ticket is saved in the data directory."""
         return self._tickets.kept
 
     def has_topics(self) -> bool:
-        """Whether there are topics that can be read."""
+        """Return True if there are topics with valid znodes."""
         return bool(set(self._store.children(paths.BROKER_TOPICS)) - self._unreadable)
 
     def end_predecessor(self, files: Files, directory: str) -> None:
-        """End the session of the broker that held ``directory`` before, and keep the own ticket there: see
-        ``SessionTickets.take_over``.
-        """
+        """End the session of the previous broker on ``directory``: see ``SessionTickets.take_over``."""
         self._tickets.take_over(files, directory)
 
     def others(self, own_id: int) -> list[BrokerAddress]:
-        """The other brokers that are registered."""
+        """Return the other registered brokers."""
         return [
             address for broker_id, address in self._registrations.read()[0].items() if broker_id != own_id
         ]
 
-    def start(self, address: BrokerAddress, listener: Listener, keep_ticket: Callable[[], None]) -> None:
-        """Register ``address`` and follow the cluster from now on.
-
-        Raises ConfigError when the id is taken.
-        """
+    def start(
+        self, address: BrokerAddress, listener: ZooKeeperListener, keep_ticket: Callable[[], None]
+    ) -> None:
+        """Register ``address`` and start to watch the cluster. Raises ConfigError if the id is taken."""
         self._address = address
         self._listener = listener
         self._keep_ticket = keep_ticket
@@ -216,16 +214,16 @@ class ZooKeeperClient:
             self._store.watch_children(path, partial(self._submit, see))
 
     def retry_ticket(self) -> None:
-        """Try again to keep the ticket, where that failed."""
+        """Retry to save the ticket if that failed."""
         if not self.ticket_kept:
             self._keep_ticket()
 
     # --- topics ---------------------------------------------------------------------------------------------
 
     def create_topics(self, topics: Mapping[str, tuple[Assignment, Mapping[str, str]]]) -> frozenset[str]:
-        """Write the settings, then the assignments, which is what the controller watches; all at once.
+        """Write the configs of topics, then their assignments, which the controller watches; all at once.
 
-        Gives the topics that were there before, which keep what they have.
+        Return the topics that existed before, which are unchanged.
         """
         here = self._store.read_all(paths.topic_path(topic) for topic in topics)
         new = {topic: made for topic, made in topics.items() if paths.topic_path(topic) not in here}
@@ -233,7 +231,7 @@ class ZooKeeperClient:
             paths.topic_config_path(topic): EntityConfig(config).to_json()
             for topic, (_, config) in new.items()
         }
-        for path in sorted(self._store.create_all(settings)):  # left over
+        for path in sorted(self._store.create_all(settings)):  # configs of a deleted topic
             self._store.write(path, settings[path])
         refused = self._store.create_all(
             {
@@ -244,10 +242,10 @@ class ZooKeeperClient:
         return frozenset(topic for topic in topics if topic not in new or paths.topic_path(topic) in refused)
 
     def add_partitions(self, topic: str, added: Assignment) -> None:
-        """Write a topic's new partitions beside those that it has, and tell the controller.
+        """Add partitions to a topic's assignment, and inform the controller.
 
-        Raises NoNode for a topic that is not there or is being deleted, BadVersion where somebody else gave
-        it other partitions.
+        Raises NoNode if the topic does not exist or is being deleted, BadVersion if another process changed
+        its partitions.
         """
         path = paths.topic_path(topic)
         if self._store.exists(f"{paths.DELETE_TOPICS}/{topic}") is not None:
@@ -258,23 +256,23 @@ class ZooKeeperClient:
         if any(known.get(partition, replicas) != replicas for partition, replicas in added.items()) or sorted(
             grown
         ) != list(range(len(grown))):
-            raise BadVersion(f"topic {topic} has other partitions meanwhile, {sorted(known)}: ask again")
+            raise BadVersion(f"the partitions of topic {topic} have changed to {sorted(known)}: retry")
         if grown != known:
             self._store.write(path, TopicAssignment(grown).to_json(), stat.version)
         self._assignments[topic] = grown
         self._listener.post(events.TopicsChanged({topic: grown}))
 
     def creations(self, topics: Iterable[str]) -> dict[str, int]:
-        """The changes of ZooKeeper that made topics, of those that are there."""
+        """Return the zxids that created the znodes of topics, for those that exist."""
         wanted = {paths.topic_path(topic): topic for topic in topics}
         return {wanted[path]: stat.created_at for path, (_, stat) in self._store.read_all(wanted).items()}
 
     def request_deletions(self, topics: Iterable[str]) -> None:
-        """Mark topics for deletion; the controller does the rest."""
+        """Mark topics for deletion; the controller deletes them."""
         self._store.create_all({f"{paths.DELETE_TOPICS}/{topic}": b"" for topic in topics})
 
     def drop_deletion_request(self, topic: str) -> None:
-        """Take the mark away."""
+        """Remove a topic's mark for deletion."""
         self._znodes.remove(f"{paths.DELETE_TOPICS}/{topic}")
 
     def remove_topic(self, topic: str) -> None:
@@ -290,28 +288,28 @@ class ZooKeeperClient:
     def write_leaderships(
         self, leaderships: Mapping[TopicPartition, LeaderAndIsr], *, create: bool
     ) -> dict[TopicPartition, LeaderAndIsr]:
-        """Write partitions' state znodes; return what they hold then, without those whose topic is gone.
+        """Write partitions' state znodes; return the stored states, without those of deleted topics.
 
-        Where somebody else wrote first, theirs stays, and is returned.
+        A state that another process wrote first is kept and returned.
         """
         return self.states.create(leaderships) if create else self.states.write(leaderships)
 
     def take_producer_ids(self, above: int = -1, *, doubtful: bool = False) -> range:
-        """The next block of ids for producers, of this broker alone, all larger than ``above``.
+        """Allocate a block of producer ids for this broker, all larger than ``above``.
 
-        Run again after a lost connection it may pass over a block. CoordinationError when there are none
-        left, or the znode holds nonsense. ``doubtful``: see ``counters.next_producer_ids``.
+        When it is run again after a lost connection it may skip a block. Raises CoordinationError if no ids
+        are left, or if the znode is invalid. ``doubtful``: see ``counters.next_producer_ids``.
         """
         return counters.next_producer_ids(self._store, self._address.broker_id, above, doubtful=doubtful)
 
     def raise_producer_ids(self, broker_id: int, above: int) -> int | None:
-        """See ``counters.raise_producer_ids``. CoordinationError as above."""
+        """Call ``counters.raise_producer_ids``. Raises CoordinationError like ``take_producer_ids``."""
         return counters.raise_producer_ids(self._store, broker_id, above)
 
     # --- registration and election --------------------------------------------------------------------------
 
     def _submit(self, see: Job, *_: object) -> None:
-        """News: the job reads what there is when it runs, so one that waits stands for all that come."""
+        """Submit a job for a change, unless it is queued: it reads the latest state when it runs."""
         if see not in self._submitted:
             self._submitted.add(see)
             self._worker.submit(partial(self._if_it_holds, see))
@@ -328,7 +326,7 @@ class ZooKeeperClient:
             self._listener.post(events.Resigned())
 
     def _see_cluster(self) -> None:
-        """ZooKeeper has this cluster, perhaps again."""
+        """Register again if ZooKeeper holds this cluster again."""
         if not self._registrations.is_current:
             self._renew()
 
@@ -346,8 +344,9 @@ class ZooKeeperClient:
                 self._submit(self._see_again)
 
     def _see_again(self) -> None:
-        """The session goes on, perhaps in a copy from before what this broker knows: the watches tell only of
-        what they see changed.
+        """Check the counters after a reconnect: ZooKeeper may have been restored from an older copy.
+
+        The watches only report changes that they see.
         """
         self._listener.counters_missed()
         held = self._znodes.read(paths.CONTROLLER_EPOCH, ControllerEpoch.from_json)
@@ -355,27 +354,25 @@ class ZooKeeperClient:
             self.epoch_refused(self._office_epoch)
 
     def _renew(self) -> None:
-        """After an expired session all that is ephemeral is gone: register anew and stand for election."""
+        """Register again and take part in the election after the session and its ephemeral znodes ended."""
         if self._elected_in != self._store.session_id:
             self._listener.post(events.Resigned())
         for path in paths.PERSISTENT_PATHS:
             self._znodes.make(path, b"")
-        self._keep_ticket()  # before it holds anything: whoever starts after a kill must be able to end it
+        self._keep_ticket()  # before the session owns anything: the next start must be able to end it
         try:
             self._registrations.register(self._address)
         except ConfigError as error:
-            self._listener.fatal(
-                f"the ZooKeeper session expired, and this broker cannot register again: {error}"
-            )
+            self._listener.fatal(f"failed to register again after the ZooKeeper session expired: {error}")
             return
         self._listener.counters_missed()
         self._listener.configs_missed()
         self._see_controller()
 
     def _see_controller(self) -> None:
-        """Follow the controller that there is, or become it."""
+        """Follow the current controller, or become the controller."""
         if not self._registrations.is_current:
-            return  # A controller that is no broker would take itself for dead; ``_renew`` comes back.
+            return  # A controller without a registration would take itself for dead; ``_renew`` returns here.
         own = ControllerRegistration(self._address.broker_id, self._clock.now_ms())
         try:
             data, stat = self._store.read(paths.CONTROLLER)
@@ -389,31 +386,30 @@ class ZooKeeperClient:
             self._grown.keep({})
             self._listener.post(events.Resigned())
         elif self._elected_in != stat.ephemeral_owner:
-            # Made just now, or by an earlier run of this job whose answer was lost.
+            # Created just now, or by an earlier run of this job whose response was lost.
             self._take_office(stat.ephemeral_owner)
 
     def _controller_in(self, data: bytes, stat: Stat, own: ControllerRegistration) -> int:
-        """Who is the controller; -1 where nobody can tell. What this broker holds is mended."""
+        """Return the controller's id; -1 if the znode is invalid. This broker rewrites its own znode."""
         try:
             known = ControllerRegistration.from_json(data).broker_id
         except CoordinationError as error:
             if stat.ephemeral_owner != self._store.session_id:
-                mine = (
-                    "its owner mends it" if stat.ephemeral_owner else "nobody is elected before it is removed"
-                )
-                self._znodes.complain(paths.CONTROLLER, f"nobody knows the controller, {mine}: {error}")
+                next_step = "its owner rewrites" if stat.ephemeral_owner else "no election until you remove"
+                complaint = f"the controller is unknown, {next_step} {paths.CONTROLLER}: {error}"
+                self._znodes.complain(paths.CONTROLLER, complaint)
                 return -1
-            _log.error("%s is written again: %s", paths.CONTROLLER, error)
+            _log.error("rewriting an invalid znode: %s", error)
             self._store.write(paths.CONTROLLER, own.to_json())
             known = own.broker_id
         self._znodes.forget(paths.CONTROLLER)
         return known
 
     def _highest_epoch_seen(self) -> int:
-        """The highest controller epoch in the states of partitions."""
+        """Return the highest controller epoch in the states of partitions."""
         self._read_all_assignments()
         states = self.states.read(self._replicas())
-        return max((one.controller_epoch for one in states.values()), default=0)
+        return max((state.controller_epoch for state in states.values()), default=0)
 
     def _replicas(self) -> dict[TopicPartition, tuple[int, ...]]:
         return {
@@ -426,13 +422,13 @@ class ZooKeeperClient:
         floor = max(self._refused_epoch, self._listener.controller_epoch)
         epoch = counters.next_controller_epoch(self._store, self._highest_epoch_seen, floor)
         elected = self._snapshot(epoch)
-        newest = max((one.controller_epoch for one in elected.leaderships.values()), default=0)
+        newest = max((state.controller_epoch for state in elected.leaderships.values()), default=0)
         if newest > epoch:
-            # Brokers and states would be left as they are by this controller.
+            # Brokers would ignore this controller, and it could not change the states.
             epoch = counters.next_controller_epoch(self._store, self._highest_epoch_seen, newest)
             elected = replace(elected, epoch=epoch)
         self._office_epoch = epoch
-        _log.info("broker %d is the controller, epoch %d", self._address.broker_id, epoch)
+        _log.info("broker %d was elected as controller, epoch %d", self._address.broker_id, epoch)
         self._listener.post(elected)
         self._elected_in = session_id
         if self._unseen_since_ms is not None:
@@ -442,11 +438,13 @@ class ZooKeeperClient:
         self._see_log_failures()
 
     def epoch_refused(self, epoch: int) -> None:
-        """A broker has heard of a controller of a higher epoch than this one's, ``epoch``: if that is in
-        office by ZooKeeper's word no more, it resigns; else the counter went back, and it takes office anew.
+        """Handle that a broker knows a higher controller epoch than ``epoch``, that of this controller.
+
+        If another broker is the controller this one resigns; otherwise the counter went back, and this
+        broker becomes controller with a higher epoch.
         """
         if self.in_office and epoch == self._office_epoch:
-            self._refused_epoch, self._elected_in = epoch + 1, None  # nobody knows by how much
+            self._refused_epoch, self._elected_in = epoch + 1, None  # the difference is unknown
             self._see_controller()
 
     def _snapshot(self, epoch: int) -> events.Elected:
@@ -456,7 +454,7 @@ class ZooKeeperClient:
         replicas = self._replicas()
         brokers, sessions = self._registrations.read()
         self._unclean = self._unclean_among(self._assignments)
-        leaderships, bounced_brokers = self.states.read_with_doubts(
+        leaderships, bounced_brokers = self.states.read_with_bounced_brokers(
             replicas, self._registrations.registered_at
         )
         marked, reassignments = self._marked(), self.requests.reassignments()
@@ -477,7 +475,7 @@ class ZooKeeperClient:
         )
 
     def _leave_for_later(self, new: Sequence[str]) -> None:
-        """Of topics that nobody ever led, take in a few with the office, and see the others after that."""
+        """Keep a few of the topics without states for the election, and process the others after it."""
         for topic in new[TOPICS_AT_ONCE:]:
             del self._assignments[topic]
             self._stats.pop(topic, None)
@@ -491,21 +489,21 @@ class ZooKeeperClient:
         return frozenset(names)
 
     def _unclean_among(self, topics: Iterable[str]) -> frozenset[str]:
-        """Those where a replica out of sync may lead."""
+        """Return the topics whose configs allow unclean leader election."""
         settings = self.settings.peek(topics)
         return frozenset(topic for topic, own in settings.items() if self._may_be_unclean(own))
 
-    # --- what the watches saw -------------------------------------------------------------------------------
+    # --- changes that the watches report --------------------------------------------------------------------
 
-    # The watches' own news may be older than what the controller knows by then, so each job reads again.
+    # The data of a watch may be older than what the controller knows by then, so each job reads again.
 
     @property
     def in_office(self) -> bool:
-        """Whether this broker was elected in the present session."""
+        """Return True if this broker was elected as controller in the current session."""
         return self._elected_in == self._store.session_id
 
     def _see_brokers(self) -> None:
-        # A controller whose session expired would take itself for dead; Elected says it all anew.
+        # A controller whose session expired would take itself for dead; Elected has all brokers again.
         if self.in_office:
             self._listener.post(events.BrokersChanged(*self._registrations.read()))
 
@@ -513,7 +511,7 @@ class ZooKeeperClient:
         marked = self._marked()
         unknown = marked - self._assignments.keys() - self._unreadable
         if unknown:
-            self._look_at_topics(unknown)  # One that was made just now: its deletion must not come first.
+            self._look_at_topics(unknown)  # Created just now: the deletion must not be processed first.
         self._listener.post(events.DeletionRequested(marked - self._unreadable))
         if self.in_office:
             self._delete_unreadable()
@@ -529,8 +527,9 @@ class ZooKeeperClient:
         self._look_at_topics(())
 
     def _look_at_topics(self, urgent: Collection[str]) -> None:
-        """Tell of topics that are new or gone: all that are gone, the ``urgent``, and so many of the others
-        that an election which comes meanwhile does not have to wait. The rest follows.
+        """Report new and deleted topics: all deleted ones, the ``urgent`` new ones, and some of the others.
+
+        Their number is limited so that an election need not wait for them. The rest follows.
         """
         names = frozenset(self._store.children(paths.BROKER_TOPICS))
         vanished = frozenset(self._assignments.keys() - names)
@@ -557,16 +556,14 @@ class ZooKeeperClient:
             self._see_more()
 
     def _see_more(self) -> None:
-        """Look again; where this broker is the controller, once all brokers have those before."""
+        """Process more new topics; on the controller once all brokers have the topics before."""
         if self.in_office:
             self._listener.when_done(partial(self._submit, self._see_topics))
         else:
             self._submit(self._see_topics)
 
     def see_unseen(self) -> None:
-        """Look at topics that wait although nothing is heard of those before them: a broker may not answer.
-        For one thread, the housekeeper's.
-        """
+        """Process waiting topics after a time-out, if a broker does not respond. For the housekeeper."""
         since_ms = self._unseen_since_ms
         if since_ms is not None and self._clock.monotonic_ms() - since_ms >= _UNSEEN_PATIENCE_MS:
             self._submit(self._see_topics)
@@ -575,7 +572,7 @@ class ZooKeeperClient:
         return {topic: self._stats[topic] for topic in topics if topic in self._stats}
 
     def _see_written(self) -> None:
-        """Somebody wrote the assignments of topics, perhaps with more partitions."""
+        """Process topics whose assignments were written, perhaps with more partitions."""
         self._grown.look(self._look_again)
 
     def _look_again(self, topics: Collection[str]) -> None:
@@ -590,7 +587,7 @@ class ZooKeeperClient:
             if held is None:
                 continue
             if known is not None and held[1].created_at != self._stats.get(topic, held[1]).created_at:
-                gone.add(topic)  # Removed and made again by hand, and no look came in between.
+                gone.add(topic)  # Deleted and created again by hand between two reads.
             if topic in gone or held[0].partitions != known:
                 other.append(topic)
         for topic in other:
@@ -614,24 +611,24 @@ class ZooKeeperClient:
                 self._listener.post(events.ReassignmentRequested(asked))
 
     def assign(self, assignments: Mapping[str, Assignment]) -> None:
-        """Give the partitions of topics these replicas."""
+        """Write the assignments of reassigned topics."""
         self._assignments |= self.requests.write_assignments(assignments)
 
     def _see_isr_changes(self) -> None:
         if self.in_office:
-            self.states.take_changes(self.refresh)
+            self.states.take_isr_changes(self.refresh)
 
     def _see_log_failures(self) -> None:
         def seen(failures: list[LogFailures]) -> None:
-            for one in failures:
-                self.refresh(one.partitions)
-                self._listener.post(events.LogsFailed(one.broker_id, one.partitions))
+            for failure in failures:
+                self.refresh(failure.partitions)
+                self._listener.post(events.LogsFailed(failure.broker_id, failure.partitions))
 
         if self.in_office:
-            self.states.take_failures(seen)
+            self.states.take_log_failures(seen)
 
     def refresh(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tell the controller what the states of these partitions are now."""
+        """Pass the current states of partitions to the controller."""
         replicas = {
             key: self._assignments[key.topic][key.partition]
             for key in sorted(partitions)
@@ -664,7 +661,7 @@ class ZooKeeperClient:
             self._listener.post(events.UncleanElectionChanged(topics))
 
     def _read_assignments(self, topics: Collection[str]) -> None:
-        """Of topics that are not known."""
+        """Read the assignments of topics that are not known."""
         by_path = {paths.topic_path(topic): topic for topic in topics}
         read = self._store.read_all(by_path)
         for path, topic in by_path.items():
@@ -678,10 +675,10 @@ class ZooKeeperClient:
 
 
 def _assignment_in(data: bytes, path: str) -> TopicAssignment:
-    """The assignment of a topic whose name, which becomes a directory's, is legal."""
+    """Return a topic's assignment. Raises CoordinationError if the name, part of a path, is illegal."""
     topic = path.rpartition("/")[2]
     try:
         check_topic_name(topic)
     except BrokerError as error:
-        raise CoordinationError(f"{path!r} is no topic: {error.detail}") from None
+        raise CoordinationError(f"{path!r} is not a topic: {error.detail}") from None
     return TopicAssignment.from_json(data, path)

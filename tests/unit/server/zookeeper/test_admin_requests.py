@@ -91,7 +91,7 @@ def test_a_topic_that_cannot_be_read_does_not_keep_others_from_their_replicas(
         written = harness.requests.write_assignments({"bad": {0: (3,)}, "gone": {0: (3,)}, "t": {0: (3,)}})
     assert written == {"t": {0: (3,), 1: (2, 1)}}
     assert harness.held("t") == written["t"]
-    assert "topic bad keeps the replicas that it has: " in caplog.text
+    assert "failed to write the assignment of topic bad, it is unchanged: " in caplog.text
 
 
 def test_an_assignment_that_no_znode_takes_does_not_keep_others_from_their_replicas() -> None:

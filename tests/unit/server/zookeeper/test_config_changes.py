@@ -1,4 +1,4 @@
-"""Notifications of changed settings, and the line that tells what has changed."""
+"""Notifications of changed configs, and the log line with the changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minikafka.base.clock import ManualClock
 from minikafka.base.errors import CoordinationError, CoordinationLost
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.server.zookeeper.config_changes import ConfigChanges
-from minikafka.server.zookeeper.entity_settings import tell_changes
+from minikafka.server.zookeeper.entity_settings import log_changes
 from minikafka.server.zookeeper.notifications import EXPIRATION_MS
 
 CHANGES = "/config/changes"
@@ -56,7 +56,9 @@ def test_settings_of_others_than_topics_are_passed_over(caplog: pytest.LogCaptur
     with caplog.at_level(logging.INFO):
         world.notify('{"version":2,"entity_path":"users/alice/clients/<default>"}')
         assert world.follow() == []
-    assert caplog.messages == ["settings of users/alice/clients/<default> changed: they have no effect here"]
+    assert caplog.messages == [
+        "ignored changed configs of users/alice/clients/<default>: this version does not support them"
+    ]
 
 
 def test_nonsense_is_told_once_and_the_others_are_acted_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -66,7 +68,7 @@ def test_nonsense_is_told_once_and_the_others_are_acted_on(caplog: pytest.LogCap
     assert world.follow() == ["t"]
     assert world.follow() == []
     (line,) = caplog.messages
-    assert f"passed over: {path}: invalid JSON" in line
+    assert f"{path}: invalid JSON" in line
 
 
 def test_a_notification_on_which_could_not_be_acted_is_acted_on_the_next_time() -> None:
@@ -98,7 +100,7 @@ def test_settings_that_zookeeper_refuses_to_give_do_not_stop_others(caplog: pyte
     world.changes.follow({"topics": refuse_secrets})
     assert world.told == ["t"]
     assert world.follow() == []
-    assert caplog.messages == ["a notification of changed settings is passed over: not authorised"]
+    assert caplog.messages == ["ignored a notification of changed configs: not authorised"]
 
 
 def test_notifications_are_removed_15_minutes_after_they_were_acted_on() -> None:
@@ -167,25 +169,25 @@ def test_notifications_below_a_parent_that_was_made_anew_are_new_ones() -> None:
 
 def test_one_line_tells_what_was_added_changed_and_taken_away(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        tell_changes(
+        log_changes(
             "t",
             {"flush.ms": "5", "max.message.bytes": "60", "segment.bytes": "100"},
             {"segment.bytes": "200", "flush.ms": "5", "flush.messages": "1"},
         )
     (line,) = caplog.messages
     assert line == (
-        "topic t has other settings: flush.messages default -> 1, max.message.bytes 60 -> default, "
+        "configs of topic t changed: flush.messages default -> 1, max.message.bytes 60 -> default, "
         "segment.bytes 100 -> 200"
     )
 
 
 def test_nothing_is_told_of_settings_that_are_the_same(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        tell_changes("t", {"compression.type": "gzip"}, {"compression.type": "gzip"})
+        log_changes("t", {"compression.type": "gzip"}, {"compression.type": "gzip"})
     assert caplog.messages == []
 
 
 def test_a_secret_among_the_changes_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        tell_changes("t", {"x.password": "tiger"}, {"x.password": "lion", "retention.ms": "5"})
-    assert caplog.messages == ["topic t has other settings: retention.ms default -> 5, x.password *** -> ***"]
+        log_changes("t", {"x.password": "tiger"}, {"x.password": "lion", "retention.ms": "5"})
+    assert caplog.messages == ["configs of topic t changed: retention.ms default -> 5, x.password *** -> ***"]
