@@ -19,8 +19,7 @@ from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.wire.api import ApiKey
 from tests.support.brokers_in_memory import FIRST_PORT, HOST, BrokersInMemory
-from tests.support.consumer_streams import OneStream
-from tests.support.fetcher_harness import Fetching
+from tests.support.fetcher_harness import FetcherHarness
 
 BROKERS, PARTITIONS = 3, 7
 STEPS = 120
@@ -34,14 +33,14 @@ class Run:
         self.chance = random.Random(seed)
         self.brokers = BrokersInMemory(BROKERS, {"t": PARTITIONS})
         self.brokers.newest[ApiKey.FETCH] = self.chance.choice([2, 3, 10])
-        self.fetching = Fetching(
+        self.fetcher = FetcherHarness(
             self.brokers,
             fetch_message_max_bytes=self.chance.choice([1_000, 4_000, 1 << 20]),
             queued_max_message_chunks=self.chance.randrange(1, 4),
             num_consumer_fetchers=self.chance.randrange(1, 3),
             socket_timeout_ms=1_000,
         )
-        self.streams: list[OneStream] = [self.fetching.stream() for _ in range(self.chance.randrange(1, 4))]
+        self.streams = [self.fetcher.stream() for _ in range(self.chance.randrange(1, 4))]
         self.partitions = [TopicPartition("t", number) for number in range(PARTITIONS)]
         self.next = dict.fromkeys(self.partitions, 0)
         self.last: dict[int, TopicPartition] = {}
@@ -55,8 +54,8 @@ class Run:
             if tp in kept:
                 continue
             stream = self.chance.choice(self.streams)
-            self.infos[tp] = self.fetching.info(stream, tp.partition, self.next[tp])
-        self.fetching.manager.start_connections(self.infos.values())
+            self.infos[tp] = self.fetcher.info(stream, tp.partition, self.next[tp])
+        self.fetcher.manager.start_connections(self.infos.values())
 
     # What may happen.
 
@@ -71,7 +70,7 @@ class Run:
         self.brokers.logs[tp].append(data)
 
     def fetch(self) -> None:
-        self.fetching.step(self.chance.randrange(1, 4))
+        self.fetcher.step(self.chance.randrange(1, 4))
 
     def take(self) -> None:
         number = self.chance.randrange(len(self.streams))
@@ -86,7 +85,7 @@ class Run:
                 self.next[tp] += 1
 
     def rebalance(self) -> None:
-        self.fetching.manager.stop_connections()
+        self.fetcher.manager.stop_connections()
         stay = [
             tp for tp in self.partitions if self.infos[tp].consumed_offset >= 0 and self.chance.random() < 0.5
         ]

@@ -21,8 +21,8 @@ from tests.support.consumer_streams import Message, fill
 GROUP = "g"
 
 
-class Fetched:
-    """Records the partitions that a connector fetches; a test fills the queues."""
+class FakeFetcher:
+    """Records the partitions that a connector starts to fetch; tests fill the queues."""
 
     def __init__(self) -> None:
         self.infos: dict[TopicPartition, PartitionTopicInfo] = {}
@@ -39,8 +39,8 @@ class Fetched:
     def shutdown(self) -> None:
         self.ended = True
 
-    def bring(self, count: int) -> None:
-        """Put as many messages of each partition into the queues."""
+    def deliver(self, count: int) -> None:
+        """Put the next ``count`` messages of each partition into the queues."""
         for info in self.infos.values():
             if info.fetched_offset < 0:
                 info.reset(0)
@@ -48,8 +48,8 @@ class Fetched:
                 fill(info, count)
 
 
-class Coordinator:
-    """Keeps the offsets of ``offsets.storage=kafka``."""
+class FakeOffsetsChannel:
+    """Stores the offsets of ``offsets.storage=kafka``."""
 
     def __init__(self) -> None:
         self.offsets: dict[TopicPartition, int] = {}
@@ -70,6 +70,8 @@ class Coordinator:
 
 
 class ClockWaiter:
+    """Waits by advancing the clock."""
+
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
 
@@ -81,9 +83,9 @@ class ClockWaiter:
 
 
 class ConsumerHarness:
-    """One consumer."""
+    """A connector with its fake fetcher and its session."""
 
-    def __init__(self, harness: GroupHarness, settings: Mapping[str, Any]) -> None:
+    def __init__(self, harness: ZooKeeperGroupHarness, settings: Mapping[str, Any]) -> None:
         config = {
             "group_id": GROUP,
             "zookeeper_connect": "memory:1",
@@ -94,11 +96,11 @@ class ConsumerHarness:
             **settings,
         }
         self.store: MemoryStore = harness.zookeeper.connect()
-        self.fetched = Fetched()
+        self.fetcher = FakeFetcher()
         self.connector = ZookeeperConsumerConnector(
             ConsumerConfig(**config),
             store=self.store,
-            fetcher=self.fetched,
+            fetcher=self.fetcher,
             channel=harness.coordinator,
             clock=harness.clock,
             waiter=ClockWaiter(harness.clock),
@@ -107,34 +109,35 @@ class ConsumerHarness:
         self.streams: list[KafkaStream[Any, Any]] = []
 
     def reads(self, **topics: int) -> ConsumerHarness:
-        """Create so many streams for each topic."""
+        """Create the given number of streams for each topic."""
         for streams in self.connector.create_message_streams(topics).values():
             self.streams += streams
         return self
 
     def take(self, count: int, stream: int = 0) -> list[Message]:
-        """Take up to so many messages."""
+        """Take up to ``count`` messages of a stream."""
         found: list[Message] = []
         with contextlib.suppress(ConsumerTimeout, StopIteration):
             for _ in range(count):
-                found.append(next(self.streams[stream].iterator()))  # noqa: PERF401 - it may end in between
+                found.append(next(self.streams[stream].iterator()))  # noqa: PERF401 - the stream may end early
         return found
 
 
-class GroupHarness:
-    """ZooKeeper with a broker and topics, a coordinator, a clock, and the consumers of a group."""
+class ZooKeeperGroupHarness:
+    """ZooKeeper in memory with a broker and topics, an offsets channel, a clock, and a group's consumers."""
 
     def __init__(self, **topics: int) -> None:
         self.clock = ManualClock()
         self.zookeeper = MemoryZooKeeper(self.clock)
         self.admin = self.zookeeper.connect()
-        self.coordinator = Coordinator()
+        self.coordinator = FakeOffsetsChannel()
         self.consumers: list[ConsumerHarness] = []
         self.admin.create(f"{paths.BROKER_IDS}/0", b"{}", make_parents=True)
         for topic, partitions in topics.items():
             self.topic(topic, partitions)
 
     def topic(self, name: str, partitions: int) -> None:
+        """Create a topic, or change its number of partitions."""
         data = TopicAssignment(dict.fromkeys(range(partitions), (0,))).to_json()
         if self.admin.exists(paths.topic_path(name)) is None:
             self.admin.create(paths.topic_path(name), data, make_parents=True)
@@ -142,34 +145,38 @@ class GroupHarness:
             self.admin.write(paths.topic_path(name), data)
 
     def consumer(self, name: str | None = None, **settings: Any) -> ConsumerHarness:
+        """Create a consumer."""
         self.consumers.append(ConsumerHarness(self, {"consumer_id": name, **settings}))
         return self.consumers[-1]
 
-    def go(self, rounds: int = 60, *, asks: bool = True) -> None:
-        """Step consumers and time, 10 ms a round. With ``asks`` applications request messages meanwhile."""
+    def go(self, rounds: int = 60, *, requests: bool = True) -> None:
+        """Step consumers and time, 10 ms a round. With ``requests`` applications request messages during a
+        rebalance.
+        """
         for _ in range(rounds):
             self.zookeeper.deliver()
             for consumer in self.consumers:
                 consumer.connector.step()
-                if asks and consumer.connector.is_rebalancing:
+                if requests and consumer.connector.is_rebalancing:
                     for number in range(len(consumer.streams)):
                         consumer.take(1, number)
             self.clock.advance(10)
 
     def owners(self, topic: str = "t", group: str = GROUP) -> list[str]:
-        """Return the owners of the partitions, in their order; only of those that have an owner."""
-        above = f"{paths.CONSUMERS}/{group}/owners/{topic}"
-        if self.admin.exists(above) is None:
+        """Return the owners of a topic's partitions, in order of the partitions that have one."""
+        parent = f"{paths.CONSUMERS}/{group}/owners/{topic}"
+        if self.admin.exists(parent) is None:
             return []
-        return [self.admin.read(f"{above}/{name}")[0].decode() for name in self.admin.children(above)]
+        return [self.admin.read(f"{parent}/{name}")[0].decode() for name in self.admin.children(parent)]
 
     def offset(self, partition: int = 0, topic: str = "t") -> bytes | None:
+        """Return the committed offset in ZooKeeper, or None."""
         path = paths.consumer_offset_path(GROUP, topic, partition)
         return None if self.admin.exists(path) is None else self.admin.read(path)[0]
 
 
-def cut_off(harness: GroupHarness, consumer: ConsumerHarness) -> None:
-    """Cut ``consumer`` off until its session has expired."""
+def cut_off(harness: ZooKeeperGroupHarness, consumer: ConsumerHarness) -> None:
+    """Disconnect ``consumer`` from ZooKeeper until its session has expired."""
     harness.zookeeper.suspend(consumer.store)
     harness.clock.advance(3_000)
     harness.zookeeper.expire(consumer.store)

@@ -1,4 +1,4 @@
-"""Streams without brokers, for tests that fill the queues in place of a fetcher."""
+"""Streams without brokers: tests fill their queues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Message = MessageAndMetadata[bytes, bytes]
 
 
 @dataclass
-class OneStream:
+class StreamHarness:
     """A stream, its queue, and its partitions."""
 
     queue: ChunkQueue
@@ -42,13 +42,13 @@ class OneStream:
 
 
 @contextlib.contextmanager
-def one_stream(
+def stream_harness(
     max_chunks: int = 10, timeout_ms: int = 0, lease: LeaseState = ALWAYS_VALID
-) -> Iterator[OneStream]:
+) -> Iterator[StreamHarness]:
     queue = ChunkQueue(max_chunks)
     decoder = DefaultDecoder()
     try:
-        yield OneStream(queue, KafkaStream(queue, timeout_ms, decoder, decoder, CLIENT, lease))
+        yield StreamHarness(queue, KafkaStream(queue, timeout_ms, decoder, decoder, CLIENT, lease))
     finally:
         ConsumerTopicStatsRegistry.remove(CLIENT)
 

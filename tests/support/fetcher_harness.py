@@ -16,13 +16,13 @@ from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.registry.paths import BrokerRegistration
 from minikafka.wire.api import ApiKey
 from tests.support.brokers_in_memory import FIRST_PORT, HOST, BrokersInMemory, ManualWaiter
-from tests.support.consumer_streams import OneStream
+from tests.support.consumer_streams import StreamHarness
 
 CLIENT = "fetchers-of-tests"
 
 
-class Fetching:
-    """A fetcher manager; ``config`` has fields of ConsumerConfig. Its streams do not wait."""
+class FetcherHarness:
+    """A fetcher manager with settings ``config`` (fields of ConsumerConfig), and streams that do not wait."""
 
     def __init__(self, brokers: BrokersInMemory, **config: Any) -> None:
         self.brokers = brokers
@@ -54,11 +54,11 @@ class Fetching:
         else:
             self.store.write(path, data)
 
-    def stream(self, max_chunks: int | None = None) -> OneStream:
+    def stream(self, max_chunks: int | None = None) -> StreamHarness:
         queue = ChunkQueue(self.config.queued_max_message_chunks if max_chunks is None else max_chunks)
-        return OneStream(queue, KafkaStream(queue, 0, DefaultDecoder(), DefaultDecoder(), CLIENT))
+        return StreamHarness(queue, KafkaStream(queue, 0, DefaultDecoder(), DefaultDecoder(), CLIENT))
 
-    def info(self, stream: OneStream, partition: int = 0, offset: int = 0) -> PartitionTopicInfo:
+    def info(self, stream: StreamHarness, partition: int = 0, offset: int = 0) -> PartitionTopicInfo:
         size = self.config.fetch_message_max_bytes
         return PartitionTopicInfo("t", partition, stream.queue, offset, offset, size, CLIENT)
 
@@ -84,13 +84,13 @@ class Fetching:
         return [request.max_wait_ms for request in self.brokers.asked(ApiKey.FETCH)]
 
 
-def one_partition(**config: object) -> tuple[BrokersInMemory, Fetching, OneStream]:
-    """Return brokers with five messages, and a stream that reads them once it is started."""
+def five_messages(**config: object) -> tuple[BrokersInMemory, FetcherHarness, StreamHarness]:
+    """Return a broker with five messages of one partition, a fetcher harness, and a stream."""
     brokers = BrokersInMemory(1, {"t": 1})
     brokers.fill(TopicPartition("t", 0), *values(0, 1, 2, 3, 4))
-    fetching = Fetching(brokers, **config)
-    stream = fetching.stream()
-    return brokers, fetching, stream
+    harness = FetcherHarness(brokers, **config)
+    stream = harness.stream()
+    return brokers, harness, stream
 
 
 def values(*offsets: int) -> list[bytes]:

@@ -15,7 +15,7 @@ from minikafka.clients.consumer.connector import Consumer, ConsumerConnector
 from minikafka.clients.consumer.topic_filter import TopicFilter, Whitelist
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.clients.serializer import StringDecoder
-from tests.support.connector_harness import GroupHarness
+from tests.support.connector_harness import ZooKeeperGroupHarness
 
 Call = Callable[[Any], object]
 
@@ -74,35 +74,35 @@ WRONG: dict[str, tuple[Call, str]] = {
 
 @pytest.mark.parametrize("name", ["a b", "", "..", "t" * 250])
 def test_invalid_topic_name_is_refused_and_the_connector_stays_usable(name: str) -> None:
-    connector = GroupHarness(t=1).consumer("a").connector
+    connector = ZooKeeperGroupHarness(t=1).consumer("a").connector
     with pytest.raises(ConfigError, match=r"^topic=.*: .*topic name"):
         connector.create_message_streams({"t": 1, name: 1})
     assert set(connector.create_message_streams({"t": 1})) == {"t"}
 
 
-@pytest.mark.parametrize(("call", "said"), WRONG.values(), ids=WRONG)
-def test_wrong_types_are_refused_and_the_connector_stays_usable(call: Call, said: str) -> None:
-    harness = GroupHarness(t=1)
+@pytest.mark.parametrize(("call", "text"), WRONG.values(), ids=WRONG)
+def test_wrong_types_are_refused_and_the_connector_stays_usable(call: Call, text: str) -> None:
+    harness = ZooKeeperGroupHarness(t=1)
     consumer = harness.consumer("a")
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=text):
         call(consumer.connector)
     consumer.reads(t=1)
     harness.go()
     assert harness.owners() == ["g_a-0"]
 
 
-def test_an_offset_below_zero_is_refused() -> None:
+def test_negative_offset_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^expected offsets of 0 or more, got .*: -1}$"):
-        GroupHarness(t=1).consumer("a").connector.commit_offsets({TopicPartition("t", 0): -1})
+        ZooKeeperGroupHarness(t=1).consumer("a").connector.commit_offsets({TopicPartition("t", 0): -1})
 
 
-def test_a_partition_below_zero_is_refused() -> None:
+def test_negative_partition_is_refused() -> None:
     with pytest.raises(ValueError, match=r"number of 0 or more, got -1 \(topic 't'\)$"):
-        GroupHarness(t=1).consumer("a").connector.commit_offsets({TopicPartition("t", -1): 1})
+        ZooKeeperGroupHarness(t=1).consumer("a").connector.commit_offsets({TopicPartition("t", -1): 1})
 
 
 def test_commit_of_an_invalid_topic_writes_nothing() -> None:
-    harness = GroupHarness(t=1)
+    harness = ZooKeeperGroupHarness(t=1)
     consumer = harness.consumer("a").reads(t=1)
     harness.go()
     with pytest.raises(ConfigError, match=r"^topic='a/b': .*topic name"):
@@ -110,7 +110,7 @@ def test_commit_of_an_invalid_topic_writes_nothing() -> None:
     assert harness.offset() is None
 
 
-def test_a_connector_wants_a_consumer_config() -> None:
+def test_connector_requires_a_consumer_config() -> None:
     config: Any = {"group.id": "g"}
     with pytest.raises(
         TypeError, match=r"^config: expected a ConsumerConfig, as from ConsumerConfig\.from_properties"
@@ -119,7 +119,7 @@ def test_a_connector_wants_a_consumer_config() -> None:
 
 
 @pytest.mark.parametrize("given", ["group.id=g", ["group.id"], None])
-def test_settings_are_a_mapping(given: Any) -> None:
+def test_properties_that_are_not_a_mapping_are_refused(given: Any) -> None:
     with pytest.raises(
         TypeError, match=r"^expected a mapping of properties, as {'group\.id': 'billing', …}, got "
     ):
@@ -127,13 +127,13 @@ def test_settings_are_a_mapping(given: Any) -> None:
 
 
 @pytest.mark.parametrize("given", [5, None, ["a", "b"], b"a"])
-def test_a_filter_wants_one_text(given: Any) -> None:
+def test_filter_requires_a_pattern_as_text(given: Any) -> None:
     with pytest.raises(TypeError, match=r"^Whitelist: expected one pattern, as 'flights\|fli\.\*', got "):
         Whitelist(given)
 
 
 @pytest.mark.parametrize("kind", [Consumer, ConsumerConnector, ZookeeperConsumerConnector])
-def test_the_help_of_every_public_method_is_its_own(kind: type) -> None:
+def test_every_public_method_has_its_own_name_and_docstring(kind: type) -> None:
     methods = [
         (name, method)
         for name, method in inspect.getmembers(kind, inspect.isfunction)

@@ -1,4 +1,4 @@
-"""``clients/consumer``: offsets in arguments, and who may commit them."""
+"""Commits of offsets that are given as arguments."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import pytest
 
 from minikafka.base.errors import CommitFailed, CoordinationLost, SessionExpired
 from minikafka.base.ids import TopicPartition
-from tests.support.connector_harness import GroupHarness, cut_off
+from tests.support.connector_harness import ZooKeeperGroupHarness, cut_off
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
-def harness() -> GroupHarness:
-    return GroupHarness(t=4)
+def harness() -> ZooKeeperGroupHarness:
+    return ZooKeeperGroupHarness(t=4)
 
 
-def test_offsets_may_be_given(harness: GroupHarness) -> None:
+def test_given_offsets_are_committed(harness: ZooKeeperGroupHarness) -> None:
     consumer = harness.consumer("a").reads(t=1)
     harness.go()
     consumer.connector.commit_offsets({T0: 7, T1: 9})
@@ -27,7 +27,7 @@ def test_offsets_may_be_given(harness: GroupHarness) -> None:
     assert consumer.connector.checkpointed_zk_offsets == {T0: 8, T1: 9}
 
 
-def test_a_pair_is_a_partition(harness: GroupHarness) -> None:
+def test_pair_of_topic_and_number_is_a_partition(harness: ZooKeeperGroupHarness) -> None:
     consumer = harness.consumer("a").reads(t=1)
     harness.go()
     consumer.connector.commit_offsets({("t", 0): 7})
@@ -37,7 +37,7 @@ def test_a_pair_is_a_partition(harness: GroupHarness) -> None:
     assert consumer.connector.fetch_offsets([("t", 1)]) == {T1: 9}  # type: ignore[list-item]
 
 
-def test_connector_without_streams_commits_any_partition(harness: GroupHarness) -> None:
+def test_connector_without_streams_commits_any_partition(harness: ZooKeeperGroupHarness) -> None:
     harness.consumer("a").reads(t=1)
     harness.go()
     harness.consumer("admin").connector.commit_offsets({T0: 7})
@@ -45,7 +45,7 @@ def test_connector_without_streams_commits_any_partition(harness: GroupHarness) 
 
 
 def test_commit_fails_for_foreign_partitions_and_commits_the_others() -> None:
-    harness = GroupHarness(t=2)
+    harness = ZooKeeperGroupHarness(t=2)
     a, b = harness.consumer("a").reads(t=1), harness.consumer("b").reads(t=1)
     harness.go()
     assert harness.owners() == ["g_a-0", "g_b-0"]
@@ -61,7 +61,7 @@ def test_commit_fails_for_foreign_partitions_and_commits_the_others() -> None:
 def test_commit_after_expiry_does_not_overwrite_the_new_owners_offset(
     storage: str,
 ) -> None:
-    harness = GroupHarness(t=1)
+    harness = ZooKeeperGroupHarness(t=1)
     a = harness.consumer("a", offsets_storage=storage).reads(t=1)
     harness.go()
     a.connector.commit_offsets({T0: 3})

@@ -45,7 +45,7 @@ def recorded() -> dict[str, Any]:
 
 @pytest.fixture
 def store(recorded: dict[str, Any]) -> MemoryStore:
-    """ZooKeeper as the release's consumers left it, two in one group and one with a whitelist."""
+    """ZooKeeper with the znodes of the release's consumers: two in one group, and one with a whitelist."""
     store = MemoryZooKeeper().connect()
     for path, data in sorted(recorded.items()):
         if path != "/" and store.exists(path) is None:
@@ -63,13 +63,13 @@ def names(topic_count: TopicCount) -> dict[str, list[str]]:
     }
 
 
-def test_a_consumer_of_named_topics_is_read_as_it_was_recorded(store: MemoryStore) -> None:
+def test_recorded_static_registration_is_read(store: MemoryStore) -> None:
     found = construct_topic_count("old-group", "old-group_c1", store, True)
     assert found == StaticTopicCount("old-group_c1", {"orders": 2})
     assert names(found) == {"orders": ["old-group_c1-0", "old-group_c1-1"]}
 
 
-def test_a_consumer_with_a_whitelist_is_read_as_it_was_recorded(store: MemoryStore) -> None:
+def test_recorded_whitelist_registration_is_read(store: MemoryStore) -> None:
     found = construct_topic_count("white-group", "white-group_w1", store, True)
     assert (found.pattern, found.get_topic_count_map()) == ("white_list", {"ord.*|pay.*": 1})
     assert names(found) == {"orders": ["white-group_w1-0"], "payments": ["white-group_w1-0"]}
@@ -86,14 +86,14 @@ def test_a_consumer_with_a_whitelist_is_read_as_it_was_recorded(store: MemorySto
         ),
     ],
 )
-def test_registration_equals_the_one_of_the_release(
+def test_registration_equals_that_of_the_release(
     path: str, mine: TopicCount, recorded: dict[str, Any]
 ) -> None:
     timestamp = int(json.loads(recorded[path])["timestamp"])
     assert make_registration(mine, timestamp).to_json() == recorded[path].encode()
 
 
-def test_a_topic_that_comes_later_is_read_if_the_filter_takes_it(store: MemoryStore) -> None:
+def test_later_topic_is_read_if_the_filter_allows_it(store: MemoryStore) -> None:
     found = construct_topic_count("white-group", "white-group_w1", store, True)
     for topic in ("pay-back", "other"):
         store.create(f"/brokers/topics/{topic}")
@@ -117,8 +117,8 @@ def test_pattern_with_json_escapes_round_trips() -> None:
     assert again == mine
 
 
-@pytest.mark.parametrize("recorded", FILTERS, ids=lambda one: f"{one['pattern']} {one['filter']}")
-def test_a_filter_is_registered_as_the_release_does_and_read_back(recorded: dict[str, Any]) -> None:
+@pytest.mark.parametrize("recorded", FILTERS, ids=lambda row: f"{row['pattern']} {row['filter']}")
+def test_filter_registration_equals_the_releases_and_round_trips(recorded: dict[str, Any]) -> None:
     kind = {"white_list": Whitelist, "black_list": Blacklist}[recorded["pattern"]]
     if recorded["znode"] is None:
         with pytest.raises(ConfigError):
@@ -130,7 +130,7 @@ def test_a_filter_is_registered_as_the_release_does_and_read_back(recorded: dict
     assert parse_topic_count(theirs, "/consumers/g/ids/c", True, list) == mine
 
 
-def test_filter_chooses_nothing_without_topics() -> None:
+def test_filter_without_topics_selects_nothing() -> None:
     store = MemoryZooKeeper().connect()
     data = make_registration(WildcardTopicCount("c", Whitelist(".*"), 1, True, list), 1).to_json()
     store.create("/consumers/g/ids/c", data, make_parents=True)
@@ -138,7 +138,7 @@ def test_filter_chooses_nothing_without_topics() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["static", "something"])
-def test_an_unknown_pattern_and_an_empty_subscription_are_static(pattern: str) -> None:
+def test_unknown_pattern_and_empty_subscription_are_static(pattern: str) -> None:
     data = {"version": 1, "subscription": {"a": 1}, "pattern": pattern, "timestamp": "1"}
     path = "/consumers/g/ids/c"
     assert parse_topic_count(json.dumps(data).encode(), path, True, list) == StaticTopicCount("c", {"a": 1})
@@ -160,30 +160,30 @@ def test_an_unknown_pattern_and_an_empty_subscription_are_static(pattern: str) -
         b'{"version":1,"subscription":{"a":-1},"pattern":"black_list","timestamp":"1"}',
     ],
 )
-def test_a_registration_that_cannot_be_read_is_named(data: bytes) -> None:
+def test_error_for_an_invalid_registration_names_its_path(data: bytes) -> None:
     with pytest.raises(CoordinationError, match=r"^/consumers/g/ids/c"):
         parse_topic_count(data, "/consumers/g/ids/c", True, list)
 
 
-def test_a_consumer_that_is_not_registered_is_no_node() -> None:
+def test_unregistered_consumer_raises_no_node() -> None:
     with pytest.raises(NoNode):
         construct_topic_count("g", "c", MemoryZooKeeper().connect(), True)
 
 
 @pytest.mark.parametrize("streams", [0, -1, True, "2"])
-def test_a_topic_without_a_stream_is_refused(streams: Any) -> None:
+def test_topic_without_a_stream_is_refused(streams: Any) -> None:
     with pytest.raises(ConfigError, match="streams"):
         StaticTopicCount("c", {"a": streams})
     with pytest.raises(ConfigError, match="streams"):
         WildcardTopicCount("c", Whitelist("a"), streams, True, list)
 
 
-def test_a_thread_has_its_consumers_name_and_a_number() -> None:
+def test_threads_are_numbered_after_their_consumer() -> None:
     assert make_thread_id("g_c", 3) == "g_c-3"
     assert StaticTopicCount("c", {"a": 2}).get_consumer_thread_ids_per_topic() == {"a": threads("c", 2)}
 
 
-def test_a_thread_is_called_by_its_consumer_and_its_number() -> None:
+def test_text_of_a_thread_is_its_consumer_and_number() -> None:
     assert str(ConsumerThreadId("g_host-1-abc", 2)) == "g_host-1-abc-2"
 
 
@@ -191,7 +191,7 @@ def test_threads_sort_by_name_so_ten_precedes_two() -> None:
     threads = [ConsumerThreadId("c1", number) for number in range(12)] + [ConsumerThreadId("c10", 0)]
     ordered = sorted(threads)
     assert ordered == sorted(threads, key=str)
-    assert [one.thread_id for one in ordered if one.consumer == "c1"] == [
+    assert [thread.thread_id for thread in ordered if thread.consumer == "c1"] == [
         0,
         1,
         10,
@@ -208,7 +208,7 @@ def test_threads_sort_by_name_so_ten_precedes_two() -> None:
     assert ConsumerThreadId("c1", 11) > ConsumerThreadId("c1", 10)
 
 
-def test_the_order_is_that_of_java_for_every_text() -> None:
+def test_threads_sort_by_utf_16_units_as_in_java() -> None:
     above, below = ConsumerThreadId("\uffee", 0), ConsumerThreadId("\U0001f600", 0)
     assert below < above
 
@@ -223,7 +223,7 @@ def test_the_order_is_that_of_java_for_every_text() -> None:
         ("c-²", None),
     ],
 )
-def test_an_owners_text_names_a_thread_or_none(text: str, thread: ConsumerThreadId | None) -> None:
+def test_owner_text_parses_to_a_thread_or_none(text: str, thread: ConsumerThreadId | None) -> None:
     assert ConsumerThreadId.parse(text) == thread
 
 
@@ -240,7 +240,7 @@ def plan(
     return rebalance_plan(context, RangeAssignor(), owners, MINE)
 
 
-def test_the_first_of_a_group_owns_all() -> None:
+def test_first_consumer_of_a_group_claims_all_partitions() -> None:
     found = plan({"a": 1}, {})
     assert (found.release, found.claim, dict(found.held_by_others)) == ((), (T0, T1, T2, T3), {})
     assert {str(thread) for thread in found.my_assignment.values()} == {"a-0"}
@@ -258,7 +258,7 @@ def test_partition_of_another_consumer_is_released() -> None:
     assert (found.release, found.claim) == ((T2, T3), ())
 
 
-def test_partition_held_by_another_is_waited_for() -> None:
+def test_partition_held_by_another_consumer_is_listed() -> None:
     found = plan({"a": 1}, {T0: PartitionOwner("a-0", MINE), T1: PartitionOwner("b-0", OTHERS)}, partitions=2)
     assert (found.release, found.claim, dict(found.held_by_others)) == ((), (T1,), {T1: "b-0"})
 
@@ -275,12 +275,12 @@ def test_ownership_from_a_lost_response_is_seen(partitions: int) -> None:
     assert len(found.my_assignment) == partitions
 
 
-def test_its_own_text_from_an_earlier_session_is_another_owner() -> None:
+def test_owner_of_an_earlier_session_is_another_consumer() -> None:
     found = plan({"a": 1}, {T0: PartitionOwner("a-0", OTHERS)}, partitions=1)
     assert (found.release, dict(found.held_by_others)) == ((), {T0: "a-0"})
 
 
-def test_more_threads_than_partitions_leave_some_with_nothing() -> None:
+def test_thread_beyond_the_partitions_gets_nothing() -> None:
     context = AssignmentContext.of("g", "b", {"a": {"t": 2}, "b": {"t": 1}}, {"t": [0, 1]})
     found = rebalance_plan(context, RangeAssignor(), {}, MINE)
     assert dict(found.my_assignment) == {}

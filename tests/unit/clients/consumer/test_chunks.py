@@ -7,15 +7,15 @@ import threading
 import pytest
 
 from minikafka.clients.consumer.chunks import SHUTDOWN, ChunkQueue, FetchedDataChunk
-from tests.support.consumer_streams import one_stream
+from tests.support.consumer_streams import stream_harness
 
 
 def chunk(offset: int = 0) -> FetchedDataChunk:
-    with one_stream() as one:
-        return FetchedDataChunk(memoryview(b""), one.partition(), offset, offset + 1)
+    with stream_harness() as harness:
+        return FetchedDataChunk(memoryview(b""), harness.partition(), offset, offset + 1)
 
 
-def test_chunks_come_out_in_their_order() -> None:
+def test_chunks_are_taken_in_their_order() -> None:
     queue = ChunkQueue(2)
     first, second = chunk(0), chunk(1)
     assert queue.offer(first)
@@ -25,7 +25,7 @@ def test_chunks_come_out_in_their_order() -> None:
     assert queue.take(0) is None
 
 
-def test_a_chunk_has_its_place_until_the_next_one_is_asked_for() -> None:
+def test_chunk_in_use_counts_until_the_next_request() -> None:
     queue = ChunkQueue(1)
     assert queue.offer(chunk())
     assert not queue.has_room
@@ -54,7 +54,7 @@ def test_put_ends_when_it_is_stopped() -> None:
     assert not queue.put(chunk(), stop)
 
 
-def test_the_shutdown_command_stays_in_the_queue() -> None:
+def test_shutdown_command_stays_in_the_queue() -> None:
     queue = ChunkQueue(1)
     queue.offer(chunk())
     queue.close()
@@ -66,34 +66,34 @@ def test_the_shutdown_command_stays_in_the_queue() -> None:
     assert queue.take() is SHUTDOWN
 
 
-def test_the_shutdown_command_wakes_who_waits() -> None:
+def test_shutdown_command_wakes_waiting_threads() -> None:
     queue = ChunkQueue(1)
     found: list[object] = []
     waiting = [threading.Thread(target=lambda: found.append(queue.take())) for _ in range(2)]
-    for one in waiting:
-        one.start()
+    for thread in waiting:
+        thread.start()
     queue.close()
-    for one in waiting:
-        one.join()
+    for thread in waiting:
+        thread.join()
     assert found == [SHUTDOWN, SHUTDOWN]
 
 
-def test_room_is_told_of_when_there_is_some_again() -> None:
-    queue, told = ChunkQueue(1), []
-    queue.on_room(lambda: told.append(queue.has_room))
+def test_callback_is_called_when_there_is_room_again() -> None:
+    queue, calls = ChunkQueue(1), []
+    queue.on_room(lambda: calls.append(queue.has_room))
     queue.offer(chunk())
     queue.take()
-    assert told == []
+    assert calls == []
     queue.take(0)
-    assert told == [True]
+    assert calls == [True]
     queue.offer(chunk())
     queue.clear()
-    assert told == [True, True]
+    assert calls == [True, True]
     queue.on_room(None)
     queue.clear()
-    assert told == [True, True]
+    assert calls == [True, True]
 
 
-def test_a_queue_without_room_for_one_chunk_is_refused() -> None:
+def test_queue_without_room_for_a_chunk_is_refused() -> None:
     with pytest.raises(ValueError, match="1 or more, got 0"):
         ChunkQueue(0)

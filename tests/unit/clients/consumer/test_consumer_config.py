@@ -57,12 +57,12 @@ def faults(properties: Mapping[str, object]) -> dict[str, str]:
     return {fault.name: str(fault) for fault in refusal.value.faults}
 
 
-def test_the_defaults_are_those_of_the_release() -> None:
+def test_defaults_are_those_of_the_release() -> None:
     assert config().to_properties() == DEFAULTS
     assert config().consumer_id is None
 
 
-def test_every_key_is_taken_and_given_back() -> None:
+def test_every_property_round_trips() -> None:
     other = {
         name: str(int(value) + 1)
         if value.lstrip("-").isdecimal()
@@ -80,7 +80,7 @@ def test_every_key_is_taken_and_given_back() -> None:
     assert ConsumerConfig.from_properties(other).to_properties() == other
 
 
-def test_some_defaults_follow_other_settings() -> None:
+def test_derived_defaults_follow_other_settings() -> None:
     found = config(zookeeper_session_timeout_ms=500, zookeeper_sync_time_ms=7, offsets_storage="KAFKA")
     assert found.zookeeper_connection_timeout_ms == 500
     assert found.rebalance_backoff_ms == 7
@@ -89,7 +89,7 @@ def test_some_defaults_follow_other_settings() -> None:
     assert config(dual_commit_enabled=True).dual_commit_enabled is True
 
 
-def test_fields_do_as_well_as_properties() -> None:
+def test_fields_and_properties_make_the_same_config() -> None:
     by_field = ConsumerConfig("g", "h:2181/c", rebalance_backoff_ms=200)
     assert by_field == config(rebalance_backoff_ms=200)
     assert dataclasses.replace(by_field, offsets_storage="kafka").dual_commit_enabled is False
@@ -127,28 +127,28 @@ def test_every_fault_is_named_at_once() -> None:
 
 
 @pytest.mark.parametrize("group", ["", ".", "..", "a/b", "a b", "é", "a\n"])
-def test_a_group_has_a_name_that_a_path_can_have(group: str) -> None:
-    said = faults({"group.id": f"{group}|" if group.endswith("\n") else group, "zookeeper.connect": "h:1"})
-    assert list(said) == ["group.id"]
+def test_group_name_that_is_not_a_path_part_is_refused(group: str) -> None:
+    found = faults({"group.id": f"{group}|" if group.endswith("\n") else group, "zookeeper.connect": "h:1"})
+    assert list(found) == ["group.id"]
 
 
 @pytest.mark.parametrize("name", [name for name, value in DEFAULTS.items() if value.lstrip("-").isdecimal()])
-def test_a_number_is_a_number(name: str) -> None:
+def test_text_for_a_number_is_refused(name: str) -> None:
     assert list(faults({**NEEDED, name: "many"})) == [name]
 
 
 @pytest.mark.parametrize("connect", ["", "h:x", ",", "h:1/a/../b"])
-def test_zookeepers_address_is_looked_at(connect: str) -> None:
+def test_invalid_zookeeper_address_is_refused(connect: str) -> None:
     assert list(faults({"group.id": "g", "zookeeper.connect": connect})) == ["zookeeper.connect"]
 
 
-@pytest.mark.parametrize("word", ["smallest", "largest", "none", "raise"])
-def test_another_word_than_smallest_and_largest_is_left_to_the_iterator(word: str) -> None:
-    assert config(auto_offset_reset=word).auto_offset_reset == word
+@pytest.mark.parametrize("value", ["smallest", "largest", "none", "raise"])
+def test_any_reset_value_is_accepted(value: str) -> None:
+    assert config(auto_offset_reset=value).auto_offset_reset == value
 
 
 @pytest.mark.parametrize(
-    ("word", "hint"),
+    ("value", "hint"),
     [
         ("smalest", "; did you mean smallest?"),
         ("Largest", "; did you mean largest?"),
@@ -156,22 +156,22 @@ def test_another_word_than_smallest_and_largest_is_left_to_the_iterator(word: st
         ("x", ""),
     ],
 )
-def test_unknown_reset_value_is_warned_of_with_suggestions(
-    word: str, hint: str, caplog: pytest.LogCaptureFixture
+def test_unknown_reset_value_logs_a_warning_with_a_suggestion(
+    value: str, hint: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        config(auto_offset_reset=word)
-    (said,) = caplog.messages
-    assert said.startswith(
-        f"auto.offset.reset={word!r} is neither smallest nor largest: as with none, streams raise "
+        config(auto_offset_reset=value)
+    (warning,) = caplog.messages
+    assert warning.startswith(
+        f"auto.offset.reset={value!r} is neither smallest nor largest: as with none, streams raise "
     )
-    assert said.endswith(f"does not have the offset{hint}")
+    assert warning.endswith(f"does not have the offset{hint}")
 
 
-@pytest.mark.parametrize("word", ["smallest", "largest", "none"])
-def test_known_reset_values_are_not_warned_of(word: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("value", ["smallest", "largest", "none"])
+def test_known_reset_value_logs_nothing(value: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        config(auto_offset_reset=word)
+        config(auto_offset_reset=value)
     assert caplog.messages == []
 
 
@@ -180,11 +180,11 @@ def test_near_miss_of_zookeeper_connect_is_suggested() -> None:
     assert found["zookeeper.connect"].endswith("(found zookeper.connect, did you mean zookeeper.connect?)")
 
 
-def test_any_negative_timeout_is_none() -> None:
+def test_any_negative_timeout_means_no_timeout() -> None:
     assert config(consumer_timeout_ms=-5).consumer_timeout_ms == -1
 
 
-def test_an_unknown_key_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_property_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         ConsumerConfig.from_properties({**NEEDED, "dual.commit.enable": "true", "external.thing": "1"})
     assert [record.getMessage() for record in caplog.records] == [
@@ -192,7 +192,7 @@ def test_an_unknown_key_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_the_error_is_a_config_error_like_any_other() -> None:
+def test_config_errors_are_a_config_error() -> None:
     with pytest.raises(ConfigError) as refusal:
         ConsumerConfig.from_properties({"group.id": "g"})
     assert refusal.value.name == "zookeeper.connect"

@@ -1,4 +1,4 @@
-"""``clients/consumer/streams``: delivery of messages, when they count, and the end of an iteration."""
+"""``clients/consumer/streams``: delivery of messages, consumed positions, and the end of an iteration."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from minikafka.embedded.process import wait_until
 from minikafka.records import columns
 from minikafka.records.format.batch import ControlType, build_control_batch
 from minikafka.records.format.message_set import Codec, Record, TimestampType, build_message_set
-from tests.support.consumer_streams import fill, message_set, offsets, one_stream, stats
+from tests.support.consumer_streams import fill, message_set, offsets, stats, stream_harness
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
-def test_messages_of_every_format_come_in_their_order(magic: int, codec: Codec) -> None:
-    with one_stream() as one:
-        info = one.partition(3, 10)
+def test_messages_of_every_format_are_delivered_in_order(magic: int, codec: Codec) -> None:
+    with stream_harness() as harness:
+        info = harness.partition(3, 10)
         fill(info, 5, magic=magic, codec=codec)
         fill(info, 2, magic=magic, codec=codec)
-        found = one.drain()
+        found = harness.drain()
         assert offsets(found) == list(range(10, 17))
         assert [message.message for message in found] == [b"%d" % offset for offset in range(10, 17)]
         assert {(m.topic, m.partition, m.key) for m in found} == {("t", 3, b"k")}
@@ -52,12 +52,12 @@ def test_messages_of_every_format_come_in_their_order(magic: int, codec: Codec) 
 
 @pytest.mark.parametrize("magic", [1, 2])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_a_chunk_of_many_pages_comes_whole(magic: int, codec: Codec) -> None:
+def test_chunk_of_many_pages_is_delivered_whole(magic: int, codec: Codec) -> None:
     count = 5 * PAGE_ROWS + 7
-    with one_stream() as one:
-        info = one.partition()
+    with stream_harness() as harness:
+        info = harness.partition()
         fill(info, count, magic=magic, codec=codec)
-        found = one.drain()
+        found = harness.drain()
         assert offsets(found) == list(range(count))
         assert found[-1].message == b"%d" % (count - 1)
         assert info.consumed_offset == count
@@ -66,25 +66,25 @@ def test_a_chunk_of_many_pages_comes_whole(magic: int, codec: Codec) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_messages_of_all_sizes_come_as_they_are(magic: int, codec: Codec) -> None:
+def test_messages_of_all_sizes_are_delivered(magic: int, codec: Codec) -> None:
     sizes = [0, 1, 300_000, 70_000, 10, 65_536, 200_000, 0, *range(0, 40_000, 1_000)]
     records = [Record(b"%d" % size * 3, b"v" * size, 1_000) for size in sizes]
-    with one_stream() as one:
+    with stream_harness() as harness:
         data = build_message_set(records, magic=magic, codec=codec)
-        assert one.partition().enqueue(memoryview(data), len(sizes))
-        found = one.drain()
+        assert harness.partition().enqueue(memoryview(data), len(sizes))
+        found = harness.drain()
         assert [(m.key, m.message) for m in found] == [(r.key, r.value) for r in records]
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_compressed_messages_before_the_fetch_offset_are_skipped(magic: int) -> None:
-    with one_stream() as one:
-        info = one.partition(offset=3)
+    with stream_harness() as harness:
+        info = harness.partition(offset=3)
         assert info.enqueue(message_set(0, 5, magic=magic, codec=Codec.GZIP), 5)
-        assert offsets(one.drain()) == [3, 4]
+        assert offsets(harness.drain()) == [3, 4]
 
 
-def test_formats_may_follow_each_other_in_a_chunk() -> None:
+def test_chunk_may_have_messages_of_several_formats() -> None:
     sets = [
         message_set(0, 2, magic=0),
         message_set(2, 2, codec=Codec.GZIP),
@@ -93,51 +93,51 @@ def test_formats_may_follow_each_other_in_a_chunk() -> None:
         message_set(8, 2, magic=2, codec=Codec.LZ4),
         message_set(10, 2, magic=1),
     ]
-    with one_stream() as one:
-        assert one.partition().enqueue(memoryview(b"".join(sets)), 12)
-        assert offsets(one.drain()) == list(range(12))
+    with stream_harness() as harness:
+        assert harness.partition().enqueue(memoryview(b"".join(sets)), 12)
+        assert offsets(harness.drain()) == list(range(12))
 
 
-def test_null_keys_and_values_are_none_and_no_decoder_sees_them() -> None:
+def test_null_keys_and_values_are_none_and_not_decoded() -> None:
     records = [Record(None, b"v"), Record(b"k", None), Record(b"", b"")]
-    with one_stream() as one:
-        assert one.partition().enqueue(memoryview(build_message_set(records)), 3)
-        assert [(m.key, m.message) for m in one.drain()] == [(None, b"v"), (b"k", None), (b"", b"")]
+    with stream_harness() as harness:
+        assert harness.partition().enqueue(memoryview(build_message_set(records)), 3)
+        assert [(m.key, m.message) for m in harness.drain()] == [(None, b"v"), (b"k", None), (b"", b"")]
 
 
-def test_decoders_work_when_the_message_is_looked_at() -> None:
-    with one_stream() as one:
-        fill(one.partition(), 2)
+def test_keys_and_values_are_decoded_on_access() -> None:
+    with stream_harness() as harness:
+        fill(harness.partition(), 2)
         text = StringDecoder()
-        iterator = ConsumerIterator(one.queue, 0, text, text, "c")
+        iterator = ConsumerIterator(harness.queue, 0, text, text, "c")
         first: MessageAndMetadata[str, str] = next(iterator)
         assert (first.key, first.message, first.raw_message) == ("k", "0", b"0")
 
 
-@pytest.mark.parametrize("what", ["key", "message"])
-def test_decoder_error_names_the_message(what: str) -> None:
-    with one_stream() as one:
-        fill(one.partition(3, 10), 1)
-        iterator = ConsumerIterator(one.queue, 0, LongDecoder(), LongDecoder(), "c")
+@pytest.mark.parametrize("part", ["key", "message"])
+def test_decoder_error_names_the_message(part: str) -> None:
+    with stream_harness() as harness:
+        fill(harness.partition(3, 10), 1)
+        iterator = ConsumerIterator(harness.queue, 0, LongDecoder(), LongDecoder(), "c")
         message = next(iterator)
         with pytest.raises(
             UndecodableMessage, match=r"^t-3 at offset 10: LongDecoder failed on the "
         ) as raised:
-            getattr(message, what)
+            getattr(message, part)
         assert (raised.value.topic, raised.value.partition, raised.value.offset) == ("t", 3, 10)
         assert isinstance(raised.value.__cause__, struct.error)
         assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
-def test_headers_are_read_when_they_are_asked_for() -> None:
+def test_headers_are_read_on_access() -> None:
     headers = (("a", b"1"), ("b", None), ("a", IntegerEncoder().to_bytes(7)))
     records = [Record(b"k", b"v", headers=headers), Record(b"k", b"v")]
-    with one_stream() as one:
-        assert one.partition().enqueue(memoryview(build_message_set(records, magic=2)), 2)
-        assert [m.headers for m in one.drain()] == [headers, ()]
+    with stream_harness() as harness:
+        assert harness.partition().enqueue(memoryview(build_message_set(records, magic=2)), 2)
+        assert [m.headers for m in harness.drain()] == [headers, ()]
 
 
-def test_marks_of_transactions_are_passed_over_and_count_as_consumed() -> None:
+def test_transaction_markers_are_skipped_and_count_as_consumed() -> None:
     mark = build_control_batch(
         ControlType.COMMIT,
         coordinator_epoch=0,
@@ -146,60 +146,60 @@ def test_marks_of_transactions_are_passed_over_and_count_as_consumed() -> None:
         timestamp_ms=0,
         base_offset=2,
     )
-    with one_stream() as one:
-        info = one.partition()
+    with stream_harness() as harness:
+        info = harness.partition()
         assert info.enqueue(memoryview(bytes(message_set(0, 2, magic=2)) + mark), 3)
-        assert offsets(one.drain()) == [0, 1]
+        assert offsets(harness.drain()) == [0, 1]
         assert info.consumed_offset == 3
 
 
-# --- when a message counts
+# --- consumed messages
 
 
-def test_a_message_counts_once_the_next_one_is_asked_for() -> None:
-    with one_stream() as one:
-        info = one.partition(offset=5)
+def test_message_counts_once_the_next_is_requested() -> None:
+    with stream_harness() as harness:
+        info = harness.partition(offset=5)
         fill(info, 2)
-        one.take(1)
+        harness.take(1)
         assert info.consumed_offset == 5
-        one.take(1)
+        harness.take(1)
         assert info.consumed_offset == 6
         with pytest.raises(ConsumerTimeout):
-            one.take(1)
+            harness.take(1)
         assert info.consumed_offset == 7
 
 
-def test_partitions_of_one_stream_are_counted_each_for_itself() -> None:
-    with one_stream() as one:
-        a, b = one.partition(0, 10), one.partition(1, 20)
+def test_each_partition_of_a_stream_has_its_own_position() -> None:
+    with stream_harness() as harness:
+        a, b = harness.partition(0, 10), harness.partition(1, 20)
         fill(a, 1)
         fill(b, 1)
         fill(a, 1)
-        one.take(2)
+        harness.take(2)
         assert (a.consumed_offset, b.consumed_offset) == (11, 20)
-        one.take(1)
+        harness.take(1)
         assert (a.consumed_offset, b.consumed_offset) == (11, 21)
 
 
-def test_all_that_was_handed_out_counts_when_the_caller_says_so() -> None:
-    with one_stream() as one:
-        info = one.partition()
+def test_mark_delivered_consumed_counts_all_delivered_messages() -> None:
+    with stream_harness() as harness:
+        info = harness.partition()
         fill(info, 3)
-        one.take(2)
-        one.stream.iterator().mark_delivered_consumed()
+        harness.take(2)
+        harness.stream.iterator().mark_delivered_consumed()
         assert info.consumed_offset == 2
-        one.take(1)
+        harness.take(1)
         assert info.consumed_offset == 2
 
 
-# --- waiting, and the end
+# --- timeouts and the end
 
 
 def test_undecodable_message_counts_once_the_next_is_requested() -> None:
-    with one_stream() as one:
-        info = one.partition()
+    with stream_harness() as harness:
+        info = harness.partition()
         fill(info, 2)
-        iterator = ConsumerIterator(one.queue, 0, LongDecoder(), LongDecoder(), "c")
+        iterator = ConsumerIterator(harness.queue, 0, LongDecoder(), LongDecoder(), "c")
         with pytest.raises(UndecodableMessage):
             _ = next(iterator).message
         iterator.mark_delivered_consumed()
@@ -208,235 +208,235 @@ def test_undecodable_message_counts_once_the_next_is_requested() -> None:
         assert info.consumed_offset == 1
 
 
-def test_without_a_message_in_time_it_raises_and_goes_on_later() -> None:
-    with one_stream(timeout_ms=1) as one:
+def test_iterator_raises_at_its_timeout_and_continues_later() -> None:
+    with stream_harness(timeout_ms=1) as harness:
         for _ in range(2):
             with pytest.raises(ConsumerTimeout, match="no message within 1 ms"):
-                one.take(1)
-        fill(one.partition(), 1)
-        assert offsets(one.take(1)) == [0]
+                harness.take(1)
+        fill(harness.partition(), 1)
+        assert offsets(harness.take(1)) == [0]
 
 
 def test_iterator_without_timeout_waits() -> None:
-    with one_stream(timeout_ms=-1) as one:
+    with stream_harness(timeout_ms=-1) as harness:
         found: list[int] = []
-        reading = threading.Thread(target=lambda: found.extend(offsets(one.take(1))))
-        reading.start()
-        fill(one.partition(), 1)
-        reading.join()
+        reader = threading.Thread(target=lambda: found.extend(offsets(harness.take(1))))
+        reader.start()
+        fill(harness.partition(), 1)
+        reader.join()
         assert found == [0]
 
 
-def test_the_shutdown_command_ends_the_iteration_for_good() -> None:
-    with one_stream(timeout_ms=-1) as one:
-        fill(one.partition(), 2)
-        one.take(1)
-        one.queue.close()
-        assert offsets(list(one.stream)) == [1]
-        assert list(one.stream) == []
+def test_shutdown_command_ends_the_iteration_for_good() -> None:
+    with stream_harness(timeout_ms=-1) as harness:
+        fill(harness.partition(), 2)
+        harness.take(1)
+        harness.queue.close()
+        assert offsets(list(harness.stream)) == [1]
+        assert list(harness.stream) == []
 
 
-def test_a_loop_that_was_left_is_gone_on_with_by_the_next() -> None:
-    with one_stream() as one:
-        fill(one.partition(), 3)
-        for message in one.stream:
+def test_next_loop_continues_where_the_last_one_ended() -> None:
+    with stream_harness() as harness:
+        fill(harness.partition(), 3)
+        for message in harness.stream:
             assert message.offset == 0
             break
-        assert offsets(one.drain()) == [1, 2]
+        assert offsets(harness.drain()) == [1, 2]
 
 
 # --- a rebalance
 
 
-def test_after_the_chunk_was_cleared_nothing_of_it_is_handed_out() -> None:
-    with one_stream() as one:
-        info = one.partition()
+def test_cleared_chunk_is_not_delivered() -> None:
+    with stream_harness() as harness:
+        info = harness.partition()
         fill(info, 3)
         fill(info, 3)
-        one.take(1)
-        one.stream.clear()
-        assert len(one.queue) == 0
-        assert one.queue.has_room
-        assert one.drain() == []
+        harness.take(1)
+        harness.stream.clear()
+        assert len(harness.queue) == 0
+        assert harness.queue.has_room
+        assert harness.drain() == []
         assert info.consumed_offset == 1
         assert stats().topic("t").messages.count == 1
 
 
 def test_messages_after_a_clear_are_delivered() -> None:
-    with one_stream() as one:
-        fill(one.partition(), 3)
-        one.take(1)
-        one.stream.clear()
-        fill(one.partition(offset=1), 2)
-        assert offsets(one.drain()) == [1, 2]
+    with stream_harness() as harness:
+        fill(harness.partition(), 3)
+        harness.take(1)
+        harness.stream.clear()
+        fill(harness.partition(offset=1), 2)
+        assert offsets(harness.drain()) == [1, 2]
 
 
 def test_waiting_iterator_gets_messages_after_a_clear() -> None:
-    with one_stream(timeout_ms=-1) as one:
+    with stream_harness(timeout_ms=-1) as harness:
         found: list[int] = []
-        reading = threading.Thread(target=lambda: found.extend(offsets(one.take(1))))
-        reading.start()
-        one.stream.clear()
-        fill(one.partition(offset=7), 1)
-        reading.join()
+        reader = threading.Thread(target=lambda: found.extend(offsets(harness.take(1))))
+        reader.start()
+        harness.stream.clear()
+        fill(harness.partition(offset=7), 1)
+        reader.join()
         assert found == [7]
 
 
 def test_repeated_clears_deliver_only_new_messages() -> None:
     rounds, count = 200, 40
-    with one_stream(timeout_ms=-1) as one:
+    with stream_harness(timeout_ms=-1) as harness:
         begin, wrong, taken = [0], [], [0]
 
         def read() -> None:
-            for message in one.stream:
-                # Nothing moves on before this one was followed by another request.
+            for message in harness.stream:
+                # The clear waits until this message was followed by another request.
                 if not begin[0] <= message.offset < begin[0] + count:
                     wrong.append((begin[0], message.offset))
                 taken[0] += 1
 
-        reading = threading.Thread(target=read)
-        info = one.partition()
+        reader = threading.Thread(target=read)
+        info = harness.partition()
         fill(info, count)
-        reading.start()
+        reader.start()
         for round_ in range(1, rounds):
-            one.stream.clear()
-            assert wait_until(lambda: one.stream.iterator().processing_partition is None, 60)
+            harness.stream.clear()
+            assert wait_until(lambda: harness.stream.iterator().processing_partition is None, 60)
             assert begin[0] <= info.consumed_offset <= begin[0] + count
             begin[0] = round_ * count
-            info = one.partition(offset=begin[0])
+            info = harness.partition(offset=begin[0])
             fill(info, count)
-        one.queue.close()
-        reading.join()
+        harness.queue.close()
+        reader.join()
         assert wrong == []
         assert 0 < taken[0] <= rounds * count
 
 
 def test_last_message_is_in_process_until_the_next_request() -> None:
-    with one_stream() as one:
-        info = one.partition()
+    with stream_harness() as harness:
+        info = harness.partition()
         fill(info, 1)
-        assert one.stream.iterator().processing_partition is None
-        one.take(1)
-        one.stream.clear()
-        assert one.stream.iterator().processing_partition is info
-        assert one.drain() == []
-        assert one.stream.iterator().processing_partition is None
+        assert harness.stream.iterator().processing_partition is None
+        harness.take(1)
+        harness.stream.clear()
+        assert harness.stream.iterator().processing_partition is info
+        assert harness.drain() == []
+        assert harness.stream.iterator().processing_partition is None
         assert info.consumed_offset == 1
 
 
-def test_message_in_process_does_not_count_if_its_partition_goes() -> None:
-    with one_stream() as one:
-        info = one.partition()
+def test_message_in_process_of_a_released_partition_does_not_count() -> None:
+    with stream_harness() as harness:
+        info = harness.partition()
         fill(info, 2)
-        one.take(1)
-        one.stream.clear()
-        one.stream.iterator().forget_processing()
-        assert one.drain() == []
+        harness.take(1)
+        harness.stream.clear()
+        harness.stream.iterator().forget_processing()
+        assert harness.drain() == []
         assert info.consumed_offset == 0
 
 
-def test_a_message_in_work_counts_later_where_its_partition_is_kept() -> None:
-    with one_stream() as one:
-        info = one.partition()
+def test_message_in_process_of_a_kept_partition_counts_later() -> None:
+    with stream_harness() as harness:
+        info = harness.partition()
         fill(info, 2)
-        one.take(1)
-        one.stream.clear()
-        one.stream.iterator().forget_processing([info])
-        assert (info.consumed_offset, one.stream.iterator().next_fetch_offset(info)) == (0, 1)
-        assert one.drain() == []
-        assert (info.consumed_offset, one.stream.iterator().next_fetch_offset(info)) == (1, 1)
+        harness.take(1)
+        harness.stream.clear()
+        harness.stream.iterator().forget_processing([info])
+        assert (info.consumed_offset, harness.stream.iterator().next_fetch_offset(info)) == (0, 1)
+        assert harness.drain() == []
+        assert (info.consumed_offset, harness.stream.iterator().next_fetch_offset(info)) == (1, 1)
 
 
 class FakeLease:
     is_valid = True
 
 
-def test_nothing_is_handed_out_while_the_lease_is_not_valid() -> None:
+def test_iterator_delivers_nothing_without_a_valid_lease() -> None:
     lease = FakeLease()
-    with one_stream(lease=lease) as one:
-        info = one.partition()
+    with stream_harness(lease=lease) as harness:
+        info = harness.partition()
         fill(info, 3)
-        one.take(1)
+        harness.take(1)
         lease.is_valid = False
         for _ in range(2):
             with pytest.raises(ConsumerTimeout, match="ZooKeeper does not respond"):
-                one.take(1)
+                harness.take(1)
         assert info.consumed_offset == 1
         lease.is_valid = True
-        assert offsets(one.drain()) == [1, 2]
+        assert offsets(harness.drain()) == [1, 2]
 
 
 def test_iterator_continues_when_the_lease_is_renewed() -> None:
     lease = FakeLease()
     lease.is_valid = False
-    with one_stream(timeout_ms=-1, lease=lease) as one:
-        fill(one.partition(), 1)
+    with stream_harness(timeout_ms=-1, lease=lease) as harness:
+        fill(harness.partition(), 1)
         found: list[int] = []
-        reading = threading.Thread(target=lambda: found.extend(offsets(one.take(1))))
-        reading.start()
+        reader = threading.Thread(target=lambda: found.extend(offsets(harness.take(1))))
+        reader.start()
         lease.is_valid = True
-        reading.join()
+        reader.join()
         assert found == [0]
 
 
-def test_the_shutdown_ends_the_wait_for_the_lease() -> None:
+def test_shutdown_ends_the_wait_for_the_lease() -> None:
     lease = FakeLease()
     lease.is_valid = False
-    with one_stream(timeout_ms=-1, lease=lease) as one:
-        one.queue.close()
-        assert list(one.stream) == []
+    with stream_harness(timeout_ms=-1, lease=lease) as harness:
+        harness.queue.close()
+        assert list(harness.stream) == []
 
 
-# --- what is not as it should be
+# --- gaps, resets and damage
 
 
-def test_a_gap_before_a_chunk_is_reported_as_possible_loss(caplog: pytest.LogCaptureFixture) -> None:
-    with one_stream() as one, caplog.at_level(logging.ERROR, "minikafka.clients"):
-        info = one.partition()
+def test_gap_before_a_chunk_is_logged_as_possible_loss(caplog: pytest.LogCaptureFixture) -> None:
+    with stream_harness() as harness, caplog.at_level(logging.ERROR, "minikafka.clients"):
+        info = harness.partition()
         fill(info, 1)
         info.fetched_offset = 5
         fill(info, 1)
-        assert offsets(one.drain()) == [0, 5]
+        assert offsets(harness.drain()) == [0, 5]
         assert caplog.messages == [
             "t-0: consumed up to offset 1, but fetched messages begin at 5: messages may be lost"
         ]
 
 
-def test_a_gap_that_compaction_left_is_no_loss(caplog: pytest.LogCaptureFixture) -> None:
-    with one_stream() as one, caplog.at_level(logging.ERROR, "minikafka.clients"):
-        info = one.partition()
+def test_gap_inside_a_chunk_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with stream_harness() as harness, caplog.at_level(logging.ERROR, "minikafka.clients"):
+        info = harness.partition()
         assert info.enqueue(memoryview(bytes(message_set(0, 1)) + bytes(message_set(4, 1))), 5)
         fill(info, 1)
-        assert offsets(one.drain()) == [0, 4, 5]
+        assert offsets(harness.drain()) == [0, 4, 5]
         assert caplog.messages == []
 
 
 def test_reset_partition_delivers_fetched_messages_first(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with one_stream() as one, caplog.at_level(logging.ERROR, "minikafka.clients"):
-        info = one.partition(offset=10)
+    with stream_harness() as harness, caplog.at_level(logging.ERROR, "minikafka.clients"):
+        info = harness.partition(offset=10)
         fill(info, 2)
         assert info.reset(4)
         fill(info, 1)
-        assert offsets(one.take(2)) == [10, 11]
-        assert offsets(one.take(1)) == [4]
+        assert offsets(harness.take(2)) == [10, 11]
+        assert offsets(harness.take(1)) == [4]
         assert info.consumed_offset == 4
         assert caplog.messages == []
 
 
 def test_reset_without_queued_messages_takes_effect_at_once() -> None:
-    with one_stream() as one:
-        info = one.partition(offset=-1)
+    with stream_harness() as harness:
+        info = harness.partition(offset=-1)
         assert info.reset(7)
-        assert (info.consumed_offset, info.fetched_offset, len(one.queue)) == (7, 7, 0)
+        assert (info.consumed_offset, info.fetched_offset, len(harness.queue)) == (7, 7, 0)
         assert info.reset(9)
-        assert (info.consumed_offset, info.fetched_offset, len(one.queue)) == (9, 9, 0)
+        assert (info.consumed_offset, info.fetched_offset, len(harness.queue)) == (9, 9, 0)
 
 
-def test_a_full_queue_takes_neither_messages_nor_a_reset() -> None:
-    with one_stream(max_chunks=1) as one:
-        info = one.partition()
+def test_full_queue_accepts_neither_messages_nor_a_reset() -> None:
+    with stream_harness(max_chunks=1) as harness:
+        info = harness.partition()
         fill(info, 2)
         assert not info.enqueue(message_set(2, 1), 3)
         assert not info.reset(50)
@@ -444,119 +444,119 @@ def test_a_full_queue_takes_neither_messages_nor_a_reset() -> None:
 
 
 def damaged(first: int, count: int, at: int, magic: int = 1) -> memoryview:
-    """A set of which the message (magic 2: the batch) with offset ``at`` has a wrong checksum."""
+    """Return a set in which the message (magic 2: the batch) with offset ``at`` has a wrong checksum."""
     sets = [bytearray(message_set(offset, 1, magic=magic)) for offset in range(first, first + count)]
     sets[at - first][-1] ^= 1
     return memoryview(b"".join(sets))
 
 
 @pytest.mark.parametrize("magic", [1, 2])
-def test_a_damaged_message_is_raised_with_its_place_until_it_is_skipped(magic: int) -> None:
-    with one_stream() as one:
-        info = one.partition(2)
+def test_damaged_message_raises_its_position_until_skipped(magic: int) -> None:
+    with stream_harness() as harness:
+        info = harness.partition(2)
         assert info.enqueue(damaged(0, 4, 1, magic), 4)
         fill(info, 1)
-        iterator = one.stream.iterator()
-        assert offsets(one.take(1)) == [0]
+        iterator = harness.stream.iterator()
+        assert offsets(harness.take(1)) == [0]
         for _ in range(2):
             with pytest.raises(CorruptMessage, match="CORRUPT_MESSAGE: t-2 at offset 1: ") as raised:
-                one.take(1)
+                harness.take(1)
             error = raised.value
             assert (error.topic, error.partition, error.offset, error.after_offset) == ("t", 2, 1, 2)
             assert info.consumed_offset == 1
         assert iterator.skip_corrupt() == 2
         assert info.consumed_offset == 2
-        assert offsets(one.drain()) == [2, 3, 4]
+        assert offsets(harness.drain()) == [2, 3, 4]
         assert stats().topic("t").skipped.count == 1
 
 
 def test_damaged_compressed_set_delivers_nothing() -> None:
     broken = bytearray(message_set(1, 3, codec=Codec.GZIP))
     broken[-3] ^= 1
-    with one_stream() as one:
+    with stream_harness() as harness:
         data = bytes(message_set(0, 1)) + bytes(broken) + bytes(message_set(4, 1))
-        assert one.partition().enqueue(memoryview(data), 5)
-        assert offsets(one.take(1)) == [0]
+        assert harness.partition().enqueue(memoryview(data), 5)
+        assert offsets(harness.take(1)) == [0]
         with pytest.raises(CorruptMessage) as raised:
-            one.take(1)
+            harness.take(1)
         assert raised.value.offset == 1
-        assert one.stream.iterator().skip_corrupt() == 4
-        assert offsets(one.drain()) == [4]
+        assert harness.stream.iterator().skip_corrupt() == 4
+        assert offsets(harness.drain()) == [4]
 
 
-def test_there_is_nothing_to_skip_where_nothing_is_damaged() -> None:
-    with one_stream() as one, pytest.raises(ValueError, match="no damaged message"):
-        one.stream.iterator().skip_corrupt()
+def test_skip_without_a_damaged_message_is_refused() -> None:
+    with stream_harness() as harness, pytest.raises(ValueError, match="no damaged message"):
+        harness.stream.iterator().skip_corrupt()
 
 
 def test_damaged_message_cleared_by_a_rebalance_is_not_skipped() -> None:
-    with one_stream() as one:
-        info = one.partition()
+    with stream_harness() as harness:
+        info = harness.partition()
         assert info.enqueue(memoryview(b""), 1, CorruptMessage("t", 0, 0, 1, "damaged"))
         with pytest.raises(CorruptMessage):
-            one.take(1)
-        one.stream.clear()
-        assert one.stream.iterator().skip_corrupt() == 1
+            harness.take(1)
+        harness.stream.clear()
+        assert harness.stream.iterator().skip_corrupt() == 1
         assert info.consumed_offset == 0
         with pytest.raises(ValueError, match="no damaged message"):
-            one.stream.iterator().skip_corrupt()
+            harness.stream.iterator().skip_corrupt()
 
 
-def test_an_error_in_the_queue_is_raised_behind_what_came_before_it() -> None:
+def test_queued_error_is_raised_after_earlier_messages() -> None:
     error = BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, "t-0")
-    with one_stream() as one:
-        info = one.partition()
+    with stream_harness() as harness:
+        info = harness.partition()
         fill(info, 1)
         assert info.enqueue(memoryview(b""), 1, error)
-        assert offsets(one.take(1)) == [0]
+        assert offsets(harness.take(1)) == [0]
         for _ in range(2):
             with pytest.raises(BrokerError) as raised:
-                one.take(1)
+                harness.take(1)
             assert raised.value is error
         assert info.consumed_offset == 1
-        one.stream.clear()
+        harness.stream.clear()
         with pytest.raises(ConsumerTimeout):
-            one.take(1)
+            harness.take(1)
 
 
-def test_a_damaged_place_that_a_fetcher_met_can_be_skipped_too() -> None:
-    with one_stream() as one:
-        info = one.partition()
+def test_damage_reported_by_a_fetcher_can_be_skipped() -> None:
+    with stream_harness() as harness:
+        info = harness.partition()
         assert info.enqueue(memoryview(b""), 1, CorruptMessage("t", 0, 0, 1, "damaged"))
         fill(info, 1)
         with pytest.raises(CorruptMessage):
-            one.take(1)
-        assert one.stream.iterator().skip_corrupt() == 1
-        assert offsets(one.drain()) == [1]
+            harness.take(1)
+        assert harness.stream.iterator().skip_corrupt() == 1
+        assert offsets(harness.drain()) == [1]
         assert info.consumed_offset == 2
 
 
 @pytest.mark.parametrize(
     "error", [CorruptMessage("t", 1, 2, 3, "why"), MessageSizeTooLarge("t", 1, 2, 300, 100)]
 )
-def test_errors_of_streams_travel_between_processes(error: BrokerError) -> None:
+def test_errors_of_streams_survive_pickling(error: BrokerError) -> None:
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
-def test_a_message_that_is_too_large_says_what_to_do() -> None:
+def test_error_for_a_too_large_message_names_the_setting() -> None:
     assert str(MessageSizeTooLarge("t", 1, 2, 300, 100)) == (
         "MESSAGE_TOO_LARGE: the message of t-1 at offset 2 has 300 bytes, which exceeds "
         "fetch.message.max.bytes=100: increase fetch.message.max.bytes"
     )
 
 
-def test_after_an_unexpected_error_nothing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_message_is_lost_after_an_unexpected_error(monkeypatch: pytest.MonkeyPatch) -> None:
     decode = columns.decode_pieces
 
-    def failing(*given: Any, **more: Any) -> Iterator[columns.Columns]:
+    def failing(*arguments: Any, **options: Any) -> Iterator[columns.Columns]:
         monkeypatch.setattr(columns, "decode_pieces", decode)
         raise MemoryError
-        yield from decode(*given, **more)
+        yield from decode(*arguments, **options)
 
     monkeypatch.setattr(columns, "decode_pieces", failing)
-    with one_stream() as stream:
-        fill(stream.partition(), 3)
+    with stream_harness() as harness:
+        fill(harness.partition(), 3)
         with pytest.raises(MemoryError):
-            stream.take(1)
-        assert offsets(stream.take(3)) == [0, 1, 2]
+            harness.take(1)
+        assert offsets(harness.take(3)) == [0, 1, 2]

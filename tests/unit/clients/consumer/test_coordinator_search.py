@@ -1,4 +1,4 @@
-"""``clients/consumer``: the search of a connector for its group's coordinator."""
+"""A connector's look-up of its group's coordinator."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import logging
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError
-from tests.support.connector_harness import GroupHarness
+from tests.support.connector_harness import ZooKeeperGroupHarness
 
 
 @pytest.fixture
-def harness() -> GroupHarness:
-    return GroupHarness(t=4)
+def harness() -> ZooKeeperGroupHarness:
+    return ZooKeeperGroupHarness(t=4)
 
 
-def test_coordinator_search_logs_the_failure(
-    harness: GroupHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_coordinator_lookup_logs_its_failure_and_recovery(
+    harness: ZooKeeperGroupHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures = iter(range(4))
 
@@ -34,18 +34,21 @@ def test_coordinator_search_logs_the_failure(
 
 
 @pytest.mark.parametrize("code", [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_GROUP_ID])
-def test_a_refusal_ends_the_search_for_the_coordinator_at_once(
-    code: ErrorCode, harness: GroupHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_permanent_error_ends_the_coordinator_lookup(
+    code: ErrorCode,
+    harness: ZooKeeperGroupHarness,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    asked = []
+    attempts_ms = []
 
     def connect() -> None:
-        asked.append(harness.clock.monotonic_ms())
+        attempts_ms.append(harness.clock.monotonic_ms())
         raise BrokerError(code, "looking for the coordinator of group 'g'")
 
     monkeypatch.setattr(harness.coordinator, "connect", connect)
     with caplog.at_level(logging.WARNING, "minikafka.clients"), pytest.raises(BrokerError, match=code.name):
         harness.consumer("a", offsets_storage="kafka")
-    assert len(asked) == 1
+    assert len(attempts_ms) == 1
     assert caplog.messages == []
     assert harness.coordinator.closed

@@ -101,7 +101,7 @@ def run(
         ({T0: 0}, {U0: 0}, {T0: 0, U0: 0}),
     ],
 )
-def test_larger_of_two_offsets_is_taken(
+def test_merge_takes_the_larger_offset(
     zookeeper: dict[TopicPartition, int], kafka: dict[TopicPartition, int], merged: dict[TopicPartition, int]
 ) -> None:
     assert merge_offsets(zookeeper, kafka) == merged
@@ -113,7 +113,7 @@ def test_ownership_lost_during_coordinator_lookup_commits_nothing(harness: Offse
 
     def check() -> None:
         if lost:
-            raise SessionExpired("gone")
+            raise SessionExpired("expired")
 
     with pytest.raises(SessionExpired):
         run(harness.offsets(), {T0: 5}, check=check)
@@ -121,7 +121,7 @@ def test_ownership_lost_during_coordinator_lookup_commits_nothing(harness: Offse
     assert harness.mine.fetch([T0]) == {}
 
 
-def test_an_offset_that_stands_there_is_not_written_again(harness: OffsetsHarness) -> None:
+def test_unchanged_offset_is_not_written_again(harness: OffsetsHarness) -> None:
     harness.mine.commit({T0: 5, T1: 0}, yes)
     harness.mine.commit({T0: 5, T1: 1}, yes)
     assert (harness.znode(T0), harness.znode(T1)) == ((b"5", 0), (b"1", 1))
@@ -135,7 +135,7 @@ def test_fetched_offsets_are_checkpointed(harness: OffsetsHarness) -> None:
     assert harness.znode() == (b"5", 0)
 
 
-def test_a_late_write_of_who_owned_it_before_fails(harness: OffsetsHarness) -> None:
+def test_late_write_of_a_former_owner_fails(harness: OffsetsHarness) -> None:
     harness.mine.commit({T0: 5}, yes)
     harness.others.fetch([T0])
     harness.others.commit({T0: 9}, yes)
@@ -143,8 +143,8 @@ def test_a_late_write_of_who_owned_it_before_fails(harness: OffsetsHarness) -> N
     assert harness.znode() == (b"9", 1)
 
 
-def test_an_owner_that_comes_between_two_looks_is_not_written_over(harness: OffsetsHarness) -> None:
-    """The version is read before the owner is asked for: a later owner writes a later version."""
+def test_new_owner_during_a_commit_is_not_overwritten(harness: OffsetsHarness) -> None:
+    """The version is read before the owner: a later owner writes a later version."""
     harness.mine.commit({T0: 5}, yes)
     harness.mine.forget()
 
@@ -163,7 +163,7 @@ def test_foreign_partition_does_not_block_other_commits(harness: OffsetsHarness)
     assert harness.mine.fetch([T0, T1, U0]) == {T0: 5, U0: 7}
 
 
-def test_the_owner_writes_over_what_others_wrote(harness: OffsetsHarness) -> None:
+def test_owner_overwrites_the_offsets_of_others(harness: OffsetsHarness) -> None:
     harness.mine.commit({T0: 5}, yes)
     harness.others.fetch([T0])
     harness.others.commit({T0: 9}, yes)
@@ -173,7 +173,7 @@ def test_the_owner_writes_over_what_others_wrote(harness: OffsetsHarness) -> Non
     assert harness.znode() == (b"8", 3)
 
 
-def test_after_an_answer_that_was_lost_it_is_written_anew(harness: OffsetsHarness) -> None:
+def test_offset_is_written_again_after_a_lost_response(harness: OffsetsHarness) -> None:
     harness.mine.commit({T0: 5}, yes)
     harness.zookeeper.lose_next_answer(harness.store)
     with pytest.raises(CoordinationLost):
@@ -183,13 +183,13 @@ def test_after_an_answer_that_was_lost_it_is_written_anew(harness: OffsetsHarnes
     assert harness.znode()[0] == b"6"
 
 
-def test_offset_that_is_no_number_is_refused_with_its_path(harness: OffsetsHarness) -> None:
+def test_error_for_a_non_numeric_offset_names_its_path(harness: OffsetsHarness) -> None:
     harness.store.create("/consumers/g/offsets/t/0", b"five", make_parents=True)
     with pytest.raises(CoordinationError, match="/consumers/g/offsets/t/0: expected an offset"):
         harness.mine.fetch([T0])
 
 
-def test_both_are_written_and_the_larger_is_read(harness: OffsetsHarness) -> None:
+def test_dual_commit_writes_both_and_reads_the_larger(harness: OffsetsHarness) -> None:
     both = harness.offsets()
     assert run(both, {T0: 5, T1: 3}) == []
     assert (harness.znode()[0], harness.kafka) == (b"5", {T0: 5, T1: 3})
@@ -207,12 +207,12 @@ def test_only_the_named_storage_is_used_without_dual_commit(harness: OffsetsHarn
     assert kafka.fetch([T0]) == {T0: 7}
 
 
-def test_an_unknown_offset_is_not_committed(harness: OffsetsHarness) -> None:
+def test_unknown_offset_is_not_committed(harness: OffsetsHarness) -> None:
     run(harness.offsets(), {T0: -1})
     assert (harness.kafka, harness.mine.checkpointed) == ({}, {})
 
 
-def test_a_commit_is_tried_again_as_often_as_allowed(harness: OffsetsHarness) -> None:
+def test_failed_commit_is_retried_up_to_its_limit(harness: OffsetsHarness) -> None:
     moved = BrokerError(ErrorCode.NOT_COORDINATOR_FOR_GROUP)
     harness.failures = [moved, NetworkError("cut")]
     assert run(harness.offsets(), {T0: 5}) == [Wait(50), Wait(50)]
@@ -223,21 +223,21 @@ def test_a_commit_is_tried_again_as_often_as_allowed(harness: OffsetsHarness) ->
     assert harness.attempts == 6
 
 
-def test_an_automatic_commit_is_tried_once(harness: OffsetsHarness) -> None:
+def test_auto_commit_makes_one_attempt(harness: OffsetsHarness) -> None:
     harness.failures = [NetworkError("cut")]
     with pytest.raises(NetworkError):
         run(harness.offsets(), {T0: 5}, with_retries=False)
     assert harness.attempts == 1
 
 
-def test_brokers_are_never_behind_zookeeper_if_configured(harness: OffsetsHarness) -> None:
+def test_coordinator_is_written_first_if_configured(harness: OffsetsHarness) -> None:
     harness.failures = [NetworkError("cut")]
     with pytest.raises(NetworkError):
         run(harness.offsets(), {T0: 5}, with_retries=False)
     assert (harness.kafka, harness.store.exists("/consumers/g/offsets/t/0")) == ({}, None)
 
 
-def test_zookeeper_is_never_behind_the_brokers_where_it_is_named(harness: OffsetsHarness) -> None:
+def test_zookeeper_is_written_first_if_configured(harness: OffsetsHarness) -> None:
     both = harness.offsets(named="zookeeper")
     harness.zookeeper.suspend(harness.store)
     with pytest.raises(CoordinationLost):
@@ -250,10 +250,10 @@ def test_zookeeper_is_never_behind_the_brokers_where_it_is_named(harness: Offset
     assert (harness.znode()[0], harness.kafka) == (b"5", {})
 
 
-def test_nothing_is_written_where_others_may_own_it(harness: OffsetsHarness) -> None:
-    def gone() -> None:
-        raise SessionExpired("gone")
+def test_commit_writes_nothing_if_others_may_own_it(harness: OffsetsHarness) -> None:
+    def expired() -> None:
+        raise SessionExpired("expired")
 
     with pytest.raises(SessionExpired):
-        run(harness.offsets(), {T0: 5}, check=gone)
+        run(harness.offsets(), {T0: 5}, check=expired)
     assert (harness.attempts, harness.mine.checkpointed) == (0, {})

@@ -1,4 +1,4 @@
-"""``GroupOffsetsChannel``: a group's offsets at a coordinator that moves, loads, or is away."""
+"""``GroupOffsetsChannel``: a group's offsets at a coordinator that moves, loads, or is unreachable."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class ChannelHarness:
 
     def __init__(self) -> None:
         self.brokers = BrokersInMemory(2, {"t": 2})
-        self.made: list[ClusterClient] = []
+        self.clients: list[ClusterClient] = []
         self.channel = GroupOffsetsChannel(self._cluster, "g", TIMEOUT_MS)
 
     def _cluster(self) -> ClusterClient:
-        self.made.append(self.brokers.client())
-        return self.made[-1]
+        self.clients.append(self.brokers.client())
+        return self.clients[-1]
 
     def stored(self) -> dict[TopicPartition, int]:
         return {tp: offset for tp, (offset, _) in self.brokers.groups.group("g").offsets.items()}
 
-    def asked_of(self, key: ApiKey) -> list[int]:
-        """The brokers that were asked, in their order."""
-        return [broker_id for broker_id, asked, _, _ in self.brokers.requests if asked is key]
+    def brokers_of(self, key: ApiKey) -> list[int]:
+        """Return the ids of the brokers that got such requests, in order."""
+        return [broker_id for broker_id, api, _, _ in self.brokers.requests if api is key]
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def harness() -> ChannelHarness:
 
 
 def commit_code(code: ErrorCode) -> Any:
-    """An answer to OffsetCommit."""
+    """Return a handler of OffsetCommit that returns ``code``."""
 
-    def answer(_: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    def respond(_: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
         return OffsetCommitResponse(
             0,
             tuple(
@@ -67,11 +67,11 @@ def commit_code(code: ErrorCode) -> Any:
             ),
         )
 
-    return answer
+    return respond
 
 
 def fetch_code(code: ErrorCode) -> Any:
-    """An answer to OffsetFetch, with the group's error."""
+    """Return a handler of OffsetFetch that returns ``code`` as the group's error."""
     return lambda _, request: OffsetFetchResponse(0, (), int(code))
 
 
@@ -80,41 +80,41 @@ def test_committed_offsets_are_fetched(harness: ChannelHarness) -> None:
     harness.channel.commit({T0: 5})
     assert harness.stored() == {T0: 5}
     assert harness.channel.fetch([T0, T1]) == {T0: 5}
-    assert len(harness.asked_of(ApiKey.FIND_COORDINATOR)) == 1
+    assert len(harness.brokers_of(ApiKey.FIND_COORDINATOR)) == 1
 
 
-def test_commit_to_former_coordinator_fails_and_the_next_finds_the_new_one(harness: ChannelHarness) -> None:
+def test_commit_finds_the_new_coordinator_after_an_error(harness: ChannelHarness) -> None:
     harness.channel.commit({T0: 5})
     harness.brokers.groups.coordinator = 2
     with pytest.raises(BrokerError) as refused:
         harness.channel.commit({T0: 6})
     assert refused.value.code is ErrorCode.NOT_COORDINATOR_FOR_GROUP
     harness.channel.commit({T0: 6})
-    assert harness.asked_of(ApiKey.OFFSET_COMMIT) == [1, 1, 2]
+    assert harness.brokers_of(ApiKey.OFFSET_COMMIT) == [1, 1, 2]
     assert harness.stored() == {T0: 6}
 
 
-def test_a_fetch_follows_the_coordinator(harness: ChannelHarness) -> None:
+def test_fetch_follows_the_coordinator(harness: ChannelHarness) -> None:
     harness.channel.commit({T0: 5})
     harness.brokers.groups.coordinator = 2
     assert harness.channel.fetch([T0]) == {T0: 5}
-    assert harness.asked_of(ApiKey.OFFSET_FETCH) == [1, 2]
+    assert harness.brokers_of(ApiKey.OFFSET_FETCH) == [1, 2]
 
 
-def test_a_fetch_waits_while_the_coordinator_loads(harness: ChannelHarness) -> None:
+def test_fetch_waits_while_the_coordinator_loads(harness: ChannelHarness) -> None:
     harness.channel.commit({T0: 5})
     loading = fetch_code(ErrorCode.GROUP_LOAD_IN_PROGRESS)
     harness.brokers.script(ApiKey.OFFSET_FETCH, loading, loading)
     assert harness.channel.fetch([T0]) == {T0: 5}
-    assert harness.asked_of(ApiKey.OFFSET_FETCH) == [1, 1, 1]
+    assert harness.brokers_of(ApiKey.OFFSET_FETCH) == [1, 1, 1]
 
 
-def test_a_coordinator_that_loads_for_too_long_is_told_of(harness: ChannelHarness) -> None:
+def test_fetch_from_a_loading_coordinator_times_out(harness: ChannelHarness) -> None:
     harness.brokers.script(ApiKey.OFFSET_FETCH, *[fetch_code(ErrorCode.GROUP_LOAD_IN_PROGRESS)] * 1_000)
-    begun_ms = harness.brokers.clock.monotonic_ms()
+    start_ms = harness.brokers.clock.monotonic_ms()
     with pytest.raises((BrokerError, NetworkError), match="GROUP_LOAD_IN_PROGRESS"):
         harness.channel.fetch([T0])
-    assert harness.brokers.clock.monotonic_ms() - begun_ms <= TIMEOUT_MS
+    assert harness.brokers.clock.monotonic_ms() - start_ms <= TIMEOUT_MS
 
 
 def test_commit_to_loading_coordinator_is_one_attempt_and_keeps_it(harness: ChannelHarness) -> None:
@@ -124,21 +124,21 @@ def test_commit_to_loading_coordinator_is_one_attempt_and_keeps_it(harness: Chan
     assert refused.value.code is ErrorCode.GROUP_LOAD_IN_PROGRESS
     harness.channel.commit({T0: 5})
     assert harness.stored() == {T0: 5}
-    assert len(harness.asked_of(ApiKey.FIND_COORDINATOR)) == 1
+    assert len(harness.brokers_of(ApiKey.FIND_COORDINATOR)) == 1
 
 
-def test_a_cluster_that_nobody_of_has_answered_is_made_anew(harness: ChannelHarness) -> None:
+def test_unreachable_cluster_gets_a_new_client(harness: ChannelHarness) -> None:
     harness.brokers.stop(1)
     harness.brokers.stop(2)
     with pytest.raises(NetworkError):
         harness.channel.connect()
     harness.brokers.start(1)
     harness.channel.commit({T0: 5})
-    assert len(harness.made) == 2
+    assert len(harness.clients) == 2
     assert harness.stored() == {T0: 5}
 
 
-def test_a_closed_channel_is_refused(harness: ChannelHarness) -> None:
+def test_closed_channel_refuses_commits(harness: ChannelHarness) -> None:
     harness.channel.commit({T0: 5})
     harness.channel.close()
     with pytest.raises(NetworkError, match="'g' is closed"):

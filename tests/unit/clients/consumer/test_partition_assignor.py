@@ -1,5 +1,5 @@
-"""``clients/consumer/assignment`` and ``assignment_context``: the texts' examples, what
-``PartitionAssignorTest`` of 0.10.1 asks for, and the recorded owners.
+"""``clients/consumer/assignment``: the texts' examples, the cases of 0.10.1's ``PartitionAssignorTest``, and
+the recorded owners.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def context(
 
 
 def by_thread(owners: Owners) -> dict[str, list[str]]:
-    """Thread to its partitions, as texts."""
+    """Return thread to its partitions, as texts."""
     found: dict[str, list[str]] = {}
     for partitions in owners.values():
         for tp, thread in partitions.items():
@@ -51,10 +51,17 @@ def by_thread(owners: Owners) -> dict[str, list[str]]:
     return found
 
 
+def owner_texts(owners: Owners) -> dict[str, str]:
+    """Return ``TOPIC/PARTITION`` to the text of its owner."""
+    return {
+        f"{tp.topic}/{tp.partition}": str(thread) for share in owners.values() for tp, thread in share.items()
+    }
+
+
 ONE_AND_TWO_THREADS = {"c1": {"t": 1}, "c2": {"t": 2}}
 
 
-def test_range_gives_one_more_of_ten_partitions_to_the_first_thread() -> None:
+def test_range_gives_the_remainder_to_the_first_thread() -> None:
     assert by_thread(RangeAssignor().assign(context(ONE_AND_TWO_THREADS, {"t": 10}))) == {
         "c1-0": ["t-0", "t-1", "t-2", "t-3"],
         "c2-0": ["t-4", "t-5", "t-6"],
@@ -62,7 +69,7 @@ def test_range_gives_one_more_of_ten_partitions_to_the_first_thread() -> None:
     }
 
 
-def test_range_gives_the_remainder_of_eleven_partitions_to_the_first_two() -> None:
+def test_range_gives_a_remainder_of_two_to_the_first_two() -> None:
     assert by_thread(RangeAssignor().assign(context(ONE_AND_TWO_THREADS, {"t": 11}))) == {
         "c1-0": ["t-0", "t-1", "t-2", "t-3"],
         "c2-0": ["t-4", "t-5", "t-6", "t-7"],
@@ -70,7 +77,7 @@ def test_range_gives_the_remainder_of_eleven_partitions_to_the_first_two() -> No
     }
 
 
-def test_range_counts_five_partitions_off_to_four_threads() -> None:
+def test_range_divides_five_partitions_among_four_threads() -> None:
     owners = RangeAssignor().assign(context({"C1": {"t": 2}, "C2": {"t": 2}}, {"t": 5}))
     assert by_thread(owners) == {
         "C1-0": ["t-0", "t-1"],
@@ -80,7 +87,7 @@ def test_range_counts_five_partitions_off_to_four_threads() -> None:
     }
 
 
-def test_range_takes_thread_ten_before_thread_two_as_the_release_does() -> None:
+def test_range_orders_threads_by_name() -> None:
     owners = RangeAssignor().assign(context({"c": {"t": 11}}, {"t": 11}))
     assert [by_thread(owners)[f"c-{n}"] for n in (0, 1, 10, 2)] == [["t-0"], ["t-1"], ["t-2"], ["t-3"]]
 
@@ -94,7 +101,7 @@ def test_range_divides_each_topic_among_its_own_readers() -> None:
     }
 
 
-def test_range_says_of_its_own_threads_which_are_idle(caplog: pytest.LogCaptureFixture) -> None:
+def test_range_logs_its_own_idle_threads(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         owners = RangeAssignor().assign(context({"a": {"t": 1}, "b": {"t": 3}}, {"t": 2}, me="b"))
     assert by_thread(owners) == {"a-0": ["t-0"], "b-0": ["t-1"]}
@@ -104,20 +111,20 @@ def test_range_says_of_its_own_threads_which_are_idle(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("assignor", [RangeAssignor(), RoundRobinAssignor()])
-def test_a_topic_that_is_not_there_is_named_as_such(
+def test_missing_topic_is_logged(
     assignor: RangeAssignor | RoundRobinAssignor, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        assignor.assign(context({"a": {"gone": 2}}, {}, me="a"))
-    assert caplog.messages == ["topic 'gone' does not exist yet"]
+        assignor.assign(context({"a": {"missing": 2}}, {}, me="a"))
+    assert caplog.messages == ["topic 'missing' does not exist yet"]
 
 
-def test_every_consumer_has_an_entry_and_missing_topics_no_owner() -> None:
-    consumers = {"a": {"gone": 1}, "b": {"other": 1}}
+def test_every_consumer_has_an_entry_without_partitions() -> None:
+    consumers = {"a": {"missing": 1}, "b": {"other": 1}}
     assert RangeAssignor().assign(context(consumers, {"other": 1})) == {"a": {}, "b": {}}
 
 
-def test_roundrobin_deals_partitions_out_in_the_order_of_javas_hash() -> None:
+def test_roundrobin_orders_partitions_by_javas_hash() -> None:
     owners = RoundRobinAssignor().assign(context({"c1": {"t": 2}, "c2": {"t": 2}}, {"t": 10}))
     order = sorted(range(10), key=lambda number: string_hash(f"[t,{number}]"))
     ring = ["c1-0", "c1-1", "c2-0", "c2-1"]
@@ -133,7 +140,7 @@ def test_roundrobin_compares_hashes_with_their_sign() -> None:
     assert by_thread(owners)["c-9"] == ["orders-11"]
 
 
-def test_roundrobin_has_one_order_for_partitions_whose_hashes_are_equal() -> None:
+def test_roundrobin_orders_equal_hashes_by_partition() -> None:
     assert string_hash("[Aa,0]") == string_hash("[BB,0]")
     owners = RoundRobinAssignor().assign(context({"c": {"BB": 2, "Aa": 2}}, {"BB": 1, "Aa": 1}))
     assert by_thread(owners) == {"c-0": ["Aa-0"], "c-1": ["BB-0"]}
@@ -153,32 +160,34 @@ def test_roundrobin_refuses_topics_read_by_different_threads(
 ) -> None:
     with pytest.raises(ConfigError) as refusal:
         RoundRobinAssignor().assign(context(consumers, {"t": 2, "u": 2}))
-    said = str(refusal.value)
+    text = str(refusal.value)
     for topic in ("t", "u"):
-        threads = sorted(f"{one}-{n}" for one, count in consumers.items() for n in range(count.get(topic, 0)))
-        assert f"topic {topic!r}" in said
-        assert "{" + ", ".join(threads) + "}" in said
+        threads = sorted(
+            f"{name}-{n}" for name, count in consumers.items() for n in range(count.get(topic, 0))
+        )
+        assert f"topic {topic!r}" in text
+        assert "{" + ", ".join(threads) + "}" in text
 
 
-def test_roundrobin_lets_consumers_have_different_numbers_of_streams() -> None:
+def test_roundrobin_allows_different_numbers_of_streams() -> None:
     owners = RoundRobinAssignor().assign(
         context({"a": {"t": 1, "u": 1}, "b": {"t": 2, "u": 2}}, {"t": 3, "u": 3})
     )
     assert sorted(map(len, by_thread(owners).values())) == [2, 2, 2]
 
 
-def test_the_strategies_have_their_names() -> None:
+def test_assignor_is_created_by_its_name() -> None:
     assert isinstance(create_assignor("range"), RangeAssignor)
     assert isinstance(create_assignor("roundrobin"), RoundRobinAssignor)
     with pytest.raises(ConfigError, match=r"strategy='sticky': one of range, roundrobin"):
         create_assignor("sticky")
 
 
-# From ZooKeeper.
+# --- from ZooKeeper
 
 
 def group(consumers: Mapping[str, TopicCount], topics: Mapping[str, int]) -> MemoryStore:
-    """A group ``g`` in ZooKeeper."""
+    """Return a ZooKeeper with the group ``g``."""
     store = MemoryZooKeeper().connect()
     for topic, count in topics.items():
         assignment = TopicAssignment(dict.fromkeys(range(count), (0,))).to_json()
@@ -189,7 +198,7 @@ def group(consumers: Mapping[str, TopicCount], topics: Mapping[str, int]) -> Mem
     return store
 
 
-def test_the_recorded_group_gets_the_recorded_owners() -> None:
+def test_recorded_group_gets_the_recorded_owners() -> None:
     recorded = json.loads(RECORDED.read_text())
     store = MemoryZooKeeper().connect()
     for path, node in sorted(recorded.items()):
@@ -197,18 +206,15 @@ def test_the_recorded_group_gets_the_recorded_owners() -> None:
             store.create(path, (node["data"] or "").encode(), make_parents=True)
     for name, consumer in [("old-group", "old-group_c2"), ("white-group", "white-group_w1")]:
         owners = RangeAssignor().assign(AssignmentContext(name, consumer, True, store))
-        found = {
-            f"{tp.topic}/{tp.partition}": str(owner) for one in owners.values() for tp, owner in one.items()
-        }
-        above = f"/consumers/{name}/owners/"
-        assert found == {
-            path.removeprefix(above): node["data"]
+        parent = f"/consumers/{name}/owners/"
+        assert owner_texts(owners) == {
+            path.removeprefix(parent): node["data"]
             for path, node in recorded.items()
-            if path.startswith(above) and node["ephemeral"]
+            if path.startswith(parent) and node["ephemeral"]
         }
 
 
-def test_random_groups_get_the_owners_that_the_release_gives_them() -> None:
+def test_random_groups_get_the_owners_of_the_release() -> None:
     refused = 0
     for recorded in json.loads(OWNERS.read_text())["groups"]:
         store = MemoryZooKeeper().connect()
@@ -222,8 +228,7 @@ def test_random_groups_get_the_owners_that_the_release_gives_them() -> None:
                 assert run["owners"] is None
                 refused += 1
                 continue
-            found = {f"{tp.topic}/{tp.partition}": str(one) for s in owners.values() for tp, one in s.items()}
-            assert found == run["owners"]
+            assert owner_texts(owners) == run["owners"]
     assert refused
 
 
@@ -254,19 +259,19 @@ def test_context_has_consumers_threads_and_partitions_of_own_topics() -> None:
     }
 
 
-def test_a_topic_that_nobody_has_made_has_no_partitions() -> None:
+def test_missing_topic_has_no_partitions() -> None:
     store = group({"s": StaticTopicCount("s", {"later": 1})}, {})
     assert AssignmentContext("g", "s", True, store).partitions_for_topic == {"later": ()}
 
 
 def test_context_requires_a_registration() -> None:
-    with pytest.raises(NoNode, match="'gone' is not registered"):
-        AssignmentContext("g", "gone", True, group({"s": StaticTopicCount("s", {"t": 1})}, {}))
+    with pytest.raises(NoNode, match="'other' is not registered"):
+        AssignmentContext("g", "other", True, group({"s": StaticTopicCount("s", {"t": 1})}, {}))
     with pytest.raises(NoNode):
         AssignmentContext("none", "s", True, group({}, {}))
 
 
-def test_a_registration_that_nobody_can_read_is_named() -> None:
+def test_error_for_an_invalid_registration_names_its_consumer() -> None:
     store = group({"s": StaticTopicCount("s", {"t": 1})}, {})
     store.create("/consumers/g/ids/odd", b"{}")
     with pytest.raises(CoordinationError, match="/consumers/g/ids/odd"):

@@ -15,14 +15,14 @@ from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.runtime import Scheduler
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.registry import paths
-from tests.support.connector_harness import Fetched, GroupHarness
+from tests.support.connector_harness import FakeFetcher, ZooKeeperGroupHarness
 from tests.support.consumer_streams import offsets
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-class Hook:
-    """A rebalance listener that does something."""
+class CallingListener:
+    """A rebalance listener that calls a function at a release or a start."""
 
     def __init__(
         self, release: Callable[[], object] | None = None, start: Callable[[], object] | None = None
@@ -40,41 +40,43 @@ class Hook:
 
 
 def test_rebalance_listeners_commit_precedes_the_release() -> None:
-    harness = GroupHarness(t=2)
+    harness = ZooKeeperGroupHarness(t=2)
     a = harness.consumer("a", auto_commit_enable=False)
-    a.connector.set_consumer_rebalance_listener(Hook(release=a.connector.commit_offsets))
+    a.connector.set_consumer_rebalance_listener(CallingListener(release=a.connector.commit_offsets))
     a.reads(t=1)
     harness.go()
-    a.fetched.bring(3)
+    a.fetcher.deliver(3)
     assert offsets(a.take(6)) == [0, 1, 2, 0, 1, 2]
     b = harness.consumer("b").reads(t=1)
     harness.go()
     assert harness.owners() == ["g_a-0", "g_b-0"]
     assert (harness.offset(0), harness.offset(1)) == (b"3", b"3")
-    assert b.fetched.infos[T1].fetched_offset == 3
+    assert b.fetcher.infos[T1].fetched_offset == 3
 
 
 @pytest.mark.parametrize("place", ["release", "start"])
-def test_a_rebalance_listener_may_shut_the_consumer_down(place: str) -> None:
-    harness = GroupHarness(t=2)
+def test_rebalance_listener_may_shut_the_consumer_down(place: str) -> None:
+    harness = ZooKeeperGroupHarness(t=2)
     a = harness.consumer("a")
-    a.connector.set_consumer_rebalance_listener(Hook(**{place: a.connector.shutdown}))
+    a.connector.set_consumer_rebalance_listener(CallingListener(**{place: a.connector.shutdown}))
     a.reads(t=1)
     harness.go(80)
     harness.consumer("b").reads(t=1)
     harness.go(80)
     assert a.connector.is_shutting_down
-    assert a.fetched.ended
-    assert a.fetched.infos == {}
+    assert a.fetcher.ended
+    assert a.fetcher.infos == {}
     assert harness.owners() == ["g_b-0", "g_b-0"]
 
 
 def on_threads(
-    harness: GroupHarness, fetched: Fetched | None = None, **settings: Any
+    harness: ZooKeeperGroupHarness, fetcher: FakeFetcher | None = None, **settings: Any
 ) -> ZookeeperConsumerConnector:
     settings = {"rebalance_backoff_ms": 1, "auto_commit_enable": False, **settings}
     config = ConsumerConfig(group_id="g", zookeeper_connect="memory:1", consumer_id="a", **settings)
-    return ZookeeperConsumerConnector(config, store=harness.zookeeper.connect(), fetcher=fetched or Fetched())
+    return ZookeeperConsumerConnector(
+        config, store=harness.zookeeper.connect(), fetcher=fetcher or FakeFetcher()
+    )
 
 
 def ends(act: Callable[[], object]) -> bool:
@@ -86,8 +88,8 @@ def ends(act: Callable[[], object]) -> bool:
 
 @pytest.mark.parametrize("place", ["release", "start"])
 def test_rebalance_listener_may_shut_down_a_threaded_consumer(place: str) -> None:
-    harness, fetched, done = GroupHarness(t=2), Fetched(), threading.Event()
-    connector = on_threads(harness, fetched)
+    harness, fetcher, done = ZooKeeperGroupHarness(t=2), FakeFetcher(), threading.Event()
+    connector = on_threads(harness, fetcher)
     calls = []
 
     def shut_down() -> None:
@@ -96,68 +98,68 @@ def test_rebalance_listener_may_shut_down_a_threaded_consumer(place: str) -> Non
             connector.shutdown()
             done.set()
 
-    connector.set_consumer_rebalance_listener(Hook(**{place: shut_down}))
+    connector.set_consumer_rebalance_listener(CallingListener(**{place: shut_down}))
     connector.create_message_streams({"t": 1})
     harness.topic("t", 3)
     harness.zookeeper.deliver()
     assert done.wait(5)
     assert ends(connector.shutdown)
-    assert fetched.ended
-    assert fetched.infos == {}
+    assert fetcher.ended
+    assert fetcher.infos == {}
 
 
 def test_rebalance_listener_may_shut_down_during_another_shutdown() -> None:
-    harness, begun, done = GroupHarness(t=2), threading.Event(), threading.Event()
+    harness, started, done = ZooKeeperGroupHarness(t=2), threading.Event(), threading.Event()
     connector = on_threads(harness)
 
     def shut_down() -> None:
-        begun.set()
+        started.set()
         connector._stopping.wait(5)
         connector.shutdown()
         done.set()
 
-    connector.set_consumer_rebalance_listener(Hook(release=shut_down))
+    connector.set_consumer_rebalance_listener(CallingListener(release=shut_down))
     connector.create_message_streams({"t": 1})
     harness.topic("t", 3)
     harness.zookeeper.deliver()
-    assert begun.wait(5)
+    assert started.wait(5)
     assert ends(connector.shutdown)
     assert done.is_set()
 
 
-def test_a_shutdown_that_comes_while_a_rebalance_begins_ends() -> None:
-    harness = GroupHarness(t=2)
+def test_shutdown_at_the_start_of_a_rebalance_ends() -> None:
+    harness = ZooKeeperGroupHarness(t=2)
     connector = on_threads(harness)
     connector.create_message_streams({"t": 1})
     listener = connector.load_balancer_listener
-    begun, go_on = threading.Event(), threading.Event()
+    started, may_continue = threading.Event(), threading.Event()
 
-    class Late(threading.Event):
-        """It is told of the shutdown just before it is cleared."""
+    class LateClear(threading.Event):
+        """An event that is cleared only after the shutdown has set it."""
 
         def clear(self) -> None:
-            begun.set()
-            go_on.wait(5)
+            started.set()
+            may_continue.wait(5)
             super().clear()
 
         def set(self) -> None:
             super().set()
             if connector.is_shutting_down:
-                go_on.set()
+                may_continue.set()
 
     before = listener._triggered
-    listener._triggered = Late()
+    listener._triggered = LateClear()
     before.set()
     listener.rebalance_event_triggered()
-    assert begun.wait(5)
+    assert started.wait(5)
     assert ends(connector.shutdown)
 
 
 def test_shutdown_during_a_waiting_rebalance_counts_delivered_messages() -> None:
-    harness, fetched, waits = GroupHarness(t=2), Fetched(), threading.Event()
-    connector = on_threads(harness, fetched, rebalance_backoff_ms=60_000, auto_commit_enable=True)
+    harness, fetcher, waits = ZooKeeperGroupHarness(t=2), FakeFetcher(), threading.Event()
+    connector = on_threads(harness, fetcher, rebalance_backoff_ms=60_000, auto_commit_enable=True)
     (stream,) = connector.create_message_streams({"t": 1})["t"]
-    fetched.bring(2)
+    fetcher.deliver(2)
     assert next(stream.iterator()).offset == 0
     stream.clear = waits.set  # type: ignore[method-assign]  # the last before the wait
     harness.topic("t", 3)
@@ -167,8 +169,8 @@ def test_shutdown_during_a_waiting_rebalance_counts_delivered_messages() -> None
     assert sorted(filter(None, (harness.offset(0), harness.offset(1)))) == [b"0", b"1"]
 
 
-def test_a_consumer_that_waits_for_another_of_its_name_may_be_shut_down() -> None:
-    harness, tried = GroupHarness(t=2), threading.Event()
+def test_consumer_waiting_for_its_name_can_be_shut_down() -> None:
+    harness, tried = ZooKeeperGroupHarness(t=2), threading.Event()
     harness.zookeeper.connect().create(
         paths.consumer_id_path("g", "g_a"), b"", ephemeral=True, make_parents=True
     )
@@ -191,7 +193,7 @@ def test_task_that_raises_runs_again(caplog: pytest.LogCaptureFixture) -> None:
         calls.append(1)
         if len(calls) == 2:
             twice.set()
-        raise OSError("not now")
+        raise OSError("task failed")
 
     scheduler = Scheduler(SystemClock(), threads=True)
     scheduler.schedule("a task", fails, 1)

@@ -1,4 +1,4 @@
-"""``Lease``: until when a consumer may hand out what it owns."""
+"""``Lease``: the time during which a consumer may deliver messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_lease_lasts_nine_tenths_of_the_timeout_from_the_request(clock: ManualCl
     assert lease.is_valid
 
 
-def test_an_answer_that_comes_late_takes_nothing_away(clock: ManualClock) -> None:
+def test_late_response_does_not_shorten_the_lease(clock: ManualClock) -> None:
     lease = Lease(clock, 6_000)
     lease.grant(7, sent_ms=0)
     assert lease.renew(7, sent_ms=3_000)
@@ -38,7 +38,7 @@ def test_an_answer_that_comes_late_takes_nothing_away(clock: ManualClock) -> Non
     assert lease.is_valid
 
 
-def test_an_answer_in_another_session_renews_nothing(clock: ManualClock) -> None:
+def test_response_in_another_session_renews_nothing(clock: ManualClock) -> None:
     lease = Lease(clock, 6_000)
     lease.grant(7, sent_ms=0)
     clock.advance(6_000)
@@ -46,7 +46,7 @@ def test_an_answer_in_another_session_renews_nothing(clock: ManualClock) -> None
     assert not lease.is_valid
 
 
-def test_expiry_of_an_earlier_session_pauses_until_the_next_answer(clock: ManualClock) -> None:
+def test_late_expiry_pauses_the_lease_until_a_response(clock: ManualClock) -> None:
     lease = Lease(clock, 6_000)
     lease.grant(8, sent_ms=0)
     lease.revoke()

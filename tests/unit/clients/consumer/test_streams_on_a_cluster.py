@@ -60,7 +60,7 @@ def numbers(partition: int, first: int, count: int) -> list[tuple[int, int, str]
     return [(partition, at, str(at * PARTITIONS + partition)) for at in range(first, first + count)]
 
 
-def test_streams_read_on_while_a_leader_goes_and_comes_back(cluster: Cluster) -> None:
+def test_streams_continue_while_a_leader_is_restarted(cluster: Cluster) -> None:
     cluster.create_topic("t", partitions=PARTITIONS, replicas=2)
     config = ConsumerConfig(
         "g",

@@ -24,7 +24,7 @@ from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whit
         ("ord", "orders", False),
     ],
 )
-def test_a_whitelist_takes_the_topics_whose_whole_name_matches(raw: str, topic: str, allowed: bool) -> None:
+def test_whitelist_allows_topics_whose_whole_name_matches(raw: str, topic: str, allowed: bool) -> None:
     assert Whitelist(raw).is_topic_allowed(topic, True) is allowed
 
 
@@ -32,7 +32,7 @@ def test_a_whitelist_takes_the_topics_whose_whole_name_matches(raw: str, topic: 
     ("raw", "topic", "allowed"),
     [("black1", "black1", False), ("black1", "black10", True), ("a|b", "b", False)],
 )
-def test_a_blacklist_takes_all_others(raw: str, topic: str, allowed: bool) -> None:
+def test_blacklist_allows_all_other_topics(raw: str, topic: str, allowed: bool) -> None:
     assert Blacklist(raw).is_topic_allowed(topic, True) is allowed
 
 
@@ -56,7 +56,7 @@ def test_offsets_topic_is_read_only_if_not_excluded(
         ("", ""),
     ],
 )
-def test_a_comma_is_an_or_and_blanks_and_quotes_around_go(raw: str, regex: str) -> None:
+def test_comma_means_or_and_outer_blanks_and_quotes_are_removed(raw: str, regex: str) -> None:
     assert Whitelist(raw).regex == regex
 
 
@@ -67,7 +67,7 @@ def test_registered_filter_round_trips() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "text"),
     [
         ("a{2,3}", "a comma means '|'"),
         ("(", "missing ')'"),
@@ -77,8 +77,8 @@ def test_registered_filter_round_trips() -> None:
         ("a{x}", "{x}"),
     ],
 )
-def test_pattern_that_java_refuses_is_refused(raw: str, said: str) -> None:
+def test_pattern_that_java_refuses_is_refused(raw: str, text: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         Whitelist(raw)
-    assert said in str(refusal.value)
+    assert text in str(refusal.value)
     assert repr(raw) in str(refusal.value)

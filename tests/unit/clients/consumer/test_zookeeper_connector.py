@@ -1,4 +1,4 @@
-"""A high-level consumer on a ZooKeeper in memory: what it registers, owns, hands out and commits."""
+"""A high-level consumer on a ZooKeeper in memory: its registration, ownership, deliveries and commits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRe
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.serializer import LongDecoder, StringDecoder
 from minikafka.registry import paths
-from tests.support.connector_harness import GROUP, GroupHarness, cut_off
+from tests.support.connector_harness import GROUP, ZooKeeperGroupHarness, cut_off
 from tests.support.consumer_streams import fill, offsets
 
 GOLDEN = Path(__file__).parents[3] / "data" / "zookeeper"
@@ -33,12 +33,12 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
-def harness() -> GroupHarness:
-    return GroupHarness(t=4)
+def harness() -> ZooKeeperGroupHarness:
+    return ZooKeeperGroupHarness(t=4)
 
 
 def recorded(name: str) -> dict[str, tuple[str, bool, int]]:
-    """Return the znodes of old consumers of 0.10.1.1: data, ephemeral, version; without times."""
+    """Return the recorded znodes of old consumers of 0.10.1.1, without times: data, ephemeral, version."""
     nodes = json.loads((GOLDEN / name).read_text(encoding="utf-8"))
     return {
         path: (without_time(node["data"] or ""), node["ephemeral"], node["version"])
@@ -47,7 +47,7 @@ def recorded(name: str) -> dict[str, tuple[str, bool, int]]:
     }
 
 
-def present(harness: GroupHarness) -> dict[str, tuple[str, bool, int]]:
+def present(harness: ZooKeeperGroupHarness) -> dict[str, tuple[str, bool, int]]:
     found = {}
 
     def visit(path: str) -> None:
@@ -65,7 +65,7 @@ def without_time(data: str) -> str:
 
 
 def test_znodes_equal_those_of_the_release_during_and_after_a_run() -> None:
-    harness = GroupHarness(orders=2, payments=2)
+    harness = ZooKeeperGroupHarness(orders=2, payments=2)
     old = {"group_id": "old-group", "auto_offset_reset": "smallest"}
     first = harness.consumer("c1", **old).reads(orders=2)
     harness.go(5)
@@ -74,8 +74,8 @@ def test_znodes_equal_those_of_the_release_during_and_after_a_run() -> None:
     white.streams = white.connector.create_message_streams_by_filter(Whitelist("ord.*,pay.*"))
     harness.go()
     for consumer in harness.consumers:
-        consumer.fetched.bring(0)
-        for info in consumer.fetched.infos.values():
+        consumer.fetcher.deliver(0)
+        for info in consumer.fetcher.infos.values():
             if info.partition == 0:
                 fill(info, 200)
     for consumer in harness.consumers:
@@ -88,14 +88,14 @@ def test_znodes_equal_those_of_the_release_during_and_after_a_run() -> None:
     assert present(harness) == recorded("04-old-consumers-closed.json")
 
 
-def test_consumer_id_is_configured_or_generated(harness: GroupHarness) -> None:
+def test_consumer_id_is_configured_or_generated(harness: ZooKeeperGroupHarness) -> None:
     assert harness.consumer("c").connector.consumer_id_string == "g_c"
     own = harness.consumer().connector.consumer_id_string
     assert re.fullmatch(r"g_.+-1700000000000-[0-9a-f]{8}", own)
     assert own != harness.consumer().connector.consumer_id_string
 
 
-def test_streams_are_created_at_most_once(harness: GroupHarness) -> None:
+def test_streams_are_created_at_most_once(harness: ZooKeeperGroupHarness) -> None:
     consumer = harness.consumer("a")
     with pytest.raises(ConfigError):
         consumer.connector.create_message_streams({"t": 0})
@@ -105,10 +105,10 @@ def test_streams_are_created_at_most_once(harness: GroupHarness) -> None:
     with pytest.raises(MessageStreamsExist):
         consumer.connector.create_message_streams_by_filter(Whitelist("t"))
     with pytest.raises(MessageStreamsExist):
-        consumer.connector.set_consumer_rebalance_listener(Hook())
+        consumer.connector.set_consumer_rebalance_listener(RecordingListener())
 
 
-def test_partitions_are_divided_and_taken_over(harness: GroupHarness) -> None:
+def test_partitions_are_divided_and_taken_over_at_a_shutdown(harness: ZooKeeperGroupHarness) -> None:
     a = harness.consumer("a").reads(t=1)
     harness.go()
     assert harness.owners() == ["g_a-0"] * 4
@@ -118,35 +118,35 @@ def test_partitions_are_divided_and_taken_over(harness: GroupHarness) -> None:
     a.connector.shutdown()
     harness.go()
     assert harness.owners() == ["g_b-0", "g_b-0", "g_b-1", "g_b-1"]
-    assert a.fetched.ended
-    assert len(b.fetched.infos) == 4
+    assert a.fetcher.ended
+    assert len(b.fetcher.infos) == 4
 
 
-def test_messages_are_decoded(harness: GroupHarness) -> None:
+def test_messages_are_decoded(harness: ZooKeeperGroupHarness) -> None:
     consumer = harness.consumer("a")
     decoder = StringDecoder()
     consumer.streams = consumer.connector.create_message_streams({"t": 1}, decoder, decoder)["t"]
     harness.go()
-    consumer.fetched.bring(1)
+    consumer.fetcher.deliver(1)
     (message,) = consumer.take(1)
     assert (message.key, message.message) == ("k", "0")
 
 
-def test_a_message_counts_when_the_next_one_is_asked_for(harness: GroupHarness) -> None:
+def test_message_is_committed_once_the_next_is_requested(harness: ZooKeeperGroupHarness) -> None:
     consumer = harness.consumer("a", auto_commit_interval_ms=100).reads(t=1)
     harness.topic("t", 1)
     harness.go()
-    consumer.fetched.bring(3)
+    consumer.fetcher.deliver(3)
     assert offsets(consumer.take(2)) == [0, 1]
     harness.go(20)
     assert harness.offset() == b"1"
 
 
 def test_explicit_commit_and_shutdown_count_delivered_messages() -> None:
-    harness = GroupHarness(t=1)
+    harness = ZooKeeperGroupHarness(t=1)
     consumer = harness.consumer("a", auto_commit_enable=False).reads(t=1)
     harness.go()
-    consumer.fetched.bring(5)
+    consumer.fetcher.deliver(5)
     consumer.take(2)
     consumer.connector.commit_offsets()
     assert harness.offset() == b"2"
@@ -155,25 +155,25 @@ def test_explicit_commit_and_shutdown_count_delivered_messages() -> None:
     assert harness.offset() == b"2"
     other = harness.consumer("b").reads(t=1)
     harness.go()
-    other.fetched.bring(2)
+    other.fetcher.deliver(2)
     other.take(1)
     other.connector.shutdown()
     assert harness.offset() == b"3"
 
 
 def test_message_whose_block_raises_does_not_count() -> None:
-    harness = GroupHarness(t=1)
+    harness = ZooKeeperGroupHarness(t=1)
     consumer = harness.consumer("a").reads(t=1)
     harness.go()
-    consumer.fetched.bring(5)
+    consumer.fetcher.deliver(5)
 
-    def works() -> None:
+    def process() -> None:
         with consumer.connector:
             consumer.take(3)
-            raise OSError("no work")
+            raise OSError("processing failed")
 
-    with pytest.raises(OSError, match="no work"):
-        works()
+    with pytest.raises(OSError, match="processing failed"):
+        process()
     assert harness.offset() == b"2"
 
 
@@ -181,11 +181,11 @@ def test_message_whose_block_raises_does_not_count() -> None:
 def test_undecodable_message_is_not_counted_by_commit_or_shutdown(
     explicit: bool,
 ) -> None:
-    harness = GroupHarness(t=1)
+    harness = ZooKeeperGroupHarness(t=1)
     consumer = harness.consumer("a")
     consumer.streams = consumer.connector.create_message_streams({"t": 1}, LongDecoder(), LongDecoder())["t"]
     harness.go()
-    consumer.fetched.bring(5)
+    consumer.fetcher.deliver(5)
     *_, last = consumer.take(3)
     with pytest.raises(UndecodableMessage):
         _ = last.message
@@ -197,13 +197,13 @@ def test_undecodable_message_is_not_counted_by_commit_or_shutdown(
 
 
 def test_rebalance_drops_the_chunk_and_waits_for_the_message_in_process() -> None:
-    harness = GroupHarness(t=2)
+    harness = ZooKeeperGroupHarness(t=2)
     a = harness.consumer("a").reads(t=1)
     harness.go()
-    a.fetched.bring(3)
+    a.fetcher.deliver(3)
     assert [(m.partition, m.offset) for m in a.take(4)][-1] == (1, 0)
     harness.consumer("b").reads(t=1)
-    harness.go(10, asks=False)
+    harness.go(10, requests=False)
     assert harness.owners() == ["g_a-0", "g_a-0"]
     assert a.take(1) == []
     harness.go(40)
@@ -211,127 +211,127 @@ def test_rebalance_drops_the_chunk_and_waits_for_the_message_in_process() -> Non
     assert harness.offset(1) == b"1"
 
 
-def test_message_in_process_is_not_redelivered_if_its_partition_stays() -> None:
-    harness = GroupHarness(t=2)
+def test_message_in_process_of_a_kept_partition_is_not_redelivered() -> None:
+    harness = ZooKeeperGroupHarness(t=2)
     a = harness.consumer("a").reads(t=1)
     harness.go()
-    a.fetched.bring(3)
+    a.fetcher.deliver(3)
     assert offsets(a.take(1)) == [0]
     harness.consumer("b").reads(t=1)
-    harness.go(80, asks=False)
+    harness.go(80, requests=False)
     assert harness.owners() == ["g_a-0", "g_b-0"]
-    assert [info.fetched_offset for info in a.fetched.infos.values()] == [1]
+    assert [info.fetched_offset for info in a.fetcher.infos.values()] == [1]
     assert harness.offset() == b"0"
-    a.fetched.bring(2)
+    a.fetcher.deliver(2)
     assert offsets(a.take(2)) == [1, 2]
     a.connector.commit_offsets()
     assert harness.offset() == b"3"
 
 
 def test_message_of_a_kept_partition_does_not_delay_the_release() -> None:
-    harness = GroupHarness(t=2)
+    harness = ZooKeeperGroupHarness(t=2)
     a = harness.consumer("a").reads(t=1)
     harness.go()
-    a.fetched.bring(3)
+    a.fetcher.deliver(3)
     assert offsets(a.take(1)) == [0]
     harness.consumer("b").reads(t=1)
-    harness.go(10, asks=False)
+    harness.go(10, requests=False)
     assert harness.owners() == ["g_a-0"]
 
 
-def test_new_owner_begins_with_the_message_still_in_process() -> None:
-    harness = GroupHarness(t=2)
+def test_new_owner_starts_with_the_message_in_process() -> None:
+    harness = ZooKeeperGroupHarness(t=2)
     a = harness.consumer("a").reads(t=1)
     harness.go()
-    a.fetched.bring(3)
+    a.fetcher.deliver(3)
     assert [(m.partition, m.offset) for m in a.take(4)][-1] == (1, 0)
     b = harness.consumer("b").reads(t=1)
-    harness.go(80, asks=False)
-    assert {tp: info.fetched_offset for tp, info in b.fetched.infos.items()} == {T1: 0}
+    harness.go(80, requests=False)
+    assert {tp: info.fetched_offset for tp, info in b.fetcher.infos.items()} == {T1: 0}
     assert (harness.offset(0), harness.offset(1)) == (b"3", b"0")
-    a.take(1)  # it asks for more at last, and commits what it owns
+    a.take(1)  # the late request; then it commits the partitions that it owns
     a.connector.commit_offsets()
     assert harness.offset(1) == b"0"
 
 
 def test_kept_partition_continues_in_place_without_auto_commit() -> None:
-    harness = GroupHarness(t=2)
+    harness = ZooKeeperGroupHarness(t=2)
     a = harness.consumer("a", auto_commit_enable=False).reads(t=1)
     harness.go()
-    a.fetched.bring(3)
+    a.fetcher.deliver(3)
     a.take(2)
     b = harness.consumer("b").reads(t=1)
     harness.go()
-    # One more was asked for before the rebalance, and all three are done with.
-    assert {tp: info.fetched_offset for tp, info in a.fetched.infos.items()} == {T0: 3}
-    assert {tp: info.fetched_offset for tp, info in b.fetched.infos.items()} == {T1: -1}
+    # A third message was requested before the rebalance, and all three are processed.
+    assert {tp: info.fetched_offset for tp, info in a.fetcher.infos.items()} == {T0: 3}
+    assert {tp: info.fetched_offset for tp, info in b.fetcher.infos.items()} == {T1: -1}
     assert harness.offset() is None
 
 
-def test_rebalance_without_changes_does_not_stop_a_consumer(harness: GroupHarness) -> None:
+def test_rebalance_without_changes_does_not_stop_a_consumer(harness: ZooKeeperGroupHarness) -> None:
     a = harness.consumer("a").reads(t=1)
     harness.go()
     harness.admin.create(f"{paths.BROKER_IDS}/1", b"{}")
     harness.consumer("b").reads(u=1)
     harness.go()
-    assert a.fetched.starts == 1
+    assert a.fetcher.starts == 1
 
 
-def test_topics_and_partitions_that_come_later_are_read() -> None:
-    harness = GroupHarness(ta=1)
+def test_later_topics_and_partitions_are_read() -> None:
+    harness = ZooKeeperGroupHarness(ta=1)
     consumer = harness.consumer("a")
     consumer.streams = consumer.connector.create_message_streams_by_filter(Whitelist("t."))
     static = harness.consumer("b", group_id="h").reads(tb=1)
     harness.go()
-    assert set(consumer.fetched.infos) == {TopicPartition("ta", 0)}
-    assert not static.fetched.infos
+    assert set(consumer.fetcher.infos) == {TopicPartition("ta", 0)}
+    assert not static.fetcher.infos
     harness.topic("tb", 1)
     harness.topic("ta", 2)
     harness.topic("no", 1)
     harness.go()
-    assert set(consumer.fetched.infos) == {("ta", 0), ("ta", 1), ("tb", 0)}
-    assert set(static.fetched.infos) == {("tb", 0)}
+    assert set(consumer.fetcher.infos) == {("ta", 0), ("ta", 1), ("tb", 0)}
+    assert set(static.fetcher.infos) == {("tb", 0)}
 
 
-def test_a_topic_that_is_deleted_is_given_up_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    harness = GroupHarness(ta=1, tb=1)
+def test_deleted_topic_is_released_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    harness = ZooKeeperGroupHarness(ta=1, tb=1)
     consumer = harness.consumer("a").reads(ta=1, tb=1)
     harness.go()
     harness.admin.delete(paths.topic_path("tb"))
     with caplog.at_level(logging.WARNING, "minikafka.clients.consumer"):
         harness.go()
     assert "topic tb was deleted while this consumer reads it" in caplog.text
-    assert set(consumer.fetched.infos) == {("ta", 0)}
+    assert set(consumer.fetcher.infos) == {("ta", 0)}
     assert harness.owners("tb") == []
 
 
 @pytest.mark.parametrize(
-    ("connect", "place", "chroot"),
+    ("connect", "path", "chroot"),
     [("zk:2181/kafak", "/kafak/brokers/ids", "'/kafak' here"), ("zk:2181", "/brokers/ids", "none here")],
 )
-def test_without_brokers_it_waits_for_the_first(
-    harness: GroupHarness, connect: str, place: str, chroot: str, caplog: pytest.LogCaptureFixture
+def test_consumer_without_brokers_waits_for_the_first(
+    harness: ZooKeeperGroupHarness, connect: str, path: str, chroot: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.admin.delete(f"{paths.BROKER_IDS}/0")
     consumer = harness.consumer("a", zookeeper_connect=connect).reads(t=1)
     with caplog.at_level(logging.WARNING, "minikafka.clients.consumer"):
         harness.go()
-    assert consumer.fetched.starts == 0
-    said = (
-        f"g_a: no brokers to read from: {place} on ZooKeeper at zk:2181 is empty. Check that a "
+    assert consumer.fetcher.starts == 0
+    warning = (
+        f"g_a: no brokers to read from: {path} on ZooKeeper at zk:2181 is empty. Check that a "
         f"broker runs, and that zookeeper.connect='{connect}' is the same as in the broker's settings, "
         f"with its chroot ({chroot})"
     )
-    assert set(caplog.messages) == {said}
+    assert set(caplog.messages) == {warning}
     harness.admin.create(f"{paths.BROKER_IDS}/3", b"{}")
     harness.go()
-    assert len(consumer.fetched.infos) == 4
+    assert len(consumer.fetcher.infos) == 4
 
 
-def test_nothing_is_handed_out_while_others_may_own_it(harness: GroupHarness) -> None:
+def test_nothing_is_delivered_while_others_may_own_partitions(harness: ZooKeeperGroupHarness) -> None:
     consumer = harness.consumer("a").reads(t=1)
     harness.go()
-    consumer.fetched.bring(3)
+    consumer.fetcher.deliver(3)
     harness.zookeeper.suspend(consumer.store)
     harness.clock.advance(2_000)
     assert len(consumer.take(1)) == 1
@@ -344,11 +344,11 @@ def test_nothing_is_handed_out_while_others_may_own_it(harness: GroupHarness) ->
     assert len(consumer.take(1)) == 1
 
 
-def test_after_its_session_has_expired_it_registers_and_owns_anew() -> None:
-    harness = GroupHarness(t=2)
+def test_consumer_registers_again_after_its_session_expired() -> None:
+    harness = ZooKeeperGroupHarness(t=2)
     a, b = harness.consumer("a").reads(t=1), harness.consumer("b").reads(t=1)
     harness.go()
-    a.fetched.bring(3)
+    a.fetcher.deliver(3)
     a.take(2)
     harness.consumers = [b]
     cut_off(harness, a)
@@ -361,12 +361,12 @@ def test_after_its_session_has_expired_it_registers_and_owns_anew() -> None:
     harness.go()
     assert harness.owners() == ["g_a-0", "g_b-0"]
     assert harness.offset() is None
-    a.fetched.bring(1)
+    a.fetcher.deliver(1)
     assert offsets(a.take(1)) == [0]
 
 
 def test_owner_created_between_check_and_delete_stays(
-    harness: GroupHarness, monkeypatch: pytest.MonkeyPatch
+    harness: ZooKeeperGroupHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer = harness.consumer("a").reads(t=1)
     harness.go()
@@ -386,15 +386,15 @@ def test_owner_created_between_check_and_delete_stays(
 
 
 def test_late_expiry_event_pauses_the_new_session_only_until_renewal() -> None:
-    harness = GroupHarness(t=1)
+    harness = ZooKeeperGroupHarness(t=1)
     consumer = harness.consumer("a").reads(t=1)
     harness.go()
     cut_off(harness, consumer)
     harness.zookeeper.resume(consumer.store)
     consumer.connector.load_balancer_listener.rebalance_event_triggered()
-    for _ in range(60):  # before any news of the session are delivered
+    for _ in range(60):  # before events of the session are delivered
         consumer.connector.step()
-    consumer.fetched.bring(5)
+    consumer.fetcher.deliver(5)
     assert len(consumer.take(1)) == 1
     harness.zookeeper.deliver()
     assert consumer.take(1) == []
@@ -402,134 +402,136 @@ def test_late_expiry_event_pauses_the_new_session_only_until_renewal() -> None:
     assert len(consumer.take(1)) == 1
 
 
-def test_a_registration_that_somebody_deletes_is_made_again(harness: GroupHarness) -> None:
+def test_deleted_registration_is_created_again(harness: ZooKeeperGroupHarness) -> None:
     consumer = harness.consumer("a").reads(t=1)
     harness.go()
     path = paths.consumer_id_path(GROUP, "g_a")
     harness.admin.delete(path)
     harness.go()
     assert harness.admin.exists(path) is not None
-    assert len(consumer.fetched.infos) == 4
+    assert len(consumer.fetcher.infos) == 4
 
 
-def test_one_of_the_same_name_is_waited_for_and_then_refused(harness: GroupHarness) -> None:
+def test_consumer_of_the_same_name_is_waited_for_then_refused(harness: ZooKeeperGroupHarness) -> None:
     first = harness.consumer("a").reads(t=1)
     harness.go()
     second = harness.consumer("a").reads(t=1)
     harness.go()
-    assert second.fetched.starts == 0
+    assert second.fetcher.starts == 0
     first.connector.shutdown()
     harness.go()
-    assert len(second.fetched.infos) == 4
+    assert len(second.fetcher.infos) == 4
     third = harness.consumer("a", rebalance_max_retries=1).reads(t=1)
     harness.go(700)
     with pytest.raises(ConsumerRebalanceFailed, match=NodeExists.__name__):
         third.take(1)
 
 
-def test_after_the_last_attempt_all_is_released_and_its_streams_raise(harness: GroupHarness) -> None:
+def test_streams_raise_after_the_last_rebalance_attempt(harness: ZooKeeperGroupHarness) -> None:
     owner = paths.consumer_owner_path(GROUP, "t", 2)
-    harness.admin.create(owner, b"g_gone-0", make_parents=True)
+    harness.admin.create(owner, b"g_other-0", make_parents=True)
     consumer = harness.consumer("a", rebalance_max_retries=3).reads(t=2)
     harness.go(30)
-    assert harness.owners() == ["g_a-0", "g_a-0", "g_gone-0", "g_a-1"]
+    assert harness.owners() == ["g_a-0", "g_a-0", "g_other-0", "g_a-1"]
     harness.go(60)
-    assert harness.owners() == ["g_gone-0"]
+    assert harness.owners() == ["g_other-0"]
     assert harness.admin.children(paths.consumer_ids_path(GROUP)) == []
     for number in range(2):
-        with pytest.raises(ConsumerRebalanceFailed, match=r"3 attempts .* t-2 is owned by g_gone-0"):
+        with pytest.raises(ConsumerRebalanceFailed, match=r"3 attempts .* t-2 is owned by g_other-0"):
             consumer.take(1, number)
     consumer.connector.shutdown()
 
 
-def test_a_partition_is_read_once_the_other_has_let_go(harness: GroupHarness) -> None:
+def test_partition_is_read_once_its_owner_has_released_it(harness: ZooKeeperGroupHarness) -> None:
     owner = paths.consumer_owner_path(GROUP, "t", 2)
-    harness.admin.create(owner, b"g_gone-0", make_parents=True)
+    harness.admin.create(owner, b"g_other-0", make_parents=True)
     consumer = harness.consumer("a", rebalance_max_retries=3).reads(t=1)
     harness.go(30)
-    assert consumer.fetched.starts == 0
+    assert consumer.fetcher.starts == 0
     harness.admin.delete(owner)
     harness.go(30)
-    assert len(consumer.fetched.infos) == 4
+    assert len(consumer.fetcher.infos) == 4
 
 
-def test_lost_answers_leave_nothing_behind(harness: GroupHarness) -> None:
+def test_rebalance_succeeds_in_spite_of_lost_responses(harness: ZooKeeperGroupHarness) -> None:
     consumer = harness.consumer("a").reads(t=1)
     for _ in range(60):
         harness.zookeeper.lose_next_answer(consumer.store)
         harness.go(10)
     assert harness.owners() == ["g_a-0"] * 4
-    assert len(consumer.fetched.infos) == 4
+    assert len(consumer.fetcher.infos) == 4
 
 
-class Hook:
-    """A rebalance listener that writes down what it is told."""
+class RecordingListener:
+    """A rebalance listener that records its calls, and may fail."""
 
     def __init__(self) -> None:
-        self.told: list[object] = []
+        self.calls: list[object] = []
         self.fails = 0
 
     def before_releasing_partitions(self, ownership: Mapping[str, set[int]]) -> None:
-        self.told.append(dict(ownership))
+        self.calls.append(dict(ownership))
 
     def before_starting_fetchers(
         self, consumer_id: str, assignment: Mapping[str, Mapping[int, ConsumerThreadId]]
     ) -> None:
-        self.told.append((consumer_id, {t: {p: str(o) for p, o in a.items()} for t, a in assignment.items()}))
+        self.calls.append(
+            (consumer_id, {t: {p: str(o) for p, o in a.items()} for t, a in assignment.items()})
+        )
         if self.fails:
             self.fails -= 1
-            raise ValueError("not now")
+            raise ValueError("listener failed")
 
 
 def test_rebalance_listener_is_called_before_release_and_fetch() -> None:
-    harness = GroupHarness(t=2)
-    a, hook = harness.consumer("a"), Hook()
-    a.connector.set_consumer_rebalance_listener(hook)
+    harness = ZooKeeperGroupHarness(t=2)
+    a, listener = harness.consumer("a"), RecordingListener()
+    a.connector.set_consumer_rebalance_listener(listener)
     a.reads(t=1)
     harness.go()
-    assert hook.told == [{}, ("g_a", {"t": {0: "g_a-0", 1: "g_a-0"}})]
-    hook.told.clear()
-    hook.fails = 1
+    assert listener.calls == [{}, ("g_a", {"t": {0: "g_a-0", 1: "g_a-0"}})]
+    listener.calls.clear()
+    listener.fails = 1
     harness.consumer("b").reads(t=1)
     harness.go()
     shared = ("g_a", {"t": {0: "g_a-0", 1: "g_b-0"}})
-    assert hook.told == [{"t": {0, 1}}, shared, {"t": {0}}, shared]
-    assert set(a.fetched.infos) == {T0}
+    assert listener.calls == [{"t": {0, 1}}, shared, {"t": {0}}, shared]
+    assert set(a.fetcher.infos) == {T0}
 
 
 @pytest.mark.parametrize("late", [False, True])
 def test_rebalance_listeners_commit_excludes_the_message_in_process(late: bool) -> None:
-    class Committing(Hook):
+    class Committing(RecordingListener):
         def before_releasing_partitions(self, ownership: Mapping[str, set[int]]) -> None:
             if not late:
                 a.connector.commit_offsets()
 
-        def before_starting_fetchers(self, *told: object) -> None:
+        def before_starting_fetchers(self, *arguments: object) -> None:
             if late:
                 a.connector.commit_offsets()
 
-    harness = GroupHarness(t=2)
+    harness = ZooKeeperGroupHarness(t=2)
     a = harness.consumer("a", auto_commit_enable=False)
     a.connector.set_consumer_rebalance_listener(Committing())
     a.reads(t=1)
     harness.go()
-    a.fetched.bring(3)
+    a.fetcher.deliver(3)
     assert offsets(a.take(2)) == [0, 1]
     harness.consumer("b").reads(t=1)
-    harness.go(80, asks=False)
+    harness.go(80, requests=False)
     assert harness.owners() == ["g_a-0", "g_b-0"]
     assert harness.offset() == b"1"
     a.connector.commit_offsets()
     assert harness.offset() == b"2"
 
 
-def test_offsets_are_kept_at_the_coordinator_and_in_zookeeper(harness: GroupHarness) -> None:
+def test_offsets_are_kept_at_the_coordinator_and_in_zookeeper(harness: ZooKeeperGroupHarness) -> None:
     harness.coordinator.offsets[T0] = 2
     consumer = harness.consumer("a", offsets_storage="kafka", auto_commit_interval_ms=100).reads(t=1)
     assert harness.coordinator.connected == 1
     harness.go()
-    assert {tp.partition: info.fetched_offset for tp, info in consumer.fetched.infos.items()}[0] == 2
-    consumer.fetched.bring(3)
+    assert {tp.partition: info.fetched_offset for tp, info in consumer.fetcher.infos.items()}[0] == 2
+    consumer.fetcher.deliver(3)
     consumer.take(100)
     consumer.connector.shutdown()
     assert harness.coordinator.offsets[T0] == 5
@@ -537,11 +539,11 @@ def test_offsets_are_kept_at_the_coordinator_and_in_zookeeper(harness: GroupHarn
     assert harness.coordinator.closed
 
 
-def test_stats_are_removed_with_the_last_consumer_of_a_client(harness: GroupHarness) -> None:
+def test_stats_are_removed_with_the_last_consumer_of_a_client(harness: ZooKeeperGroupHarness) -> None:
     client = "stats-of-two"
     consumers = [harness.consumer(name, client_id=client).reads(t=1) for name in "ab"]
     harness.go()
-    consumers[0].fetched.bring(5)
+    consumers[0].fetcher.deliver(5)
     consumers[0].take(11)
     before = ConsumerTopicStatsRegistry.get(client)
     fetches = FetchRequestAndResponseStatsRegistry.get(client)
@@ -556,7 +558,7 @@ def test_stats_are_removed_with_the_last_consumer_of_a_client(harness: GroupHarn
 
 
 def test_owned_partitions_are_counted_by_topic_until_they_are_released() -> None:
-    harness = GroupHarness(t=2, u=1)
+    harness = ZooKeeperGroupHarness(t=2, u=1)
     a = harness.consumer("a").reads(t=1, u=1)
     counted = a.connector.load_balancer_listener
     assert counted.owned_partitions_count == {}
@@ -575,7 +577,7 @@ def test_owned_partitions_are_counted_by_topic_until_they_are_released() -> None
     assert b.connector.load_balancer_listener.owned_partitions_count == {}
 
 
-def test_a_second_shutdown_does_nothing_and_nothing_begins_after_it(harness: GroupHarness) -> None:
+def test_second_shutdown_does_nothing_and_streams_are_refused(harness: ZooKeeperGroupHarness) -> None:
     with harness.consumer("a").connector as connector:
         connector.shutdown()
     with pytest.raises(ValueError, match="g_a is shut down"):

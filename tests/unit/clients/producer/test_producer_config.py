@@ -53,7 +53,7 @@ def faults(properties: dict[str, Any]) -> dict[str, str]:
     return {fault.name: str(fault) for fault in refusal.value.faults}
 
 
-def test_the_defaults_are_those_of_the_release() -> None:
+def test_defaults_are_those_of_the_release() -> None:
     made = config()
     found = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
     del found["properties"]

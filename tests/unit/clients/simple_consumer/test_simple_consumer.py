@@ -26,7 +26,7 @@ from minikafka.net.interfaces import Exchange
 from minikafka.net.memory import Fault, MemoryNetwork
 from minikafka.wire import classic
 from minikafka.wire.frame_parts import Part
-from tests.support.connector_harness import GroupHarness as ConnectorHarness
+from tests.support.connector_harness import ZooKeeperGroupHarness
 from tests.support.simulation import Simulation
 
 PORTS = {False: 9092, True: 9094}
@@ -150,7 +150,7 @@ def test_fetches_are_counted_by_client_and_broker(harness: SimpleConsumerHarness
 def test_stats_outlive_connectors_while_a_simple_consumer_lives() -> None:
     client_id = "stats-of-a-simple-consumer"
     consumer = SimpleConsumer("nowhere", 1, client_id=client_id)
-    connector = ConnectorHarness(t=1).consumer("a", client_id=client_id).connector
+    connector = ZooKeeperGroupHarness(t=1).consumer("a", client_id=client_id).connector
     connector.shutdown()
     assert FetchRequestAndResponseStatsRegistry.get(client_id) is consumer.stats
     del consumer
