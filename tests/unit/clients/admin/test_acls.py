@@ -1,4 +1,4 @@
-"""``clients/admin/acls``: access rules over the protocol, against scripted answers."""
+"""``clients/admin/acls``: ACLs by the protocol, against scripted responses."""
 
 from __future__ import annotations
 
@@ -105,9 +105,7 @@ def test_health_says_whether_rules_may_hide_topics(
     assert admin.health().access_rules is enforced
 
 
-def test_brokers_that_do_not_know_the_question_are_taken_to_have_no_rules(
-    brokers: BrokersInMemory, admin: Admin
-) -> None:
+def test_brokers_without_describe_acls_count_as_without_acls(brokers: BrokersInMemory, admin: Admin) -> None:
     brokers.unknown.add(ApiKey.DESCRIBE_ACLS)
     assert not admin.health().access_rules
 
@@ -137,7 +135,10 @@ def test_each_filter_that_removes_has_its_outcome(brokers: BrokersInMemory, admi
     filters = [AclFilter(), READ.filter, WRITE.filter]
     outcomes = admin.delete_acls(filters)
     assert outcomes[filters[0]] == [READ, WRITE]
-    assert [str(outcomes[one]) for one in filters[1:]] == ["REQUEST_TIMED_OUT", "INVALID_REQUEST: not so"]
+    assert [str(outcomes[filter_]) for filter_ in filters[1:]] == [
+        "REQUEST_TIMED_OUT",
+        "INVALID_REQUEST: not so",
+    ]
     asked(brokers, ApiKey.DELETE_ACLS, DeleteAclsResponse(0, results))
     with pytest.raises(BrokerError, match="REQUEST_TIMED_OUT"):
         BrokerAcls(brokers.client()).remove([READ, WRITE])

@@ -1,4 +1,4 @@
-"""``clients/admin/admin``: topics made, removed and described, with one result each."""
+"""``clients/admin/admin``: topics are created, deleted and described, with one result each."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_without_racks_the_replicas_are_spread_here(brokers: BrokersInMemory, ad
     (topic,) = request.topics
     assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
     live = sorted(admin.describe_cluster().brokers)
-    assert [sorted(one.broker_ids) for one in topic.assignments] == [live] * 4
+    assert [sorted(assignment.broker_ids) for assignment in topic.assignments] == [live] * 4
     with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
         admin.create_topic(NewTopic("b", 1, 3, rack_aware=False))
     with pytest.raises(BrokerError, match="INVALID_REQUEST"):
@@ -291,7 +291,7 @@ def test_the_cluster_and_offsets_are_described(brokers: BrokersInMemory, admin: 
     assert admin.offsets({TopicPartition("t", 1): LATEST}) == {TopicPartition("t", 1): 2}
 
 
-def test_nothing_to_do_asks_nobody(brokers: BrokersInMemory, admin: Admin) -> None:
+def test_no_topics_need_no_request(brokers: BrokersInMemory, admin: Admin) -> None:
     assert admin.create_topics([]) == {}
     assert admin.delete_topics([]) == {}
     assert brokers.requests == []

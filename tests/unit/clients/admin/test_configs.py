@@ -1,4 +1,4 @@
-"""``clients/admin/configs``: settings read and changed, also of brokers that have older APIs for it."""
+"""``clients/admin/configs``: settings are read and changed, also with older APIs."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def described(*settings: tuple[str, str, ConfigSource]) -> Any:
     return lambda _, request: DescribeConfigsResponse(
         0,
         tuple(
-            DescribeConfigsResult(0, None, one.resource_type, one.resource_name, rows)
-            for one in request.resources
+            DescribeConfigsResult(0, None, resource.resource_type, resource.resource_name, rows)
+            for resource in request.resources
         ),
     )
 
@@ -67,8 +67,8 @@ def altered(code: ErrorCode = ErrorCode.NONE, message: str | None = None) -> Any
     return lambda _, request: AlterConfigsResponse(
         0,
         tuple(
-            AlterConfigsResourceResponse(int(code), message, one.resource_type, one.resource_name)
-            for one in request.resources
+            AlterConfigsResourceResponse(int(code), message, resource.resource_type, resource.resource_name)
+            for resource in request.resources
         ),
     )
 
@@ -92,7 +92,7 @@ def test_an_old_broker_tells_only_what_is_the_default(
 ) -> None:
     brokers.newest[ApiKey.DESCRIBE_CONFIGS] = 0
     brokers.script(ApiKey.DESCRIBE_CONFIGS, described(("a", "1", source), ("b", "2", ConfigSource.DEFAULT)))
-    assert [one.source for one in admin.describe_configs(kind, "1")] == [source, ConfigSource.DEFAULT]
+    assert [setting.source for setting in admin.describe_configs(kind, "1")] == [source, ConfigSource.DEFAULT]
 
 
 def test_a_broker_is_asked_itself_for_its_settings(brokers: BrokersInMemory, admin: Admin) -> None:
@@ -113,9 +113,7 @@ def test_only_what_is_to_change_is_sent(brokers: BrokersInMemory, admin: Admin) 
     )
 
 
-def test_a_broker_that_knows_no_increments_gets_all_of_the_topics_own_settings(
-    brokers: BrokersInMemory, admin: Admin
-) -> None:
+def test_old_broker_gets_all_topic_settings_by_alter_configs(brokers: BrokersInMemory, admin: Admin) -> None:
     brokers.unknown.add(ApiKey.INCREMENTAL_ALTER_CONFIGS)
     brokers.script(
         ApiKey.DESCRIBE_CONFIGS,
@@ -131,7 +129,7 @@ def test_a_broker_that_knows_no_increments_gets_all_of_the_topics_own_settings(
     assert request.resources[0].configs == (AlterableConfig("kept", "1"), AlterableConfig("new", "4"))
 
 
-def test_a_broker_that_knows_no_increments_gets_all_of_its_own_dynamic_settings(
+def test_old_broker_gets_all_its_dynamic_settings_by_alter_configs(
     brokers: BrokersInMemory, admin: Admin
 ) -> None:
     brokers.unknown.add(ApiKey.INCREMENTAL_ALTER_CONFIGS)
@@ -192,9 +190,7 @@ def test_more_partitions_wait_for_no_leader_of_those_that_were_there(
     admin.create_partitions("t", 3)
 
 
-def test_partitions_that_were_added_and_have_no_leader_are_said_to_be_there(
-    brokers: BrokersInMemory, admin: Admin
-) -> None:
+def test_new_partitions_without_leaders_are_reported(brokers: BrokersInMemory, admin: Admin) -> None:
     brokers.add_topic("t", 2)
     brokers.script(ApiKey.CREATE_PARTITIONS, grown(brokers, -1))
     with pytest.raises(BrokerError, match="'t' has 3 partitions now, but the new ones have no leaders yet"):

@@ -30,7 +30,9 @@ def test_a_cluster_is_healthy_when_all_is_led_and_in_sync() -> None:
     assert health.healthy
     assert (health.live, health.topics, health.partitions) == ((0, 1, 2), 1, 2)
     # Leads, follows, is preferred for, out of sync.
-    assert [(one.leads, one.follows, one.preferred, one.out_of_sync) for one in health.brokers] == [
+    assert [
+        (broker.leads, broker.follows, broker.preferred, broker.out_of_sync) for broker in health.brokers
+    ] == [
         (1, 0, 1, 0),
         (0, 2, 1, 0),
         (1, 0, 0, 0),
@@ -43,15 +45,15 @@ def test_a_dead_broker_is_known_by_its_replicas() -> None:
     assert health.live == (0, 1)
     dead = health.brokers[2]
     assert (dead.broker_id, dead.address, dead.preferred, dead.out_of_sync) == (2, None, 2, 1)
-    assert [one.topic_partition.partition for one in health.under_replicated] == [0]
-    assert [one.topic_partition.partition for one in health.leaderless] == [1]
+    assert [partition.topic_partition.partition for partition in health.under_replicated] == [0]
+    assert [partition.topic_partition.partition for partition in health.leaderless] == [1]
 
 
 def test_a_leader_that_does_not_live_is_none() -> None:
     assert not health_of(metadata((2, (2,), (2,)), brokers=2)).healthy
 
 
-def test_where_rules_may_hide_every_topic_nobody_knows_that_all_is_well() -> None:
+def test_cluster_is_not_healthy_if_acls_may_hide_every_topic() -> None:
     hidden = health_of(ClusterMetadata(controller_id=1), access_rules=True)
     assert (hidden.healthy, hidden.unseen) == (False, True)
     seen = health_of(metadata((0, (0,), (0,))), access_rules=True)
@@ -84,14 +86,14 @@ def with_offsets(replicas: int, brokers: int) -> ClusterMetadata:
     )
 
 
-def test_a_topic_of_offsets_made_with_fewer_brokers_has_too_few_replicas_and_is_healthy() -> None:
+def test_offsets_topic_with_too_few_replicas_is_reported_but_healthy() -> None:
     health = health_of(with_offsets(1, brokers=4))
     assert health.few_replicas == FewReplicas(OFFSETS_TOPIC, has=1, wanted=3)
     assert health.healthy
     assert health_of(with_offsets(1, brokers=2)).few_replicas == FewReplicas(OFFSETS_TOPIC, 1, 2)
 
 
-def test_as_many_replicas_of_offsets_as_brokers_or_as_the_brokers_want_are_enough() -> None:
+def test_offsets_topic_needs_at_most_one_replica_per_broker() -> None:
     assert health_of(with_offsets(3, brokers=4)).few_replicas is None
     assert health_of(with_offsets(1, brokers=1)).few_replicas is None
     assert health_of(with_offsets(1, brokers=3), offsets_factor=1).few_replicas is None

@@ -32,7 +32,7 @@ def brokers() -> BrokersInMemory:
 
 def test_all_brokers_are_asked_and_rows_come_in_order(brokers: BrokersInMemory) -> None:
     found = Admin(brokers.client()).describe_log_dirs()
-    assert [(one.broker_id, one.path) for one in found] == [
+    assert [(log_dir.broker_id, log_dir.path) for log_dir in found] == [
         (broker_id, path)
         for broker_id in sorted(brokers.client().metadata().brokers)
         for path in ("/first", "/second")
@@ -58,10 +58,10 @@ def test_every_broker_is_asked_for_its_offline_directories(brokers: BrokersInMem
     client = brokers.client()
     known = sorted(client.metadata().brokers)
     offline = offline_log_dirs(client, known, client.deadline(None))
-    assert offline == tuple(OfflineLogDir(one, "/second") for one in known)
+    assert offline == tuple(OfflineLogDir(broker_id, "/second") for broker_id in known)
 
 
-def test_a_broker_that_refuses_to_tell_its_directories_has_none_offline() -> None:
+def test_broker_that_denies_its_directories_has_none_offline() -> None:
     brokers = BrokersInMemory(1)
     brokers.script(ApiKey.DESCRIBE_LOG_DIRS, lambda _, request: DescribeLogDirsResponse(0, ()))
     client = brokers.client()

@@ -1,4 +1,4 @@
-"""``clients/fetch/list_offsets``: offsets of many partitions, grouped by leader and asked for together."""
+"""``clients/fetch/list_offsets``: offsets of many partitions, requested together by leader."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_all_leaders_are_asked_before_the_first_answer_is_waited_for(brokers: Br
     assert [b for b, key, _, _ in brokers.requests if key is ApiKey.LIST_OFFSETS] == [1, 2, 3]
 
 
-def test_a_moved_leader_is_looked_up_and_only_its_partitions_are_asked_for_again(
+def test_moved_leader_is_looked_up_and_only_its_partitions_retried(
     brokers: BrokersInMemory,
 ) -> None:
     cluster = brokers.client()
@@ -143,11 +143,11 @@ def test_times_before_the_epoch_are_refused(brokers: BrokersInMemory) -> None:
         ask(brokers, {PARTITIONS[0]: -3})
 
 
-def test_asking_for_nothing_asks_nobody(brokers: BrokersInMemory) -> None:
+def test_no_partitions_need_no_request(brokers: BrokersInMemory) -> None:
     assert ask(brokers, {}) == {}
 
 
-def test_the_latest_of_what_was_committed_is_where_the_first_open_transaction_begins(
+def test_latest_committed_offset_is_the_first_open_transaction(
     brokers: BrokersInMemory,
 ) -> None:
     brokers.logs[PARTITIONS[5]].stable_offset = 4

@@ -17,7 +17,7 @@ def prefetch_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "minikafka-prefetch"]
 
 
-class Counting:
+class CountingIterator:
     """Counts up for ever, with an event for each item that was made."""
 
     def __init__(self, limit: int = 10**9) -> None:
@@ -50,7 +50,7 @@ def test_items_come_in_order_and_end() -> None:
 
 
 def test_the_thread_runs_ahead_by_the_depth_and_not_further() -> None:
-    source = Counting()
+    source = CountingIterator()
     items = prefetched(source, 2)
     assert next(items) == 0
     # One taken, two waiting, and one that is made and waits for room.
@@ -73,8 +73,8 @@ def test_an_exception_comes_after_the_items_before_it() -> None:
     assert prefetch_threads() == []
 
 
-def test_a_consumer_that_leaves_ends_the_thread_and_closes_the_iterator() -> None:
-    source = Counting()
+def test_closing_the_consumer_ends_the_thread_and_the_iterator() -> None:
+    source = CountingIterator()
     for item in prefetched(source, 2):
         if item == 5:
             break
@@ -85,13 +85,13 @@ def test_a_consumer_that_leaves_ends_the_thread_and_closes_the_iterator() -> Non
 
 
 def test_the_iterator_is_closed_at_its_own_end_too() -> None:
-    source = Counting(limit=3)
+    source = CountingIterator(limit=3)
     assert list(prefetched(source, 8)) == [0, 1, 2]
     assert source.closed.is_set()
 
 
 def test_nothing_starts_before_the_first_item_is_wanted() -> None:
-    source = Counting()
+    source = CountingIterator()
     prefetched(source, 2)
     assert source.count == 0
     assert prefetch_threads() == []

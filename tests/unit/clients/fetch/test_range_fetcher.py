@@ -1,4 +1,4 @@
-"""``clients/fetch/range_fetcher``: the message sets of a range, through all that can go wrong on the way."""
+"""``clients/fetch/range_fetcher``: the message sets of a range, with failures on the way."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_batches_come_whole_around_the_range(brokers: BrokersInMemory, codec: Co
     assert within(offsets(fetcher(brokers, 90, 110)), 90, 110) == list(range(90, 110))
 
 
-def test_a_mark_of_a_transaction_has_no_rows_and_does_not_end_the_range(brokers: BrokersInMemory) -> None:
+def test_control_record_has_no_row_and_does_not_end_the_range(brokers: BrokersInMemory) -> None:
     mark = build_control_batch(
         ControlType.ABORT, coordinator_epoch=0, producer_id=7, producer_epoch=0, timestamp_ms=0
     )
@@ -81,7 +81,7 @@ def test_a_mark_of_a_transaction_has_no_rows_and_does_not_end_the_range(brokers:
         assert found == rows
 
 
-def test_brokers_that_have_given_up_the_oldest_versions_are_written_and_read() -> None:
+def test_brokers_without_the_oldest_versions_are_written_and_read() -> None:
     """Kafka 4 (KIP-896)."""
     brokers = BrokersInMemory(1, {"t": 1})
     brokers.oldest = {ApiKey.PRODUCE: 3, ApiKey.FETCH: 4, ApiKey.LIST_OFFSETS: 1, ApiKey.DELETE_TOPICS: 1}
@@ -130,7 +130,7 @@ def test_a_large_message_is_asked_for_with_its_own_size_and_no_more(brokers: Bro
     assert sizes == [200, 200, 50_000 + 35, 200]
 
 
-def test_a_size_that_no_message_can_have_is_damage_and_is_not_asked_for(brokers: BrokersInMemory) -> None:
+def test_impossible_message_size_is_damage_and_not_requested(brokers: BrokersInMemory) -> None:
     forged = bytes(8) + ((1 << 31) - 100).to_bytes(4, "big") + b"\0\0\0\0\1" + bytes(100)
     brokers.script(ApiKey.FETCH, lambda *_: one_answer(forged))
     sets = fetcher(brokers.client(newest_versions={ApiKey.FETCH: 2}), 0, 5)
@@ -174,7 +174,7 @@ def test_a_caller_that_takes_longer_than_the_time_out_loses_nothing(brokers: Bro
     assert len(asked) == len(set(asked))
 
 
-def test_the_time_out_of_an_answer_that_was_asked_for_ahead_begins_when_it_is_wanted(
+def test_timeout_of_a_prefetched_response_starts_when_it_is_needed(
     brokers: BrokersInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patience: list[int | None] = []
@@ -213,7 +213,7 @@ def one_answer(records: bytes) -> FetchResponse:
 
 
 def answer_of_a_read_before_the_last_append(broker_id: int, request: FetchRequest) -> FetchResponse:
-    """What 0.10.1 gives when records come between its read of the log and that of the high watermark."""
+    """The response of 0.10.1 if records are appended between its reads of log and high watermark."""
     return one_answer(b"")
 
 
@@ -222,7 +222,7 @@ def test_an_empty_answer_with_a_newer_high_watermark_ends_nothing(brokers: Broke
     assert offsets(fetcher(brokers, 90, 100)) == list(range(90, 100))
 
 
-def test_an_empty_answer_proves_nothing_about_what_another_broker_said(brokers: BrokersInMemory) -> None:
+def test_empty_response_of_another_broker_does_not_end_the_range(brokers: BrokersInMemory) -> None:
     def led_by_the_other_from_now_on(broker_id: int, request: FetchRequest) -> FetchResponse:
         brokers.leaders[TP] = 3 - broker_id
         cluster.invalidate("t")
@@ -263,7 +263,7 @@ def test_records_that_are_not_there_yet_are_waited_for(brokers: BrokersInMemory)
     assert offsets(fetcher(brokers, 100, 101)) == [100]
 
 
-def test_what_never_comes_ends_with_the_time_out_and_says_how_far_the_log_goes(
+def test_missing_messages_end_with_a_timeout_and_the_high_watermark(
     brokers: BrokersInMemory,
 ) -> None:
     with pytest.raises(

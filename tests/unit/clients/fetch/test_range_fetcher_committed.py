@@ -1,4 +1,4 @@
-"""``clients/fetch/range_fetcher`` that reads only what was committed."""
+"""``clients/fetch/range_fetcher`` with ``isolation.level`` read_committed."""
 
 from __future__ import annotations
 
@@ -71,9 +71,7 @@ def test_aborted_batches_are_left_out_whatever_an_answer_holds(
 
 
 @pytest.mark.parametrize("max_bytes", [1, 1 << 20])
-def test_a_range_that_was_aborted_to_its_last_offset_ends_without_a_row(
-    brokers: BrokersInMemory, max_bytes: int
-) -> None:
+def test_fully_aborted_range_ends_without_rows(brokers: BrokersInMemory, max_bytes: int) -> None:
     first = write(brokers, 7, 3)
     write(brokers, 7, 3)
     end(brokers, 7, ControlType.ABORT, first)
@@ -84,7 +82,7 @@ def test_a_range_that_was_aborted_to_its_last_offset_ends_without_a_row(
     assert brokers.waiter.waits == []
 
 
-def test_everything_is_read_by_default_and_from_brokers_without_transactions(
+def test_read_uncommitted_and_old_brokers_return_all_messages(
     brokers: BrokersInMemory,
 ) -> None:
     first = write(brokers, 7)
@@ -108,7 +106,7 @@ def test_a_range_behind_the_last_stable_offset_is_waited_for(brokers: BrokersInM
     assert rows(fetcher(brokers, 0, 2)) == [0, 1]
 
 
-def test_a_transaction_that_stays_open_ends_with_the_time_out_and_is_told(brokers: BrokersInMemory) -> None:
+def test_open_transaction_ends_with_a_timeout_that_names_it(brokers: BrokersInMemory) -> None:
     brokers.fill(TP, b"0")
     brokers.logs[TP].stable_offset = write(brokers, 7, 4)
     sets = fetcher(brokers, 0, 5, timeout_ms=2_000)
@@ -139,7 +137,7 @@ def test_many_aborted_answers_do_not_use_up_the_time_out(brokers: BrokersInMemor
     assert rows(fetcher(brokers, 0, 23, max_bytes=1, timeout_ms=2_000)) == [22]
 
 
-def test_damage_in_a_batch_that_would_be_left_out_is_an_error_with_its_offset(
+def test_damage_in_an_aborted_batch_is_an_error_with_its_offset(
     brokers: BrokersInMemory,
 ) -> None:
     brokers.fill(TP, b"0")
@@ -154,7 +152,7 @@ def test_damage_in_a_batch_that_would_be_left_out_is_an_error_with_its_offset(
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_an_answer_without_aborted_transactions_is_given_out_as_it_came(brokers: BrokersInMemory) -> None:
+def test_response_without_aborted_transactions_is_not_changed(brokers: BrokersInMemory) -> None:
     first = write(brokers, 7, 2)
     end(brokers, 7, ControlType.COMMIT, first)
     stored = b"".join(entry for _, _, entry in brokers.logs[TP].entries)

@@ -26,7 +26,7 @@ def test_one_member_gets_all_that_it_wants_and_nothing_else(assign: Assignor) ->
 
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
-def test_a_member_without_topics_or_with_unknown_ones_gets_an_empty_share(assign: Assignor) -> None:
+def test_member_without_known_topics_gets_no_partitions(assign: Assignor) -> None:
     assert assign({"a": [], "b": ["gone"]}, {"t": 2}) == {"a": (), "b": ()}
 
 
@@ -35,7 +35,7 @@ def test_more_members_than_partitions_leave_the_last_ones_idle(assign: Assignor)
     assert numbers(assign({"b": ["t"], "a": ["t"]}, {"t": 1})) == {"a": ["t-0"], "b": []}
 
 
-def test_range_gives_neighbours_of_each_topic_and_the_first_members_more() -> None:
+def test_range_assigns_consecutive_partitions_of_each_topic() -> None:
     both = {"consumer2": ["topic1", "topic2"], "consumer1": ["topic2", "topic1"]}
     assert numbers(assign_range(both, {"topic1": 3, "topic2": 3})) == {
         "consumer1": ["topic1-0", "topic1-1", "topic2-0", "topic2-1"],

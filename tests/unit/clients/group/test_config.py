@@ -1,4 +1,4 @@
-"""``clients/group/config``: Kafka's property names, and what is refused under them."""
+"""``clients/group/config``: Kafka's property names, and rejected values."""
 
 from __future__ import annotations
 

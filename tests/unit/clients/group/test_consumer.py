@@ -60,7 +60,7 @@ def test_sets_are_views_with_their_range_and_decode_to_columns(harness: GroupHar
     assert columns.value_array()[4].as_py() == b"%s-4" % str(fetched.topic_partition).encode()
 
 
-def test_of_a_compressed_entry_only_what_lies_behind_the_position_counts(harness: GroupHarness) -> None:
+def test_earlier_records_of_a_compressed_entry_are_skipped(harness: GroupHarness) -> None:
     harness.brokers.fill(T0, b"a", b"b", b"c", codec=Codec.GZIP)
     consumer = harness.member()
     consumer.seek(T0, 6)
@@ -117,7 +117,7 @@ def test_what_a_leader_refuses_for_good_is_raised(harness: GroupHarness) -> None
 
 @pytest.mark.parametrize("poll_ms", [50, 500, 20_000])
 @pytest.mark.parametrize("joined", [True, False])
-def test_that_no_broker_can_be_reached_is_told_while_polls_wait_for_one(
+def test_polls_log_a_warning_while_no_broker_can_be_reached(
     harness: GroupHarness, caplog: pytest.LogCaptureFixture, poll_ms: int, joined: bool
 ) -> None:
     consumer = harness.member() if joined else harness.consumer()
@@ -167,14 +167,14 @@ def test_members_that_join_and_leave_take_and_give_partitions(harness: GroupHarn
     assert [len(partitions) for _, partitions in listener.told] == [4, 4, 2, 2, 4]
 
 
-def test_more_members_than_partitions_leave_some_idle_until_they_are_needed(harness: GroupHarness) -> None:
+def test_extra_members_stay_idle_until_a_partition_is_free(harness: GroupHarness) -> None:
     consumers = [harness.consumer() for _ in range(5)]
     harness.read(*consumers)
-    assert sorted(len(one.assignment) for one in consumers) == [0, 1, 1, 1, 1]
-    next(one for one in consumers if one.assignment).close()
-    left = [one for one in consumers if one.assignment or one.member_id]
+    assert sorted(len(consumer.assignment) for consumer in consumers) == [0, 1, 1, 1, 1]
+    next(consumer for consumer in consumers if consumer.assignment).close()
+    left = [consumer for consumer in consumers if consumer.assignment or consumer.member_id]
     harness.read(*left)
-    assert sorted(len(one.assignment) for one in left) == [1, 1, 1, 1]
+    assert sorted(len(consumer.assignment) for consumer in left) == [1, 1, 1, 1]
 
 
 def test_a_member_that_was_thrown_out_comes_back_as_a_new_one(harness: GroupHarness) -> None:
@@ -283,7 +283,7 @@ def test_without_a_commit_the_rule_decides(harness: GroupHarness, reset: Reset, 
     assert set(harness.read(harness.consumer(auto_offset_reset=reset))) == found
 
 
-def test_a_member_that_reads_what_was_committed_passes_aborted_records_and_stops_before_open_ones(
+def test_read_committed_skips_aborted_and_stops_at_open_records(
     harness: GroupHarness,
 ) -> None:
     log = harness.brokers.logs[T0]
@@ -363,11 +363,11 @@ def test_paused_partitions_give_nothing_until_they_are_resumed(harness: GroupHar
 @pytest.mark.parametrize(
     "call",
     [
-        lambda one, tp: one.seek(tp, 0),
-        lambda one, tp: one.pause(tp),
-        lambda one, tp: one.resume(tp),
-        lambda one, tp: one.position(tp),
-        lambda one, tp: one.seek_to_end(tp),
+        lambda consumer, tp: consumer.seek(tp, 0),
+        lambda consumer, tp: consumer.pause(tp),
+        lambda consumer, tp: consumer.resume(tp),
+        lambda consumer, tp: consumer.position(tp),
+        lambda consumer, tp: consumer.seek_to_end(tp),
     ],
 )
 def test_another_members_partition_is_no_business_of_this_one(
@@ -408,7 +408,7 @@ def test_a_commit_that_is_waited_for_is_tried_again(harness: GroupHarness, code:
     "code",
     [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS],
 )
-def test_a_commit_of_who_is_no_member_any_more_fails_and_the_next_poll_joins(
+def test_commit_of_a_former_member_fails_and_the_next_poll_rejoins(
     harness: GroupHarness, code: ErrorCode
 ) -> None:
     consumer = harness.member()
@@ -437,20 +437,20 @@ def test_who_is_outside_of_the_group_commits_nothing(harness: GroupHarness) -> N
     assert harness.committed() == {}
 
 
-def test_commits_that_nobody_waits_for_are_told_by_a_later_call_in_their_order(harness: GroupHarness) -> None:
+def test_async_commits_call_back_in_order_in_a_later_call(harness: GroupHarness) -> None:
     consumer = harness.member()
-    told: list[tuple[dict[TopicPartition, Committed], MinikafkaError | None]] = []
+    called: list[tuple[dict[TopicPartition, Committed], MinikafkaError | None]] = []
     for offset in (1, 2):
         consumer.commit_async(
-            {T0: Committed(offset)}, lambda offsets, error: told.append((dict(offsets), error))
+            {T0: Committed(offset)}, lambda offsets, error: called.append((dict(offsets), error))
         )
-    assert told == []
+    assert called == []
     consumer.commit_sync({T0: Committed(3)})
-    assert told == [({T0: Committed(1)}, None), ({T0: Committed(2)}, None)]
+    assert called == [({T0: Committed(1)}, None), ({T0: Committed(2)}, None)]
     assert harness.committed() == {T0: 3}
 
 
-def test_a_callback_that_fails_while_partitions_are_given_up_leaves_nothing_of_them_behind(
+def test_failed_callback_during_revocation_still_revokes_partitions(
     harness: GroupHarness,
 ) -> None:
     listener = Listener()
@@ -498,7 +498,7 @@ def test_positions_are_committed_every_interval_as_far_as_they_have_moved(harnes
     assert harness.committed()[T1] == 6
 
 
-def test_what_was_given_out_is_committed_before_partitions_are_given_up(harness: GroupHarness) -> None:
+def test_returned_records_are_committed_before_the_revocation(harness: GroupHarness) -> None:
     listener = Listener()
     one = harness.member(listener, auto_commit=True, auto_commit_interval_ms=600_000)
     listener.then["revoked"] = lambda: committed.append(harness.committed())
@@ -508,7 +508,7 @@ def test_what_was_given_out_is_committed_before_partitions_are_given_up(harness:
     assert committed == [dict.fromkeys((T0, T1, T2, T3), 5)]
 
 
-def test_an_automatic_commit_that_fails_at_the_last_moment_is_made_up_for(harness: GroupHarness) -> None:
+def test_failed_automatic_commit_is_repeated_before_the_revocation(harness: GroupHarness) -> None:
     consumer = harness.member(auto_commit=True, auto_commit_interval_ms=600_000)
     code = ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
     harness.brokers.script(ApiKey.OFFSET_COMMIT, lambda _, request: commit_answer(request, code))
@@ -540,7 +540,7 @@ def test_closing_commits_gives_up_and_leaves(harness: GroupHarness) -> None:
         consumer.poll(0)
 
 
-def test_a_listener_that_fails_at_the_end_is_heard_and_the_group_is_left(harness: GroupHarness) -> None:
+def test_listener_error_at_close_is_raised_and_the_group_left(harness: GroupHarness) -> None:
     listener = Listener()
     consumer = harness.member(listener)
     listener.then["revoked"] = lambda: {}["missing"]
@@ -549,7 +549,7 @@ def test_a_listener_that_fails_at_the_end_is_heard_and_the_group_is_left(harness
     assert harness.brokers.groups.group("g").state == "Empty"
 
 
-def test_a_listener_that_fails_in_a_rebalance_is_heard_and_the_next_poll_goes_on(
+def test_listener_error_in_a_rebalance_is_raised_and_polls_continue(
     harness: GroupHarness,
 ) -> None:
     listener = Listener()

@@ -1,4 +1,4 @@
-"""What one consumer fetches from several leaders."""
+"""Fetches of one consumer from several leaders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.groups_in_memory import Later
 T0 = TopicPartition("t", 0)
 
 
-def test_what_an_old_and_a_new_leader_answer_at_the_same_time_is_given_out_once() -> None:
+def test_responses_of_old_and_new_leader_are_returned_once() -> None:
     brokers, late = BrokersInMemory(2, {"t": 1}), Later()
     brokers.fill(T0, *(b"%d" % number for number in range(5)))
     cluster = brokers.client()
@@ -30,5 +30,7 @@ def test_what_an_old_and_a_new_leader_answer_at_the_same_time_is_given_out_once(
     late.give(old_leaders)
     brokers.network.run()
     found = fetcher.collect_fetch({T0: 0}, 50)
-    assert [(one.topic_partition, one.start_offset, one.next_offset) for one in found.sets] == [(T0, 0, 5)]
+    assert [
+        (fetched.topic_partition, fetched.start_offset, fetched.next_offset) for fetched in found.sets
+    ] == [(T0, 0, 5)]
     assert len(brokers.asked(ApiKey.FETCH)) == 2

@@ -1,4 +1,4 @@
-"""``clients/group/membership``: what a member does upon what happens, step by step, without any network."""
+"""``clients/group/membership``: the effects of each event, without a network."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ ME, LEADER = "me", "other"
 ASKS_ELSEWHERE = [ErrorCode.NOT_COORDINATOR_FOR_GROUP, ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE]
 
 
-class Life:
-    """A member, and the time."""
+class MembershipHarness:
+    """A member with a manual clock."""
 
     def __init__(self) -> None:
         self.membership = Membership(CONFIG)
@@ -74,88 +74,94 @@ class Life:
 
 
 @pytest.fixture
-def life() -> Life:
-    return Life()
+def harness() -> MembershipHarness:
+    return MembershipHarness()
 
 
 @pytest.fixture
-def member() -> Life:
-    life = Life()
-    life.become_member()
-    return life
+def member() -> MembershipHarness:
+    harness = MembershipHarness()
+    harness.become_member()
+    return harness
 
 
 # Joining.
 
 
-def test_the_first_poll_joins_and_a_follower_only_asks_for_its_share(life: Life) -> None:
-    assert life.on(Polled()) == [SendJoinGroup("")]
-    assert life.joined() == [SendSyncGroup(1, ME, ())]
-    assert life.on(SyncCompleted(ErrorCode.NONE, b"a")) == [StartReading(b"a")]
-    assert (life.state, life.membership.generation, life.membership.member_id) == (MemberState.STABLE, 1, ME)
+def test_the_first_poll_joins_and_a_follower_only_asks_for_its_share(harness: MembershipHarness) -> None:
+    assert harness.on(Polled()) == [SendJoinGroup("")]
+    assert harness.joined() == [SendSyncGroup(1, ME, ())]
+    assert harness.on(SyncCompleted(ErrorCode.NONE, b"a")) == [StartReading(b"a")]
+    assert (harness.state, harness.membership.generation, harness.membership.member_id) == (
+        MemberState.STABLE,
+        1,
+        ME,
+    )
 
 
-def test_the_leader_shares_before_it_syncs(life: Life) -> None:
-    life.on(Polled())
-    assert life.joined(leader=ME) == [ComputeAssignment("range", ((ME, b"s"),))]
-    assert life.on(AssignmentComputed(((ME, b"all"),))) == [SendSyncGroup(1, ME, ((ME, b"all"),))]
+def test_the_leader_shares_before_it_syncs(harness: MembershipHarness) -> None:
+    harness.on(Polled())
+    assert harness.joined(leader=ME) == [ComputeAssignment("range", ((ME, b"s"),))]
+    assert harness.on(AssignmentComputed(((ME, b"all"),))) == [SendSyncGroup(1, ME, ((ME, b"all"),))]
 
 
-def test_polls_while_it_joins_ask_nothing_again(life: Life) -> None:
-    life.on(Polled())
-    assert life.on(Polled()) == []
-    life.joined()
-    assert life.on(Polled()) == []
+def test_polls_while_it_joins_ask_nothing_again(harness: MembershipHarness) -> None:
+    harness.on(Polled())
+    assert harness.on(Polled()) == []
+    harness.joined()
+    assert harness.on(Polled()) == []
 
 
 @pytest.mark.parametrize("code", ASKS_ELSEWHERE)
-def test_a_coordinator_that_is_none_is_looked_for_after_a_pause(life: Life, code: ErrorCode) -> None:
-    life.on(Polled())
-    assert life.joined(code=code) == [ForgetCoordinator()]
-    assert life.on(Polled()) == []
-    assert life.membership.pause_ms(life.now_ms) == 100
-    assert life.on(Polled(), after_ms=100) == [SendJoinGroup("")]
+def test_a_coordinator_that_is_none_is_looked_for_after_a_pause(
+    harness: MembershipHarness, code: ErrorCode
+) -> None:
+    harness.on(Polled())
+    assert harness.joined(code=code) == [ForgetCoordinator()]
+    assert harness.on(Polled()) == []
+    assert harness.membership.pause_ms(harness.now_ms) == 100
+    assert harness.on(Polled(), after_ms=100) == [SendJoinGroup("")]
 
 
-def test_a_group_that_is_being_loaded_is_asked_again_where_it_is(life: Life) -> None:
-    life.on(Polled())
-    assert life.joined(code=ErrorCode.GROUP_LOAD_IN_PROGRESS) == []
-    assert life.on(Polled(), after_ms=100) == [SendJoinGroup("")]
+def test_a_group_that_is_being_loaded_is_asked_again_where_it_is(harness: MembershipHarness) -> None:
+    harness.on(Polled())
+    assert harness.joined(code=ErrorCode.GROUP_LOAD_IN_PROGRESS) == []
+    assert harness.on(Polled(), after_ms=100) == [SendJoinGroup("")]
 
 
-def test_pauses_between_attempts_grow_and_begin_anew_after_success(life: Life) -> None:
+def test_pauses_between_attempts_grow_and_begin_anew_after_success(harness: MembershipHarness) -> None:
     pauses = []
     for _ in range(6):
-        life.on(Polled(), after_ms=life.membership.pause_ms(life.now_ms))
-        life.on(RequestFailed())
-        pauses.append(life.membership.pause_ms(life.now_ms))
+        harness.on(Polled(), after_ms=harness.membership.pause_ms(harness.now_ms))
+        harness.on(RequestFailed())
+        pauses.append(harness.membership.pause_ms(harness.now_ms))
     assert pauses == [100, 200, 400, 800, 1_000, 1_000]
-    life.now_ms += 1_000
-    life.become_member()
-    life.on(SubscriptionChanged())
-    life.on(Polled())
-    life.on(Revoked())
-    life.on(RequestFailed())
-    assert life.membership.pause_ms(life.now_ms) == 100
+    harness.now_ms += 1_000
+    harness.become_member()
+    harness.on(SubscriptionChanged())
+    harness.on(Polled())
+    harness.on(Revoked())
+    harness.on(RequestFailed())
+    assert harness.membership.pause_ms(harness.now_ms) == 100
 
 
 @pytest.mark.parametrize(
     ("code", "as_whom"), [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, ME)]
 )
-def test_whom_the_coordinator_does_not_know_joins_as_a_new_member_and_an_old_one_as_itself(
-    life: Life, code: ErrorCode, as_whom: str
+def test_unknown_member_joins_as_new_and_old_generation_keeps_its_id(
+    harness: MembershipHarness, code: ErrorCode, as_whom: str
 ) -> None:
-    life.on(Polled())
-    life.joined()
-    assert life.on(SyncCompleted(code)) == []
-    assert life.on(Polled()) == [SendJoinGroup(as_whom)]
+    harness.on(Polled())
+    harness.joined()
+    assert harness.on(SyncCompleted(code)) == []
+    assert harness.on(Polled()) == [SendJoinGroup(as_whom)]
 
 
-def test_a_rebalance_during_the_sync_joins_again_at_once(life: Life) -> None:
-    life.on(Polled())
-    life.joined()
-    assert life.on(SyncCompleted(ErrorCode.REBALANCE_IN_PROGRESS)) == []
-    assert life.on(Polled()) == [SendJoinGroup(ME)]
+def test_a_rebalance_during_the_sync_joins_again_at_once(harness: MembershipHarness) -> None:
+    harness.on(Polled())
+    harness.joined()
+    assert harness.on(SyncCompleted(ErrorCode.REBALANCE_IN_PROGRESS)) == []
+    assert harness.on(Polled()) == [SendJoinGroup(ME)]
 
 
 @pytest.mark.parametrize(
@@ -166,16 +172,18 @@ def test_a_rebalance_during_the_sync_joins_again_at_once(life: Life) -> None:
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, "cannot join group 'g'"),
     ],
 )
-def test_what_will_not_pass_is_told_with_what_to_do(life: Life, code: ErrorCode, hint: str) -> None:
-    life.on(Polled())
-    (effect,) = life.joined(code=code)
+def test_what_will_not_pass_is_told_with_what_to_do(
+    harness: MembershipHarness, code: ErrorCode, hint: str
+) -> None:
+    harness.on(Polled())
+    (effect,) = harness.joined(code=code)
     assert isinstance(effect, RaiseError)
     assert effect.error.code is code
     with pytest.raises(BrokerError, match=hint):
         raise effect.error
 
 
-def test_answers_that_come_too_late_change_nothing(member: Life) -> None:
+def test_answers_that_come_too_late_change_nothing(member: MembershipHarness) -> None:
     assert member.joined(generation=9) == []
     assert member.on(SyncCompleted(ErrorCode.NONE, b"old")) == []
     assert member.on(RequestFailed()) == []
@@ -186,7 +194,7 @@ def test_answers_that_come_too_late_change_nothing(member: Life) -> None:
 # Heartbeats and time.
 
 
-def test_heartbeats_leave_every_interval_one_at_a_time(member: Life) -> None:
+def test_heartbeats_leave_every_interval_one_at_a_time(member: MembershipHarness) -> None:
     assert member.on(Ticked(), after_ms=2_999) == []
     assert member.on(Ticked(), after_ms=1) == [SendHeartbeat(1, ME)]
     assert member.on(Ticked(), after_ms=4_000) == []
@@ -194,13 +202,13 @@ def test_heartbeats_leave_every_interval_one_at_a_time(member: Life) -> None:
     assert member.on(Ticked()) == [SendHeartbeat(1, ME)]
 
 
-def test_nobody_outside_or_on_the_way_sends_heartbeats(life: Life) -> None:
-    assert life.on(Ticked(), after_ms=60_000) == []
-    life.on(Polled())
-    assert life.on(Ticked(), after_ms=60_000) == []
+def test_only_joined_members_send_heartbeats(harness: MembershipHarness) -> None:
+    assert harness.on(Ticked(), after_ms=60_000) == []
+    harness.on(Polled())
+    assert harness.on(Ticked(), after_ms=60_000) == []
 
 
-def test_it_says_how_long_it_has_nothing_to_do(member: Life) -> None:
+def test_it_says_how_long_it_has_nothing_to_do(member: MembershipHarness) -> None:
     idle_ms = member.membership.idle_ms
     assert idle_ms(member.now_ms) == 3_000
     assert idle_ms(member.now_ms + 2_000) == 1_000
@@ -208,8 +216,8 @@ def test_it_says_how_long_it_has_nothing_to_do(member: Life) -> None:
 
 
 @pytest.mark.parametrize("code", [None, *ASKS_ELSEWHERE])
-def test_a_heartbeat_that_finds_no_coordinator_is_sent_again_to_the_new_one(
-    member: Life, code: ErrorCode | None
+def test_heartbeat_without_coordinator_is_resent_to_the_new_one(
+    member: MembershipHarness, code: ErrorCode | None
 ) -> None:
     member.on(Ticked(), after_ms=3_000)
     assert member.on(HeartbeatCompleted(1, code)) == [ForgetCoordinator()]
@@ -218,18 +226,18 @@ def test_a_heartbeat_that_finds_no_coordinator_is_sent_again_to_the_new_one(
     assert member.state is MemberState.STABLE
 
 
-def test_a_coordinator_that_is_silent_for_the_session_is_looked_for_anew(member: Life) -> None:
+def test_coordinator_is_looked_up_again_after_a_silent_session(member: MembershipHarness) -> None:
     assert member.on(Ticked(), after_ms=9_999) == [SendHeartbeat(1, ME)]
     assert member.on(Ticked(), after_ms=1) == [ForgetCoordinator()]
 
 
-def test_heartbeats_go_on_while_partitions_are_given_up(member: Life) -> None:
+def test_heartbeats_go_on_while_partitions_are_given_up(member: MembershipHarness) -> None:
     member.on(SubscriptionChanged())
     assert member.on(Polled()) == [Revoke(lost=False)]
     assert member.on(Ticked(), after_ms=3_000) == [SendHeartbeat(1, ME)]
 
 
-def test_who_does_not_poll_leaves_and_joins_as_a_new_member(member: Life) -> None:
+def test_who_does_not_poll_leaves_and_joins_as_a_new_member(member: MembershipHarness) -> None:
     for _ in range(19):
         member.on(Ticked(), after_ms=3_000)
         member.on(HeartbeatCompleted(1, ErrorCode.NONE))
@@ -244,7 +252,7 @@ def test_who_does_not_poll_leaves_and_joins_as_a_new_member(member: Life) -> Non
 # Rebalances.
 
 
-def test_a_rebalance_waits_for_the_next_poll_gives_up_and_joins_as_the_same_member(member: Life) -> None:
+def test_rebalance_revokes_at_the_next_poll_and_keeps_the_member_id(member: MembershipHarness) -> None:
     assert member.on(HeartbeatCompleted(1, ErrorCode.REBALANCE_IN_PROGRESS)) == []
     assert member.membership.must_rejoin
     assert member.on(Polled()) == [Revoke(lost=False)]
@@ -257,7 +265,7 @@ def test_a_rebalance_waits_for_the_next_poll_gives_up_and_joins_as_the_same_memb
 )
 @pytest.mark.parametrize("event", [HeartbeatCompleted, CommitRejected])
 def test_partitions_of_whom_the_coordinator_does_not_know_are_lost(
-    member: Life, event: type[HeartbeatCompleted | CommitRejected], code: ErrorCode, as_whom: str
+    member: MembershipHarness, event: type[HeartbeatCompleted | CommitRejected], code: ErrorCode, as_whom: str
 ) -> None:
     assert member.on(event(1, code)) == []
     assert member.membership.generation == NO_GENERATION
@@ -266,7 +274,7 @@ def test_partitions_of_whom_the_coordinator_does_not_know_are_lost(
     assert member.on(Revoked()) == [SendJoinGroup(as_whom)]
 
 
-def test_what_the_coordinator_says_of_an_older_generation_does_not_count(member: Life) -> None:
+def test_errors_for_an_older_generation_are_ignored(member: MembershipHarness) -> None:
     member.on(SubscriptionChanged())
     member.on(Polled())
     member.on(Revoked())
@@ -281,7 +289,7 @@ def test_what_the_coordinator_says_of_an_older_generation_does_not_count(member:
     assert not member.membership.must_rejoin
 
 
-def test_a_heartbeat_that_is_answered_after_a_new_join_changes_nothing(member: Life) -> None:
+def test_a_heartbeat_that_is_answered_after_a_new_join_changes_nothing(member: MembershipHarness) -> None:
     member.on(Ticked(), after_ms=3_000)
     member.on(SubscriptionChanged())
     member.on(Polled())
@@ -291,22 +299,22 @@ def test_a_heartbeat_that_is_answered_after_a_new_join_changes_nothing(member: L
     assert member.state is MemberState.JOINING
 
 
-def test_a_commit_that_is_refused_for_its_own_sake_leaves_the_member_as_it_is(member: Life) -> None:
+def test_rejected_offset_in_a_commit_does_not_change_the_member(member: MembershipHarness) -> None:
     assert member.on(CommitRejected(1, ErrorCode.GROUP_LOAD_IN_PROGRESS)) == []
     assert member.on(CommitRejected(1, ErrorCode.OFFSET_METADATA_TOO_LARGE)) == []
     assert member.on(CommitRejected(1, ErrorCode.NOT_COORDINATOR_FOR_GROUP)) == [ForgetCoordinator()]
     assert not member.membership.must_rejoin
 
 
-def test_a_change_while_it_joins_is_joined_for_once_more(life: Life) -> None:
-    life.on(Polled())
-    life.on(SubscriptionChanged())
-    life.joined()
-    life.on(SyncCompleted(ErrorCode.NONE, b"a"))
-    assert life.on(Polled()) == [Revoke(lost=False)]
+def test_a_change_while_it_joins_is_joined_for_once_more(harness: MembershipHarness) -> None:
+    harness.on(Polled())
+    harness.on(SubscriptionChanged())
+    harness.joined()
+    harness.on(SyncCompleted(ErrorCode.NONE, b"a"))
+    assert harness.on(Polled()) == [Revoke(lost=False)]
 
 
-def test_a_listener_that_failed_does_not_keep_its_partitions(member: Life) -> None:
+def test_a_listener_that_failed_does_not_keep_its_partitions(member: MembershipHarness) -> None:
     member.on(SubscriptionChanged())
     assert member.on(Polled()) == [Revoke(lost=False)]
     # No Revoked came.
@@ -316,14 +324,14 @@ def test_a_listener_that_failed_does_not_keep_its_partitions(member: Life) -> No
 # Leaving.
 
 
-def test_who_leaves_gives_up_first_and_commits_as_the_member_that_it_still_is(member: Life) -> None:
+def test_leaving_revokes_first_and_commits_as_a_member(member: MembershipHarness) -> None:
     assert member.on(Leaving()) == [Revoke(lost=False)]
     assert member.membership.generation == 1
     assert member.on(Revoked()) == [SendLeaveGroup(ME)]
     assert member.state is MemberState.CLOSED
 
 
-def test_nothing_happens_after_the_end(member: Life) -> None:
+def test_nothing_happens_after_the_end(member: MembershipHarness) -> None:
     member.on(Leaving())
     member.on(Revoked())
     for event in (
@@ -337,18 +345,18 @@ def test_nothing_happens_after_the_end(member: Life) -> None:
         assert member.on(event, after_ms=100_000) == []
 
 
-def test_who_leaves_for_a_while_can_join_again(member: Life) -> None:
+def test_who_leaves_for_a_while_can_join_again(member: MembershipHarness) -> None:
     member.on(Leaving(for_good=False))
     assert member.on(Revoked()) == [SendLeaveGroup(ME)]
     assert member.on(Polled()) == [SendJoinGroup("")]
 
 
-def test_who_was_never_in_leaves_without_a_word(life: Life) -> None:
-    assert life.on(Leaving()) == []
-    assert life.state is MemberState.CLOSED
+def test_who_was_never_in_leaves_without_a_word(harness: MembershipHarness) -> None:
+    assert harness.on(Leaving()) == []
+    assert harness.state is MemberState.CLOSED
 
 
-def test_who_leaves_on_the_way_says_so_as_far_as_it_has_a_name(life: Life) -> None:
-    life.on(Polled())
-    life.joined()
-    assert life.on(Leaving()) == [SendLeaveGroup(ME)]
+def test_who_leaves_on_the_way_says_so_as_far_as_it_has_a_name(harness: MembershipHarness) -> None:
+    harness.on(Polled())
+    harness.joined()
+    assert harness.on(Leaving()) == [SendLeaveGroup(ME)]

@@ -1,4 +1,4 @@
-"""``clients/group/consumer``: records as objects and as tables, one by one, and what was read of them."""
+"""``clients/group/consumer``: records as objects, tables and iterators, and their commits."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def test_nulls_and_headers_come_as_they_are(harness: GroupHarness) -> None:
     harness.brokers.logs[T0].append(build_batch(rows))
     consumer = alone(harness)
     found = records(consumer)[5:]
-    assert [(one.key, one.value, one.headers) for one in found] == [
+    assert [(record.key, record.value, record.headers) for record in found] == [
         (None, b"v", (("a", b"1"), ("b", None))),
         (b"k", None, ()),
         (b"", b"", (("a", b""),)),
     ]
     consumer.seek(T0, 6)
-    assert [one.headers for one in records(consumer, most=1)] == [(), (("a", b""),)]
+    assert [record.headers for record in records(consumer, most=1)] == [(), (("a", b""),)]
 
 
 def test_at_most_so_many_come_and_only_those_count_as_read(harness: GroupHarness) -> None:
@@ -109,8 +109,8 @@ def test_parts_of_sets_of_every_format_follow_each_other(
     harness.brokers.fill(T0, *values, codec=codec, magic=magic)
     consumer = alone(harness)
     found = records(consumer, most=4)
-    assert [(one.offset, one.value) for one in found][5:] == list(enumerate(values, 5))
-    assert {one.timestamp for one in found[5:]} == ({-1} if magic == 0 else {*range(1_000, 1_009)})
+    assert [(record.offset, record.value) for record in found][5:] == list(enumerate(values, 5))
+    assert {record.timestamp for record in found[5:]} == ({-1} if magic == 0 else {*range(1_000, 1_009)})
 
 
 # What ends the wait of records.
@@ -118,7 +118,7 @@ def test_parts_of_sets_of_every_format_follow_each_other(
 
 @pytest.fixture
 def begun(harness: GroupHarness) -> GroupConsumer:
-    """It has given out one of five records of its partition, as the first of a larger set."""
+    """A consumer that has returned the first of five records of a fetched set."""
     consumer = alone(harness)
     found: list[ConsumerRecord] = []
     while not found:
@@ -226,7 +226,7 @@ def test_an_iteration_commits_in_time_what_it_is_done_with(harness: GroupHarness
     assert committed[-1] == (4, 2)
 
 
-def test_an_iteration_commits_when_the_interval_has_passed_whatever_was_fetched_at_once(
+def test_iteration_commits_at_the_interval_within_one_fetched_set(
     harness: GroupHarness,
 ) -> None:
     consumer = alone(harness, auto_commit=True, auto_commit_interval_ms=200)
@@ -240,7 +240,7 @@ def test_an_iteration_commits_when_the_interval_has_passed_whatever_was_fetched_
     assert committed == [(0, 0), (1, 0), (2, 1), (3, 2), (4, 3)]
 
 
-def test_an_iteration_whose_records_come_faster_than_the_interval_commits_none_of_them(
+def test_fast_iteration_does_not_commit_before_the_interval(
     harness: GroupHarness,
 ) -> None:
     consumer = alone(harness, auto_commit=True, auto_commit_interval_ms=60_000)
@@ -268,9 +268,7 @@ def interrupted(consumer: GroupConsumer, work: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("member", [True, False])
-def test_a_record_whose_work_raises_is_not_committed_at_the_end_of_the_block(
-    harness: GroupHarness, member: bool
-) -> None:
+def test_record_whose_processing_raises_is_not_committed(harness: GroupHarness, member: bool) -> None:
     consumer = harness.consumer(auto_commit=True) if member else alone(harness, auto_commit=True)
 
     def work() -> None:
@@ -282,9 +280,7 @@ def test_a_record_whose_work_raises_is_not_committed_at_the_end_of_the_block(
 
 
 @pytest.mark.parametrize("take", TAKES)
-def test_what_the_last_poll_gave_is_not_committed_when_the_block_raises(
-    harness: GroupHarness, take: str
-) -> None:
+def test_last_poll_is_not_committed_if_the_block_raises(harness: GroupHarness, take: str) -> None:
     consumer = alone(harness, auto_commit=True)
 
     def work() -> None:
@@ -315,7 +311,7 @@ def test_what_the_block_itself_has_committed_stays_so(harness: GroupHarness) -> 
     assert harness.committed() == {T0: 3}
 
 
-def test_a_seek_of_the_block_that_raises_says_where_the_next_run_begins(harness: GroupHarness) -> None:
+def test_seek_in_a_raising_block_sets_the_next_start(harness: GroupHarness) -> None:
     consumer = alone(harness, auto_commit=True)
 
     def work() -> None:
@@ -327,7 +323,7 @@ def test_a_seek_of_the_block_that_raises_says_where_the_next_run_begins(harness:
     assert harness.committed() == {T0: 2}
 
 
-def test_what_was_in_hand_counts_when_a_block_ends_without_an_exception(harness: GroupHarness) -> None:
+def test_current_record_is_committed_if_the_block_ends_normally(harness: GroupHarness) -> None:
     with alone(harness, auto_commit=True) as consumer:
         next(record for record in consumer if record.offset == 3)
     assert harness.committed() == {T0: 4}
@@ -369,7 +365,7 @@ def test_parts_of_a_set_in_tables_share_the_memory_of_their_values(harness: Grou
     while not first.num_rows:
         first = consumer.poll_table(50, max_records=2)
     second = consumer.poll_table(50, max_records=2)
-    values = [one.column("value").chunk(0).buffers()[2].address for one in (first, second)]
+    values = [batch.column("value").chunk(0).buffers()[2].address for batch in (first, second)]
     assert values[0] == values[1]
 
 
@@ -378,7 +374,7 @@ def test_a_record_without_a_timestamp_has_none_in_a_table(harness: GroupHarness)
     consumer = alone(harness)
     consumer.seek(T0, 4)
     found = table(consumer)
-    assert [one and one.timestamp() for one in found.column("timestamp").to_pylist()] == [1.004, None]
+    assert [time and time.timestamp() for time in found.column("timestamp").to_pylist()] == [1.004, None]
     assert found.column("timestamp").null_count == 1
 
 
@@ -403,7 +399,7 @@ def test_marks_of_transactions_are_passed(harness: GroupHarness) -> None:
     assert consumer.position(T0) == 7
 
 
-def test_what_lies_before_damage_comes_first_and_then_an_error_that_names_the_way_on(
+def test_records_before_damage_come_before_an_error_with_a_hint(
     harness: GroupHarness,
 ) -> None:
     log = harness.brokers.logs[T0]

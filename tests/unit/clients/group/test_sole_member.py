@@ -1,4 +1,4 @@
-"""``clients/group/sole_member``: one who has a group for itself, with a coordinator in memory."""
+"""``clients/group/sole_member``: the only member of a group, with a coordinator in memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_it_is_seen_in_the_group_with_its_partitions(harness: SoleMemberHarness)
     harness.member().hold([T0, U0], harness.deadline)
     described = GroupAdmin(harness.cluster).describe("g")
     assert (described.state, described.protocol_type, described.protocol) == ("Stable", "consumer", "g_one")
-    assert [one.partitions for one in described.members] == [(T0, U0)]
+    assert [member.partitions for member in described.members] == [(T0, U0)]
 
 
 def test_a_second_one_is_refused_with_the_name_of_the_first(harness: SoleMemberHarness) -> None:

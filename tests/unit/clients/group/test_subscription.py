@@ -1,4 +1,4 @@
-"""``clients/group/consumer``: partitions of one's own choice, patterns, being woken, and what logs hold."""
+"""``clients/group/consumer``: manual assignment, patterns, wakeups, and the ends of logs."""
 
 from __future__ import annotations
 
@@ -130,21 +130,24 @@ def test_partitions_may_be_given_as_pairs(harness: GroupHarness) -> None:
 @pytest.mark.parametrize(
     ("do", "message"),
     [
-        (lambda one: one.assign(["t"]), r"expected a TopicPartition\(topic, number\), got 't'"),
-        (lambda one: one.assign([("t", "2")]), r"expected a TopicPartition\(.*\), got \('t', '2'\)"),
-        (lambda one: one.assign([("t", 2, 5)]), r"got \('t', 2, 5\)"),
+        (lambda consumer: consumer.assign(["t"]), r"expected a TopicPartition\(topic, number\), got 't'"),
         (
-            lambda one: one.assign("t"),
+            lambda consumer: consumer.assign([("t", "2")]),
+            r"expected a TopicPartition\(.*\), got \('t', '2'\)",
+        ),
+        (lambda consumer: consumer.assign([("t", 2, 5)]), r"got \('t', 2, 5\)"),
+        (
+            lambda consumer: consumer.assign("t"),
             r"expected an iterable of TopicPartition\(topic, number\), got 't'",
         ),
-        (lambda one: one.assign(T2), "expected an iterable of .* got TopicPartition"),
-        (lambda one: one.assign(2), "expected an iterable of .* got 2"),
-        (lambda one: one.seek("t", 2), "expected a TopicPartition"),
-        (lambda one: one.seek_to_end(["t"]), r"expected a TopicPartition\(.*\), got \['t'\]"),
-        (lambda one: one.beginning_offsets(["t"]), "expected a TopicPartition"),
-        (lambda one: one.offsets_for_times({"t": 5}), "expected a TopicPartition"),
-        (lambda one: one.committed(["t"]), "expected a TopicPartition"),
-        (lambda one: one.commit_sync({T2: 5}), r"expected a Committed\(offset\), got 5"),
+        (lambda consumer: consumer.assign(T2), "expected an iterable of .* got TopicPartition"),
+        (lambda consumer: consumer.assign(2), "expected an iterable of .* got 2"),
+        (lambda consumer: consumer.seek("t", 2), "expected a TopicPartition"),
+        (lambda consumer: consumer.seek_to_end(["t"]), r"expected a TopicPartition\(.*\), got \['t'\]"),
+        (lambda consumer: consumer.beginning_offsets(["t"]), "expected a TopicPartition"),
+        (lambda consumer: consumer.offsets_for_times({"t": 5}), "expected a TopicPartition"),
+        (lambda consumer: consumer.committed(["t"]), "expected a TopicPartition"),
+        (lambda consumer: consumer.commit_sync({T2: 5}), r"expected a Committed\(offset\), got 5"),
     ],
 )
 def test_what_names_no_partitions_is_refused_with_what_does(
@@ -157,7 +160,7 @@ def test_what_names_no_partitions_is_refused_with_what_does(
 # Patterns.
 
 
-def test_a_pattern_finds_topics_by_their_whole_names_also_those_that_come_later(
+def test_pattern_matches_whole_names_also_of_later_topics(
     harness: GroupHarness,
 ) -> None:
     harness.brokers.add_topic("t2", 1)
@@ -181,9 +184,7 @@ def test_a_pattern_that_finds_nothing_yet_waits_for_a_topic(harness: GroupHarnes
 
 
 @pytest.mark.parametrize("excluded", [True, False])
-def test_internal_topics_are_found_by_name_and_by_a_pattern_only_where_that_is_wished(
-    harness: GroupHarness, excluded: bool
-) -> None:
+def test_pattern_finds_internal_topics_only_if_configured(harness: GroupHarness, excluded: bool) -> None:
     harness.brokers.add_topic("__consumer_offsets", 1)
     consumer = harness.bare(exclude_internal_topics=excluded)
     consumer.subscribe(pattern=".*")
@@ -208,13 +209,13 @@ def test_a_topic_that_is_gone_is_no_longer_matched(harness: GroupHarness) -> Non
 @pytest.mark.parametrize(
     ("subscribe", "problem"),
     [
-        (lambda one: one.subscribe("t"), r"subscribe\(\['t'\]\)"),
-        (lambda one: one.subscribe(["t"], pattern="t"), "expected topics or a pattern, got both"),
+        (lambda consumer: consumer.subscribe("t"), r"subscribe\(\['t'\]\)"),
+        (lambda consumer: consumer.subscribe(["t"], pattern="t"), "expected topics or a pattern, got both"),
         (
-            lambda one: one.subscribe(pattern="fli("),
+            lambda consumer: consumer.subscribe(pattern="fli("),
             r"pattern='fli\(': invalid Python regular expression: missing \), unterminated",
         ),
-        (lambda one: one.subscribe(["a b"]), "INVALID_TOPIC"),
+        (lambda consumer: consumer.subscribe(["a b"]), "INVALID_TOPIC"),
     ],
 )
 def test_what_cannot_be_subscribed_to_is_refused(
@@ -296,10 +297,10 @@ def test_a_time_that_is_no_number_of_ms_is_refused(harness: GroupHarness, times:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda one: one.partitions_for("nope"),
-        lambda one: one.beginning_offsets([TopicPartition("nope", 0)]),
-        lambda one: one.end_offsets([TopicPartition("nope", 0)]),
-        lambda one: one.offsets_for_times({TopicPartition("nope", 0): 5}),
+        lambda consumer: consumer.partitions_for("nope"),
+        lambda consumer: consumer.beginning_offsets([TopicPartition("nope", 0)]),
+        lambda consumer: consumer.end_offsets([TopicPartition("nope", 0)]),
+        lambda consumer: consumer.offsets_for_times({TopicPartition("nope", 0): 5}),
     ],
 )
 def test_questions_about_topics_make_none(
@@ -310,8 +311,8 @@ def test_questions_about_topics_make_none(
         ask(harness.bare())
     asked = harness.brokers.asked(ApiKey.METADATA)
     assert asked
-    assert all(one.topics is None or not one.allow_auto_topic_creation for one in asked)
-    assert newest > 3 or {one.topics for one in asked} == {None}
+    assert all(request.topics is None or not request.allow_auto_topic_creation for request in asked)
+    assert newest > 3 or {request.topics for request in asked} == {None}
 
 
 def test_topics_and_partitions_are_told(harness: GroupHarness) -> None:
@@ -327,14 +328,14 @@ def test_topics_and_partitions_are_told(harness: GroupHarness) -> None:
 # What a consumer is made of.
 
 
-class Half:
+class ListenerWithoutRevoked:
     """A listener that lacks a method."""
 
     def assigned(self, partitions: object) -> None:
         """Nothing."""
 
 
-@pytest.mark.parametrize("listener", [Half(), Listener, lambda partitions: None])
+@pytest.mark.parametrize("listener", [ListenerWithoutRevoked(), Listener, lambda partitions: None])
 def test_a_listener_that_lacks_its_methods_is_refused_at_once(harness: GroupHarness, listener: Any) -> None:
     consumer = harness.bare()
     text = r"with the methods assigned\(partitions\) and revoked\(partitions\), got"
@@ -383,7 +384,9 @@ def test_an_assigned_partition_that_is_not_there_is_warned_of_once(
     assert caplog.text.count("t-9 is assigned") == 1
 
 
-@pytest.mark.parametrize("reads", [lambda one: one.subscribe(["t"]), lambda one: one.assign([T0])])
+@pytest.mark.parametrize(
+    "reads", [lambda consumer: consumer.subscribe(["t"]), lambda consumer: consumer.assign([T0])]
+)
 def test_a_topic_that_may_not_be_described_is_an_error_until_it_may(
     harness: GroupHarness, reads: Callable[[GroupConsumer], None]
 ) -> None:

@@ -1,4 +1,4 @@
-"""``clients/network/bootstrap``: what is taken as a list of addresses, and how the rest is refused."""
+"""``clients/network/bootstrap``: accepted lists of addresses, and the errors of others."""
 
 from __future__ import annotations
 

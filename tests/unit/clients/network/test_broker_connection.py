@@ -1,4 +1,4 @@
-"""``network.broker_connection``: made when needed, negotiated, and made again after a failure."""
+"""``network.broker_connection``: opened when needed, negotiated, and reopened after a failure."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_back_off_longer_than_the_deadline_ends_with_it(brokers: BrokersInMemo
     assert brokers.clock.monotonic_ms() - before == 100
 
 
-def test_a_broken_connection_fails_what_is_under_way_and_the_next_request_makes_a_new_one(
+def test_broken_connection_fails_requests_and_the_next_one_reconnects(
     brokers: BrokersInMemory,
 ) -> None:
     connection = link_to(brokers)
@@ -179,7 +179,7 @@ def test_a_closed_link_connects_no_more(brokers: BrokersInMemory) -> None:
 
 
 def connections(brokers: BrokersInMemory) -> int:
-    """How many have been made so far: each asks for the versions once."""
+    """The number of connections so far: each requests the versions once."""
     return len(brokers.asked(ApiKey.API_VERSIONS))
 
 

@@ -1,4 +1,4 @@
-"""``network.cluster``: the view of the cluster, its refreshes, and asking brokers until a deadline."""
+"""``network.cluster``: metadata, its refreshes, and requests to any broker until a deadline."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_metadata_is_asked_again_when_it_is_old_or_wrong_or_on_demand(brokers: B
     assert len(brokers.asked(ApiKey.METADATA)) == 4
 
 
-def test_all_topics_are_asked_each_time_and_forget_those_that_are_gone(brokers: BrokersInMemory) -> None:
+def test_all_topics_are_always_requested_and_deleted_ones_forgotten(brokers: BrokersInMemory) -> None:
     cluster = brokers.client()
     assert set(cluster.metadata().topics) == {"t", "u"}
     del brokers.leaders[TopicPartition("u", 0)]
@@ -69,10 +69,13 @@ def test_a_client_that_creates_no_topics_says_so_where_it_names_them(brokers: Br
     cluster.topic("t")
     cluster.metadata()
     asked = brokers.asked(ApiKey.METADATA)
-    assert [(one.topics, one.allow_auto_topic_creation) for one in asked] == [(("t",), False), (None, False)]
+    assert [(request.topics, request.allow_auto_topic_creation) for request in asked] == [
+        (("t",), False),
+        (None, False),
+    ]
 
 
-def test_a_client_that_creates_no_topics_names_none_where_it_cannot_say_so(brokers: BrokersInMemory) -> None:
+def test_client_without_topic_creation_requests_all_from_old_brokers(brokers: BrokersInMemory) -> None:
     brokers.newest[ApiKey.METADATA] = 3
     cluster = brokers.client(creates_topics=False)
     assert len(cluster.topic("t").partitions) == 3
@@ -101,7 +104,7 @@ def test_a_client_that_creates_no_topics_remembers_all_of_them(brokers: BrokersI
     assert len(brokers.asked(ApiKey.METADATA)) == 4
 
 
-def test_a_topic_that_was_left_out_of_all_topics_is_in_the_result_with_its_error(
+def test_topic_missing_in_all_topics_is_in_the_result_with_its_error(
     brokers: BrokersInMemory,
 ) -> None:
     brokers.newest[ApiKey.METADATA] = 3
@@ -151,7 +154,7 @@ def test_known_brokers_are_asked_when_the_bootstrap_server_has_gone(brokers: Bro
     assert sorted(cluster.metadata().brokers) == [2, 3]
 
 
-def test_a_broker_that_does_not_answer_costs_ten_seconds_when_there_are_others(
+def test_unresponsive_broker_costs_ten_seconds_if_there_are_others(
     brokers: BrokersInMemory,
 ) -> None:
     brokers.fault(1, Fault.DROP_RESPONSE)
@@ -160,7 +163,7 @@ def test_a_broker_that_does_not_answer_costs_ten_seconds_when_there_are_others(
     assert brokers.clock.monotonic_ms() == pytest.approx(10_000, abs=100)
 
 
-def test_nobody_to_be_reached_is_told_with_addresses_reasons_and_time(brokers: BrokersInMemory) -> None:
+def test_unreachable_cluster_error_names_addresses_reasons_and_time(brokers: BrokersInMemory) -> None:
     for broker_id in (1, 2, 3):
         brokers.stop(broker_id)
     cluster = brokers.client(bootstrap="memory:9001,memory:9002")
@@ -178,7 +181,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-def test_an_outage_that_lasts_is_told_with_address_reason_and_patience(
+def test_lasting_outage_is_logged_with_address_reason_and_timeout(
     brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     brokers.stop(1)
@@ -198,7 +201,7 @@ def test_an_outage_that_lasts_is_told_with_address_reason_and_patience(
     assert OUTAGE_WARNING_AFTER_MS < told_at_ms[0] < OUTAGE_WARNING_AFTER_MS + 3_000
 
 
-def test_an_outage_is_told_by_short_questions_too_and_again_every_minute(
+def test_outage_is_logged_every_minute_also_for_short_requests(
     brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     brokers.stop(1)
@@ -314,7 +317,7 @@ def test_partitions_stay_known_while_their_leaders_are_in_doubt(brokers: Brokers
     assert len(known.partitions) == 3
 
 
-def test_lanes_have_connections_of_their_own_and_bootstrap_shares_that_of_its_broker(
+def test_pools_have_own_connections_and_bootstrap_shares_its_brokers(
     brokers: BrokersInMemory,
 ) -> None:
     cluster = brokers.client()
@@ -334,27 +337,27 @@ def test_a_broker_that_is_not_there_is_told(brokers: BrokersInMemory) -> None:
         cluster.call(9, METADATA, MetadataRequest(()))
 
 
-def knows_nobody(*_: object) -> MetadataResponse:
-    """What a broker answers that has not heard of any, itself included."""
+def without_brokers(*_: object) -> MetadataResponse:
+    """The response of a broker that knows no broker yet, not even itself."""
     return MetadataResponse(0, (), None, -1, ())
 
 
-def test_a_broker_that_has_just_started_and_knows_no_broker_is_asked_again(brokers: BrokersInMemory) -> None:
-    brokers.script(ApiKey.METADATA, *[knows_nobody] * 4)
+def test_metadata_without_brokers_is_requested_again(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.METADATA, *[without_brokers] * 4)
     cluster = brokers.client()
     assert cluster.topic("t").available == (0, 1, 2)
     assert sorted(cluster.metadata().brokers) == [1, 2, 3]
 
 
 def test_another_broker_is_asked_when_one_knows_nobody(brokers: BrokersInMemory) -> None:
-    brokers.script(ApiKey.METADATA, knows_nobody)
+    brokers.script(ApiKey.METADATA, without_brokers)
     cluster = brokers.client(bootstrap="memory:9001,memory:9002")
     assert sorted(cluster.metadata().brokers) == [1, 2, 3]
     assert brokers.waiter.waits == []
 
 
-def test_a_cluster_that_goes_on_knowing_nobody_is_told_after_the_deadline(brokers: BrokersInMemory) -> None:
-    brokers.script(ApiKey.METADATA, *[knows_nobody] * 100)
+def test_cluster_without_known_brokers_fails_after_the_deadline(brokers: BrokersInMemory) -> None:
+    brokers.script(ApiKey.METADATA, *[without_brokers] * 100)
     with pytest.raises(NetworkError, match=r"failed for 2000 ms: .*memory:9001 lists no live broker"):
         brokers.client().metadata(["t"], timeout_ms=2_000)
     assert brokers.clock.monotonic_ms() <= 2_000

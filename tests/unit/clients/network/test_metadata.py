@@ -1,4 +1,4 @@
-"""``clients/network/metadata``: a response as a view of the cluster, and views put together."""
+"""``clients/network/metadata``: the view of a response, and merged views."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_newer_topics_replace_older_ones_and_the_others_stay() -> None:
     assert len(merged.topics["a"].partitions) == 1
 
 
-def test_partitions_stay_known_while_a_broker_has_just_started_and_knows_nothing() -> None:
+def test_partitions_stay_known_after_metadata_of_a_new_broker() -> None:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     merged = view(topic("a", 1, 2)).merged(view(topic("a", code=code)))
     assert len(merged.topics["a"].partitions) == 2

@@ -1,4 +1,4 @@
-"""``clients/network/retry``: deadlines, back-off, pauses, the account of attempts."""
+"""``clients/network/retry``: deadlines, back-off, pauses, failed attempts."""
 
 from __future__ import annotations
 

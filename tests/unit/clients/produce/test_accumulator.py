@@ -1,4 +1,4 @@
-"""``clients/produce/accumulator``: when batches are closed, sent, given back and forgotten."""
+"""``clients/produce/accumulator``: batches are closed, sent, requeued and deallocated."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_batch_lingers_until_its_time_or_until_it_is_full() -> None:
     assert sendable(queue, 30) == [(A, 3)]
 
 
-def test_a_record_that_does_not_fit_closes_the_batch_and_begins_another() -> None:
+def test_record_that_does_not_fit_starts_a_new_batch() -> None:
     queue = accumulator(linger_ms=100, batch_bytes=3 * SIZE - 1)
     for wanted in (True, False, True):
         assert queue.would_create_batch(A, SIZE) is wanted

@@ -1,4 +1,4 @@
-"""``clients/produce/batch``: what is encoded, kept for retries, and divided."""
+"""``clients/produce/batch``: batches are encoded, kept for retries, and split."""
 
 from __future__ import annotations
 
@@ -147,8 +147,8 @@ def test_an_encoded_set_is_divided_into_sets_of_its_kind(magic: int, codec: Code
 def test_a_divided_set_is_delivered_when_all_its_parts_are() -> None:
     whole = set_batch(1, Codec.NONE, 5)
     (future,) = whole.futures
-    told: list[SendFuture] = []
-    future.on_done(told.append)
+    completed: list[SendFuture] = []
+    future.on_done(completed.append)
     halves = whole.split()
     assert halves is not None
     quarters = halves[1].split()
@@ -156,12 +156,12 @@ def test_a_divided_set_is_delivered_when_all_its_parts_are() -> None:
     for position, part in enumerate((quarters[1], halves[0], quarters[0])):
         assert not future.done
         part.produce_result.base_offset, part.produce_result.done = 70 + position, True
-        for one in part.futures:
-            callback = one.take_callback()
+        for part_future in part.futures:
+            callback = part_future.take_callback()
             assert callback is not None
-            callback(one)
+            callback(part_future)
     assert future.result() == RecordMetadata(TP, 71, 5)
-    assert told == [future]
+    assert completed == [future]
 
 
 def test_a_divided_set_fails_with_any_part_of_it() -> None:
@@ -184,5 +184,5 @@ def test_a_divided_set_keeps_headers_and_nulls() -> None:
         TP, ProduceRequestResult(threading.Condition()), 5, build_message_set(records, magic=2), 2
     ).split()
     assert halves is not None
-    found = [one for half in halves for one in iterate(half.encode(2, Codec.NONE))]
+    found = [record for half in halves for record in iterate(half.encode(2, Codec.NONE))]
     assert [(r.key, r.value, r.headers) for r in found] == [(r.key, r.value, r.headers) for r in records]

@@ -1,4 +1,4 @@
-"""``clients/produce/config``: Kafka's property names, and what is refused."""
+"""``clients/produce/config``: Kafka's property names, and rejected values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minikafka.clients.produce.config import BatchingConfig
 from minikafka.records.format.message_set import Codec
 
 
-def test_kafkas_properties_are_taken_as_text_or_numbers_and_others_are_left_alone() -> None:
+def test_properties_are_text_or_numbers_and_unknown_ones_are_ignored() -> None:
     config = BatchingConfig.from_properties(
         {
             "acks": "all",
@@ -67,7 +67,7 @@ def test_pauses_grow_from_the_configured_one() -> None:
         ("max.in.flight.requests.per.connection", "6", "=6: 5 or less with enable.idempotence=true"),
     ],
 )
-def test_what_rules_idempotence_out_is_refused_with_it_and_else_turns_it_off(
+def test_settings_against_idempotence_are_rejected_or_turn_it_off(
     name: str, value: str, allowed: str
 ) -> None:
     with pytest.raises(ConfigError, match=allowed):
@@ -75,7 +75,7 @@ def test_what_rules_idempotence_out_is_refused_with_it_and_else_turns_it_off(
     assert not BatchingConfig.from_properties({"acks": "all", name: value}).may_be_idempotent
 
 
-def test_all_replicas_acknowledge_where_idempotence_is_demanded_and_nothing_else_is_said() -> None:
+def test_acks_default_to_all_with_required_idempotence() -> None:
     assert BatchingConfig.from_properties({"enable.idempotence": "TRUE"}).acks == -1
     assert BatchingConfig().acks == 1
     assert not BatchingConfig().may_be_idempotent

@@ -1,4 +1,4 @@
-"""Producers that number their batches, against brokers in memory that judge the numbers as real ones do."""
+"""Idempotent producers, against brokers in memory that check sequence numbers as real ones do."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def stamps(brokers: BrokersInMemory, tp: TopicPartition = A) -> list[tuple[int, 
 
 
 def appended_and(code: ErrorCode, brokers: BrokersInMemory) -> Answer:
-    """Take what comes, and answer that something went wrong."""
+    """Append the records, but respond with an error."""
 
     def answer(broker_id: int, request: ProduceRequest) -> ProduceResponse:
         brokers.answer_produce(broker_id, request)
@@ -75,9 +75,7 @@ def test_the_batches_of_each_partition_are_numbered_by_their_records(brokers: Br
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
-def test_ready_made_sets_are_numbered_too_and_stay_as_the_caller_has_them(
-    brokers: BrokersInMemory, codec: Codec
-) -> None:
+def test_encoded_sets_are_numbered_in_a_copy(brokers: BrokersInMemory, codec: Codec) -> None:
     data = build_message_set([Record(None, b"%d" % n) for n in range(5)], magic=2, codec=codec)
     before = bytes(data)
     with producer_of(brokers) as producer:
@@ -91,7 +89,7 @@ def test_ready_made_sets_are_numbered_too_and_stay_as_the_caller_has_them(
 
 @pytest.mark.parametrize("fault", [Fault.CUT_RESPONSE, Fault.DROP_RESPONSE])
 @pytest.mark.parametrize("ready_made", ["", "sealed", "not sealed"])
-def test_what_was_appended_when_the_answer_was_lost_is_not_written_again(
+def test_batch_appended_before_a_lost_response_is_not_duplicated(
     brokers: BrokersInMemory, fault: Fault, ready_made: str
 ) -> None:
     producer = producer_of(brokers, batch_bytes=100)
@@ -109,7 +107,7 @@ def test_what_was_appended_when_the_answer_was_lost_is_not_written_again(
     assert [future.result().offset for future in sent] == list(range(1, 31))
 
 
-def test_a_set_that_is_not_sealed_goes_under_its_new_id_where_the_topic_was_made_anew(
+def test_unsealed_set_gets_a_new_id_after_the_topic_is_recreated(
     brokers: BrokersInMemory,
 ) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.UNKNOWN_PRODUCER_ID))
@@ -162,7 +160,7 @@ def test_a_batch_that_was_refused_gives_its_numbers_to_the_next(brokers: Brokers
     assert stamps(brokers) == [(1000, 0, 0)]
 
 
-def test_after_a_batch_that_may_be_in_the_log_its_partition_goes_on_under_another_id(
+def test_partition_gets_another_id_after_a_possibly_appended_batch(
     brokers: BrokersInMemory,
 ) -> None:
     producer = producer_of(brokers, retries=1)
@@ -181,7 +179,7 @@ def test_after_a_batch_that_may_be_in_the_log_its_partition_goes_on_under_anothe
     assert stamps(brokers, B) == [(1000, 0, 0), (1000, 0, 1)]
 
 
-def test_a_batch_that_runs_out_of_time_while_it_waits_for_a_retry_is_in_doubt(
+def test_batch_that_expires_before_its_retry_may_be_appended(
     brokers: BrokersInMemory,
 ) -> None:
     producer = producer_of(brokers, delivery_timeout_ms=1_000, retry_backoff_ms=300)
@@ -197,7 +195,7 @@ def test_a_batch_that_runs_out_of_time_while_it_waits_for_a_retry_is_in_doubt(
     assert stamps(brokers) == [(1000, 0, 0), (1001, 0, 0)]
 
 
-def test_a_sequence_that_the_broker_has_left_behind_counts_as_acknowledged(brokers: BrokersInMemory) -> None:
+def test_duplicate_sequence_number_counts_as_acknowledged(brokers: BrokersInMemory) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.DUPLICATE_SEQUENCE_NUMBER))
     with producer_of(brokers) as producer:
         sent = producer.send("t", b"v", partition=0)
@@ -205,7 +203,7 @@ def test_a_sequence_that_the_broker_has_left_behind_counts_as_acknowledged(broke
     assert sent.result().offset == -1
 
 
-def test_an_unknown_producer_begins_anew_where_the_batch_is_surely_not_in_the_log(
+def test_unknown_producer_restarts_if_the_batch_is_not_in_the_log(
     brokers: BrokersInMemory,
 ) -> None:
     producer = producer_of(brokers)
@@ -218,7 +216,7 @@ def test_an_unknown_producer_begins_anew_where_the_batch_is_surely_not_in_the_lo
     assert stamps(brokers) == [(1000, 0, 0), (1001, 0, 0)]
 
 
-def test_a_batch_in_doubt_is_sent_again_where_the_log_knows_nothing_of_its_producer(
+def test_possibly_appended_batch_is_resent_after_unknown_producer_id(
     brokers: BrokersInMemory,
 ) -> None:
     producer = producer_of(brokers)
@@ -236,7 +234,7 @@ def test_a_batch_in_doubt_is_sent_again_where_the_log_knows_nothing_of_its_produ
     assert stamps(brokers)[1][:2] == (1001, 0)
 
 
-def test_a_gap_fails_the_batch_and_what_is_behind_it_goes_on_under_another_id(
+def test_sequence_gap_fails_the_batch_and_the_next_gets_another_id(
     brokers: BrokersInMemory,
 ) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
@@ -288,7 +286,7 @@ def test_numbers_go_on_at_0_after_the_largest(
 @pytest.mark.parametrize(
     ("api", "newest"), [(ApiKey.INIT_PRODUCER_ID, None), (ApiKey.PRODUCE, 2), (ApiKey.PRODUCE, 0)]
 )
-def test_an_older_broker_is_a_clear_error_where_idempotence_is_demanded(
+def test_required_idempotence_fails_with_an_older_broker(
     brokers: BrokersInMemory, api: ApiKey, newest: int | None
 ) -> None:
     if newest is None:
@@ -387,7 +385,7 @@ def test_who_may_have_no_producer_id_is_told_or_goes_without(
     assert "idempotence is off, retries may duplicate records" in caplog.text
 
 
-def test_partitions_go_on_with_the_id_that_they_have_while_none_is_given(brokers: BrokersInMemory) -> None:
+def test_partitions_keep_their_id_while_no_new_one_is_available(brokers: BrokersInMemory) -> None:
     producer = producer_of(brokers, delivery_timeout_ms=5_000)
     producer.send("t", b"0", partition=2)
     producer.flush()

@@ -1,4 +1,4 @@
-"""``clients/produce/partitioner``: keys as Java's producer places them, the rest in turns."""
+"""``clients/produce/partitioner``: keys as in Java's producer, sticky partitions for the rest."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_an_empty_key_is_a_key() -> None:
     assert partitioner.partition(topic(1, 1, 1), b"") == 275646681 % 3
 
 
-def test_records_without_a_key_stay_until_a_new_batch_begins_and_then_move_on() -> None:
+def test_records_without_a_key_change_partition_with_each_batch() -> None:
     partitioner = DefaultPartitioner(first_turn=0)
     described = topic(1, 1, 1)
     seen = []

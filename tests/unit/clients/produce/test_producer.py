@@ -82,7 +82,7 @@ def test_the_format_that_a_broker_takes_is_remembered_while_it_is_away(brokers: 
             producer.magic(TopicPartition("t", 9))
 
 
-def test_the_format_is_asked_of_the_next_leader_when_the_known_one_has_died(
+def test_format_is_requested_from_the_next_leader_after_a_failure(
     brokers: BrokersInMemory,
 ) -> None:
     partition = TopicPartition("t", 1)
@@ -157,7 +157,7 @@ def test_records_without_a_key_are_spread_even_when_each_is_sent_alone(brokers: 
     assert seen == [0, 1, 2, 3, 0, 1, 2, 3]
 
 
-def test_encoded_sets_arrive_as_they_are_with_the_offset_of_their_first_record(
+def test_encoded_sets_arrive_unchanged_with_their_first_offset(
     brokers: BrokersInMemory,
 ) -> None:
     sets = [build_message_set([Record(None, b"%d-%d" % (s, n)) for n in range(5)]) for s in range(3)]
@@ -255,7 +255,7 @@ def test_what_cannot_be_delivered_in_time_fails_with_the_reason(brokers: Brokers
         future.result()
 
 
-def test_an_outage_is_told_each_minute_with_the_time_that_deliveries_have(
+def test_outage_is_logged_each_minute_with_the_delivery_timeout(
     brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = producer_of(brokers)
@@ -273,7 +273,7 @@ def test_an_outage_is_told_each_minute_with_the_time_that_deliveries_have(
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
-def test_a_refusal_that_lasts_is_told_with_its_reason_and_again_at_intervals(
+def test_lasting_rejection_is_logged_repeatedly_with_its_reason(
     brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture, code: ErrorCode
 ) -> None:
     brokers.script(ApiKey.PRODUCE, *[produce_error(code)] * 20)
@@ -333,7 +333,7 @@ def test_a_record_that_is_too_large_for_the_topic_fails_alone(brokers: BrokersIn
     assert [sent[n].result().offset for n in (0, 1, 3, 4)] == [0, 1, 2, 3]
 
 
-def test_sets_larger_than_the_topic_takes_are_divided_and_keep_their_order(brokers: BrokersInMemory) -> None:
+def test_sets_too_large_for_the_topic_are_split_in_order(brokers: BrokersInMemory) -> None:
     def limited(broker_id: int, request: ProduceRequest) -> ProduceResponse:
         if len(list(iterate(bytes(request.topics[0].partitions[0].records)))) > 3:
             return produce_error(ErrorCode.MESSAGE_TOO_LARGE)(broker_id, request)
@@ -363,7 +363,7 @@ def test_unknown_topics_and_partitions_are_refused_at_once(
     assert brokers.clock.monotonic_ms() <= 5_000
 
 
-def test_a_set_of_another_format_fails_alone_and_the_rest_of_its_request_goes_on(
+def test_set_of_another_format_fails_alone_in_its_request(
     brokers: BrokersInMemory,
 ) -> None:
     brokers.newest[ApiKey.PRODUCE] = 1
@@ -441,7 +441,7 @@ def test_close_with_a_time_out_fails_what_is_left(
         producer.send("t", b"x", partition=0)
 
 
-def test_callbacks_are_called_for_success_and_failure_and_may_fail_themselves(
+def test_callbacks_run_after_success_and_failure_and_may_raise(
     brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -493,14 +493,14 @@ def test_with_threads_everything_is_delivered_and_no_thread_is_left() -> None:
     assert workers() == []
 
 
-def test_with_threads_a_batch_leaves_after_its_linger_without_another_call() -> None:
+def test_threads_send_a_batch_after_its_linger_time() -> None:
     brokers = BrokersInMemory(1, {"t": 1})
-    told = threading.Event()
+    called = threading.Event()
     from minikafka.base.clock import SystemClock
 
     with BatchingProducer(brokers.client(clock=SystemClock()), BatchingConfig(linger_ms=20)) as producer:
-        producer.send("t", b"v").on_done(lambda _: told.set())
-        assert told.wait(20)
+        producer.send("t", b"v").on_done(lambda _: called.set())
+        assert called.wait(20)
 
 
 def test_a_producer_that_sent_nothing_starts_no_thread() -> None:
@@ -508,7 +508,7 @@ def test_a_producer_that_sent_nothing_starts_no_thread() -> None:
         assert workers() == []
 
 
-def test_a_worker_ends_when_the_producer_is_closed_while_it_calls_callbacks(
+def test_worker_ends_if_the_producer_is_closed_in_a_callback(
     brokers: BrokersInMemory,
 ) -> None:
     producer = producer_of(brokers, delivery_timeout_ms=60, request_timeout_ms=50)

@@ -1,4 +1,4 @@
-"""``clients/produce/send_future``: what a caller sees of a record's way."""
+"""``clients/produce/send_future``: results, time-outs and callbacks of sent records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``clients/produce/sender``: which batches go out together, and what answers and failures mean."""
+"""``clients/produce/sender``: the batches of a request, and the effects of responses and failures."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_the_silence_of_acks_0_is_success_without_an_offset() -> None:
 @pytest.mark.parametrize(
     "error", [LOST, BrokerError(ErrorCode.NOT_LEADER_FOR_PARTITION), BrokerError(ErrorCode.CORRUPT_MESSAGE)]
 )
-def test_what_may_pass_is_sent_again_after_a_pause_and_a_look_at_the_metadata(error: MinikafkaError) -> None:
+def test_retriable_error_is_retried_after_backoff_and_new_metadata(error: MinikafkaError) -> None:
     harness = SenderHarness()
     (future,) = harness.put(A)
     task = harness.produce()
@@ -195,7 +195,7 @@ def test_retries_are_counted() -> None:
     assert future.error is LOST
 
 
-def test_what_is_found_damaged_again_and_again_was_so_before_it_was_sent() -> None:
+def test_batch_fails_after_three_corrupt_message_errors() -> None:
     harness = SenderHarness()
     (future,) = harness.put(A)
     for now_ms in (0, 1_000, 2_000):
@@ -205,7 +205,7 @@ def test_what_is_found_damaged_again_and_again_was_so_before_it_was_sent() -> No
     assert "a record without a key in a compacted topic" in str(future.error)
 
 
-def test_a_delivery_ends_with_its_time_out_and_tells_the_last_failure() -> None:
+def test_delivery_timeout_fails_with_the_last_error() -> None:
     harness = SenderHarness(delivery_timeout_ms=1_000)
     (future,) = harness.put(A)
     for now_ms in (0, 100, 300, 700):
@@ -257,7 +257,7 @@ def test_leaders_are_looked_for_once_at_a_time_and_not_in_a_loop() -> None:
     assert partitions_of(harness.produce(10_100)) == [OTHER]
 
 
-def test_a_batch_that_is_too_large_is_divided_until_it_fits_or_is_one_record() -> None:
+def test_too_large_batch_is_split_until_it_fits_or_is_one_record() -> None:
     harness = SenderHarness()
     futures = harness.put(A, A, A, A)
     harness.put(B)

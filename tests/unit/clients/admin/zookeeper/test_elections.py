@@ -19,7 +19,8 @@ def test_all_partitions_are_shown_with_who_leads_and_who_should() -> None:
     set_state(store, "t", 1, 2, (2,))
     set_state(store, "u", 0, -1, (2,))
     found = {
-        one.topic_partition: (one.leader, one.preferred, one.done) for one in elections.candidates(store)
+        candidate.topic_partition: (candidate.leader, candidate.preferred, candidate.done)
+        for candidate in elections.candidates(store)
     }
     assert found == {T0: (0, 0, True), T1: (2, 1, False), U0: (None, 2, False)}
 
@@ -28,7 +29,7 @@ def test_a_topic_that_cannot_be_read_does_not_hide_the_others(caplog: pytest.Log
     store = cluster(TOPICS)
     store.create("/brokers/topics/twice", b'{"version":1,"partitions":{"0":[1,1]}}')
     store.write(paths.partition_state_path("u", 0), b"nonsense")
-    found = {one.topic_partition: one.leader for one in elections.candidates(store)}
+    found = {candidate.topic_partition: candidate.leader for candidate in elections.candidates(store)}
     assert found == {T0: 0, T1: 1, U0: None}
     assert "ignoring topic twice with an invalid assignment" in caplog.text
     assert "ignoring the invalid state of partition u-0" in caplog.text
@@ -95,7 +96,7 @@ def test_without_a_controller_nothing_is_asked_for() -> None:
     assert store.exists(paths.PREFERRED_ELECTION) is None
 
 
-def test_twenty_thousand_partitions_are_one_request_and_more_than_a_znode_takes_are_refused() -> None:
+def test_20000_partitions_fit_in_one_request_and_too_many_are_rejected() -> None:
     store = cluster({})
     name = "a-topic"
     numbers = 30_000
@@ -109,10 +110,10 @@ def test_twenty_thousand_partitions_are_one_request_and_more_than_a_znode_takes_
     assert len(PreferredElection.from_json(store.read(paths.PREFERRED_ELECTION)[0]).partitions) == 20_000
 
 
-def test_what_one_znode_does_not_hold_is_asked_for_in_rounds_that_each_fit() -> None:
+def test_rounds_split_a_request_too_large_for_one_znode() -> None:
     partitions = [TopicPartition("ä" + "n" * 240, number) for number in range(20_000)]
     rounds = elections.rounds(reversed(partitions))
-    assert [one for share in rounds for one in share] == partitions
+    assert [partition for share in rounds for partition in share] == partitions
     sizes = [len(PreferredElection(frozenset(share)).to_json()) for share in rounds]
     assert len(sizes) == 6
     assert max(sizes) <= DATA_MAX_BYTES

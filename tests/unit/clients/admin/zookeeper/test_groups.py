@@ -1,4 +1,4 @@
-"""Groups that live in ZooKeeper: listed, described, set and deleted; the recorded ones of 0.10.1.1 too."""
+"""Groups in ZooKeeper: listed, described, set and deleted; the recorded ones of 0.10.1.1 too."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAYMENTS = tuple(TopicPartition("payments", number) for number in (0, 1))
 
 
 def recorded(name: str) -> MemoryStore:
-    """All that stood in ZooKeeper at that moment."""
+    """A store with all recorded znodes."""
     store = MemoryZooKeeper().connect()
     nodes = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
     for path, node in sorted(nodes.items()):
@@ -64,16 +64,22 @@ def test_the_groups_of_old_consumers_are_listed_with_their_consumers() -> None:
         ZooKeeperListing("white-group", 1),
     ]
     closed = ZooKeeperGroups(recorded("04-old-consumers-closed")).list_groups()
-    assert [(one.group_id, one.state) for one in closed] == [("old-group", "Empty"), ("white-group", "Empty")]
+    assert [(group.group_id, group.state) for group in closed] == [
+        ("old-group", "Empty"),
+        ("white-group", "Empty"),
+    ]
 
 
-def test_a_recorded_group_is_described_with_its_owners_and_the_consumer_that_has_none() -> None:
+def test_recorded_group_is_described_with_owners_and_idle_consumer() -> None:
     found = ZooKeeperGroups(recorded("03-old-consumers-running")).describe("old-group")
     assert (found.state, found.streams, found.partitions) == (ACTIVE, 3, ORDERS)
     assert found.offsets == {ORDERS[0]: 200, ORDERS[1]: 0}
     assert found.owners == {ORDERS[0]: "old-group_c1-0", ORDERS[1]: "old-group_c1-1"}
-    told = [(one.consumer_id, one.subscription, one.pattern, one.partitions) for one in found.consumers]
-    assert told == [
+    rows = [
+        (consumer.consumer_id, consumer.subscription, consumer.pattern, consumer.partitions)
+        for consumer in found.consumers
+    ]
+    assert rows == [
         ("old-group_c1", {"orders": 2}, "static", ORDERS),
         ("old-group_c2", {"orders": 1}, "static", ()),
     ]
@@ -83,7 +89,7 @@ def test_a_recorded_group_is_described_with_its_owners_and_the_consumer_that_has
     assert owner.consumer_id == "old-group_c1"
 
 
-def test_a_recorded_group_of_a_whitelist_is_described_with_all_topics_that_it_reads() -> None:
+def test_recorded_whitelist_group_is_described_with_all_its_topics() -> None:
     found = ZooKeeperGroups(recorded("03-old-consumers-running")).describe("white-group")
     assert found.partitions == (*ORDERS, *PAYMENTS)
     (consumer,) = found.consumers
@@ -91,7 +97,7 @@ def test_a_recorded_group_of_a_whitelist_is_described_with_all_topics_that_it_re
     assert consumer.partitions == (*ORDERS, *PAYMENTS)
 
 
-def test_partitions_that_nobody_owns_or_has_read_belong_to_a_group_too() -> None:
+def test_partitions_without_owner_and_offset_belong_to_the_group() -> None:
     store = two_topics()
     register(store, "g", "g_a", t=1)
     own(store, "g", T0, "g_a-0")
@@ -103,7 +109,7 @@ def test_partitions_that_nobody_owns_or_has_read_belong_to_a_group_too() -> None
     )
 
 
-def test_a_topic_that_a_pattern_chooses_belongs_to_a_group_before_anybody_owns_it() -> None:
+def test_topics_of_a_pattern_belong_to_the_group_before_any_owner() -> None:
     store = two_topics()
     data = ConsumerRegistration({"u.*|x": 1}, 7, "white_list").to_json()
     store.create(paths.consumer_id_path("g", "g_a"), data, ephemeral=True, make_parents=True)
@@ -111,7 +117,7 @@ def test_a_topic_that_a_pattern_chooses_belongs_to_a_group_before_anybody_owns_i
     assert (found.partitions, found.consumers[0].topics) == ((U0,), ("u",))
 
 
-def test_a_pattern_that_nobody_understands_tells_nothing_of_topics() -> None:
+def test_invalid_pattern_has_unknown_topics() -> None:
     store = two_topics()
     data = ConsumerRegistration({"(?": 2}, 7, "black_list").to_json()
     store.create(paths.consumer_id_path("g", "g_a"), data, ephemeral=True, make_parents=True)
@@ -125,7 +131,7 @@ def test_an_offset_of_a_topic_that_was_deleted_is_told() -> None:
     assert ZooKeeperGroups(store).describe("g").partitions == (TopicPartition("gone", 3),)
 
 
-def test_a_consumer_whose_registration_makes_no_sense_is_one_all_the_same() -> None:
+def test_consumer_with_an_invalid_registration_is_listed() -> None:
     store = two_topics()
     store.create("/consumers/g/ids/g_x", b"nonsense", ephemeral=True, make_parents=True)
     (one,) = ZooKeeperGroups(store).describe("g").consumers
@@ -165,7 +171,7 @@ def test_the_larger_offset_counts(
     assert (one.offset, one.lag) == (offset, lag)
 
 
-def test_standings_have_what_brokers_keep_of_partitions_that_zookeeper_knows_nothing_of() -> None:
+def test_partition_offsets_include_partitions_known_to_brokers_only() -> None:
     group = ZooKeeperGroup("g", offsets={T0: 1}, partitions=(T0,))
     assert partition_offsets(group, {U0: 2}, {T0: 5, U0: 6}) == (
         PartitionOffsets(T0, 1, None, 5, None),
@@ -282,7 +288,7 @@ def test_a_topic_that_a_group_has_nothing_of_is_told() -> None:
         groups.delete_topic("old-group", "x")
 
 
-def test_the_groups_of_a_topic_are_found_also_where_some_have_no_offsets() -> None:
+def test_groups_of_a_topic_are_found_if_some_have_no_offsets() -> None:
     store = recorded("04-old-consumers-closed")
     store.create("/consumers/only-ids/ids", make_parents=True)
     own(store, "owner", PAYMENTS[0], "owner_a-0")

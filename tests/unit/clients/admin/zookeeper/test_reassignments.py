@@ -17,7 +17,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TOPICS = {"t": {0: (0, 1), 1: (1, 0)}}
 
 
-def test_a_proposal_spreads_topics_over_the_named_brokers_and_changes_nothing() -> None:
+def test_generate_spreads_topics_over_brokers_and_changes_nothing() -> None:
     store = cluster({"t": dict.fromkeys(range(6), (0, 1)), "u": {0: (0,)}})
     moves = reassignments.generate(store, ["t", "u"], [1, 2], rng=random.Random(1))
     assert [move.topic_partition for move in moves][-1] == TopicPartition("u", 0)
@@ -80,7 +80,7 @@ def test_a_plan_that_cannot_be_is_refused(wanted: dict[TopicPartition, tuple[int
         reassignments.plan(cluster(TOPICS), wanted)
 
 
-def test_the_request_stands_where_the_controller_looks_and_there_is_one_at_a_time() -> None:
+def test_request_is_written_to_its_znode_and_only_one_at_a_time() -> None:
     store = cluster(TOPICS)
     moves = reassignments.plan(store, {T0: (2, 1)})
     reassignments.request(store, moves)
@@ -91,7 +91,7 @@ def test_the_request_stands_where_the_controller_looks_and_there_is_one_at_a_tim
         reassignments.request(store, moves)
 
 
-def test_more_than_one_znode_takes_is_refused_with_the_size_before_anything_is_written() -> None:
+def test_request_too_large_for_a_znode_is_rejected_before_any_write() -> None:
     store = cluster(TOPICS)
     moves = [Move(TopicPartition("t", number), (0,), (0, 1, 2)) for number in range(20_000)]
     with pytest.raises(ConfigError, match=r"20000 partitions are \d+ bytes"):
@@ -112,7 +112,7 @@ def test_verifying_tells_what_is_done_under_way_and_failed() -> None:
     wanted = {T0: (2, 1), T1: (1, 2)}
 
     def verdicts() -> list[ReassignmentStatus]:
-        return [one.status for one in reassignments.verify(store, wanted)]
+        return [partition.status for partition in reassignments.verify(store, wanted)]
 
     assert verdicts() == [ReassignmentStatus.FAILED, ReassignmentStatus.FAILED]
     reassignments.request(store, reassignments.plan(store, wanted))
@@ -129,13 +129,13 @@ def test_what_has_failed_has_a_reason() -> None:
     store.create(paths.REASSIGN_PARTITIONS, Reassignments({T1: (2, 0)}).to_json(), make_parents=True)
     wanted = {T0: (2, 1), T1: (1, 2), TopicPartition("t", 7): (0,), TopicPartition("x", 0): (0,)}
     verdicts = reassignments.verify(store, wanted)
-    assert [one.reason for one in verdicts] == [
+    assert [partition.reason for partition in verdicts] == [
         "has replicas [0, 1], wanted [2, 1]; no reassignment is in progress",
         "has replicas [1, 0], wanted [1, 2]; a reassignment to [2, 0] is in progress",
         "topic 't' has partitions 0 to 1",
         "there is no topic 'x'",
     ]
-    assert {one.status for one in verdicts} == {ReassignmentStatus.FAILED}
+    assert {partition.status for partition in verdicts} == {ReassignmentStatus.FAILED}
     assert [partition.deleted for partition in verdicts] == [False, False, True, True]
 
 
@@ -160,7 +160,7 @@ def test_a_plan_is_under_way_when_all_of_it_is_asked_for_or_done(
     assert reassignments.is_under_way(store, wanted) is own
 
 
-def test_one_under_way_to_a_broker_that_died_says_who_is_to_be_started() -> None:
+def test_reassignment_to_a_dead_broker_names_the_broker_to_start() -> None:
     store = cluster(TOPICS)
     reassignments.request(store, reassignments.plan(store, {T0: (2, 1)}))
     store.delete(paths.broker_path(2))

@@ -1,4 +1,4 @@
-"""What a throttled reassignment leaves in ZooKeeper while it is under way, and that nothing is left of it."""
+"""The throttles of a reassignment in ZooKeeper, and their removal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LISTS = {
 
 @pytest.fixture
 def store() -> MemoryStore:
-    """Of topic t one partition only gets another order; a fourth broker has nothing of it."""
+    """One partition of topic t only changes its order; a fourth broker has no replicas."""
     return cluster({"t": {0: (0, 1), 1: (1, 0), 2: (1, 0)}, "u": {0: (3,)}}, brokers=4)
 
 
@@ -36,7 +36,7 @@ def config(store: MemoryStore, kind: str, name: str) -> dict[str, str] | None:
     return found
 
 
-def news(store: MemoryStore) -> list[str]:
+def change_notifications(store: MemoryStore) -> list[str]:
     changes = [
         store.read(f"{paths.CONFIG_CHANGES}/{name}")[0] for name in store.children(paths.CONFIG_CHANGES)
     ]
@@ -48,14 +48,14 @@ def finish(store: MemoryStore) -> None:
     assign(store, "t", {one.partition: replicas for one, replicas in WANTED.items()})
 
 
-def test_the_brokers_get_the_rate_and_the_topic_the_replicas_that_copy_before_it_is_asked_for(
+def test_throttles_are_set_before_the_reassignment_is_requested(
     store: MemoryStore,
 ) -> None:
     store.create("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}')
     reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
     assert [config(store, "brokers", str(number)) for number in range(4)] == [RATES, RATES, RATES, None]
     assert config(store, "topics", "t") == {"retention.ms": "5", **LISTS}
-    assert news(store) == ["brokers/0", "brokers/1", "brokers/2", "topics/t"]
+    assert change_notifications(store) == ["brokers/0", "brokers/1", "brokers/2", "topics/t"]
 
 
 def test_where_nothing_is_to_be_copied_no_replicas_are_named(store: MemoryStore) -> None:
@@ -67,14 +67,14 @@ def test_what_is_refused_leaves_no_throttle(store: MemoryStore) -> None:
     store.delete(paths.CONTROLLER)
     with pytest.raises(CoordinationError):
         reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
-    assert news(store) == []
+    assert change_notifications(store) == []
 
 
-def test_settings_that_hold_nonsense_are_named_before_anything_is_changed(store: MemoryStore) -> None:
+def test_invalid_settings_are_reported_before_any_change(store: MemoryStore) -> None:
     store.create("/config/brokers/2", b"nonsense", make_parents=True)
     with pytest.raises(CoordinationError, match="/config/brokers/2"):
         reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
-    assert news(store) == []
+    assert change_notifications(store) == []
     assert store.exists(paths.REASSIGN_PARTITIONS) is None
 
 
@@ -91,14 +91,14 @@ def test_the_throttle_goes_when_all_is_done_and_not_before(store: MemoryStore) -
     reassignments.request(store, reassignments.plan(store, WANTED), throttle=1000)
     assert not reassignments.remove_throttle(store, reassignments.verify(store, WANTED))
     finish(store)
-    told = len(news(store))
+    notified = len(change_notifications(store))
     assert reassignments.remove_throttle(store, reassignments.verify(store, WANTED))
-    # Also that of brokers that had no part in it, as nobody knows any more which had.
+    # Also that of brokers that had no part in it, as it is not recorded which had.
     assert [config(store, "brokers", str(number)) for number in range(4)] == [{}] * 4
     assert config(store, "topics", "t") == {"retention.ms": "5"}
-    assert len(news(store)) == told + 5
+    assert len(change_notifications(store)) == notified + 5
     assert not reassignments.remove_throttle(store, reassignments.verify(store, WANTED))
-    assert len(news(store)) == told + 5
+    assert len(change_notifications(store)) == notified + 5
 
 
 def test_the_throttle_stays_while_another_move_is_under_way(store: MemoryStore) -> None:
