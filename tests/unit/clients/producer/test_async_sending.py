@@ -30,7 +30,7 @@ def brokers() -> BrokersInMemory:
 
 
 def queueing(brokers: BrokersInMemory, **given: Any) -> Producer:
-    """An asynchronous producer with small numbers, and without threads."""
+    """Return an asynchronous producer with small limits, and without threads."""
     small = {"batch_num_messages": 3, "queue_buffering_max_messages": 6, "queue_buffering_max_ms": 100}
     return make_producer(brokers, producer_type="async", **{**small, **given})
 
@@ -39,7 +39,7 @@ def message(number: int, topic: str = "u") -> KeyedMessage:
     return KeyedMessage(topic, b"%d" % number)
 
 
-def test_messages_wait_for_a_batch_or_for_their_time(brokers: BrokersInMemory) -> None:
+def test_messages_are_sent_once_a_batch_is_full_or_the_time_is_up(brokers: BrokersInMemory) -> None:
     producer = queueing(brokers)
     producer.send([message(0), message(1)])
     assert not producer.step()
@@ -53,7 +53,7 @@ def test_messages_wait_for_a_batch_or_for_their_time(brokers: BrokersInMemory) -
     assert values(brokers, 0, "u")[-1] == b"3"
 
 
-def test_nothing_that_is_queued_is_lost_at_close(brokers: BrokersInMemory) -> None:
+def test_close_sends_all_queued_messages(brokers: BrokersInMemory) -> None:
     producer = queueing(brokers)
     producer.send_values("u", [b"0", b"1"])
     producer.send(message(2))
@@ -65,7 +65,7 @@ def test_nothing_that_is_queued_is_lost_at_close(brokers: BrokersInMemory) -> No
         producer.send(message(6))
 
 
-def test_a_full_queue_is_waited_for_without_limit_by_default(brokers: BrokersInMemory) -> None:
+def test_send_waits_for_room_without_limit_by_default(brokers: BrokersInMemory) -> None:
     with queueing(brokers) as producer:
         for number in range(20):
             producer.send(message(number))
@@ -74,11 +74,11 @@ def test_a_full_queue_is_waited_for_without_limit_by_default(brokers: BrokersInM
     assert values(brokers, 0, "u") == [b"%d" % number for number in range(60)]
 
 
-def test_a_full_queue_drops_and_says_so_where_nobody_waits(brokers: BrokersInMemory) -> None:
+def test_send_to_a_full_queue_without_a_wait_raises(brokers: BrokersInMemory) -> None:
     producer = queueing(brokers, queue_enqueue_timeout_ms=0)
     for number in range(6):
         producer.send(message(number))
-    for refused, dropped in (
+    for send, dropped in (
         (lambda: producer.send(message(9)), 1),
         (lambda: producer.send([message(9), message(9)]), 2),
         (lambda: producer.send_values("u", [b"9"] * 3), 3),
@@ -86,14 +86,14 @@ def test_a_full_queue_drops_and_says_so_where_nobody_waits(brokers: BrokersInMem
         with pytest.raises(
             QueueFull, match=f"^queue full: no room for {dropped} message.*, 6 are queued"
         ) as full:
-            refused()
+            send()
         assert full.value.dropped == dropped
     assert producer.stats.topic("u").dropped == 6
     producer.close()
     assert values(brokers, 0, "u") == [b"%d" % number for number in range(6)]
 
 
-def test_messages_of_a_list_are_queued_while_there_is_room(brokers: BrokersInMemory) -> None:
+def test_list_is_queued_as_far_as_there_is_room(brokers: BrokersInMemory) -> None:
     producer = queueing(brokers, queue_enqueue_timeout_ms=0)
     with pytest.raises(QueueFull, match=r"no room for 4 messages"):
         producer.send([message(number) for number in range(10)])
@@ -115,42 +115,42 @@ def test_all_messages_without_room_count_as_dropped(brokers: BrokersInMemory, ca
     assert values(brokers, 0, "u") == [b"a"] * 6
 
 
-def test_a_full_queue_is_waited_for_as_long_as_is_set() -> None:
-    class Stuck(RecordingEventHandler):
+def test_send_waits_for_room_up_to_its_timeout() -> None:
+    class BlockedEventHandler(RecordingEventHandler):
         def handle(self, events: Any) -> None:
-            going.wait(60)
+            may_continue.wait(60)
             super().handle(events)
 
-    going = threading.Event()
-    stuck = Stuck()
+    may_continue = threading.Event()
+    blocked = BlockedEventHandler()
     settings = {"batch.num.messages": 1, "queue.buffering.max.messages": 1, "queue.enqueue.timeout.ms": 1}
-    producer = Producer({**ADDRESS, "producer.type": "async", "event.handler": stuck, **settings})
+    producer = Producer({**ADDRESS, "producer.type": "async", "event.handler": blocked, **settings})
     sent = 0
     while producer.stats.all_topics.dropped == 0:
         try:
             producer.send(message(sent))
             sent += 1
         except QueueFull:
-            going.set()
+            may_continue.set()
     producer.close()
-    # What was taken is sent: one that was being handled, and those in the queue.
-    assert stuck.messages == [b"%d" % number for number in range(sent)]
+    # All accepted messages are sent: the one in the handler, and those in the queue.
+    assert blocked.messages == [b"%d" % number for number in range(sent)]
 
 
-def test_an_event_handler_gets_batches_of_the_size_that_is_set(brokers: BrokersInMemory) -> None:
-    kept = RecordingEventHandler()
-    producer = queueing(brokers, event_handler=kept)
+def test_event_handler_gets_batches_of_the_configured_size(brokers: BrokersInMemory) -> None:
+    handler = RecordingEventHandler()
+    producer = queueing(brokers, event_handler=handler)
     producer.send([message(number) for number in range(5)])
     producer.step()
     producer.send_values("u", [b"5", b"6", b"7"])
     producer.step()
     producer.close()
-    assert [[event.message for event in batch] for batch in kept.batches] == [
+    assert [[event.message for event in batch] for batch in handler.batches] == [
         [b"0", b"1", b"2"],
         [b"3", b"4", b"5"],
         [b"6", b"7"],
     ]
-    assert kept.closed
+    assert handler.closed
 
 
 def test_failed_batch_is_logged_and_the_next_is_sent(
@@ -173,22 +173,22 @@ def test_failed_batch_is_logged_and_the_next_is_sent(
 def test_unencodable_message_is_logged_and_others_are_sent(
     brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = RecordingCallbackHandler()
-    producer = queueing(brokers, callback_handler=told)
+    callbacks = RecordingCallbackHandler()
+    producer = queueing(brokers, callback_handler=callbacks)
     producer.send([message(0), KeyedMessage("u", "text"), message(2)])
     producer.close()
     assert values(brokers, 0, "u") == [b"0", b"2"]
     assert "a message for topic u cannot be serialized" in caplog.text
-    error = next(call[2] for call in told.calls if call[0] == "after_sending_data")
+    error = next(call[2] for call in callbacks.calls if call[0] == "after_sending_data")
     assert isinstance(error, FailedToSendMessage)
     assert [event.message for event in error.failed] == ["text"]
     assert producer.stats.serialization_errors == 1
 
 
-def test_a_callback_handler_is_told_of_every_stage(brokers: BrokersInMemory) -> None:
-    told = RecordingCallbackHandler()
+def test_callback_handler_is_called_at_every_stage(brokers: BrokersInMemory) -> None:
+    callbacks = RecordingCallbackHandler()
     producer = queueing(
-        brokers, callback_handler=told, event_handler=RecordingEventHandler(), batch_num_messages=2
+        brokers, callback_handler=callbacks, event_handler=RecordingEventHandler(), batch_num_messages=2
     )
     producer.send(message(0))
     producer.send_values("u", [b"1"])
@@ -197,7 +197,7 @@ def test_a_callback_handler_is_told_of_every_stage(brokers: BrokersInMemory) -> 
     brokers.clock.advance(100)
     producer.step()
     producer.close()
-    assert told.calls == [
+    assert callbacks.calls == [
         ("init", "async"),
         ("before_enqueue", b"0"),
         ("after_enqueue", b"0", True),
@@ -218,8 +218,8 @@ def test_a_callback_handler_is_told_of_every_stage(brokers: BrokersInMemory) -> 
     ]
 
 
-def test_callbacks_change_what_is_sent(brokers: BrokersInMemory) -> None:
-    class Changes(CallbackHandler):
+def test_callbacks_can_change_the_events(brokers: BrokersInMemory) -> None:
+    class ChangingCallbackHandler(CallbackHandler):
         def before_enqueue(self, event: KeyedMessage) -> KeyedMessage:
             return event._replace(message=event.message + b"+")
 
@@ -232,17 +232,17 @@ def test_callbacks_change_what_is_sent(brokers: BrokersInMemory) -> None:
         def last_batch_before_close(self) -> Any:
             return [message(8)]
 
-    producer = queueing(brokers, callback_handler=Changes)
+    producer = queueing(brokers, callback_handler=ChangingCallbackHandler)
     producer.send([message(0), message(1), message(2)])
     producer.close()
     assert values(brokers, 0, "u") == [b"0+", b"0+", b"2+", b"2+", b"7", b"8"]
 
 
-def test_a_callback_handler_learns_of_dropped_messages(brokers: BrokersInMemory) -> None:
-    told = RecordingCallbackHandler()
+def test_callback_handler_is_called_for_dropped_messages(brokers: BrokersInMemory) -> None:
+    callbacks = RecordingCallbackHandler()
     producer = queueing(
         brokers,
-        callback_handler=told,
+        callback_handler=callbacks,
         queue_enqueue_timeout_ms=0,
         queue_buffering_max_messages=1,
         batch_num_messages=1,
@@ -250,7 +250,7 @@ def test_a_callback_handler_learns_of_dropped_messages(brokers: BrokersInMemory)
     producer.send(message(0))
     with pytest.raises(QueueFull):
         producer.send(message(1))
-    assert told.calls[-1] == ("after_enqueue", b"1", False)
+    assert callbacks.calls[-1] == ("after_enqueue", b"1", False)
     producer.close()
 
 
@@ -258,13 +258,13 @@ def test_a_callback_handler_learns_of_dropped_messages(brokers: BrokersInMemory)
     "stage",
     ["after_dequeuing_existing_data", "before_sending_data", "after_sending_data", "last_batch_before_close"],
 )
-def test_a_callback_that_fails_ends_nothing_but_its_batch(
+def test_failed_callback_loses_only_its_batch(
     brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture, stage: str
 ) -> None:
-    class Fails(CallbackHandler):
+    class Failing(CallbackHandler):
         pass
 
-    failing = Fails()
+    failing = Failing()
 
     def fail(*_: Any) -> Any:
         setattr(failing, stage, getattr(CallbackHandler(), stage))
@@ -283,7 +283,7 @@ def test_a_callback_that_fails_ends_nothing_but_its_batch(
 
 
 def test_non_messages_are_refused_and_not_queued(brokers: BrokersInMemory) -> None:
-    class Forgets(CallbackHandler):
+    class InvalidCallbackHandler(CallbackHandler):
         def before_enqueue(self, event: KeyedMessage) -> Any:
             return None if event.message == b"0" else tuple(event)
 
@@ -294,7 +294,7 @@ def test_non_messages_are_refused_and_not_queued(brokers: BrokersInMemory) -> No
         assert producer.queued == 0
         producer.send(message(number) for number in range(2))
     assert values(brokers, 0, "u") == [b"0", b"1"]
-    with queueing(brokers, callback_handler=Forgets) as producer:
+    with queueing(brokers, callback_handler=InvalidCallbackHandler) as producer:
         for number in range(2):
             with pytest.raises(TypeError, match="before_enqueue returned"):
                 producer.send(message(number))
@@ -304,17 +304,17 @@ def test_non_messages_are_refused_and_not_queued(brokers: BrokersInMemory) -> No
 def test_failed_event_handler_is_counted_and_passed_to_the_callback(
     brokers: BrokersInMemory,
 ) -> None:
-    told, kept = RecordingCallbackHandler(), RecordingEventHandler()
-    kept.error = OSError("broken")
-    producer = queueing(brokers, callback_handler=told, event_handler=kept)
+    callbacks, handler = RecordingCallbackHandler(), RecordingEventHandler()
+    handler.error = OSError("broken")
+    producer = queueing(brokers, callback_handler=callbacks, event_handler=handler)
     producer.send([message(0), message(1), message(2)])
     producer.close()
-    assert ("after_sending_data", [b"0", b"1", b"2"], kept.error) in told.calls
+    assert ("after_sending_data", [b"0", b"1", b"2"], handler.error) in callbacks.calls
     assert producer.stats.failed_messages == 3
 
 
 @pytest.mark.parametrize("topic", [b"u", 5, ["u"], None])
-def test_a_topic_that_is_no_text_fails_alone_and_is_shown(
+def test_topic_that_is_not_text_fails_alone(
     brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture, topic: Any
 ) -> None:
     producer = queueing(brokers)
@@ -328,7 +328,7 @@ def test_a_topic_that_is_no_text_fails_alone_and_is_shown(
 
 
 def test_send_on_the_send_thread_does_not_wait_for_room() -> None:
-    class SendsAgain(RecordingCallbackHandler):
+    class SendingCallbackHandler(RecordingCallbackHandler):
         def after_sending_data(self, events: Any, error: Exception | None) -> None:
             try:
                 producer.send([message(7), message(8)])
@@ -337,7 +337,7 @@ def test_send_on_the_send_thread_does_not_wait_for_room() -> None:
 
     full = threading.Event()
     small = {"batch.num.messages": 1, "queue.buffering.max.messages": 1}
-    given = {"event.handler": RecordingEventHandler(), "callback.handler": SendsAgain}
+    given = {"event.handler": RecordingEventHandler(), "callback.handler": SendingCallbackHandler}
     producer = Producer({**ADDRESS, "producer.type": "async", **small, **given})
     producer.send(message(0))
     assert full.wait(20)
@@ -354,11 +354,11 @@ def test_messages_of_several_topics_in_one_batch_keep_their_order(brokers: Broke
 
 
 def test_close_during_sends_of_many_threads_loses_nothing() -> None:
-    kept = RecordingEventHandler()
+    handler = RecordingEventHandler()
     settings = {"batch.num.messages": 7, "queue.buffering.max.messages": 20, "queue.time": 1}
-    producer = Producer({**ADDRESS, "producer.type": "async", "event.handler": kept, **settings})
-    taken: list[list[int]] = [[] for _ in range(4)]
-    some = threading.Event()
+    producer = Producer({**ADDRESS, "producer.type": "async", "event.handler": handler, **settings})
+    accepted: list[list[int]] = [[] for _ in range(4)]
+    started = threading.Event()
 
     def send(mine: list[int], first: int) -> None:
         for number in range(first, first + 100_000):
@@ -368,42 +368,42 @@ def test_close_during_sends_of_many_threads_loses_nothing() -> None:
                 return
             mine.append(number)
             if len(mine) == 50:
-                some.set()
+                started.set()
 
     threads = [
-        threading.Thread(target=send, args=(mine, 100_000 * place)) for place, mine in enumerate(taken)
+        threading.Thread(target=send, args=(mine, 100_000 * place)) for place, mine in enumerate(accepted)
     ]
     for thread in threads:
         thread.start()
-    assert some.wait(60)
+    assert started.wait(60)
     producer.close()
     for thread in threads:
         thread.join(60)
-    assert sorted(kept.messages) == sorted(number for mine in taken for number in mine)
-    for place, mine in enumerate(taken):
-        assert [number for number in kept.messages if number // 100_000 == place] == mine
-    assert max(map(len, kept.batches)) <= 7
-    assert kept.closed
+    assert sorted(handler.messages) == sorted(number for mine in accepted for number in mine)
+    for place, mine in enumerate(accepted):
+        assert [number for number in handler.messages if number // 100_000 == place] == mine
+    assert max(map(len, handler.batches)) <= 7
+    assert handler.closed
 
 
-def test_a_producer_may_be_closed_by_its_own_handler() -> None:
-    class Closes(RecordingEventHandler):
+def test_event_handler_may_close_its_producer() -> None:
+    class ClosingHandler(RecordingEventHandler):
         def handle(self, events: Any) -> None:
             super().handle(events)
             producer.close()
             done.set()
 
     done = threading.Event()
-    closes = Closes()
-    settings = {"producer.type": "async", "event.handler": closes, "batch.num.messages": 1}
+    closing = ClosingHandler()
+    settings = {"producer.type": "async", "event.handler": closing, "batch.num.messages": 1}
     producer = Producer({**ADDRESS, **settings})
     producer.send(message(0))
     assert done.wait(60)
-    assert closes.messages == [b"0"]
+    assert closing.messages == [b"0"]
 
 
 def test_messages_queued_at_a_close_in_a_callback_are_sent() -> None:
-    class Closes(RecordingCallbackHandler):
+    class ClosingHandler(RecordingCallbackHandler):
         def before_sending_data(self, events: Any) -> Any:
             queued.wait(60)
             producer.close()
@@ -414,18 +414,18 @@ def test_messages_queued_at_a_close_in_a_callback_are_sent() -> None:
             done.set()
 
     queued, done = threading.Event(), threading.Event()
-    closes, kept = Closes(), RecordingEventHandler()
-    settings = {"producer.type": "async", "event.handler": kept, "batch.num.messages": 1}
-    producer = Producer({**ADDRESS, **settings, "callback.handler": closes})
+    closing, handler = ClosingHandler(), RecordingEventHandler()
+    settings = {"producer.type": "async", "event.handler": handler, "batch.num.messages": 1}
+    producer = Producer({**ADDRESS, **settings, "callback.handler": closing})
     producer.send([message(number) for number in range(3)])
     queued.set()
     assert done.wait(60)
     producer.close()
-    assert kept.messages == [b"0", b"1", b"2"]
-    assert closes.calls[-2:] == [("last_batch_before_close",), ("close",)]
+    assert handler.messages == [b"0", b"1", b"2"]
+    assert closing.calls[-2:] == [("last_batch_before_close",), ("close",)]
 
 
-def test_columns_that_wait_together_are_sent_together(brokers: BrokersInMemory) -> None:
+def test_neighbouring_columns_are_sent_in_one_request(brokers: BrokersInMemory) -> None:
     producer = queueing(brokers, batch_num_messages=6)
     producer.send_values("u", [b"0"])
     producer.step()

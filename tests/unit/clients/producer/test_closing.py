@@ -1,4 +1,4 @@
-"""``clients/producer``: the end of an asynchronous producer: outages, Ctrl-C, and callbacks that end it."""
+"""The end of an asynchronous producer: outages, Ctrl-C, and callbacks that close it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def brokers() -> BrokersInMemory:
 
 
 @pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(async_producer, "PROGRESS_INTERVAL_S", 0.01)
     monkeypatch.setattr(async_producer, "GIVE_UP_TIMEOUT_S", 0.01)
 
@@ -49,7 +49,7 @@ def message(number: int) -> KeyedMessage:
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("retries", [0, 3])
 @pytest.mark.parametrize("callback", [None, RecordingCallbackHandler])
-def test_an_outage_is_waited_for_once_when_a_producer_is_closed(
+def test_close_waits_for_an_outage_once(
     brokers: BrokersInMemory,
     caplog: pytest.LogCaptureFixture,
     known: bool,
@@ -63,10 +63,10 @@ def test_an_outage_is_waited_for_once_when_a_producer_is_closed(
         producer.step()
     brokers.stop(1)
     producer.send([message(number) for number in range(60)])
-    began_ms = brokers.clock.monotonic_ms()
+    start_ms = brokers.clock.monotonic_ms()
     producer.close()
-    waited_ms = brokers.clock.monotonic_ms() - began_ms
-    # That of the first batch, and one for all others.
+    waited_ms = brokers.clock.monotonic_ms() - start_ms
+    # The attempts of the first batch, and one timeout for all others.
     assert waited_ms <= (retries + 1) * (TIMEOUT_MS + 100) + TIMEOUT_MS + 100
     assert producer.stats.failed_messages == producer.stats.all_topics.failed == 60
     assert "a producer was closed: 60 messages were not sent" in caplog.text
@@ -75,12 +75,12 @@ def test_an_outage_is_waited_for_once_when_a_producer_is_closed(
 def test_callback_handler_gets_each_batch_lost_in_an_outage(
     brokers: BrokersInMemory,
 ) -> None:
-    told = RecordingCallbackHandler()
-    producer = queueing(brokers, callback_handler=told)
+    callbacks = RecordingCallbackHandler()
+    producer = queueing(brokers, callback_handler=callbacks)
     brokers.stop(1)
     producer.send([message(number) for number in range(6)])
     producer.close()
-    first, second = (call[2] for call in told.calls if call[0] == "after_sending_data")
+    first, second = (call[2] for call in callbacks.calls if call[0] == "after_sending_data")
     assert "no broker could be reached: " in str(first)
     assert "not sent, as the producer is being closed: no broker could be reached: " in str(second)
     assert isinstance(second, FailedToSendMessage)
@@ -88,12 +88,12 @@ def test_callback_handler_gets_each_batch_lost_in_an_outage(
 
 
 def test_brokers_back_during_close_get_the_remaining_messages(brokers: BrokersInMemory) -> None:
-    class StartsAgain(CallbackHandler):
+    class RestartingCallbackHandler(CallbackHandler):
         def after_sending_data(self, events: Any, error: Exception | None) -> None:
             if error is not None:
                 brokers.start(1)
 
-    producer = queueing(brokers, callback_handler=StartsAgain)
+    producer = queueing(brokers, callback_handler=RestartingCallbackHandler)
     brokers.stop(1)
     producer.send([message(number) for number in range(9)])
     producer.close()
@@ -101,7 +101,7 @@ def test_brokers_back_during_close_get_the_remaining_messages(brokers: BrokersIn
     assert producer.stats.failed_messages == 3
 
 
-def test_without_a_close_each_batch_has_all_its_attempts(brokers: BrokersInMemory) -> None:
+def test_each_batch_before_close_has_all_its_attempts(brokers: BrokersInMemory) -> None:
     producer = queueing(brokers)
     brokers.stop(1)
     for count in (1, 2):
@@ -114,30 +114,30 @@ def test_without_a_close_each_batch_has_all_its_attempts(brokers: BrokersInMemor
     assert values(brokers, 0, "u") == [b"1"] * 3
 
 
-class Stuck(RecordingEventHandler):
-    """Waits with the first batch."""
+class BlockedEventHandler(RecordingEventHandler):
+    """Waits at each batch until ``may_continue`` is set."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.begun, self.going = threading.Event(), threading.Event()
+        self.started, self.may_continue = threading.Event(), threading.Event()
 
     def handle(self, events: Any) -> None:
-        self.begun.set()
-        self.going.wait(60)
+        self.started.set()
+        self.may_continue.wait(60)
         super().handle(events)
 
 
-class Hears(logging.Handler):
-    """Calls when the log says what a producer waits for."""
+class ProgressHandler(logging.Handler):
+    """Calls a function at each message about what a closing producer waits for."""
 
     def __init__(self, call: Any) -> None:
         super().__init__()
-        self.heard: list[str] = []
+        self.messages: list[str] = []
         self._call = call
 
     def emit(self, record: logging.LogRecord) -> None:
         if "still wait" in record.getMessage():
-            self.heard.append(record.getMessage())
+            self.messages.append(record.getMessage())
             self._call()
 
 
@@ -145,50 +145,52 @@ class Hears(logging.Handler):
 def log(request: pytest.FixtureRequest) -> Any:
     found = []
 
-    def hear(call: Any) -> Hears:
-        found.append(Hears(call))
+    def add(call: Any) -> ProgressHandler:
+        found.append(ProgressHandler(call))
         logging.getLogger("minikafka.clients.producer").addHandler(found[0])
         return found[0]
 
-    yield hear
+    yield add
     for handler in found:
         logging.getLogger("minikafka.clients.producer").removeHandler(handler)
 
 
-@pytest.mark.usefixtures("soon")
-def test_a_close_says_how_many_messages_it_waits_for(log: Any) -> None:
-    stuck = Stuck()
-    producer = Producer({**ASYNC, "event.handler": stuck})
+@pytest.mark.usefixtures("short_intervals")
+def test_close_logs_the_number_of_waiting_messages(log: Any) -> None:
+    blocked = BlockedEventHandler()
+    producer = Producer({**ASYNC, "event.handler": blocked})
     producer.send([message(0), message(1), message(2)])
-    assert stuck.begun.wait(60)
-    heard = log(stuck.going.set).heard
+    assert blocked.started.wait(60)
+    messages = log(blocked.may_continue.set).messages
     producer.close()
-    assert heard[0] == ("minikafka: closing a producer: 3 messages still wait for the event handler")
-    assert stuck.messages == [b"0", b"1", b"2"]
+    assert messages[0] == ("minikafka: closing a producer: 3 messages still wait for the event handler")
+    assert blocked.messages == [b"0", b"1", b"2"]
 
 
-@pytest.mark.usefixtures("soon")
-def test_ctrl_c_gives_up_what_is_left_and_says_how_much(log: Any, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.usefixtures("short_intervals")
+def test_ctrl_c_abandons_and_counts_the_remaining_messages(
+    log: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    stuck = Stuck()
-    producer = Producer({**ASYNC, "event.handler": stuck})
+    blocked = BlockedEventHandler()
+    producer = Producer({**ASYNC, "event.handler": blocked})
     producer.send([message(0), message(1)])
-    assert stuck.begun.wait(60)
+    assert blocked.started.wait(60)
     log(interrupt)
     with pytest.raises(KeyboardInterrupt):
         producer.close()
     assert "a producer was closed: 2 messages were not sent" in caplog.text
     with pytest.raises(ProducerClosed):
         producer.send(message(2))
-    stuck.going.set()
+    blocked.may_continue.set()
 
 
 def test_messages_lost_by_an_exit_in_a_callback_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    class Exits(CallbackHandler):
+    class ExitingCallbackHandler(CallbackHandler):
         def before_sending_data(self, events: Any) -> Any:
             sys.exit(3)
 
@@ -196,35 +198,35 @@ def test_messages_lost_by_an_exit_in_a_callback_are_logged(
         {
             **ASYNC,
             "event.handler": RecordingEventHandler(),
-            "callback.handler": Exits,
+            "callback.handler": ExitingCallbackHandler,
             "queue.buffering.max.messages": 2,
         }
     )
     with pytest.raises(ProducerClosed):
-        producer.send(message(0) for _ in range(10))  # who waits for room is told, too
+        producer.send(message(0) for _ in range(10))  # a caller that waits for room gets it too
     producer.close()
     assert "unexpected error in the send thread, the producer is closed: " in caplog.text
     assert 1 <= producer.stats.failed_messages <= 10
 
 
 def test_close_in_a_callback_handler_sends_queued_messages_first() -> None:
-    class Closes(RecordingCallbackHandler):
+    class ClosingCallbackHandler(RecordingCallbackHandler):
         def after_sending_data(self, events: Any, error: Exception | None) -> None:
             super().after_sending_data(events, error)
-            if stuck.messages == [b"0"]:
+            if blocked.messages == [b"0"]:
                 producer.close()
 
         def close(self) -> None:
             super().close()
             done.set()
 
-    stuck, closes, done = Stuck(), Closes(), threading.Event()
-    producer = Producer({**ASYNC, "event.handler": stuck, "callback.handler": closes})
+    blocked, closing, done = BlockedEventHandler(), ClosingCallbackHandler(), threading.Event()
+    producer = Producer({**ASYNC, "event.handler": blocked, "callback.handler": closing})
     producer.send([message(0), message(1), message(2)])
-    stuck.going.set()
+    blocked.may_continue.set()
     assert done.wait(60)
-    assert stuck.messages == [b"0", b"1", b"2"]
-    assert [call[0] for call in closes.calls][-2:] == ["last_batch_before_close", "close"]
+    assert blocked.messages == [b"0", b"1", b"2"]
+    assert [call[0] for call in closing.calls][-2:] == ["last_batch_before_close", "close"]
 
 
 @pytest.mark.parametrize(
@@ -254,12 +256,12 @@ PROGRAM = """
 import logging, os, signal, sys, threading
 from minikafka.clients.producer import CallbackHandler, KeyedMessage, Producer
 
-class Interrupts(logging.Handler):
+class InterruptingHandler(logging.Handler):
     def emit(self, record):
         if "still wait" in record.getMessage():
             os.kill(os.getpid(), signal.SIGINT)
 
-class Tells(CallbackHandler):
+class Printing(CallbackHandler):
     def close(self):
         print("closed")
 
@@ -267,8 +269,8 @@ logging.basicConfig(format="%(message)s")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from minikafka.clients.producer import async_producer
 async_producer.PROGRESS_INTERVAL_S, async_producer.GIVE_UP_TIMEOUT_S = 0.2, 50
-logging.getLogger("minikafka.clients.producer").addHandler(Interrupts())
-settings = {"metadata.broker.list": "127.0.0.1:1", "producer.type": "async", "callback.handler": Tells}
+logging.getLogger("minikafka.clients.producer").addHandler(InterruptingHandler())
+settings = {"metadata.broker.list": "127.0.0.1:1", "producer.type": "async", "callback.handler": Printing}
 producer = Producer(settings)
 for number in range(500):
     producer.send(KeyedMessage("t", b"x"))

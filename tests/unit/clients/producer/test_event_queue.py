@@ -1,4 +1,4 @@
-"""``clients/producer/event_queue``: when messages leave, how many, and what becomes of those without room."""
+"""``clients/producer/event_queue``: the order and the number of messages that leave, and the limit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def columns(*numbers: int) -> MessageColumns:
 
 
 def numbers(taken: QueueBatch | None) -> list[int] | None:
-    return None if taken is None else [int(one.message) for one in messages_of(taken.pieces)]
+    return None if taken is None else [int(event.message) for event in messages_of(taken.pieces)]
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def queue(clock: ManualClock) -> EventQueue:
     return EventQueue(clock, max_messages=10, batch_messages=3, queue_ms=100)
 
 
-def test_messages_leave_when_there_is_a_batch_of_them(queue: EventQueue) -> None:
+def test_messages_leave_once_a_batch_is_queued(queue: EventQueue) -> None:
     for number in range(2):
         assert queue.offer(message(number))
     assert queue.take(3, wait=False) is None
@@ -65,9 +65,7 @@ def test_messages_leave_when_their_time_is_up(queue: EventQueue, clock: ManualCl
     assert queue.take(3, wait=False) is None
 
 
-def test_no_more_leave_than_are_wanted_and_the_others_wait_anew(
-    queue: EventQueue, clock: ManualClock
-) -> None:
+def test_take_returns_no_more_than_requested(queue: EventQueue, clock: ManualClock) -> None:
     assert queue.offer_all([message(number) for number in range(8)]) == 8
     assert numbers(queue.take(3, wait=False)) == [0, 1, 2]
     assert numbers(queue.take(3, wait=False)) == [3, 4, 5]
@@ -76,7 +74,7 @@ def test_no_more_leave_than_are_wanted_and_the_others_wait_anew(
     assert numbers(queue.take(3, wait=False)) == [6, 7]
 
 
-def test_columns_and_messages_leave_in_the_order_in_which_they_came(queue: EventQueue) -> None:
+def test_columns_and_messages_leave_in_their_order(queue: EventQueue) -> None:
     queue.offer(message(0))
     assert queue.offer_columns(columns(1, 2, 3, 4)) == 4
     queue.offer(message(5))
@@ -88,7 +86,7 @@ def test_columns_and_messages_leave_in_the_order_in_which_they_came(queue: Event
     assert len(queue) == 0
 
 
-def test_only_as_many_are_taken_as_there_is_room_for(queue: EventQueue) -> None:
+def test_offer_queues_as_many_as_there_is_room_for(queue: EventQueue) -> None:
     assert queue.offer_all([message(number) for number in range(8)]) == 8
     assert queue.offer_columns(columns(8, 9, 10)) == 2
     assert not queue.offer(message(11))
@@ -97,17 +95,17 @@ def test_only_as_many_are_taken_as_there_is_room_for(queue: EventQueue) -> None:
     assert numbers(queue.take(100, wait=False)) == list(range(10))
 
 
-def test_after_close_nothing_is_taken_and_all_that_waits_leaves(queue: EventQueue) -> None:
+def test_closed_queue_accepts_nothing_and_empties(queue: EventQueue) -> None:
     queue.offer(message(0))
     queue.close()
-    for refused in (
+    for call in (
         lambda: queue.offer(message(1)),
         lambda: queue.offer_all([message(1)]),
         lambda: queue.offer_columns(columns(1)),
         lambda: queue.wait_for_room(None),
     ):
         with pytest.raises(ProducerClosed):
-            refused()
+            call()
     taken = queue.take(3)
     assert taken is not None
     assert not taken.expired
@@ -115,7 +113,7 @@ def test_after_close_nothing_is_taken_and_all_that_waits_leaves(queue: EventQueu
     assert queue.take(3) is None
 
 
-def test_whoever_waits_for_room_gets_it_or_is_told_in_time(queue: EventQueue) -> None:
+def test_wait_for_room_ends_with_room_or_at_the_deadline(queue: EventQueue) -> None:
     queue.offer_all([message(number) for number in range(10)])
     assert not queue.wait_for_room(Deadline(ManualClock(), 0))
     waiting = threading.Thread(target=lambda: queue.wait_for_room(None))
@@ -125,7 +123,7 @@ def test_whoever_waits_for_room_gets_it_or_is_told_in_time(queue: EventQueue) ->
     assert not waiting.is_alive()
 
 
-def test_whoever_waits_for_messages_is_woken_by_a_batch_and_by_close() -> None:
+def test_take_is_woken_by_a_batch_and_by_close() -> None:
     queue = EventQueue(SystemClock(), max_messages=10, batch_messages=2, queue_ms=1_000_000)
     taken: list[list[int] | None] = []
 
@@ -142,32 +140,32 @@ def test_whoever_waits_for_messages_is_woken_by_a_batch_and_by_close() -> None:
     assert taken == [[0, 1]]
 
 
-def test_whatever_comes_and_goes_the_order_and_the_bound_are_kept() -> None:
+def test_random_calls_keep_the_order_and_the_limit() -> None:
     for seed in range(200):
         source = random.Random(seed)
         clock = ManualClock()
         queue = EventQueue(clock, max_messages=12, batch_messages=source.randrange(1, 12), queue_ms=10)
-        came = left = 0
+        offered = left = 0
         for _ in range(100):
-            what, size = source.randrange(5), source.randrange(1, 6)
-            coming = range(came, came + size)
-            if what == 0:
-                came += queue.offer(message(came))
-            elif what == 1:
-                came += queue.offer_all([message(number) for number in coming])
-            elif what == 2:
-                came += queue.offer_columns(columns(*coming))
+            action, size = source.randrange(5), source.randrange(1, 6)
+            next_numbers = range(offered, offered + size)
+            if action == 0:
+                offered += queue.offer(message(offered))
+            elif action == 1:
+                offered += queue.offer_all([message(number) for number in next_numbers])
+            elif action == 2:
+                offered += queue.offer_columns(columns(*next_numbers))
             else:
                 clock.advance(source.choice((0, 10)))
-                most = source.randrange(1, 15)
-                found = numbers(queue.take(most, wait=False)) or []
+                limit = source.randrange(1, 15)
+                found = numbers(queue.take(limit, wait=False)) or []
                 assert found == list(range(left, left + len(found))), seed
-                assert len(found) <= most
+                assert len(found) <= limit
                 left += len(found)
-            assert len(queue) == came - left <= 12, seed
+            assert len(queue) == offered - left <= 12, seed
         queue.close()
         while (taken := queue.take(3)) is not None:
             found = numbers(taken) or []
             assert found == list(range(left, left + len(found))), seed
             left += len(found)
-        assert left == came
+        assert left == offered

@@ -1,5 +1,5 @@
-"""``clients/producer/partitioner``: the partitions that Kafka 0.10.1.1's own partitioners gave, and all kinds
-of keys. (Hashes and columns are in ``records/test_hashes``.)
+"""``clients/producer/partitioner``: recorded partitions of Kafka 0.10.1.1's partitioners, and all kinds of
+keys. (Hashes and columns are in ``records/test_hashes``.)
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ RECORDED: dict[str, Any] = json.loads(
 COUNTS = (1, 2, 3, 4, 7, 10, 12, 50, 100)
 
 
-def test_strings_go_where_the_release_puts_them() -> None:
+def test_strings_get_the_partitions_of_the_release() -> None:
     cases = RECORDED["scala_default_partitioner"]
     keys = [case["key"] for case in cases]
     for count in COUNTS:
-        wanted = [case["partition"][str(count)] for case in cases]
-        assert [DefaultPartitioner().partition(key, count) for key in keys] == wanted
-        assert DefaultPartitioner().partition_all(keys, count).tolist() == wanted
+        expected = [case["partition"][str(count)] for case in cases]
+        assert [DefaultPartitioner().partition(key, count) for key in keys] == expected
+        assert DefaultPartitioner().partition_all(keys, count).tolist() == expected
 
 
 @pytest.mark.parametrize("partitioner", [DefaultPartitioner(), ByteArrayPartitioner()])
@@ -34,28 +34,28 @@ def test_byte_keys_hash_as_in_the_releases_byte_array_partitioner(partitioner: A
     cases = RECORDED["scala_byte_array_partitioner"]
     keys = [base64.b64decode(case["key"]) for case in cases]
     for count in COUNTS:
-        wanted = [case["partition"][str(count)] for case in cases]
-        assert [partitioner.partition(key, count) for key in keys] == wanted
-        assert [partitioner.partition(bytearray(key), count) for key in keys] == wanted
+        expected = [case["partition"][str(count)] for case in cases]
+        assert [partitioner.partition(key, count) for key in keys] == expected
+        assert [partitioner.partition(bytearray(key), count) for key in keys] == expected
 
 
-def test_keys_of_one_kind_of_several_and_in_columns_go_the_same_ways() -> None:
+def test_keys_get_the_same_partitions_in_lists_and_columns() -> None:
     partitioner = DefaultPartitioner()
     keys = ["a", b"a", None, 5, -5, True, "\ud800", bytearray(b"x"), 1 << 40]
-    wanted = [-1 if key is None else partitioner.partition(key, 7) for key in keys]
-    assert partitioner.partition_all(keys, 7).tolist() == wanted
-    assert partitioner.partition_all([b"a", None], 7).tolist() == [wanted[1], -1]
-    assert partitioner.partition_all(["\ud800", None], 7).tolist() == [wanted[6], -1]
-    assert partitioner.partition_all(pa.array(["a", None]), 7).tolist() == [wanted[0], -1]
+    expected = [-1 if key is None else partitioner.partition(key, 7) for key in keys]
+    assert partitioner.partition_all(keys, 7).tolist() == expected
+    assert partitioner.partition_all([b"a", None], 7).tolist() == [expected[1], -1]
+    assert partitioner.partition_all(["\ud800", None], 7).tolist() == [expected[6], -1]
+    assert partitioner.partition_all(pa.array(["a", None]), 7).tolist() == [expected[0], -1]
     assert partitioner.partition_all([None, None], 7).tolist() == [-1, -1]
 
 
-def test_numbers_and_truths_have_javas_hashes() -> None:
+def test_numbers_and_booleans_have_javas_hashes() -> None:
     partitioner = DefaultPartitioner()
     assert [partitioner.partition(key, 1000) for key in (0, 999, -7, True, False)] == [0, 999, 7, 231, 237]
 
 
-def test_keys_without_a_hash_of_java_are_refused() -> None:
+def test_keys_without_a_java_hash_are_refused() -> None:
     with pytest.raises(TypeError, match=r"got 1\.5, whose hash in Java is unknown"):
         DefaultPartitioner().partition(1.5, 3)
     with pytest.raises(TypeError, match="a key of bytes, got 'a'"):

@@ -54,57 +54,57 @@ def faults(properties: dict[str, Any]) -> dict[str, str]:
 
 
 def test_defaults_are_those_of_the_release() -> None:
-    made = config()
-    found = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
+    default = config()
+    found = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
     del found["properties"]
     assert found == DEFAULTS
-    assert made == ProducerConfig("h:9092")
-    assert made.is_sync
+    assert default == ProducerConfig("h:9092")
+    assert default.is_sync
 
 
-def test_values_may_be_text_or_pythons_own() -> None:
-    made = config(
+def test_values_may_be_text_or_python_objects() -> None:
+    found = config(
         producer_type=" async ",
         request_required_acks="-1",
         batch_num_messages=10,
         compression_codec="2",
         compressed_topics="a, b,,a",
     )
-    assert (made.producer_type, made.request_required_acks, made.batch_num_messages) == ("async", -1, 10)
-    assert made.compression_codec is Codec.SNAPPY
-    assert made.compressed_topics == ("a", "b")
+    assert (found.producer_type, found.request_required_acks, found.batch_num_messages) == ("async", -1, 10)
+    assert found.compression_codec is Codec.SNAPPY
+    assert found.compressed_topics == ("a", "b")
     assert config(compression_codec=Codec.LZ4).compression_codec is Codec.LZ4
     assert ProducerConfig("h:9092", compressed_topics=("a", "b"), compression_codec=Codec.GZIP) == config(
         compressed_topics="a,b", compression_codec="GZIP"
     )
 
 
-def test_compression_is_for_all_topics_unless_some_are_named() -> None:
+def test_compressed_topics_limit_the_compression() -> None:
     some = config(compression_codec="gzip", compressed_topics="a")
     assert (some.codec_of("a"), some.codec_of("b")) == (Codec.GZIP, Codec.NONE)
     assert config(compression_codec="gzip").codec_of("b") is Codec.GZIP
     assert config(compressed_topics="a").codec_of("a") is Codec.NONE
 
 
-def test_classes_are_given_as_such_as_objects_or_by_name() -> None:
+def test_classes_may_be_classes_objects_or_names() -> None:
     encoder = serializer.StringEncoder()
-    made = config(
+    found = config(
         serializer_class="kafka.serializer.StringEncoder",
         partitioner_class="minikafka.clients.producer.partitioner.ByteArrayPartitioner",
         callback_handler=CallbackHandler,
     )
-    assert made.serializer_class is serializer.StringEncoder
-    assert made.key_serializer_class is serializer.StringEncoder
-    assert made.partitioner_class is ByteArrayPartitioner
-    assert made.callback_handler is CallbackHandler
+    assert found.serializer_class is serializer.StringEncoder
+    assert found.key_serializer_class is serializer.StringEncoder
+    assert found.partitioner_class is ByteArrayPartitioner
+    assert found.callback_handler is CallbackHandler
     mixed = config(serializer_class=encoder, key_serializer_class=serializer.LongEncoder)
     assert mixed.serializer_class is encoder
     assert mixed.key_serializer_class is serializer.LongEncoder
 
 
-def test_the_names_of_the_texts_stand_for_those_of_the_release() -> None:
-    made = config(queue_time="50", batch_size="7")
-    assert (made.queue_buffering_max_ms, made.batch_num_messages) == (50, 7)
+def test_names_of_the_texts_are_aliases() -> None:
+    found = config(queue_time="50", batch_size="7")
+    assert (found.queue_buffering_max_ms, found.batch_num_messages) == (50, 7)
     assert list(faults({**NEEDED, "queue.time": 1, "queue.buffering.max.ms": 2})) == ["queue.time"]
     assert config(queue_time=3, queue_buffering_max_ms="3").queue_buffering_max_ms == 3
 
@@ -158,18 +158,18 @@ def test_invalid_broker_list_is_refused_under_its_name() -> None:
     assert "'h' has no port" in faults({"metadata.broker.list": "h"})["metadata.broker.list"]
 
 
-def test_faults_of_the_constructor_are_named_as_those_of_properties() -> None:
+def test_constructor_faults_have_property_names() -> None:
     with pytest.raises(ConfigErrors, match=r"request\.required\.acks='7'.*producer\.type='x'"):
         ProducerConfig("h:9092", producer_type="x", request_required_acks=7)
 
 
-def test_names_that_nobody_knows_are_warned_of_and_kept_for_the_classes(
+def test_unknown_properties_are_logged_and_passed_to_classes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        made = config(my_encoder_size=5, serializer_encoding="UTF-16", producer_typ="async")
+        found = config(my_encoder_size=5, serializer_encoding="UTF-16", producer_typ="async")
     assert "my.encoder.size" in caplog.text
     assert "; did you mean producer.type?" in caplog.text
     assert "serializer.encoding" not in caplog.text
-    assert made.properties["my.encoder.size"] == 5
-    assert made.properties["serializer.encoding"] == "UTF-16"
+    assert found.properties["my.encoder.size"] == 5
+    assert found.properties["serializer.encoding"] == "UTF-16"

@@ -1,4 +1,4 @@
-"""The producer with its own threads and sockets, against a broker that is embedded."""
+"""The producer with its own threads and sockets, against an embedded broker."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_all_send_methods_reach_the_partitions_of_their_keys(
     assert producer.stats.topic(topic).messages == 4 * len(keys)
 
 
-def test_a_topic_that_the_broker_makes_is_waited_for(minikafka_cluster: Cluster) -> None:
+def test_send_waits_for_an_automatically_created_topic(minikafka_cluster: Cluster) -> None:
     topic = "made-by-a-producer"
     settings = {"metadata.broker.list": minikafka_cluster.bootstrap_servers, "request.required.acks": 1}
     with Producer(settings) as producer:
@@ -67,7 +67,7 @@ def test_a_topic_that_the_broker_makes_is_waited_for(minikafka_cluster: Cluster)
     minikafka_cluster.delete_topic(topic)
 
 
-FORGETFUL = """
+PROGRAM_WITHOUT_CLOSE = """
 import sys
 from minikafka.clients.producer import KeyedMessage, Producer
 
@@ -82,14 +82,14 @@ def test_queued_messages_are_sent_at_exit_without_close(
     minikafka_cluster: Cluster, minikafka_topic: str
 ) -> None:
     bootstrap, topic = minikafka_cluster.bootstrap_servers, minikafka_topic
-    subprocess.run([sys.executable, "-c", FORGETFUL, bootstrap, topic], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", PROGRAM_WITHOUT_CLOSE, bootstrap, topic], check=True, timeout=60)
     tp = TopicPartition(topic, 0)
     with Client(bootstrap) as client:
         assert Admin(client).offsets({tp: LATEST}) == {tp: 50}
 
 
 @pytest.mark.timeout(120)
-def test_nothing_is_lost_when_the_broker_dies_and_comes_back_in_time() -> None:
+def test_broker_restart_in_time_loses_no_message() -> None:
     with Cluster() as cluster:
         cluster.create_topic("t")
         settings = {
@@ -119,5 +119,5 @@ def test_nothing_is_lost_when_the_broker_dies_and_comes_back_in_time() -> None:
             ]
     assert producer.stats.failed_messages == 0
     assert producer.stats.resends >= 1
-    # At least once, and in order but for what came twice.
+    # At least once, and in order except for duplicates.
     assert list(dict.fromkeys(found)) == given

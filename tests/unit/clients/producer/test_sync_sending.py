@@ -44,16 +44,16 @@ def sent(brokers: BrokersInMemory) -> int:
     return len(brokers.asked(ApiKey.PRODUCE))
 
 
-def test_one_message_and_lists_of_them_are_there_when_send_returns(brokers: BrokersInMemory) -> None:
+def test_messages_are_stored_when_send_returns(brokers: BrokersInMemory) -> None:
     with make_producer(brokers) as producer:
-        producer.send(KeyedMessage("t", b"one"))
-        assert everything(brokers) == [b"one"]
+        producer.send(KeyedMessage("t", b"first"))
+        assert everything(brokers) == [b"first"]
         producer.send([KeyedMessage("u", b"%d" % number) for number in range(100)])
         producer.send([])
     assert values(brokers, 0, "u") == [b"%d" % number for number in range(100)]
 
 
-def test_keys_decide_the_partition_and_part_keys_are_not_stored(brokers: BrokersInMemory) -> None:
+def test_keys_select_partitions_and_part_keys_are_not_stored(brokers: BrokersInMemory) -> None:
     # The hashes of b"\x00" to b"\x03" are 31 to 34.
     with make_producer(brokers) as producer:
         producer.send([KeyedMessage("t", b"%d" % number, bytes([number])) for number in range(4)])
@@ -65,7 +65,7 @@ def test_keys_decide_the_partition_and_part_keys_are_not_stored(brokers: Brokers
     assert values(brokers, 2) == [b"3"]
 
 
-def test_null_is_sent_as_null_with_the_time_of_sending(brokers: BrokersInMemory) -> None:
+def test_null_is_sent_as_null_with_the_send_time(brokers: BrokersInMemory) -> None:
     with make_producer(brokers, serializer_class="kafka.serializer.StringEncoder") as producer:
         producer.send([KeyedMessage("u", None, "k"), KeyedMessage("u", "ü"), KeyedMessage("u", "")])
     found = records(brokers, 0, "u")
@@ -73,7 +73,7 @@ def test_null_is_sent_as_null_with_the_time_of_sending(brokers: BrokersInMemory)
     assert {r.timestamp_ms for r in found} == {brokers.clock.now_ms()}
 
 
-def test_encoders_make_bytes_of_keys_and_values(brokers: BrokersInMemory) -> None:
+def test_encoders_encode_keys_and_values(brokers: BrokersInMemory) -> None:
     class Doubled:
         def to_bytes(self, value: str) -> bytes:
             return (2 * value).encode()
@@ -114,7 +114,7 @@ def test_keyless_messages_keep_one_partition_until_the_refresh_interval(
     assert used == {0, 2, 3}
 
 
-def test_messages_without_a_key_go_each_their_way_if_so_configured(brokers: BrokersInMemory) -> None:
+def test_keyless_messages_spread_if_configured(brokers: BrokersInMemory) -> None:
     brokers.leaders[TopicPartition("t", 1)] = -1
     with make_producer(brokers, null_key_partition="each") as producer:
         producer.send([KeyedMessage("t", b"x")] * 300)
@@ -129,10 +129,10 @@ def test_keyed_message_for_leaderless_partition_fails_after_retries(
     brokers.leaders[TopicPartition("t", 3)] = -1
     with make_producer(brokers) as producer:
         lost = [KeyedMessage("t", b"a", b"\x00"), KeyedMessage("t", b"b", b"\x00")]
-        began_ms = brokers.clock.monotonic_ms()
+        start_ms = brokers.clock.monotonic_ms()
         with pytest.raises(FailedToSendMessage) as failure:
             producer.send([lost[0], KeyedMessage("t", b"good", b"\x01"), lost[1]])
-        assert brokers.clock.monotonic_ms() - began_ms >= 300
+        assert brokers.clock.monotonic_ms() - start_ms >= 300
         assert list(failure.value.failed) == lost
         assert failure.value.failed[1] == lost[1]
         assert str(failure.value) == (
@@ -147,15 +147,15 @@ def test_keyed_message_for_leaderless_partition_fails_after_retries(
         )
 
 
-def test_a_leader_that_comes_in_time_gets_what_waited_for_it(brokers: BrokersInMemory) -> None:
+def test_leader_elected_in_time_gets_the_waiting_messages(brokers: BrokersInMemory) -> None:
     moved = TopicPartition("t", 3)
     brokers.leaders[moved] = -1
     answer = brokers.answer_metadata
-    asked = []
+    requests = []
 
     def metadata(broker_id: int, request: Any) -> Any:
-        asked.append(request)
-        if len(asked) == 3:
+        requests.append(request)
+        if len(requests) == 3:
             brokers.leaders[moved] = 1
         return answer(broker_id, request)
 
@@ -165,7 +165,7 @@ def test_a_leader_that_comes_in_time_gets_what_waited_for_it(brokers: BrokersInM
     assert values(brokers, 3) == [b"a"]
 
 
-def test_a_leader_that_has_moved_is_found(brokers: BrokersInMemory) -> None:
+def test_moved_leader_is_found(brokers: BrokersInMemory) -> None:
     with make_producer(brokers) as producer:
         producer.send(KeyedMessage("t", b"a", b"\x00"))
         brokers.leaders[TopicPartition("t", 3)] = 1
@@ -187,7 +187,7 @@ def test_keyless_messages_move_when_their_partition_fails(
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT_REQUEST, Fault.CUT_RESPONSE, Fault.DROP_RESPONSE])
-def test_a_broken_connection_is_tried_again(brokers: BrokersInMemory, fault: Fault) -> None:
+def test_send_is_retried_after_a_broken_connection(brokers: BrokersInMemory, fault: Fault) -> None:
     with make_producer(brokers, request_timeout_ms=500) as producer:
         producer.send(KeyedMessage("u", b"a"))
         brokers.fault(1, fault)
@@ -226,7 +226,7 @@ def test_too_large_batch_is_split_and_too_large_message_fails_alone(
     assert values(brokers, 0, "u") == [event.message for event in given if event is not given[7]]
 
 
-def test_a_topic_that_is_not_there_is_named(brokers: BrokersInMemory) -> None:
+def test_error_for_a_missing_topic_names_it(brokers: BrokersInMemory) -> None:
     with (
         make_producer(brokers) as producer,
         pytest.raises(FailedToSendMessage, match=r"1 of 2 messages .* none: 1 \(UNKNOWN_TOPIC"),
@@ -251,15 +251,15 @@ def test_missing_brokers_are_not_reported_as_an_unknown_topic(brokers: BrokersIn
     assert "no broker could be reached: " in str(failure.value)
 
 
-def test_a_topic_that_cannot_be_used_yet_is_not_told_to_be_missing(brokers: BrokersInMemory) -> None:
+def test_topic_under_creation_is_not_reported_as_missing(brokers: BrokersInMemory) -> None:
     answer = brokers.answer_metadata
 
-    def in_the_making(broker_id: int, request: Any) -> Any:
-        answered = answer(broker_id, request)
+    def under_creation(broker_id: int, request: Any) -> Any:
+        response = answer(broker_id, request)
         topics = (MetadataTopic(int(ErrorCode.LEADER_NOT_AVAILABLE), "new", False, ()),)
-        return replace(answered, topics=topics)
+        return replace(response, topics=topics)
 
-    brokers.script(ApiKey.METADATA, *[in_the_making] * 200)
+    brokers.script(ApiKey.METADATA, *[under_creation] * 200)
     with (
         make_producer(brokers, request_timeout_ms=1_000) as producer,
         pytest.raises(FailedToSendMessage, match=r"LEADER_NOT_AVAILABLE: topic 'new' is not available"),
@@ -271,17 +271,17 @@ def test_unreachable_leader_is_waited_for_once_per_attempt() -> None:
     brokers = BrokersInMemory(1, {"t": 50})
     answer = brokers.answer_metadata
 
-    def led_by_one_that_is_away(broker_id: int, request: Any) -> Any:
-        answered = answer(broker_id, request)
-        return replace(answered, brokers=(*answered.brokers, MetadataBroker(2, "memory", 9002)))
+    def with_an_unreachable_leader(broker_id: int, request: Any) -> Any:
+        response = answer(broker_id, request)
+        return replace(response, brokers=(*response.brokers, MetadataBroker(2, "memory", 9002)))
 
-    brokers.script(ApiKey.METADATA, *[led_by_one_that_is_away] * 100)
+    brokers.script(ApiKey.METADATA, *[with_an_unreachable_leader] * 100)
     brokers.leaders = dict.fromkeys(brokers.leaders, 2)
     with make_producer(brokers) as producer:
-        began_ms = brokers.clock.monotonic_ms()
+        start_ms = brokers.clock.monotonic_ms()
         with pytest.raises(FailedToSendMessage, match="50 of 50 messages"):
             producer.send([KeyedMessage("t", b"a", part_key=n) for n in range(50)])
-    assert brokers.clock.monotonic_ms() - began_ms < 5_000
+    assert brokers.clock.monotonic_ms() - start_ms < 5_000
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -307,21 +307,21 @@ def test_unsent_messages_survive_pickling(brokers: BrokersInMemory) -> None:
 
 
 def test_handler_error_at_close_leaves_no_connection(brokers: BrokersInMemory) -> None:
-    kept = RecordingEventHandler()
+    handler = RecordingEventHandler()
     closed = []
 
     def fail() -> None:
         raise OSError("broken")
 
-    kept.close = fail  # type: ignore[method-assign]
-    producer = Producer({**ADDRESS, "event.handler": kept})
+    handler.close = fail  # type: ignore[method-assign]
+    producer = Producer({**ADDRESS, "event.handler": handler})
     producer._cluster.close = lambda: closed.append(True)  # type: ignore[method-assign]
     with pytest.raises(OSError, match="broken"):
         producer.close()
     assert closed == [True]
 
 
-def test_without_acknowledgements_nobody_waits_for_an_answer(brokers: BrokersInMemory) -> None:
+def test_acks_0_waits_for_no_response(brokers: BrokersInMemory) -> None:
     with make_producer(brokers, request_required_acks=0) as producer:
         producer.send([KeyedMessage("u", b"a"), KeyedMessage("u", b"b")])
         producer.send(KeyedMessage("u", b"c"))
@@ -331,16 +331,14 @@ def test_without_acknowledgements_nobody_waits_for_an_answer(brokers: BrokersInM
 
 
 @pytest.mark.parametrize(("version", "magic"), [(1, 0), (2, 1), (7, 2)])
-def test_messages_are_of_the_format_that_the_broker_takes(
-    brokers: BrokersInMemory, version: int, magic: int
-) -> None:
+def test_messages_have_the_brokers_newest_format(brokers: BrokersInMemory, version: int, magic: int) -> None:
     brokers.newest[ApiKey.PRODUCE] = version
     with make_producer(brokers) as producer:
         producer.send([KeyedMessage("u", b"a"), KeyedMessage("u", b"b")])
     assert [(r.magic, r.value) for r in records(brokers, 0, "u")] == [(magic, b"a"), (magic, b"b")]
 
 
-def test_topics_are_compressed_as_they_are_configured(brokers: BrokersInMemory) -> None:
+def test_only_configured_topics_are_compressed(brokers: BrokersInMemory) -> None:
     with make_producer(brokers, compression_codec="gzip", compressed_topics="u") as producer:
         producer.send([KeyedMessage("u", b"a" * 1000), KeyedMessage("t", b"a" * 1000)])
 
@@ -351,7 +349,7 @@ def test_topics_are_compressed_as_they_are_configured(brokers: BrokersInMemory) 
     assert (codec("u"), codec("t")) == (Codec.GZIP, Codec.NONE)
 
 
-def test_zstd_is_not_sent_to_a_broker_that_does_not_know_it(brokers: BrokersInMemory) -> None:
+def test_zstd_is_not_sent_to_an_older_broker(brokers: BrokersInMemory) -> None:
     brokers.newest[ApiKey.PRODUCE] = 6
     with (
         make_producer(brokers, compression_codec="zstd") as producer,
@@ -377,7 +375,7 @@ def test_partitioner_sees_all_partitions_and_invalid_results_fail_alone(
 
 
 @pytest.mark.parametrize(
-    ("gives", "said"),
+    ("call", "text"),
     [
         (lambda: {}["north"], "partitioner test_sync_sending.Broken failed on key b'k': KeyError: 'north'"),
         (lambda: "1", "partitioner test_sync_sending.Broken returned '1' for key b'k', expected a number"),
@@ -386,21 +384,21 @@ def test_partitioner_sees_all_partitions_and_invalid_results_fail_alone(
     ],
 )
 def test_partitioner_failure_names_class_and_error(
-    brokers: BrokersInMemory, gives: Callable[[], Any], said: str
+    brokers: BrokersInMemory, call: Callable[[], Any], text: str
 ) -> None:
     class Broken:
         __qualname__ = "Broken"
         __module__ = "test_sync_sending"
 
         def partition(self, key: bytes, num_partitions: int) -> Any:
-            return gives()
+            return call()
 
     with (
         make_producer(brokers, partitioner_class=Broken()) as producer,
         pytest.raises(FailedToSendMessage) as failure,
     ):
         producer.send([KeyedMessage("t", b"a", b"k"), KeyedMessage("t", b"b")])
-    assert str(failure.value) == f"1 of 2 messages were not sent: t: 1 ({said})"
+    assert str(failure.value) == f"1 of 2 messages were not sent: t: 1 ({text})"
     (cause,) = failure.value.causes.values()
     assert failure.value.__cause__ is cause
     assert isinstance(cause, (KeyError, ValueError))
@@ -427,7 +425,7 @@ def test_not_enough_replicas_error_names_setting_and_brokers(brokers: BrokersInM
     )
 
 
-def test_a_key_that_has_no_hash_fails_alone(brokers: BrokersInMemory) -> None:
+def test_key_without_a_hash_fails_alone(brokers: BrokersInMemory) -> None:
     class Text:
         def to_bytes(self, value: Any) -> bytes:
             return str(value).encode()
@@ -467,7 +465,7 @@ def test_values_of_all_forms_are_sent_in_one_call(brokers: BrokersInMemory, kind
     assert values(brokers, 0, "u") == [b"a", b"b", None, b"d"]
 
 
-def test_tables_are_sent_by_their_columns(brokers: BrokersInMemory) -> None:
+def test_tables_are_sent_by_column_name(brokers: BrokersInMemory) -> None:
     with make_producer(brokers) as producer:
         producer.send_values("u", pa.table({"value": ["a", "ü"], "key": [None, b"k"]}))
         producer.send_values("u", pa.record_batch({"value": [b"c"]}))
@@ -479,7 +477,7 @@ def test_tables_are_sent_by_their_columns(brokers: BrokersInMemory) -> None:
     assert found == [(None, b"a"), (b"k", "ü".encode()), (None, b"c")]
 
 
-def test_lists_are_encoded_and_their_keys_hashed_as_they_are(brokers: BrokersInMemory) -> None:
+def test_list_values_are_encoded_and_keys_hashed_before_encoding(brokers: BrokersInMemory) -> None:
     """The String hash of "foobar" is 1268878963 by its absolute value; as bytes it would be 381375282."""
     with make_producer(brokers, serializer_class="kafka.serializer.StringEncoder") as producer:
         producer.send_values("t", ["text", "\ud800"], ["foobar", "foobar"])
@@ -489,7 +487,7 @@ def test_lists_are_encoded_and_their_keys_hashed_as_they_are(brokers: BrokersInM
     assert len(everything(brokers)) == 2
 
 
-def test_more_than_one_set_and_piece_arrive_in_their_order(brokers: BrokersInMemory) -> None:
+def test_many_batches_and_pieces_arrive_in_order(brokers: BrokersInMemory) -> None:
     given = [b"%06d" % number + b"x" * 200 for number in range(20_000)]
     with make_producer(brokers) as producer:
         producer.send_values("u", given)
@@ -506,32 +504,32 @@ def test_error_holds_the_failed_values(brokers: BrokersInMemory) -> None:
     assert list(failure.value.failed) == [KeyedMessage("t", b"a", b"\x00"), KeyedMessage("t", b"c", b"\x00")]
 
 
-def test_an_event_handler_gets_everything_in_place_of_the_default(brokers: BrokersInMemory) -> None:
-    kept = RecordingEventHandler()
-    with make_producer(brokers, event_handler=kept) as producer:
+def test_event_handler_replaces_the_default(brokers: BrokersInMemory) -> None:
+    handler = RecordingEventHandler()
+    with make_producer(brokers, event_handler=handler) as producer:
         producer.send(KeyedMessage("t", 1))
         producer.send([KeyedMessage("t", 2)])
         producer.send_values("t", [b"3", b"4"], [None, b"k"])
         producer.send_values("t", pa.array(["5"]))
-        kept.error = OSError("broken")
+        handler.error = OSError("broken")
         with pytest.raises(OSError, match="broken"):
             producer.send(KeyedMessage("t", 6))
-    assert kept.messages == [1, 2, b"3", b"4", b"5", 6]
-    assert kept.batches[2][1].key == b"k"
-    assert kept.closed
+    assert handler.messages == [1, 2, b"3", b"4", b"5", 6]
+    assert handler.batches[2][1].key == b"k"
+    assert handler.closed
     assert brokers.requests == []
 
 
-def test_a_closed_producer_refuses_and_is_closed_once(brokers: BrokersInMemory) -> None:
+def test_closed_producer_refuses_messages(brokers: BrokersInMemory) -> None:
     producer = make_producer(brokers)
     producer.close()
     producer.close()
-    for refused in (
+    for send in (
         lambda: producer.send(KeyedMessage("t", b"a")),
         lambda: producer.send_values("t", [b"a"]),
     ):
         with pytest.raises(ProducerClosed):
-            refused()
+            send()
 
 
 def test_messages_arrive_once_and_in_order_through_faults() -> None:

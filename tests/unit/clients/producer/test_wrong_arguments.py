@@ -1,4 +1,4 @@
-"""``clients/producer``: what is wrong with what a producer is given is said with the value and what to do."""
+"""Wrong arguments of a producer: errors show the value and a correct call."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def brokers() -> BrokersInMemory:
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("argument", "text"),
     [
         ("hello", "values: expected a list, Arrow column or table, got str 'hello': use \\[value\\]"),
         (b"hello", "got bytes b'hello'"),
@@ -52,33 +52,33 @@ def brokers() -> BrokersInMemory:
     ],
 )
 def test_single_values_and_wrong_columns_are_refused(
-    brokers: BrokersInMemory, kind: str, given: Any, told: str
+    brokers: BrokersInMemory, kind: str, argument: Any, text: str
 ) -> None:
     encoder = "kafka.serializer.StringEncoder"
     with make_producer(brokers, serializer_class=encoder, producer_type=kind) as producer:
-        with pytest.raises(TypeError, match=told):
-            producer.send_values("u", given)
+        with pytest.raises(TypeError, match=text):
+            producer.send_values("u", argument)
         with pytest.raises(TypeError, match="keys: expected a list"):
             producer.send_values("u", ["a"], "k")
         assert producer.queued == 0
     assert everything(brokers, "u") == []
 
 
-@pytest.mark.parametrize("given", ["hello", b"hello", 5, None])
-def test_refused_message_is_shown_with_a_correct_call(brokers: BrokersInMemory, given: Any) -> None:
-    told = rf"got {given!r}: send KeyedMessage\(topic, message\), or call send_values"
-    with make_producer(brokers) as producer, pytest.raises(TypeError, match=told):
-        producer.send(given)
+@pytest.mark.parametrize("argument", ["hello", b"hello", 5, None])
+def test_refused_message_is_shown_with_a_correct_call(brokers: BrokersInMemory, argument: Any) -> None:
+    text = rf"got {argument!r}: send KeyedMessage\(topic, message\), or call send_values"
+    with make_producer(brokers) as producer, pytest.raises(TypeError, match=text):
+        producer.send(argument)
 
 
-@pytest.mark.parametrize("given", [b"bytes", 5, None])
-def test_a_string_encoder_says_what_it_takes(given: Any) -> None:
+@pytest.mark.parametrize("argument", [b"bytes", 5, None])
+def test_string_encoder_error_names_the_expected_type(argument: Any) -> None:
     with pytest.raises(TypeError, match=r"StringEncoder: expected str, got \w+ .*: send text"):
-        StringEncoder().to_bytes(given)
+        StringEncoder().to_bytes(argument)
 
 
 @pytest.mark.parametrize(("encoder", "bits"), [(LongEncoder(), 64), (IntegerEncoder(), 32)])
-def test_an_encoder_of_numbers_says_what_it_takes(encoder: Any, bits: int) -> None:
+def test_number_encoder_error_names_the_expected_type(encoder: Any, bits: int) -> None:
     with pytest.raises(TypeError, match=f"expected an int of {bits} bits, got str 'x'"):
         encoder.to_bytes("x")
     with pytest.raises(struct.error, match=f"{1 << bits} does not fit into {bits} bits"):
