@@ -292,7 +292,7 @@ MISTAKES: dict[str, Mistake] = {
     ),
     "an election keeps the leader epoch": Mistake([(deciding, "next_leader_and_isr", keep_epoch)]),
     "a leader does not write down where its epoch begins": Mistake(
-        [(LeaderEpochs, "begin", nothing)], ("kill", "end_in_the_middle", "power_cut"), seeds=(16, 20, 92)
+        [(LeaderEpochs, "assign", nothing)], ("kill", "end_in_the_middle", "power_cut"), seeds=(16, 20, 92)
     ),
     "a copy may leave something out": Mistake([(Log, "append_as_follower", append_gaps)]),
     "a follower goes on copying from earlier leaders": Mistake(

@@ -232,7 +232,7 @@ MISTAKES: dict[str, Mistake] = {
         [(segment_replacement, "rename_to_deleted", retire_newest_first)], "retain"
     ),
     "the start offset is not written down": Mistake([(LogManager, "increment_start_offset", advance_only)]),
-    "epochs are not cut with the log": Mistake([(LeaderEpochs, "cut_end", nothing)]),
+    "epochs are not cut with the log": Mistake([(LeaderEpochs, "truncate_from_end", nothing)]),
     "a replacing segment is not flushed": Mistake([(MemoryFile, "sync", sync_no_swap)], "clean"),
     "the old segments go before the new one counts": Mistake(
         [(Log, "replace_segments", replace_in_the_wrong_order)], "clean"

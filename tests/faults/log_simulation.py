@@ -20,8 +20,8 @@ from minikafka.log.cleanup.cleaner import Cleaner
 from minikafka.log.config import LogConfig
 from minikafka.log.layout import (
     CLEANED_SUFFIX,
-    DELETED_SUFFIX,
-    GONE_SUFFIX,
+    DELETE_DIR_SUFFIX,
+    DELETED_FILE_SUFFIX,
     RECOVERY_POINT_FILE,
     SWAP_SUFFIX,
     Layout,
@@ -206,10 +206,10 @@ class Simulation:
         """Nothing that is half done survives an open."""
         for directory in self.directories:
             for name in self.files.list_dir(directory):
-                assert not name.endswith(DELETED_SUFFIX), f"{directory}/{name} is still there"
+                assert not name.endswith(DELETE_DIR_SUFFIX), f"{directory}/{name} is still there"
                 path = f"{directory}/{name}"
                 for inner in self.files.list_dir(path) if self.files.is_dir(path) else []:
-                    assert not inner.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, GONE_SUFFIX)), (
+                    assert not inner.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_FILE_SUFFIX)), (
                         f"{path}/{inner} is there"
                     )
 
@@ -413,7 +413,7 @@ class Simulation:
     def lead(self, partition: Partition, log: Log) -> None:
         epoch = log.epochs.latest + 1 + self.dice.randrange(3)
         self.tell(f"lead {epoch} from {partition.end}", partition)
-        log.epochs.begin(epoch, log.end_offset)
+        log.epochs.assign(epoch, log.end_offset)
 
     def checkpoint(self, _partition: Partition, _log: Log) -> None:
         self.tell("checkpoint")

@@ -11,7 +11,7 @@ from minikafka.base.files import read_file
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.checkpoints.leader_epochs import LeaderEpochs
 from minikafka.log.config import LogConfig
-from minikafka.log.layout import EPOCHS_FILE
+from minikafka.log.layout import LEADER_EPOCH_FILE
 from minikafka.log.recovery import log_loader
 from tests.support.logs import (
     HOME,
@@ -126,9 +126,9 @@ def test_a_start_holds_when_the_process_is_killed_within_the_deletion_and_the_po
 def test_epochs_of_messages_whose_deletion_a_power_cut_undoes_are_known(files: KillingFiles) -> None:
     manager = manager_of(files)
     log = manager.create(ONE)
-    log.epochs.begin(1, 0)
+    log.epochs.assign(1, 0)
     fill(log, 20)
-    log.epochs.begin(2, 20)
+    log.epochs.assign(2, 20)
     fill(log, 20)
     log.flush()
     manager.checkpoint_offsets()
@@ -198,7 +198,7 @@ def test_a_replacing_segment_without_its_time_index_is_found_by_time(files: Kill
 def test_a_log_that_begins_anew_is_there_after_each_step(files: KillingFiles) -> None:
     manager = manager_of(files)
     log = manager.create(ONE)
-    log.epochs.begin(0, 0)
+    log.epochs.assign(0, 0)
     fill(log, 15)
     log.flush()
     fill(log, 5)
@@ -216,9 +216,9 @@ def test_a_log_that_begins_anew_is_there_after_each_step(files: KillingFiles) ->
 @pytest.mark.parametrize("cut", range(1, 4))
 def test_half_an_offset_is_no_epoch(files: MemoryFiles, cut: int) -> None:
     epochs = LeaderEpochs(files, HOME)
-    epochs.begin(3, 4711)
-    whole = read_file(files, f"{HOME}/{EPOCHS_FILE}")
-    files.open(f"{HOME}/{EPOCHS_FILE}").truncate(len(whole) - cut)
+    epochs.assign(3, 4711)
+    whole = read_file(files, f"{HOME}/{LEADER_EPOCH_FILE}")
+    files.open(f"{HOME}/{LEADER_EPOCH_FILE}").truncate(len(whole) - cut)
     assert LeaderEpochs.load(files, HOME).entries == ()
 
 
@@ -227,7 +227,7 @@ def test_a_clean_stop_leaves_the_first_epoch(files: MemoryFiles) -> None:
     log = manager.create(ONE)
     fill(log, 5)
     log.flush()
-    log.epochs.begin(1, 5)
+    log.epochs.assign(1, 5)
     manager.close()
     files.power_cut()
-    assert log_of(manager_of(files), ONE).epochs.begun == 1
+    assert log_of(manager_of(files), ONE).epochs.latest_at_open == 1

@@ -186,7 +186,7 @@ class LogMachine(RuleBasedStateMachine):
         epoch = self.log.epochs.latest + more
         if more:
             self.epochs = [one for one in self.epochs if one[1] < self.end] + [(epoch, self.end)]
-        self.log.epochs.begin(epoch, self.end)
+        self.log.epochs.assign(epoch, self.end)
 
     @rule(epoch=st.integers(-1, 9))
     def ask_for_an_epoch(self, epoch: int) -> None:

@@ -157,10 +157,17 @@ def verify(
     from minikafka.base.files import RealFiles
     from minikafka.cli.output import note, print_rows
     from minikafka.embedded.lock import is_in_use
-    from minikafka.log.tools.verify import data_directories, survey, verify_checkpoints, verify_partitions
+    from minikafka.log.tools.verify import (
+        data_directories,
+        list_directory,
+        verify_checkpoints,
+        verify_partitions,
+    )
 
     files, rows, problems = RealFiles(), [], False
-    found = [(survey(files, path), is_in_use(path)) for path in data_directories(files, str(data_dir))]
+    found = [
+        (list_directory(files, path), is_in_use(path)) for path in data_directories(files, str(data_dir))
+    ]
     with _checking(sum(one.total_bytes for one, _ in found)) as more:
         for one, in_use in found:
             if in_use:

@@ -10,7 +10,7 @@
     file_scan      one pass over a segment file
     retention      policies that choose the segments to delete
 
-The folders hold what stands around them: ``index``, ``recovery``, ``checkpoints``, ``producers``,
-``cleanup``, ``tools``. Nothing here knows a clock, a thread or a socket: time is an argument. Imports
+The folders hold what belongs to a log: ``index``, ``recovery``, ``checkpoints``, ``producers``, ``cleanup``,
+``tools``. Nothing here reads a clock, starts a thread or opens a socket: time is an argument. Imports
 ``records`` and ``base``.
 """

@@ -40,7 +40,7 @@ def _retention_ms(name: str, text: str) -> int:
 
 
 def _broker_retention(name: str, text: str) -> int:
-    """As every release reads it from a broker's own properties: anything negative is no limit."""
+    """Parse a retention time of the broker. As in every release, any negative value means no limit."""
     value = whole_number(text)
     if not value or value > LONG_MAX:
         raise ConfigError(name, text, f"-1 (no limit), or a whole number from 1 to {LONG_MAX}")
@@ -62,7 +62,7 @@ def _cleanup_policy(name: str, text: str) -> frozenset[str]:
         )
     for policy in policies - {"delete", "compact"}:
         if name == "log.cleanup.policy":
-            policy_of(policy)  # imports it: only what stands in the broker's own properties may do so
+            policy_of(policy)  # imports it: only the broker's own properties may do so
     return policies
 
 
@@ -95,8 +95,10 @@ def _throttled_replicas(name: str, text: str) -> str:
 
 
 def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
-    """The partitions that ``leader.replication.throttled.replicas`` or the follower's names of a broker; None
-    stands for all. None of them where the list cannot be understood.
+    """The partitions of a broker that a list of throttled replicas names; None means all partitions.
+
+    ``text`` is the value of ``leader.replication.throttled.replicas`` or of the follower's property. An
+    invalid list names no partition.
     """
     if text.strip() == _ALL_REPLICAS:
         return None
@@ -113,9 +115,9 @@ _LONG_OR_NEGATIVE = integer(-(1 << 63), LONG_MAX)
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One topic property: how its text is read, its default, and the broker properties that stand in for it.
+    """One topic property: its parser, its default, and the broker properties that give its default value.
 
-    ``broker`` lists (broker property, factor), the strongest first: one ``log.roll.hours`` is 3,600,000 ms.
+    ``broker`` lists (broker property, factor) by falling precedence: one ``log.roll.hours`` is 3,600,000 ms.
     """
 
     parse: Parser
@@ -173,7 +175,7 @@ _BROKER_PARSERS: dict[str, Parser] = {
     "log.roll.hours": integer(1, INT_MAX),
     "log.roll.ms": integer(1, LONG_MAX),
 }
-"""Broker properties whose bounds are not those of the topic property that they stand in for."""
+"""Parsers of broker properties whose bounds differ from those of the topic property."""
 
 _PRODUCER_EXPIRATION = "transactional.id.expiration.ms"
 _PRODUCER_EXPIRATION_MS = 604_800_000
@@ -190,13 +192,13 @@ BROKER_PROPERTIES: dict[str, Any] = {
     for entry in TOPIC_PROPERTIES.values()
     for name, factor in entry.broker
 } | {_PRODUCER_EXPIRATION: _PRODUCER_EXPIRATION_MS}
-"""The broker properties that this table reads, with their defaults. Of several for the same thing only the
-weakest has one: ``log.retention.hours``.
+"""The broker properties that this table reads, with their defaults. Of several properties for the same
+setting only the one with the lowest precedence has a default: ``log.retention.hours``.
 """
 
 
 def default_text(value: Any) -> str:
-    """A default as Kafka writes it."""
+    """Return a default value as Kafka writes it."""
     if isinstance(value, frozenset):
         return ",".join(sorted(value))
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -221,12 +223,12 @@ _CODECS = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
-"""``compression.type`` -> what messages are stored in; None: as they were sent."""
+"""``compression.type`` -> codec of stored messages; None: the codec of the producer."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """What the log and those above it use. Sizes are bytes; None stands for "never" or "no bound"."""
+    """The parsed settings of a log. Sizes are bytes; None means "never" or "no limit"."""
 
     segment_bytes: int = 1 << 30
     index_interval_bytes: int = 4096
@@ -239,7 +241,7 @@ class LogConfig:
     compacted: bool = False
     """Whether ``cleanup.policy`` has ``compact``."""
     deletion_policies: tuple[str, ...] = ("delete",)
-    """What else it has: see ``retention``."""
+    """The other values of ``cleanup.policy``: see ``retention``."""
     retention_ms: int | None = 604_800_000
     retention_bytes: int | None = None
     segment_ms: int = 604_800_000
@@ -251,20 +253,20 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     compression_type: str = "producer"
     message_magic: int = 2
-    """Of what is stored at most: 0 for ``message.format.version`` 0.8 and 0.9, 1 for 0.10. Those two are of
-    all that is stored."""
+    """The highest magic that is stored: 0 for ``message.format.version`` 0.8 and 0.9, 1 for 0.10, else 2.
+    With 0 and 1, all messages are converted to that magic."""
     min_insync_replicas: int = 1
     unclean_election: bool = False
-    """Whether a replica that is not in sync may lead when no other lives."""
+    """Whether a replica that is not in sync may become leader when no in-sync replica is alive."""
     producer_expiration_ms: int = _PRODUCER_EXPIRATION_MS
-    """``transactional.id.expiration.ms``, of the broker: who is silent for so long is forgotten."""
-    # What follows from these and is wanted for every batch.
+    """``transactional.id.expiration.ms`` of the broker: producers idle for so long are removed."""
+    # Derived from the settings above, as every batch needs them.
     index_entries_max: int = field(init=False, repr=False, compare=False)
-    """Entries that an offset index may hold; a full one makes the log roll."""
+    """The most entries in an offset index; a full index makes the log roll."""
     time_index_entries_max: int = field(init=False, repr=False, compare=False)
-    """Entries that a time index may hold; a full one makes the log roll."""
+    """The most entries in a time index; a full index makes the log roll."""
     message_limits: MessageLimits = field(init=False, repr=False, compare=False)
-    """What producers may send."""
+    """Limits on the messages that producers send."""
 
     def __post_init__(self) -> None:
         limits = MessageLimits(
@@ -282,18 +284,18 @@ class LogConfig:
 
     @property
     def policies(self) -> tuple[RetentionPolicy, ...]:
-        """Those that delete whole segments."""
+        """The policies that delete whole segments."""
         return tuple(policy_of(name) for name in self.deletion_policies)
 
     @property
     def limits(self) -> Limits:
-        """What those go by."""
+        """The limits that those policies apply."""
         return Limits(self.retention_ms, self.retention_bytes)
 
     def max_segment_ms(self, segment_path: str) -> int:
         """``segment.ms`` less this segment's own share of ``segment.jitter.ms``.
 
-        Not random, but as good as that: so the logs of a topic do not all roll at once.
+        The share is a hash of the path, not random: it keeps the logs of a topic from rolling at once.
         """
         jitter_ms = min(self.segment_jitter_ms, self.segment_ms)
         return self.segment_ms - (zlib.crc32(segment_path.encode()) % jitter_ms if jitter_ms else 0)
@@ -302,7 +304,7 @@ class LogConfig:
     def from_properties(
         cls, broker: Mapping[str, str], overrides: Mapping[str, str] | None = None
     ) -> LogConfig:
-        """The settings of a topic. Broker properties that are none of the log's are passed over.
+        """Build the settings of a topic. Broker properties that do not concern the log are ignored.
 
         Raises ConfigError for a value that is not allowed and for a topic property that 0.10.1 lacks.
         """
@@ -323,7 +325,7 @@ class LogConfig:
         return replace(cls(), **fields).with_overrides(overrides or {})
 
     def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
-        """These settings with a topic's own over them. Raises ConfigError as ``from_properties`` does."""
+        """Return these settings with a topic's overrides. Raises ConfigError as ``from_properties`` does."""
         check_topic_properties(overrides)
         values = {name: TOPIC_PROPERTIES[name].parse(name, text) for name, text in overrides.items()}
         config = replace(self, **_fields(values))
@@ -337,9 +339,10 @@ class LogConfig:
         return config
 
     def with_known_overrides(self, overrides: Mapping[str, str]) -> tuple[LogConfig, list[str]]:
-        """As ``with_overrides``, without what cannot be used: that is described, by name and value.
+        """Return these settings with the valid overrides, and a description of each invalid one.
 
-        Where that may be what keeps messages, nothing is deleted: the default might delete them.
+        A description has the property's name and value. Where an invalid property may be one that retains
+        messages, nothing is deleted: the default might delete them.
         """
         usable, problems, unsure = {}, [], False
         for name, text in sorted(overrides.items()):
@@ -397,7 +400,7 @@ _STORED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "segment.ms": ("segment_ms", int),
     "unclean.leader.election.enable": ("unclean_election", bool),
 }
-"""Topic property -> (field of LogConfig, what to make of the parsed value)."""
+"""Topic property -> (field of LogConfig, conversion of the parsed value)."""
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,18 +1,18 @@
-"""Reading a segment file from end to end in windows, and what recovery found and cut.
+"""Scans of a segment file in windows, and the report of what recovery found and truncated.
 
-A segment is never read into memory whole: ``scan_file`` goes through it in windows of ``WINDOW_BYTES``. A
-window mostly ends within a message; the next one begins at that message. A message larger than a window is
+A segment is never read into memory as a whole: ``scan_file`` reads it in windows of ``WINDOW_BYTES``. Most
+windows end within a message; the next window begins at that message. A message larger than a window is
 only read whole after its CRC was computed piece by piece, so that a damaged size field cannot make the
-broker hold a gigabyte of nonsense.
+broker allocate a gigabyte.
 
-Damage is: a size that does not fit the file or a message, an offset that does not rise, a magic byte that
-is not known, a wrong CRC, fields that do not fit the message. At the first damage the log ends; the bytes
-from there on are copied to a file ending in ``.corrupt`` beside the segment, then cut (``Log`` does so).
+Damage is: a size that does not fit the file or a message, an offset that does not increase, an unknown magic
+byte, a wrong CRC, fields that do not fit the message. The log ends at the first damage; the bytes from there
+on are copied to a file ending in ``.corrupt`` beside the segment, then truncated (``Log`` does so).
 
-What was not flushed is written back, the same bytes in place (``rewrite_from``). After a failed fsync
-the kernel counts the pages that it could not write as clean: the next process reads them, flushes nothing,
-and would append behind a hole. Written again, they are flushed, or the flush fails. A power cut on the way
-leaves what was there before, or the same bytes.
+Bytes that were not flushed are written back in place (``rewrite_from``). After a failed fsync the kernel
+marks the pages that it could not write as clean: the next process reads them, flushes nothing, and would
+append behind a hole. Written again, they are flushed, or the flush fails. A power cut in between leaves the
+old bytes or the same bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ZEROS = bytes(1 << 16)
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Whole messages read from a segment: ``data`` begins at file position ``position``."""
+    """Whole messages read from a segment. ``data`` begins at file position ``position``."""
 
     position: int
     data: memoryview
@@ -46,7 +46,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Bytes taken from the end of a log at open."""
+    """Bytes removed from the end of a log at open."""
 
     path: str
     position: int
@@ -63,16 +63,16 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What opening a log had to mend. ``str`` gives one line."""
+    """The repairs that were made when a log was opened. ``str`` gives one line."""
 
     directory: str
     cuts: tuple[Cut, ...]
     end_offset: int
-    """The log end offset after it."""
+    """The log end offset after recovery."""
 
     @property
     def bytes_cut(self) -> int:
-        """All bytes that were cut."""
+        """The number of bytes that were removed."""
         return sum(cut.length for cut in self.cuts)
 
     def __str__(self) -> str:
@@ -81,19 +81,19 @@ class RecoveryReport:
 
 @dataclass(frozen=True, slots=True)
 class FileScan:
-    """What lies in a segment file from where the scan began. Positions are those in the file."""
+    """The content of a segment file from the position where the scan began. Positions are in the file."""
 
     valid_bytes: int
-    """Where the last good message ends."""
+    """The position where the last valid message ends."""
     next_offset: int
     max_timestamp: tuple[int, int]
-    """The largest, and the last offset of the first entry that has it; -1 when no message had one."""
+    """The largest timestamp, and the last offset of the first entry that has it; -1 when there is none."""
     problem: str | None
-    """Why the scan stopped before the end, with the position."""
+    """The reason why the scan stopped before the end, with the position."""
     entries: tuple[Entries, ...]
-    """For the offset index, a piece for each window."""
+    """Entries for the offset index, an array for each window."""
     time_entries: tuple[Entries, ...]
-    """For the time index."""
+    """Entries for the time index."""
 
 
 def windows(
@@ -107,11 +107,11 @@ def windows(
     check_crc: bool = True,
     window_bytes: int | None = None,
 ) -> Iterator[Window]:
-    """The good entries between two positions of a segment that starts at ``base_offset``, up to damage.
+    """Yield the valid entries between two positions of a segment, up to the first damage.
 
-    ``begin`` is where an entry lies, ``least_offset`` the smallest offset it may have. The last window says
-    in its ``problem`` why nothing follows it. Each has ``window_bytes`` (default: WINDOW_BYTES) at most, or
-    one larger entry.
+    The segment starts at ``base_offset``. ``begin`` is the position of an entry, ``least_offset`` the
+    smallest offset that it may have. The result of the last window says in ``problem`` why nothing follows.
+    Each window has at most ``window_bytes`` (default: WINDOW_BYTES), or one larger entry.
     """
     usual = WINDOW_BYTES if window_bytes is None else window_bytes
     position, wanted, indexed, newest = begin, usual, begin, (-1, base_offset)
@@ -143,7 +143,7 @@ def windows(
 
 
 def _is_whole(file: File, position: int, size: int, end: int) -> bool:
-    """Return whether an entry larger than a window has its bytes before ``end``, and the right CRC."""
+    """Return whether an entry larger than a window ends before ``end`` and has the right CRC."""
     if position + size > end:
         return False
     head = file.read_at(position, batch.COVERED_AT)
@@ -171,11 +171,10 @@ def scan_file(
     rewrite_from: int | None = None,
     advance: Callable[[int], None] = lambda size_bytes: None,
 ) -> FileScan:
-    """Go through a segment between two positions. See ``windows``. ``advance`` is told of each window's
-    bytes.
+    """Scan a segment between two positions (see ``windows``). ``advance`` gets the bytes of each window.
 
-    ``rewrite_from``: the good entries from this offset on are written back, to be flushed by the caller. The
-    very bytes that were checked: a page that is read again may have become what the disk has.
+    ``rewrite_from``: the valid entries from this offset on are written back; the caller flushes them. They
+    are the bytes that were checked: a page that is read again may come from the disk with other content.
     """
     valid, next_offset, newest = begin, base_offset, (-1, base_offset)
     problem: str | None = None
@@ -212,7 +211,7 @@ def scan_file(
 
 
 def _rewrite(file: File, window: Window, from_offset: int) -> None:
-    """Write a window back, from the last index entry that has nothing of ``from_offset`` before it."""
+    """Write a window back, from the last index entry at or before ``from_offset``."""
     offsets, positions = window.result.index_entries.T
     number = int(offsets.searchsorted(from_offset, side="right")) - 1
     begin = int(positions[number]) - window.position if number >= 0 else 0
@@ -220,9 +219,9 @@ def _rewrite(file: File, window: Window, from_offset: int) -> None:
 
 
 def save_bytes(files: Files, file: File, position: int, end: int) -> str:
-    """Copy ``[position, end)`` of a segment to a new flushed file beside it; gives its path.
+    """Copy ``[position, end)`` of a segment to a new flushed file beside it, and return the file's path.
 
-    Blocks of zeros are left as holes: a file that Kafka had preallocated has up to a gigabyte of them. Raises
+    Blocks of zeros become holes: a file that Kafka preallocated has up to a gigabyte of them. Raises
     StorageError.
     """
     path = free_path(files, file.path)
@@ -237,7 +236,7 @@ def save_bytes(files: Files, file: File, position: int, end: int) -> str:
         copy.sync()
     except StorageError as error:
         with contextlib.suppress(StorageError, FileNotFoundError):
-            files.remove(path)  # it is tried again, and what room there is must not fill with halves
+            files.remove(path)  # recovery is retried: incomplete copies must not fill the disk
         raise StorageError(
             f"cannot save {end - position} damaged bytes at the end of {file.path} before truncating it: "
             f"{error}; free disk space, or truncate the file by hand"
@@ -248,7 +247,7 @@ def save_bytes(files: Files, file: File, position: int, end: int) -> str:
 
 
 def only_zeros(file: File, begin: int, end: int) -> bool:
-    """Return whether nothing but zeros lies between two positions."""
+    """Return whether all bytes between two positions are zero."""
     for at in range(begin, end, len(_ZEROS)):
         piece = file.read_at(at, min(len(_ZEROS), end - at))
         if piece != _ZEROS[: len(piece)]:
@@ -257,7 +256,7 @@ def only_zeros(file: File, begin: int, end: int) -> bool:
 
 
 def free_path(files: Files, path: str) -> str:
-    """A name for the damaged bytes of ``path`` that no earlier damage has taken."""
+    """Return a path for the damaged bytes of ``path`` that is not in use yet."""
     number, candidate = 1, path + CORRUPT_SUFFIX
     while files.exists(candidate):
         number += 1

@@ -1,30 +1,31 @@
-"""The log of one partition: a row of segments that only the last grows of.
+"""The log of one partition: a list of segments, of which only the last one is appended to.
 
 On disk, a directory with the segments and their two indexes (names: ``layout``). Invariants:
 
-- Offsets rise through the whole log; it has those from ``start_offset`` up to, not including,
-  ``end_offset``. Segments below the start are deleted whole, so some of its first one may lie before it.
-- Only the newest segment is written to. A full one (``segment.bytes``, a full index, or an offset that no
-  longer fits the index's int32), or one that has grown for ``segment.ms``, is followed by a new one, named
-  with the log end offset.
+- Offsets increase through the whole log; it has those from ``start_offset`` up to, not including,
+  ``end_offset``. Segments below the start are deleted whole, so part of the first one may be before it.
+- Only the newest segment is written to. When it is full (``segment.bytes``, a full index, or an offset that
+  no longer fits the index's int32), or has grown for ``segment.ms``, a new one follows, named with the log
+  end offset.
 - All below ``recovery_point`` survives a power cut: segments, their names and the indexes of full segments.
 - The segment list is a tuple that is replaced, never changed: readers take it once and need no lock.
 
-Any thread may call anything: what changes the list of segments holds a mutex of the log's own, for as long
-as memory and renames take; ``read``, the look-ups and ``flush`` run beside it. Who truncates or closes sees
-to it that nobody replaces segments meanwhile.
+Any thread may call any method. Changes of the segment list hold a mutex of the log, only for memory
+operations and renames; ``read``, the look-ups and ``flush`` run beside it. The caller of a truncation or of
+``close`` must make sure that no other thread replaces segments meanwhile.
 
 Crash behaviour, at open. With a clean-shutdown marker only the entries behind the newest segment's last index
-entry are checked. Without it every segment at or past the recovery point, and always the newest one, is gone
-through: sizes, offset order, CRC; their indexes are built anew, and what lies past the recovery point is
-written back, as an earlier process may have failed to flush it. The newest one and the names are flushed. At
-the first damage, or where a segment ends before the next one begins (not in a compacted log, which has
-holes), the log ends: what follows is kept in ``.corrupt`` files and cut. ``recovery`` tells of it.
+entry are checked. Without it, every segment at or past the recovery point, and always the newest one, is
+scanned: sizes, offset order, CRC. Their indexes are rebuilt, and the bytes past the recovery point are
+written back, as an earlier process may have failed to flush them. The newest segment and the names are
+flushed. The log ends at the first damage, or where a segment ends before the next one begins (not in a
+compacted log, which has holes): the rest is kept in ``.corrupt`` files and removed from the log. ``recovery``
+reports it.
 
-Disk failures while running. A failed append is cut off again and the log goes on. When even that fails, or
-an fsync does (after which nobody knows what the disk has), or the newest file was removed, the log takes no
-more appends until it is opened again; reads go on. One flush at a time: of two fsyncs of a file that overlap,
-the kernel tells only one that pages were lost.
+Disk failures while running. A failed append is removed again and the log stays in use. When that fails too,
+or an fsync fails (after which the content of the disk is unknown), or the newest file was removed, the log
+accepts no more appends until it is opened again; reads continue. One flush runs at a time: of two overlapping
+fsyncs of a file, the kernel reports lost pages to one only.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from minikafka.records.append.validation import assign
 
 
 class Log:
-    """One partition's log. Made by ``Log.open``."""
+    """The log of one partition. Created by ``Log.open``."""
 
     def __init__(
         self,
@@ -66,34 +67,34 @@ class Log:
         self.config = config
         self.layout = layout
         self.recovery: RecoveryReport | None = found.report
-        """What was cut at open; None when nothing was."""
+        """The report of what was removed at open; None when nothing was."""
         self._files = files
         self._segments: tuple[Segment, ...] = found.segments
         self._start_offset = found.start_offset
         self._segment_start_offset = found.segments[0].base_offset
         self._end_offset = found.end_offset
         self.epochs = found.epochs
-        """Where each leader began."""
+        """The offset at which each leader epoch begins."""
         self.producers = found.producers
-        """What is known of those that number their batches."""
+        """The state of idempotent and transactional producers."""
         self._recovery_point = found.recovery_point
         """Raised by ``flush``, lowered by a truncation; both hold ``_mutex``."""
         self._truncations = 0
-        """A flush that began before a truncation must not raise the recovery point."""
-        # Counted, not flagged: two threads may flush at once, and neither may rely on a sync of
-        # the other that has not ended.
+        """Number of truncations: a flush that began before one must not raise the recovery point."""
+        # Counters, not flags: two threads may flush at once, and neither may rely on an unfinished sync of
+        # the other.
         self._names_changed = int(found.names_changed)
         self._names_synced = 0
         self._mutex = new_mutex()
-        """Held by whoever appends or changes the list of segments."""
+        """Held during appends and changes of the segment list."""
         self._segments_mutex = new_mutex()
-        """Held by whoever takes segments away or replaces them, over all its steps; taken first."""
+        """Held during all steps of deleting or replacing segments; acquired before ``_mutex``."""
         self._flushing = new_mutex()
-        """Held by whoever flushes."""
+        """Held during a flush."""
         self._change: segment_replacement.SegmentReplacement | None = None
-        """Of the list of segments, that the directory does not have yet."""
+        """The change of the segment list that is not made in the directory yet."""
         self._deleted_files: list[str] = []
-        """Files that nothing names any more, and nobody was told of."""
+        """Files of deleted segments that were not returned to a caller yet."""
         self._failure: str | None = None
         self._closed = False
 
@@ -109,15 +110,15 @@ class Log:
         now_ms: int | None = None,
         new_mutex: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> Log:
-        """Open the log in ``directory``, made when absent, and recover it. Raises StorageError.
+        """Open the log in ``directory``, created when absent, and recover it. Raises StorageError.
 
-        ``new_mutex`` makes locks, where several threads use the log.
+        ``new_mutex`` creates locks, for a log that several threads use.
         """
         found = log_loader.load_log(files, directory, config, layout, known, now_ms)
         found.epochs.mutex = new_mutex()
         return cls(files, directory, config, layout, found, new_mutex)
 
-    # What the log is.
+    # State.
 
     @property
     def start_offset(self) -> int:
@@ -126,7 +127,7 @@ class Log:
 
     @property
     def segment_start_offset(self) -> int:
-        """The start that the names of segments tell, also after a power cut."""
+        """The start offset by the names of the segments, also after a power cut."""
         return self._segment_start_offset
 
     @property
@@ -136,7 +137,7 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """All below this offset was flushed."""
+        """The offset below which everything was flushed."""
         return self._recovery_point
 
     @property
@@ -146,17 +147,17 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """The size of all segments."""
         return sum(segment.size for segment in self._segments)
 
     @property
     def unflushed_messages(self) -> int:
-        """Messages that a power cut may take."""
+        """The number of messages that a power cut may lose."""
         return max(0, self._end_offset - self._recovery_point)
 
     @property
     def failure(self) -> str | None:
-        """Why the log takes no more appends; None when it does."""
+        """The reason why the log accepts no more appends; None while it accepts them."""
         return self._failure
 
     @property
@@ -165,7 +166,7 @@ class Log:
         return self._closed
 
     def needs_flush(self) -> bool:
-        """Return whether M messages (``flush.messages``) lie unflushed."""
+        """Return whether at least ``flush.messages`` messages are unflushed."""
         limit = self.config.flush_messages
         return limit is not None and self.unflushed_messages >= limit
 
@@ -174,12 +175,12 @@ class Log:
     def append(
         self, valid: ValidatedRecords, *, now_ms: int = 0, leader_epoch: int = UNKNOWN
     ) -> LogAppendInfo:
-        """Give the messages the next offsets and write them behind the last one.
+        """Assign the next offsets to the messages and append them.
 
-        What a producer sends again, and the log has, is not written: the answer is ``duplicate``, with the
-        offsets that it got. RECORD_LIST_TOO_LARGE when the set is larger than a segment may be, the codes of
-        ``producer_state`` for numbers that do not follow; StorageError when the disk fails: then the log is
-        as it was before.
+        A batch that a producer sends again is not written: the result is ``duplicate``, with the offsets of
+        the first append. RECORD_LIST_TOO_LARGE when the records are larger than ``segment.bytes``, the codes
+        of ``producer_state`` for sequence numbers that do not follow; StorageError when the disk fails: then
+        the log is unchanged.
         """
         with self._mutex:
             return self._append(valid, now_ms, leader_epoch)
@@ -192,7 +193,7 @@ class Log:
         )
         if isinstance(writers, BatchMetadata):
             return LogAppendInfo.as_before(writers.first_offset, writers.last_offset, writers.timestamp_ms)
-        epoch = max(leader_epoch, self.epochs.latest)  # a newer one may have begun just now
+        epoch = max(leader_epoch, self.epochs.latest)  # a newer epoch may have started just now
         assigned = assign(valid, self._end_offset, epoch, mark_every=self.config.index_interval_bytes)
         if assigned.count == 0:
             return assigned
@@ -213,10 +214,10 @@ class Log:
     def append_as_follower(
         self, copied: FollowerRecords, *, epochs: Sequence[tuple[int, int]] = (), now_ms: int = 0
     ) -> None:
-        """Write what the leader of the partition has, as it is, with its offsets, epochs and producers.
+        """Append records of the leader unchanged, with their offsets, epochs and producers.
 
-        ``epochs``: see ``LeaderEpochs.copy``. StorageError when it does not begin at or behind the log's end,
-        or the disk fails: then some of it may be there, whole entries.
+        ``epochs``: see ``LeaderEpochs.copy``. StorageError when they begin before the log end offset, or when
+        the disk fails: then a part of them, of whole entries, may have been appended.
         """
         with self._mutex:
             self._check_appendable()
@@ -237,7 +238,7 @@ class Log:
     def _write(
         self, data: Buffer, newest: Newest, last_offset: int, marks: Marks, now_ms: int, **kinds: bool
     ) -> None:
-        """Write entries, of these ``kinds``, to the newest segment, or to a new one where that is full."""
+        """Write entries of these ``kinds`` to the newest segment, or to a new one when that is full."""
         segment = self._segments[-1]
         if self._is_full(segment, len(data), newest[0], last_offset, now_ms):
             segment = self._roll(now_ms)
@@ -262,9 +263,9 @@ class Log:
         )
 
     def roll(self, now_ms: int = 0) -> Segment:
-        """Begin a new segment at the log end offset, unless the newest is empty and begins there; return it.
+        """Create a new segment at the log end offset, unless the newest is empty and begins there; return it.
 
-        Nothing is flushed here: that is slow. The recovery point says which full segments still have to be.
+        Nothing is flushed here, as that is slow. The recovery point tells which full segments are unflushed.
         """
         with self._mutex:
             return self._roll(now_ms)
@@ -276,7 +277,7 @@ class Log:
             return newest
         self._check_in_place()
         newest.trim()
-        # No later flush looks at a segment that ends at the recovery point, and neither does recovery.
+        # Neither a later flush nor recovery looks at a segment that ends at the recovery point.
         flushed = self._recovery_point >= self._end_offset
         if flushed:
             self._sync_full(newest)
@@ -297,26 +298,26 @@ class Log:
             self._failure = f"flush failed: {error}"
             raise
 
-    # Taking away.
+    # Leader epochs, the start offset, deletion and truncation.
 
     def start_epoch(self, epoch: int) -> None:
-        """A leader of ``epoch`` writes from the log's end on. The caller writes that down."""
+        """Start a leader epoch at the log end offset. The caller saves it."""
         with self._mutex:
-            self.epochs.begin(epoch, self._end_offset, write=False)
+            self.epochs.assign(epoch, self._end_offset, write=False)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """``LeaderEpochs.end_offset_for`` as this log is."""
+        """Return ``LeaderEpochs.end_offset_for`` for this log."""
         return self.epochs.end_offset_for(epoch, self._end_offset, self._start_offset)
 
     def remove_expired_producers(self, now_ms: int) -> int:
-        """Forget those that have written nothing for ``transactional.id.expiration.ms``; how many."""
+        """Remove producers that were idle for ``transactional.id.expiration.ms``; return their number."""
         with self._mutex:
             return self.producers.remove_expired(now_ms, self.config.producer_expiration_ms)
 
     def increment_start_offset(self, offset: int) -> None:
-        """Nothing below ``offset`` is readable any more; its segments go with ``delete_old_segments``.
+        """Raise the start offset: nothing below is readable; ``delete_old_segments`` deletes the segments.
 
-        OffsetOutOfRange behind the log end offset. The caller writes it down.
+        OffsetOutOfRange behind the log end offset. The caller writes the checkpoint.
         """
         with self._mutex:
             if offset > self._end_offset:
@@ -326,17 +327,16 @@ class Log:
     def delete_old_segments(
         self, expired: Callable[[Sequence[SegmentFacts]], int], up_to: int, now_ms: int = 0
     ) -> list[str]:
-        """Delete the segments that ``expired`` gives the number of, from the oldest on, and those below the
-        start offset; of neither any with a message at or above ``up_to``. Gives the files to remove later.
+        """Delete the oldest segments, as many as ``expired`` returns, and those below the start offset, but
+        none with a message at or above ``up_to``. Return the files to remove later.
 
-        When all go, the log has an empty segment at its end then. A StorageError leaves no hole: what could
-        not be renamed is by the next call, before anything else, or comes back at the next open.
+        When all are deleted, a new empty segment is created at the log end offset. A StorageError leaves no
+        hole: the next call first renames the rest, or the next open brings it back.
         """
         with self._segments_mutex:
             self._complete_change()
             for segment in self._segments:
-                # What may take long is done before the mutex is held; and readers in progress need the
-                # indexes.
+                # Before the mutex is held, as it may take long; readers in progress need the indexes.
                 segment.load_indexes()
             with self._mutex:
                 gone = self._expired(expired, up_to)
@@ -345,7 +345,7 @@ class Log:
                 if len(gone) == len(self._segments):
                     self._roll(now_ms)
                 rest = self._segments[len(gone) :]
-                # The start first: who finds the new list must find it too.
+                # The start first: a reader of the new list must find the new start too.
                 self._start_offset = max(self._start_offset, rest[0].base_offset)
                 self._segments = rest
                 self.producers.delete_snapshots_before(rest[0].base_offset)
@@ -357,25 +357,25 @@ class Log:
         segments, facts = self._segments, segment_facts(self._segments, self._end_offset)
         ends = [fact.next_offset for fact in facts]
         count = max(expired(facts), sum(end <= self._start_offset for end in ends[:-1]))
-        # An empty newest one is no reason to make another.
+        # An empty newest segment need not be replaced by another.
         may_go = len(ends) - 1 if segments[-1].size == 0 else len(ends)
         may_go = min(may_go, sum(end <= up_to for end in ends))
         return () if self._closed or self._failure is not None else segments[: min(count, may_go)]
 
     def replace_segments(self, new: Segment, old: Sequence[Segment]) -> list[str]:
-        """Put ``new``, of ``opening.create_cleaned``, in the place of neighbouring full segments, of which it
-        has the first one's base offset. Gives the files to remove later.
+        """Replace neighbouring full segments by ``new``, and return the files to remove later.
 
-        All of the old ones must have been flushed. See ``replacing`` for what a crash leaves; StorageError
-        when the disk fails, or the log was closed meanwhile: ``new`` is the log's own when it has no name of
-        one that is not ready any more, and the rest of the change is made by the next call.
+        ``new`` comes from ``log_loader.create_cleaned`` and has the base offset of the first old segment. All
+        of the old segments must have been flushed. See ``segment_replacement`` for what a crash leaves.
+        StorageError when the disk fails or the log was closed meanwhile: ``new`` belongs to the log when its
+        name no longer ends with ``.cleaned``, and the next call completes the change.
         """
         with self._segments_mutex:
             self._complete_change()
             new.trim()
             new.file.sync()
             for segment in old:
-                segment.load_indexes()  # readers may need them, whose files will be another segment's
+                segment.load_indexes()  # readers may need them after the index files are replaced
             final = new.path.removesuffix(CLEANED_SUFFIX)
             with self._mutex:
                 self._put_in_place(new, old, final + SWAP_SUFFIX)
@@ -383,7 +383,7 @@ class Log:
             return self._take_deleted_files()
 
     def _complete_change(self) -> None:
-        """Change the directory as the list of segments was changed, where that is still to be done."""
+        """Make the pending change of the segment list in the directory too."""
         if self._change is None or self._closed:
             return
         self._check_appendable()
@@ -391,9 +391,9 @@ class Log:
             self._files, self.directory, self.layout, self._sync_names, self._deleted_files
         )
         self._change = None
-        # Not before: what a power cut can bring back keeps its epochs, and is below a start that is kept.
+        # Not before: segments that a power cut can bring back keep their epochs, below the saved start.
         self._segment_start_offset = self._segments[0].base_offset
-        self.epochs.cut_start(self._segment_start_offset)
+        self.epochs.truncate_from_start(self._segment_start_offset)
 
     def _sync_names(self) -> None:
         try:
@@ -401,7 +401,7 @@ class Log:
         except TooManyFiles:
             raise
         except StorageError as error:
-            # Another one may report success for names that are lost, and old files would go for them.
+            # The next sync may report success for lost names, and the old files would be removed then.
             self._failure = f"flush failed: {error}"
             raise
 
@@ -421,10 +421,10 @@ class Log:
         self._change = segment_replacement.SegmentReplacement(old, new)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop all messages from ``offset`` on; the change is flushed. Does nothing at or past the end.
+        """Remove all messages from ``offset`` on; the change is flushed. Does nothing at or past the end.
 
-        A compressed message that holds ``offset`` goes as a whole. Below ``start_offset`` nothing remains,
-        and the log begins anew at ``offset``.
+        A compressed message that holds ``offset`` is removed as a whole. With an ``offset`` below the first
+        segment nothing remains, and the log starts again at ``offset``.
         """
         with self._segments_mutex:
             self._complete_change()
@@ -434,7 +434,7 @@ class Log:
                     self._cut(offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop all messages; the next one gets ``offset``, which may lie anywhere. The change is flushed."""
+        """Remove all messages; the next one gets ``offset``, which may be any. The change is flushed."""
         with self._segments_mutex:
             self._complete_change()
             with self._mutex:
@@ -448,7 +448,7 @@ class Log:
             self._failure = f"truncation to offset {offset} failed: {error}"
             raise
         finally:
-            # Once more: a flush that began in the middle must not raise the recovery point either.
+            # Again: a flush that began during the truncation must not raise the recovery point either.
             self._lower_recovery_point(self._end_offset)
 
     def _lower_recovery_point(self, offset: int) -> None:
@@ -458,13 +458,13 @@ class Log:
     def _truncate(self, offset: int, anew: bool) -> None:
         segments = self._segments
         anew = anew or offset < segments[0].base_offset
-        keep = segments[:1] if anew else [one for one in segments if one.base_offset <= offset]
+        keep = segments[:1] if anew else [segment for segment in segments if segment.base_offset <= offset]
         gone, newest = segments[len(keep) :], keep[-1]
-        # In this order: a flush that takes the new recovery point has no target above ``offset``.
+        # In this order: a flush that reads the new recovery point has no target above ``offset``.
         self._end_offset = offset
         self._lower_recovery_point(offset)
         self._segments = tuple(keep)
-        # Names before bytes: a crash between the two must not leave a whole log with a hole in it.
+        # Names before bytes: a crash between the two must not leave a hole in the log.
         log_loader.remove_segments(self._files, gone)
         self.producers.delete_snapshots_after(-1 if anew else offset)
         self._files.sync_dir(self.directory)
@@ -479,7 +479,7 @@ class Log:
                 newest.cut(entry.position)
         self._end_offset = newest.next_offset()
         self._start_offset = min(self._start_offset, self._end_offset)
-        self.epochs.cut_end(0 if anew else self._end_offset)
+        self.epochs.truncate_from_end(0 if anew else self._end_offset)
         self.producers.rebuild(self._segments, self._end_offset, self._end_offset)
 
     # Reading.
@@ -494,14 +494,14 @@ class Log:
         partial: bool = True,
         cut_first: bool = True,
     ) -> LogRead:
-        """Up to ``max_bytes`` of entries from the one that holds ``offset``: a slice of one segment's file.
+        """Read up to ``max_bytes`` of entries from the one that holds ``offset``: a slice of a segment file.
 
         ``up_to`` (the high watermark) leaves out entries at and above it. ``at_least_one``: the first entry
-        is given whole when it alone is larger than ``max_bytes``. ``partial``: the slice may end within an
-        entry; ``cut_first``: also within the first one, else nothing is given then. OffsetOutOfRange outside
-        ``start_offset`` to ``end_offset``; at the end there is nothing to read.
+        is returned whole when it alone is larger than ``max_bytes``. ``partial``: the slice may end within
+        an entry; ``cut_first``: also within the first one, otherwise the slice is empty then.
+        OffsetOutOfRange outside ``start_offset`` to ``end_offset``; at the end there is nothing to read.
         """
-        # The end first: the segments hold what lies below it. The start last: see ``delete_old_segments``.
+        # The end first: the segments hold all below it. The start last: see ``delete_old_segments``.
         end_offset, segments = self._end_offset, self._segments
         if not self._start_offset <= offset <= end_offset:
             raise OffsetOutOfRange(offset, self._start_offset, end_offset)
@@ -510,35 +510,35 @@ class Log:
         return read_segments(segments, offset, bound, end_offset, max_bytes, how)
 
     def offsets_before(self, timestamp_ms: int, max_count: int, *, now_ms: int | None = None) -> list[int]:
-        """Up to ``max_count`` beginnings of segments last written by ``timestamp_ms``, newest first.
+        """Return up to ``max_count`` base offsets of segments last written by ``timestamp_ms``, newest first.
 
-        The log end offset counts as written at ``now_ms``. ``LATEST`` gives it first, ``EARLIEST`` the start
-        offset alone. (ListOffsets 0, ``getOffsetsBefore`` of the texts.)
+        The log end offset counts as written at ``now_ms``. ``LATEST`` returns it first, ``EARLIEST`` only the
+        start offset. (ListOffsets 0, ``getOffsetsBefore`` of the texts.)
         """
         return search.offsets_before(
             self._segments, self._start_offset, self._end_offset, timestamp_ms, max_count, now_ms
         )
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first message with a timestamp at or above the one given, or None.
+        """Return (offset, timestamp) of the first message with at least the given timestamp, or None.
 
-        Messages of magic 0 have no timestamp and are passed over.
+        Messages of magic 0 have no timestamp and are skipped.
         """
         return search.offset_for_timestamp(self._segments, self._start_offset, timestamp_ms)
 
     def steps_to_timestamp(self, timestamp_ms: int) -> Generator[int, None, tuple[int, int] | None]:
-        """``offset_for_timestamp`` in steps, each of which gives the bytes of memory that the next one needs:
-        the first needs ``search.LOOK_UP_BYTES``, and a batch with large content as much as that.
+        """Run ``offset_for_timestamp`` in steps. Each yields the bytes of memory that the next step needs:
+        first ``search.LOOK_UP_BYTES``, for a large batch the size of its content.
         """
         return search.steps_to_timestamp(self._segments, self._start_offset, timestamp_ms)
 
     # Durability.
 
     def flush(self, up_to: int | None = None) -> int:
-        """Flush what lies below ``up_to`` (default: all), and give the offset below which all is durable now.
+        """Flush all below ``up_to`` (default: the log end) and return the offset below which all is durable.
 
-        That is never less than was asked for, but in a log that was truncated or closed meanwhile. Appends
-        may go on. StorageError when the disk fails: the log takes no more appends then, but for TooManyFiles.
+        That is at least ``up_to``, unless the log was truncated or closed meanwhile. Appends may continue.
+        StorageError when the disk fails: then the log accepts no more appends, except after TooManyFiles.
         """
         with self._flushing:
             return self._flush(up_to)
@@ -554,17 +554,17 @@ class Log:
             try:
                 self._sync(segments, target, durable)
             except TooManyFiles:
-                raise  # nothing was flushed in vain: the next flush can do it
+                raise  # no fsync has failed: the next flush can do it
             except (StorageError, FileNotFoundError) as error:
                 if self.closed:
                     return self._recovery_point  # deleted or closed meanwhile: nothing is left to flush
                 self._failure = f"flush failed: {error}"
                 raise StorageError(f"{self.directory}: {self._failure}") from error
             if self._failure is not None:
-                # Another thread's flush failed: its pages are lost, and this one's success says nothing.
+                # Another thread's flush failed: its pages are lost, and this one's success proves nothing.
                 raise StorageError(f"{self.directory}: {self._failure}")
             with self._mutex:
-                # Once more when the newest one has become full meanwhile: its indexes have to be flushed too.
+                # Again when the newest segment has become full meanwhile: its indexes must be flushed too.
                 if self._segments[-1] is segments[-1]:
                     if self._truncations == truncations:
                         self._recovery_point = max(self._recovery_point, target)
@@ -607,16 +607,16 @@ class Log:
                 segment.file.close()
 
     def abandon(self) -> None:
-        """Take no more appends and flushes: the log is being deleted. Reads in progress keep their files.
+        """Accept no more appends and flushes: the log is being deleted. Reads in progress keep their files.
 
-        On return no segment is being replaced or taken away: the names may be another log's from then on.
+        On return no segment is being replaced or deleted: from then on another log may use the names.
         """
         with self._segments_mutex:
             self._closed = True
 
     def find_removed(self) -> bool:
-        """Whether this finds the newest segment's file removed, or moved away: what the kernel goes on to
-        take for it, no restart finds. Then the log takes no more messages.
+        """Return whether this call finds the newest segment's file removed or moved away. Then the log
+        accepts no more messages: the kernel still accepts writes to the file, but no restart finds them.
         """
         if self._failure is None and not self._closed and not self._segments[-1].file.is_in_place():
             try:
@@ -627,12 +627,12 @@ class Log:
         return False
 
     def fail(self, reason: str) -> None:
-        """Take no more messages."""
+        """Accept no more messages, for this reason."""
         self._failure = self._failure or reason
 
     def _check_in_place(self) -> None:
         newest = self._segments[-1]
-        # In this order: what is deleted is closed before it is renamed.
+        # In this order: a deleted log is closed before it is renamed.
         if not newest.file.is_in_place() and not self._closed:
             self._failure = f"{newest.path} was removed or replaced"
             raise StorageError(self._failure)

@@ -1,14 +1,14 @@
-"""All logs of a broker, in one or more data directories (``data_directory`` has the files that lie in one).
+"""All logs of a broker, in one or more data directories (``data_directory`` has the files in one).
 
-Orders that matter: the marker goes before the first append can come, and is made after all logs are flushed
-and the checkpoint is written; a checkpoint is written, or the old one removed, before a log may grow again
-that was deleted or truncated, as a recovery point past a log's end would later keep damage from being looked
-for. One that is too low, or none, only makes recovery longer: a disk that is full stops neither open, delete
-nor close.
+The order of steps matters. The clean-shutdown marker is removed before the first append, and created after
+all logs are flushed and the checkpoint is written. After a log was deleted or truncated, the checkpoint is
+written, or the old one removed, before the log may grow again: a recovery point past a log's end would later
+hide damage. A recovery point that is too low, or missing, only makes recovery longer: a full disk stops
+neither open, delete nor close.
 
-A new partition goes to the directory that holds the fewest. Each directory keeps the layout that it has. One
-that cannot be used is left out, and the others are served; but while it is, a partition that may lie in it is
-not made anew elsewhere.
+A new partition goes to the directory with the fewest partitions. Each directory keeps its layout. A directory
+that cannot be used is offline, and the others are served; but meanwhile no partition that may be in it is
+created again elsewhere.
 
 Files of deleted segments are renamed at once and removed ``file.delete.delay.ms`` later.
 """
@@ -33,14 +33,14 @@ from minikafka.log.checkpoints.topic_incarnations import TopicIncarnations, Tree
 from minikafka.log.cleanup.cleaner_control import CleanerControl
 from minikafka.log.cleanup.file_deletion import FileDeletion, remove_partitions
 from minikafka.log.config import LogConfig
-from minikafka.log.layout import STRAY_SUFFIX, Layout
+from minikafka.log.layout import STRAY_DIR_SUFFIX, Layout
 from minikafka.log.log import Log
 from minikafka.log.recovery.log_loader import LoadHints
 from minikafka.log.recovery.opening_progress import OpeningProgress
 from minikafka.log.retention import SegmentFacts
 
 Overrides = Mapping[str, Mapping[str, str]]
-"""Topic -> its own properties."""
+"""Topic -> its properties."""
 
 Jobs = Sequence[Callable[[], None]]
 
@@ -51,17 +51,17 @@ _logger = logging.getLogger(__name__)
 
 
 def run_sequentially(jobs: Jobs) -> None:
-    """Run jobs here and now."""
+    """Run the jobs one after the other on this thread."""
     for job in jobs:
         job()
 
 
 class LogManager:
-    """The logs of all partitions that a broker has.
+    """The logs of all partitions of a broker.
 
     One thread opens, creates, deletes, truncates and closes. ``flush_dirty_logs``,
     ``delete_old_segments``, ``file_deletion`` and ``checkpoint_offsets`` may run on another one, and
-    ``Log.flush`` on any, when ``new_mutex`` makes locks.
+    ``Log.flush`` on any thread, when ``new_mutex`` creates locks.
     """
 
     def __init__(
@@ -75,9 +75,9 @@ class LogManager:
         new_mutex: Callable[[], AbstractContextManager[object]] = nullcontext,
         run_all: Callable[[Jobs], None] = run_sequentially,
     ) -> None:
-        """``config`` has the broker's defaults; ``layout`` is that of directories that hold nothing yet.
+        """``config`` has the broker's defaults; ``layout`` is the layout of empty directories.
 
-        ``run_all`` runs jobs to their end, in any order, at once where it can: opening and closing of logs.
+        ``run_all`` runs jobs to their end, in any order, in parallel if it can: opening and closing of logs.
         """
         self._new_mutex = new_mutex
         self._run_all = run_all
@@ -88,29 +88,29 @@ class LogManager:
         self._clock = clock
         self._directories: list[DataDirectory] = []
         self._offline: dict[str, str] = {}
-        """Directories that cannot be used, and why."""
+        """Data directory that cannot be used -> the reason."""
         self._logs: dict[TopicPartition, Log] = {}
         self._directory_of: dict[TopicPartition, DataDirectory] = {}
         self._flushed_ms: dict[TopicPartition, int] = {}
         self._unopened: dict[TopicPartition, LoadHints] = {}
-        """Partitions that lie here and could not be opened."""
+        """Partitions on disk whose logs could not be opened."""
         self.file_deletion = FileDeletion(files, clock)
         self._warned: dict[str, list[str]] = {}
         self.high_watermarks = HighWatermarkCheckpoints()
         self.topic_incarnations = TopicIncarnations(files)
-        """Which topics the logs are of."""
+        """The incarnation of the topic of each log."""
         self.epoch_journal = LeaderEpochJournal(files)
         self.cleaner_control: CleanerControl | None = None
-        """Told before a log is truncated or deleted, and after it."""
+        """Called before and after a log is truncated or deleted."""
 
     def open_all(self, overrides: Overrides | None = None, tree: Tree | None = None) -> None:
-        """Lock the directories, made when absent, and open and recover every log in them.
+        """Lock the directories, created when absent, and open and recover every log in them.
 
-        DirectoryLocked when another process holds one; StorageError when none can be used, or a partition
-        lies in two. Then nothing stays locked. A log that cannot be opened, while its directory can, is told
-        and left to ``create``. ``overrides`` should name at least the compacted topics: in others, a hole
-        between segments that were not flushed counts as loss and ends the log. Of overrides, here and below,
-        what cannot be used, as of a newer Kafka, is skipped with a warning. ``tree``: for the incarnations.
+        DirectoryLocked when another process uses one; StorageError when none can be used, or a partition is
+        in two. Then nothing stays locked. A log that cannot be opened in a usable directory is reported and
+        left to ``create``. ``overrides`` should name at least the compacted topics: in others, a hole between
+        unflushed segments counts as loss and ends the log. Here and below, invalid overrides, such as those
+        of a newer Kafka, are skipped with a warning. ``tree``: for the topic incarnations.
         """
         try:
             for path in self._paths:
@@ -127,7 +127,7 @@ class LogManager:
                     directory.leave()
                     self._directories.remove(directory)
                     self._directory_of = {
-                        one: at for one, at in self._directory_of.items() if at is not directory
+                        partition: at for partition, at in self._directory_of.items() if at is not directory
                     }
             self._run_all(jobs)
             progress.end()
@@ -152,27 +152,28 @@ class LogManager:
 
     @property
     def offline_paths(self) -> tuple[str, ...]:
-        """The data directories that are left out, as they could not be opened, and those that are gone."""
-        return (*self._offline, *(one.path for one in self._directories if one.failure is not None))
+        """The data directories that could not be opened, and those that failed or were removed since."""
+        failed = (directory.path for directory in self._directories if directory.failure is not None)
+        return (*self._offline, *failed)
 
     def by_directory(self) -> dict[str, list[tuple[TopicPartition, Log]]]:
         """The logs in each data directory that is in use, in order."""
         return {directory.path: self._in(directory) for directory in self._directories}
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """The partition's log; None when there is none here."""
+        """Return the partition's log; None when there is none."""
         return self._logs.get(partition)
 
     def logs(self) -> dict[TopicPartition, Log]:
-        """All logs: a copy, safe to go through while others come and go."""
+        """Return all logs, as a copy that is safe to iterate while logs are created and deleted."""
         return dict(self._logs)
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """The partitions of which anything lies here."""
+        """Return the partitions that have a directory here."""
         return tuple(self._directory_of)
 
     def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
-        """The topic's partitions of which anything lies here."""
+        """Return the topic's partitions that have a directory here."""
         return tuple(sorted(partition for partition in list(self._directory_of) if partition.topic == topic))
 
     def create(
@@ -183,12 +184,12 @@ class LogManager:
         new: bool = True,
         flush_name: bool = True,
     ) -> Log:
-        """The partition's log, made where the fewest are when there is none.
+        """Return the partition's log, created in the directory with the fewest partitions when absent.
 
-        Its directory's name is flushed on return, or by ``flush_names``: what lies in it is with the first
-        messages, as an empty directory is an empty log. One that could not be opened is opened again, where
-        it lies. ``new``: it was never made before, so it cannot lie in a directory that is left out.
-        INVALID_TOPIC for a wrong name, StorageError when no disk takes it.
+        The name of its directory is flushed on return, or by ``flush_names``; the directory's content is
+        flushed with the first messages, as an empty directory is an empty log. A log that could not be opened
+        is opened again in place. ``new``: the log was never created before, so it cannot be in an offline
+        directory. INVALID_TOPIC for a wrong name, StorageError when no disk accepts it.
         """
         log = self._logs.get(partition)
         if log is not None and not log.closed:
@@ -201,7 +202,7 @@ class LogManager:
             raise StorageError(
                 f"cannot create the log of {partition}: it may exist in {path}, which is offline: {reason}"
             )
-        self.delete(partition)  # what an earlier deletion may have left
+        self.delete(partition)  # an earlier deletion may have left files
         check_topic_name(partition.topic)
         homes = sorted(self._present(), key=lambda home: len(home.partitions))
         for home in homes:
@@ -213,7 +214,7 @@ class LogManager:
                 try:
                     self.delete(partition)
                 except StorageError:
-                    raise error from None  # what lies there must not lie in two directories
+                    raise error from None  # a partition must not be in two directories
                 _logger.warning(
                     "failed to create the log of %s in %s, trying another directory: %s",
                     partition,
@@ -236,7 +237,7 @@ class LogManager:
         log = self._open(partition, home, overrides or {}, known)
         try:
             if log.size_bytes:
-                log.flush()  # it was given up, perhaps because of what the disk has
+                log.flush()  # it was closed by ``give_up``, perhaps with unflushed messages
             if home.may_hold_above(partition, log.recovery_point):
                 self._checkpoint(home)
             if flush_name:
@@ -247,19 +248,18 @@ class LogManager:
         return log
 
     def flush_names(self) -> None:
-        """Flush the names of partitions that were made. StorageError when a disk fails."""
+        """Flush the directory names of created partitions. StorageError when a disk fails."""
         for directory in self._present():
             self._files.sync_dir(directory.path)
 
     def find_removed(self) -> str | None:
-        """Have logs whose files somebody removed, or moved away, take no more messages; the reason when that
-        befell every data directory.
+        """Take logs offline whose files were removed or moved away; return a reason if all directories were.
 
-        What is written to such a file is read, and no restart finds it.
+        Records that are written to such a file can be read, but no restart finds them.
         """
         for directory in self._directories:
-            known, gone = directory.failure, directory.find_removed()
-            if gone and known is None:
+            known, removed = directory.failure, directory.find_removed()
+            if removed and known is None:
                 _logger.error("%s; all its logs are offline", directory.failure)
             for partition, log in self._in(directory):
                 if directory.failure is not None:
@@ -273,7 +273,7 @@ class LogManager:
         return [directory for directory in self._directories if directory.failure is None]
 
     def give_up(self, partition: TopicPartition) -> None:
-        """Let go of a log that nobody serves yet, so that ``create`` opens and recovers it anew."""
+        """Abandon a log that is not served yet, so that ``create`` opens and recovers it again."""
         log = self._logs.pop(partition)
         log.abandon()
         self._unopened[partition] = LoadHints(
@@ -291,27 +291,27 @@ class LogManager:
             self._flushed_ms.pop(partition, None)
 
     def delete(self, partition: TopicPartition) -> bool:
-        """``delete_all`` of one; False when there is none. Raises StorageError."""
+        """Delete one partition as ``delete_all`` does; False when it is not here. Raises StorageError."""
         here = partition in self._directory_of
         for error in self.delete_all((partition,)).values():
             raise error
         return here
 
     def delete_all(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, StorageError]:
-        """Remove partitions and their files; those that could not be removed, which take no more messages:
-        another call goes on with the rest. Reads in progress keep their files.
+        """Delete partitions and their files; return those that could not be deleted, with the errors.
 
-        The directories are renamed first: a crash leaves a partition, or rubbish that the next open removes.
-        One that was removed by hand counts as deleted.
+        Those accept no more messages, and another call continues. Reads in progress keep their files. The
+        directories are renamed first: a crash leaves a partition, or files that the next open removes. A
+        directory that was removed by hand counts as deleted.
         """
         failed: dict[TopicPartition, StorageError] = {}
         wanted = dict.fromkeys(partitions)
         for home in self._directories:
             here = [partition for partition in wanted if self._directory_of.get(partition) is home]
             if here:
-                with contextlib.ExitStack() as guarded:
+                with contextlib.ExitStack() as paused:
                     for partition in here:
-                        guarded.enter_context(self._guarded(partition, gone=True))
+                        paused.enter_context(self._cleaning_paused(partition, deleted=True))
                     failed |= remove_partitions(
                         self._files,
                         home,
@@ -327,7 +327,7 @@ class LogManager:
         if log is not None:
             log.abandon()
         if home.failure is None and (log is not None or partition in self._unopened):
-            # Removed by hand counts as removed.
+            # A directory that was removed by hand counts as deleted.
             with contextlib.suppress(FileNotFoundError):
                 self._files.rename(home.partition_path(partition), home.unused_path(partition))
             self._logs.pop(partition, None)
@@ -335,8 +335,8 @@ class LogManager:
             self._flushed_ms.pop(partition, None)
 
     def mark_stray(self, partition: TopicPartition) -> str | None:
-        """Serve what lies here of the partition no longer, and keep it under another name, which is returned;
-        None when nothing lies here. After a StorageError another call goes on.
+        """Stop serving the partition, rename its directory, and return the new path; None when it is not
+        here. After a StorageError another call continues.
         """
         home, log = self._directory_of.get(partition), self._logs.get(partition)
         if home is None:
@@ -345,41 +345,41 @@ class LogManager:
             self.delete(partition)
             return None
         path = home.partition_path(partition)
-        aside = home.unused_path(partition, STRAY_SUFFIX)
-        with self._guarded(partition, gone=True):
+        stray = home.unused_path(partition, STRAY_DIR_SUFFIX)
+        with self._cleaning_paused(partition, deleted=True):
             if log is not None:
                 log.abandon()
-            # Removed by hand, or set aside by a call before this one.
+            # It may have been removed by hand, or renamed by an earlier call.
             with contextlib.suppress(FileNotFoundError):
-                self._files.rename(path, aside)
+                self._files.rename(path, stray)
             self._files.sync_dir(home.path)
             self._forget((partition,))
             self._checkpoint(home)
-        return aside
+        return stray
 
     def truncate(self, partition: TopicPartition, offset: int, *, anew: bool = False) -> None:
-        """Truncate the log, or with ``anew`` begin it at ``offset``, and write the checkpoint."""
-        with self._guarded(partition, gone=False):
+        """Truncate the log, or with ``anew`` restart it at ``offset``, and write the checkpoint."""
+        with self._cleaning_paused(partition, deleted=False):
             log, home = self._logs[partition], self._directory_of[partition]
             log.truncate_fully_and_start_at(offset) if anew else log.truncate_to(offset)
             if anew or home.may_hold_above(partition, offset):
                 self._checkpoint(home)
 
     @contextlib.contextmanager
-    def _guarded(self, partition: TopicPartition, *, gone: bool) -> Iterator[None]:
-        guard = self.cleaner_control
-        if guard is not None:
-            guard.pause(partition)
+    def _cleaning_paused(self, partition: TopicPartition, *, deleted: bool) -> Iterator[None]:
+        cleaner = self.cleaner_control
+        if cleaner is not None:
+            cleaner.pause(partition)
         try:
             yield
         finally:
-            if guard is not None:
-                (guard.forget if gone else guard.resume)(partition)
+            if cleaner is not None:
+                (cleaner.forget if deleted else cleaner.resume)(partition)
 
     def increment_start_offset(self, partition: TopicPartition, offset: int) -> None:
-        """``Log.increment_start_offset``, so that it holds over restarts.
+        """Raise the log's start offset and write the checkpoint, so that it survives a restart.
 
-        UNKNOWN_TOPIC_OR_PARTITION for no log; StorageError where it may not hold over one.
+        UNKNOWN_TOPIC_OR_PARTITION when there is no log; StorageError when it may not survive a restart.
         """
         log, home = self._logs.get(partition), self._directory_of.get(partition)
         if log is None or home is None:
@@ -390,17 +390,17 @@ class LogManager:
                 raise StorageError(f"cannot write {home.start_offsets.path}")
 
     def set_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """Give the topic's logs these properties over the broker's from now on."""
+        """Apply these properties to the topic's logs, over those of the broker."""
         config = self._config_of(topic, overrides)
         for partition, log in self.logs().items():
             if partition.topic == topic:
                 log.config = config
 
     def flush_dirty_logs(self, now_ms: int | None = None) -> list[TopicPartition]:
-        """Flush logs with messages that may be S (``flush.ms``) old, and all full segments. Gives which.
+        """Flush logs with messages that may be ``flush.ms`` old, and all full segments; return the flushed.
 
-        ``now_ms`` is of the clock's monotonic scale (default: read from it). A log that cannot be flushed is
-        reported and takes no more appends; the others are flushed all the same.
+        ``now_ms`` is monotonic time (default: read from the clock). A log that cannot be flushed is reported
+        and accepts no more appends; the others are flushed all the same.
         """
         now_ms = self._clock.monotonic_ms() if now_ms is None else now_ms
         flushed = []
@@ -429,10 +429,10 @@ class LogManager:
     def delete_old_segments(
         self, readable: Callable[[TopicPartition, Log], int], now_ms: int | None = None
     ) -> int:
-        """Delete the segments that the policies of each log no longer want; how many files are to go.
+        """Delete the segments that the policies of each log choose; return the number of files to remove.
 
-        ``readable`` gives the offset that consumers may read up to (high watermark): nothing above it goes.
-        ``now_ms`` is wall-clock time. A log where that fails is told, the others go on.
+        ``readable`` returns the offset that consumers may read up to (high watermark): no segment above it is
+        deleted. ``now_ms`` is wall-clock time. A failure of one log is reported and does not stop the others.
         """
         now_ms = self._clock.now_ms() if now_ms is None else now_ms
         count = 0
@@ -458,16 +458,16 @@ class LogManager:
         return count
 
     def remove_expired_producers(self, now_ms: int | None = None) -> int:
-        """Let each log forget the producers that were silent for too long; how many. ``now_ms`` is wall-clock
-        time.
+        """Remove the producers of each log that were idle for too long; return their number. ``now_ms`` is
+        wall-clock time.
         """
         now_ms = self._clock.now_ms() if now_ms is None else now_ms
         return sum(log.remove_expired_producers(now_ms) for log in self.logs().values())
 
     def checkpoint_offsets(self) -> None:
-        """Write down how far each log is flushed, so that recovery has less to check, and where it starts.
+        """Write the recovery points and the start offsets of all logs, so that recovery has less to check.
 
-        Where it is not possible, a warning says so, once until it is possible again.
+        A failure is reported by one warning until it succeeds again.
         """
         for directory in self._directories:
             self._checkpoint(directory)
@@ -477,7 +477,7 @@ class LogManager:
     def close(self) -> None:
         """Flush and close all logs, write checkpoints and clean-shutdown markers, release the locks.
 
-        A directory with a log that failed gets no marker; the others do, where it can be written. The first
+        A directory with a failed log gets no marker; the others do, if it can be written. The first
         StorageError of a log is raised at the end: messages may be lost.
         """
         first: StorageError | None = None
@@ -557,7 +557,7 @@ class LogManager:
         known: LoadHints,
     ) -> Log:
         config = self._config_of(partition.topic, overrides)
-        # First of all: while it cannot be opened, nobody may make it anew in another directory.
+        # First of all: while it cannot be opened, it must not be created in another directory.
         directory.partitions.add(partition)
         self._directory_of[partition] = directory
         known = replace(known, journal_epochs=self.epoch_journal.of(partition))
@@ -573,7 +573,7 @@ class LogManager:
         )
         if log.recovery is not None:
             _logger.warning("%s", log.recovery)
-        # What recovery found may be of any age: the first look flushes it.
+        # The messages that recovery found may be of any age: the first check flushes them.
         self._flushed_ms[partition] = _LONG_AGO_MS if log.unflushed_messages else self._clock.monotonic_ms()
         self._logs[partition] = log
         del self._unopened[partition]
@@ -581,12 +581,12 @@ class LogManager:
 
     def _config_of(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
         config, problems = self._config.with_known_overrides(overrides)
-        # Once for all partitions, and again only when something has changed.
+        # Warn once for all partitions, and again only when something has changed.
         if problems and problems != self._warned.get(topic):
             _logger.warning("topic %s: ignoring invalid properties: %s", topic, "; ".join(problems))
         self._warned[topic] = problems
         if topic in INTERNAL_TOPICS:
-            # Compacted in every cluster: recovery must not take their holes for losses.
+            # Compacted in every cluster: recovery must not treat their holes as losses.
             config = replace(config, compacted=True)
         return config
 
@@ -604,7 +604,7 @@ class LogManager:
         return points
 
     def _start_offsets_of(self, directory: DataDirectory) -> dict[TopicPartition, int]:
-        """Only those that the names of segments do not tell, or might not after a power cut."""
+        """The start offsets that the segment names do not give, or might not give after a power cut."""
         starts = {
             partition: log.start_offset
             for partition, log in self._in(directory)
@@ -656,7 +656,7 @@ class LogManager:
 
 
 class _DuplicatePartition(StorageError):
-    """A partition lies in two directories."""
+    """A partition is in two data directories."""
 
 
 def _expired(config: LogConfig, now_ms: int, segments: Sequence[SegmentFacts]) -> int:

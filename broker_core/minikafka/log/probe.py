@@ -1,4 +1,4 @@
-"""Whether a disk takes anything."""
+"""A test that a disk accepts writes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import TEMPORARY_SUFFIX, Files
 
 _PROBE_BYTES = 65_536
-"""More than what is left in the last blocks of files on a disk that is full."""
+"""More than the room in the last blocks of files on a full disk."""
 
 
 def can_write(files: Files, directory: str) -> bool:
-    """Return whether a small file in ``directory`` can be made, written, flushed and removed again."""
+    """Return whether a small file in ``directory`` can be created, written, flushed and removed."""
     path = os.path.join(directory, f"probe{TEMPORARY_SUFFIX}")
     with contextlib.suppress(StorageError, FileNotFoundError):
         file = files.open(path, create=True)

@@ -1,4 +1,4 @@
-"""What a read of a log gives: a slice of a file, and what is in it."""
+"""The result of reading a log: a slice of a segment file."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _BASE_OFFSET = attrgetter("base_offset")
 
 @fast_value
 class LogRead:
-    """What a read found. ``slice`` is None when there is nothing to send (yet)."""
+    """The result of a read. ``slice`` is None when there is nothing to send (yet)."""
 
     slice: FileSlice | None
     first_offset: int
-    """Last offset of the first entry in the slice, or what was asked for."""
+    """The last offset of the first entry in the slice, or the requested offset when there is no slice."""
     segment: Segment | None = None
     more: bool = False
-    """Whether something that could be read follows the slice."""
+    """Whether readable entries follow the slice."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in the slice."""
+        """The number of bytes in the slice."""
         return 0 if self.slice is None else self.slice.length
 
     def windows(self) -> Iterator[Buffer]:
-        """The whole entries of the slice, in pieces of some size. StorageError."""
+        """Yield the whole entries of the slice, in windows. StorageError."""
         if self.slice is not None and self.segment is not None:
             yield from self.segment.windows(self.slice.position, self.slice.position + self.slice.length)
 
     def classic_steps(self) -> Generator[int, None, bool]:
-        """Return whether the slice has nothing of magic 2. In steps that read it where nobody knows yet.
-        StorageError.
+        """Return whether the slice has no entry of magic 2. In steps that read it where that is not known
+        yet. StorageError.
         """
         if self.slice is None or self.segment is None:
             return True
@@ -44,8 +44,8 @@ class LogRead:
         return (yield from self.segment.classic_steps(self.slice.position, end))
 
     def transaction_steps(self) -> Generator[int, None, bool]:
-        """Whether a batch in the slice belongs to a transaction, or ends one. In steps that read it where
-        nobody knows yet. StorageError, BrokerError.
+        """Return whether a batch in the slice belongs to a transaction, or ends one. In steps that read it
+        where that is not known yet. StorageError, BrokerError.
         """
         if self.slice is None or self.segment is None:
             return False
@@ -55,7 +55,7 @@ class LogRead:
 
 @fast_value
 class ReadRule:
-    """What ``Log.read`` gives where entries are larger than what is left."""
+    """The rule of ``Log.read`` for entries that are larger than the bytes that are left."""
 
     at_least_one: bool
     partial: bool
@@ -70,8 +70,9 @@ def read_segments(
     max_bytes: int,
     how: ReadRule,
 ) -> LogRead:
-    """Up to ``max_bytes`` of entries from the one that holds ``offset``, of a log that ends at
-    ``end_offset``; of entries at and above ``bound`` nothing. See ``Log.read``.
+    """Read up to ``max_bytes`` of entries from the one that holds ``offset``. See ``Log.read``.
+
+    The log ends at ``end_offset``. Entries at and above ``bound`` are not read.
     """
     number = bisect_right(segments, offset, key=_BASE_OFFSET) - 1
     while offset < bound and number < len(segments):
@@ -82,7 +83,7 @@ def read_segments(
         if entry is None:
             continue  # compaction may leave a segment without its last offsets
         if bound < end_offset:
-            # A compressed entry across the bound is found here as well, and nothing of it is given.
+            # This also finds a compressed entry across the bound, which is left out as a whole.
             last = segment.translate_offset(bound)
             size = size if last is None else last.position
         wanted = max(max_bytes, entry.size) if how.at_least_one else max_bytes

@@ -1,11 +1,11 @@
-"""Which segments a log no longer needs: whole ones, from the oldest on.
+"""Retention policies: they choose the segments that a log no longer needs, from the oldest on.
 
-A policy is pure: it sees what each segment is, the log's limits and the time, and says how many of the
-oldest go. ``cleanup.policy`` names it: ``delete`` is ``ByAgeAndSize`` below; a class path,
-``package.module:Class``, is ``minikafka.log.retention:ByModificationTime``, the texts' own rule, or one of
-the operator's own, made without arguments. Only the broker's own properties may bring in a class path, as
-importing it runs code: a topic can choose it once the broker's ``log.cleanup.policy`` names it. (The texts'
-"pluggable log deletion policy"; ``Log.deleteOldSegments`` of 0.10.1.)
+A policy is pure: it gets the facts of each segment, the log's limits and the time, and returns how many of
+the oldest segments to delete. ``cleanup.policy`` names it: ``delete`` is ``ByAgeAndSize`` below; a class
+path, ``package.module:Class``, is ``minikafka.log.retention:ByModificationTime``, the texts' own rule, or a
+class of the operator, created without arguments. Only the broker's own properties may introduce a class
+path, as importing it runs code: a topic can choose it once the broker's ``log.cleanup.policy`` names it. (The
+texts' "pluggable log deletion policy"; ``Log.deleteOldSegments`` of 0.10.1.)
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ class SegmentFacts:
 
     base_offset: int
     next_offset: int
-    """The base of the following segment, or the log end offset."""
+    """The base offset of the following segment, or the log end offset."""
     size: int
     last_time_ms: int
-    """The largest timestamp of its messages; the file's last modification where none has one (magic 0)."""
+    """The largest timestamp of its messages; the file's last modification where there is none (magic 0)."""
     modified_ms: int
     """The last modification of its log file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a log may keep; None for any."""
+    """The retention limits of a log; None for no limit."""
 
     retention_ms: int | None
     retention_bytes: int | None
 
 
 class RetentionPolicy(Protocol):
-    """Decides what goes. Called with one log at a time, which takes no messages meanwhile: be quick."""
+    """Chooses the segments to delete. The log takes no messages during the call: it must be quick."""
 
     def expired(self, segments: Sequence[SegmentFacts], limits: Limits, now_ms: int) -> int:
-        """How many of the oldest segments are not needed any more, 0 to all of them."""
+        """Return how many of the oldest segments are no longer needed, 0 to all of them."""
 
 
 class ByAgeAndSize:
-    """``retention.ms`` and ``retention.bytes``.
+    """Deletes by ``retention.ms`` and ``retention.bytes``.
 
-    A segment goes when its newest message is older than the first, and when the log would still have at least
-    the second without it. As 0.10.1: the first segment that stays keeps all behind it.
+    A segment is deleted when its newest message is older than the first, and when the log would still have at
+    least the second without it. As in 0.10.1, the first segment that is kept keeps all behind it.
     """
 
     def expired(self, segments: Sequence[SegmentFacts], limits: Limits, now_ms: int) -> int:
@@ -84,7 +84,7 @@ class ByAgeAndSize:
 
 
 class ByModificationTime(ByAgeAndSize):
-    """As ``ByAgeAndSize``, with a segment's age counted from the last modification of its file.
+    """Like ``ByAgeAndSize``, but a segment's age counts from the last modification of its file.
 
     The texts' rule ("deletes any log with a modification time of more than N days ago"), and Kafka's up to
     0.10.0: timestamps that producers set, in the past or the future, delete nothing early and keep nothing
@@ -97,7 +97,7 @@ class ByModificationTime(ByAgeAndSize):
 
 
 def _leading(answers: Iterable[bool]) -> int:
-    """How many answers are true before the first that is not."""
+    """Return the number of leading true values."""
     count = 0
     for answer in answers:
         if not answer:
@@ -108,9 +108,9 @@ def _leading(answers: Iterable[bool]) -> int:
 
 @cache
 def policy_of(name: str) -> RetentionPolicy:
-    """The policy that a part of ``cleanup.policy`` names: ``delete``, or ``package.module:Class``.
+    """Return the policy that a part of ``cleanup.policy`` names: ``delete``, or ``package.module:Class``.
 
-    ConfigError when there is no such class, or it cannot be made.
+    ConfigError when there is no such class, or no instance can be created.
     """
     if name == "delete":
         return ByAgeAndSize()

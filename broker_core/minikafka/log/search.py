@@ -1,4 +1,4 @@
-"""Looking through segments: offsets by time, of segments and of messages; what retention asks for."""
+"""Look-ups in segments: offsets of segments and of messages by time, and the facts that retention needs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from minikafka.records.scan.scan import entries_at_or_after, first_at_or_after
 EARLIEST = -2
 LATEST = -1
 LOOK_UP_BYTES = 4 << 20
-"""What most look-ups by time need: a window of a segment, and what a usual batch holds."""
+"""Memory that most look-ups by time need: a window of a segment, and the content of a usual batch."""
 _WINDOW_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class _Large:
-    """An entry of a segment that takes ``need_bytes`` to be opened."""
+    """An entry of a segment that needs ``need_bytes`` of memory to be opened."""
 
     position: int
     size: int
@@ -71,7 +71,7 @@ def steps_to_timestamp(
         _, begin = segment.index().lookup(max(start_offset, segment.times().lookup(timestamp_ms)))
         found = _look(segment, begin, start_offset, timestamp_ms)
         while isinstance(found, _Large):
-            # What waits for memory holds none: the entry is read again.
+            # A look-up that waits for memory holds none: the entry is read again.
             yield found.need_bytes
             data = segment.file.read_at(found.position, found.size)
             record = first_at_or_after(data, timestamp_ms, start_offset)
@@ -88,7 +88,7 @@ def steps_to_timestamp(
 def _look(
     segment: Segment, begin: int, start_offset: int, timestamp_ms: int
 ) -> tuple[int, int] | _Large | None:
-    """The message from ``begin`` on, or the entry that may have it and is too large to be opened now."""
+    """Find the message from ``begin`` on, or the entry that may have it and is too large to be opened now."""
     for window in windows(
         segment.file, begin, segment.size, segment.base_offset, check_crc=False, window_bytes=_WINDOW_BYTES
     ):
@@ -105,7 +105,7 @@ def _look(
 
 
 def segment_facts(segments: Sequence[Segment], end_offset: int) -> list[SegmentFacts]:
-    """What retention is to know of the segments of a log that ends at ``end_offset``."""
+    """Return the facts that retention needs of the segments of a log that ends at ``end_offset``."""
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
     return [
         SegmentFacts(

@@ -5,15 +5,15 @@
     size     int32     of the message that follows
     message  size bytes
 
-Invariants: the file up to ``size`` holds whole entries with rising offsets, each at or above
-``base_offset``. Bytes behind ``size`` (left by a failed append that could not be cut back) are never read.
+Invariants: the file up to ``size`` holds whole entries with increasing offsets, each at or above
+``base_offset``. Bytes behind ``size`` (left by a failed append that could not be removed) are never read.
 ``size`` grows only after the write returned, so that a reader in another thread sees whole entries.
 
 A preallocated file (``preallocate``) is longer than ``size`` while the segment grows: zeros follow.
 
-A file is closed with the last reference to it: fetches in progress go on sending from a segment that was
-deleted. Indexes that have to be rebuilt are written by flush and close only: a reader that still looks at a
-deleted segment must not put files beside the one that took its name.
+A file is closed with the last reference to it: fetches in progress continue to send from a deleted segment.
+Rebuilt indexes are written by flush and close only: a reader of a deleted segment must not write files
+beside the segment that now has its name.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _HEADER = struct.Struct(">qi4xB6xi")
 _TIMESTAMP = struct.Struct(">q")
 _WINDOW_BYTES = 1 << 20
 _LOOK_BYTES = 5120
-"""What a look-up reads at once: an index interval with some room."""
+"""Bytes that a look-up reads at once: an index interval with some room."""
 
 
 Marks = Sequence[tuple[int, int]]
 Newest = tuple[int, int]
-"""A largest timestamp in ms, and the last offset of the first entry that has it."""
+"""The largest timestamp in ms, and the last offset of the first entry that has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetPosition:
-    """Where a message set entry lies: its file position, last offset and size with the 12 bytes of header."""
+    """The place of a message set entry: file position, last offset, and size with the 12 bytes of header."""
 
     position: int
     offset: int
@@ -62,7 +62,7 @@ class OffsetPosition:
 
 
 class Segment:
-    """One segment. Changed by one thread; read by others meanwhile."""
+    """One segment of a log. One thread changes it while others read."""
 
     __slots__ = (
         "_appended",
@@ -91,8 +91,8 @@ class Segment:
         empty: bool = False,
         created_ms: int | None = None,
     ) -> None:
-        """``empty``: it is a new one, its file may be preallocated. ``created_ms``: when it was made, where
-        that is known.
+        """``empty``: the segment is new, its file may be preallocated. ``created_ms``: the time of creation,
+        where that is known.
         """
         self._files = files
         self._index_path = index_path
@@ -103,9 +103,9 @@ class Segment:
         self._created_ms = created_ms
         self._first_timestamp_ms: int | None = None
         # The largest timestamp with an offset as in the time index, in two fields, each with its own writer:
-        # a scan may not have seen what is appended meanwhile.
+        # a scan may miss the messages appended meanwhile.
         self._found: Newest = (-1, base_offset)
-        """Of the messages that were here at open, as far as somebody has looked."""
+        """Of the messages that were here at open, as far as they were scanned."""
         self._appended: Newest = (-1, base_offset)
         """Of the messages appended since."""
         self._kinds = _Kinds(0)
@@ -114,7 +114,7 @@ class Segment:
 
     @property
     def path(self) -> str:
-        """The segment file."""
+        """The path of the segment file."""
         return self.file.path
 
     def max_timestamp(self) -> Newest:
@@ -123,19 +123,19 @@ class Segment:
         return max(self._found, self._appended, key=lambda newest: newest[0])
 
     def update_max_timestamp(self, found: Newest) -> None:
-        """Take the largest timestamp of a scan of some of the segment. Appends may have gone on meanwhile."""
+        """Merge the largest timestamp that a scan has found. Messages may have been appended meanwhile."""
         if found[0] > self._found[0]:
             self._found = found
 
     def times(self, interval_bytes: int = 4096) -> TimeIndex:
-        """The time index: loaded at first use, rebuilt from the segment when its file cannot be right."""
+        """The time index: loaded at first use, rebuilt from the segment when its file is not valid."""
         if self._times is None and not self.load_times():
             self.rebuild_indexes(interval_bytes)
         assert self._times is not None
         return self._times
 
     def load_times(self) -> bool:
-        """Load the time index from its file; whether that can be right."""
+        """Load the time index from its file; return whether that is valid."""
         times = TimeIndex.load(self._files, self._time_index_path, self.base_offset)
         if times is None:
             return False
@@ -144,7 +144,7 @@ class Segment:
         return True
 
     def index(self, interval_bytes: int = 4096) -> OffsetIndex:
-        """The offset index: loaded at first use, rebuilt from the segment when its file cannot be right."""
+        """The offset index: loaded at first use, rebuilt from the segment when its file is not valid."""
         index = self._index
         if index is None:
             index = OffsetIndex.load(self._files, self._index_path, self.base_offset, self.size)
@@ -154,19 +154,19 @@ class Segment:
         return index
 
     def rebuild_indexes(self, interval_bytes: int = 4096) -> OffsetIndex:
-        """Build both indexes anew from the segment, without computing checksums."""
+        """Rebuild both indexes from the segment, without computing checksums."""
         size, base = self.size, self.base_offset
         return self.adopt_scan(
             scan_file(self.file, 0, size, base, interval_bytes=interval_bytes, check_crc=False)
         )
 
     def load_indexes(self) -> None:
-        """Have both indexes in memory: what takes long, for who is about to need them in a hurry."""
+        """Load both indexes into memory now, as that may take long when they are needed."""
         self.index()
         self.times()
 
     def adopt_scan(self, found: FileScan) -> OffsetIndex:
-        """Take the indexes and the largest timestamp from a scan of the whole segment."""
+        """Replace the indexes and the largest timestamp by those of a scan of the whole segment."""
         index = OffsetIndex(self._index_path, self.base_offset)
         times = TimeIndex(self._time_index_path, self.base_offset)
         for entries, time_entries in zip(found.entries, found.time_entries, strict=True):
@@ -178,21 +178,21 @@ class Segment:
         return index
 
     def fits(self, last_offset: int) -> bool:
-        """Return whether an entry of this offset can be indexed here."""
+        """Return whether an entry of this offset fits the index of this segment."""
         return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     def time_waited_for_roll_ms(self, newest_ms: int, now_ms: int) -> int:
-        """How long the segment has grown when a message of ``newest_ms`` comes at ``now_ms``.
+        """Return the age of the segment when a message of ``newest_ms`` arrives at ``now_ms``.
 
-        By the messages' own time, from the first one's; from when the file was made where it has none.
-        (``LogSegment.timeWaitedForRoll`` of 0.10.1.) Not to be asked of an empty one.
+        The age counts in message time from the first message's timestamp; without one, from the creation of
+        the file. (``LogSegment.timeWaitedForRoll`` of 0.10.1.) The segment must not be empty.
         """
         if self._first_timestamp_ms is None:
             self._first_timestamp_ms = self._read_first_timestamp()
         if self._first_timestamp_ms >= 0:
             return newest_ms - self._first_timestamp_ms
         if self._created_ms is None:
-            # How long it grew before the broker was started: at least since it was last written to.
+            # The broker was started since: the segment is at least as old as its last modification.
             self._created_ms = self.file.modified_ms()
         return now_ms - self._created_ms
 
@@ -205,7 +205,7 @@ class Segment:
         return int(_TIMESTAMP.unpack_from(head, at)[0])
 
     def last_time_ms(self) -> int:
-        """The largest timestamp; where messages have none, when the file was last written to."""
+        """Return the largest timestamp; where messages have none, the file's last modification time."""
         newest_ms = self.max_timestamp()[0]
         return newest_ms if newest_ms >= 0 else self.file.modified_ms()
 
@@ -219,12 +219,12 @@ class Segment:
         settled: bool = True,
         marks: Marks | None = None,
     ) -> None:
-        """Write entries behind the last one. On StorageError nothing of them can be read.
+        """Append entries. After a StorageError none of them can be read.
 
-        ``marks``: last offset and position in ``data`` of one entry in each interval, of which the index
-        takes what it needs (``records.append.validation.assign``); looked for where they are not given.
-        ``classic``: none is of magic 2; ``settled``: none is of a transaction.
-        ``UnusableSegment`` when the file could not even be cut back.
+        ``marks``: last offset and position in ``data`` of one entry in each interval, from which the index
+        takes its entries (``records.append.validation.assign``); without them ``data`` is scanned.
+        ``classic``: no entry is of magic 2; ``settled``: none belongs to a transaction.
+        ``UnusableSegment`` when the failed append could not be removed from the file.
         """
         position = self.size
         try:
@@ -232,7 +232,7 @@ class Segment:
         except StorageError as error:
             self._cut_back(position, error)
             raise
-        # Before the size: who sees the message knows its time.
+        # Before the size: a reader that sees the message must see its timestamp.
         if newest[0] > self._appended[0]:
             self._appended = newest
         self._index_appended(data, marks, position, interval_bytes)
@@ -259,20 +259,20 @@ class Segment:
                 data, base_offset=self.base_offset, index_interval_bytes=interval_bytes, check_crc=False
             )
             marks = found.index_entries.tolist()
-        # A large set gets entries inside, or look-ups in it would walk through all of it.
+        # Large records get index entries inside, or look-ups would have to scan all of them.
         index.extend_by_marks(marks, position, interval_bytes)
         if index.last()[1] > indexed:
             self.times(interval_bytes).append(*self.max_timestamp())
 
     def translate_offset(self, offset: int) -> OffsetPosition | None:
-        """The first entry whose offset is at or above ``offset``; None when all are below.
+        """Find the first entry whose offset is at or above ``offset``; None when all are below.
 
-        Reads the headers between an index entry and the one that is searched. StorageError for nonsense.
+        Reads the headers from an index entry to the wanted one. StorageError when they are not valid.
         """
         try:
             return self._find_entry(offset)
         except _CorruptPosition:
-            # The index may point between entries: it has no checksum. The segment itself decides.
+            # The index has no checksum and may point between entries. The segment itself decides.
             self.rebuild_indexes()
             try:
                 return self._find_entry(offset)
@@ -283,7 +283,7 @@ class Segment:
                 ) from None
 
     def _find_entry(self, offset: int) -> OffsetPosition | None:
-        # The busiest loop of a look-up: some 15 headers lie between two index entries.
+        # The busiest loop of a look-up: there are some 15 headers between two index entries.
         end, unpack, batch_magic, header, least_size = (
             self.size,
             _HEADER.unpack_from,
@@ -297,7 +297,7 @@ class Segment:
         while window_at < end:
             window = self.file.read_at(window_at, min(_LOOK_BYTES, end - window_at))
             if window_at + len(window) >= end:
-                window += b"\0"  # the smallest message is a byte shorter than what is looked at
+                window += b"\0"  # the smallest message is a byte shorter than _HEADER
             at, last_at = 0, len(window) - _HEADER.size
             if last_at < 0:
                 raise _CorruptPosition(window_at)
@@ -315,11 +315,11 @@ class Segment:
                 at += header + size
             window_at += at
         if window_at > end:
-            raise _CorruptPosition(window_at)  # the last one claims more than there is
+            raise _CorruptPosition(window_at)  # the last entry is longer than the rest of the file
         return None
 
     def whole_within(self, position: int, length: int) -> int:
-        """How many of ``length`` bytes from ``position``, where an entry lies, are whole entries."""
+        """Return how many of ``length`` bytes from ``position``, where an entry begins, are whole entries."""
         end = position + length
         if end >= self.size:
             return self.size - position
@@ -330,10 +330,10 @@ class Segment:
     def classic_steps(self, position: int, end: int) -> Generator[int, None, bool]:
         """Return whether every whole entry between two positions, the first of an entry, is of magic 0 or 1.
 
-        Looked at once where nobody has, in order and in steps of a window each; what was appended here is
-        known. The steps need no memory to speak of.
+        Entries are examined once, in order and in steps of a window each; the kinds of appended entries are
+        known. The steps need little memory.
         """
-        # In this order: what these know of what lies before this size is right until they are replaced.
+        # In this order: ``kinds`` is right for the entries below this size until it is replaced.
         kinds = self._kinds
         stable = self.size
         at = max(position, min(kinds.classic_bytes, end)) if position <= kinds.classic_bytes else position
@@ -355,10 +355,10 @@ class Segment:
         return True
 
     def transaction_steps(self, position: int, end: int) -> Generator[int, None, bool]:
-        """Whether a whole entry between two positions, the first of an entry, is of a transaction or its end.
+        """Return whether a whole entry between two positions, the first of an entry, is of a transaction.
 
-        Looked at once where entries are read one after another; what was appended here is known. In steps of
-        a window each, which need no memory to speak of.
+        The marker that ends a transaction counts too. Entries that are read in order are examined once; the
+        kinds of appended entries are known. In steps of a window each, which need little memory.
         """
         kinds = self._kinds
         stable = self.size
@@ -375,7 +375,7 @@ class Segment:
         return False
 
     def windows(self, position: int, end: int) -> Iterator[Buffer]:
-        """The whole entries between two positions, the first of an entry, in pieces of some size."""
+        """Yield the whole entries between two positions, the first of an entry, in windows."""
         size = _WINDOW_BYTES
         while position < end:
             data = memoryview(self.file.read_at(position, min(size, end - position)))
@@ -389,28 +389,28 @@ class Segment:
                 return
 
     def slice(self, position: int, length: int) -> FileSlice:
-        """Bytes of the file, not read."""
+        """Return a range of the file, without reading it."""
         return FileSlice(self.file, position, length)
 
     def next_offset(self) -> int:
-        """The offset behind the last entry, from the entries behind the last index entry; no checksums."""
+        """Return the offset behind the last entry. Scans from the last index entry, without checksums."""
         _, position = self.index().last()
         found = scan_file(self.file, position, self.size, self.base_offset, check_crc=False)
         return found.next_offset
 
     def cut(self, size: int) -> None:
-        """Drop what lies behind ``size``, where an entry begins, and flush that. Raises StorageError."""
+        """Truncate the segment to ``size``, where an entry begins, and flush that. Raises StorageError."""
         self.size = size
         self.index().cut(size)
-        # After the size, and new ones: who is looking at what goes still tells the old ones.
+        # After the size, and a new object: a reader of the removed part still updates the old one.
         self._kinds = _Kinds(min(self._kinds.classic_bytes, size))
-        # How new the rest is, and from where on, is looked up again when somebody asks.
+        # The largest timestamp of the rest is looked up again when it is needed.
         self._found = self._appended = (-1, self.base_offset)
         self._first_timestamp_ms = self._first_timestamp_ms if size else None
         self._times = None if size else TimeIndex(self._time_index_path, self.base_offset)
         self.remove_indexes()
         if size:
-            # No time index: an empty one is that of a segment without timestamps.
+            # No time index: an empty one would mean a segment without timestamps.
             self.index().create_empty(self._files)
         else:
             self.create_index_files()
@@ -418,7 +418,7 @@ class Segment:
         self.file.sync()
 
     def trim(self) -> None:
-        """Give back what was preallocated behind ``size``."""
+        """Release the preallocated space behind ``size``."""
         if self.file.size() != self.size:
             self.file.truncate(self.size)
 
@@ -428,9 +428,9 @@ class Segment:
         self.file.path = path
 
     def write_indexes(self, *, sync: bool) -> bool:
-        """Bring the index files up to date, where the indexes are known; whether a name is new, or gone.
+        """Bring the index files up to date, when the indexes are loaded; return whether names have changed.
 
-        Those that cannot be written are removed: memory has them, and the next open builds them again.
+        Files that cannot be written are removed: the indexes are in memory, and the next open rebuilds them.
         """
         if self._index is None and self._times is None:
             return False
@@ -442,7 +442,7 @@ class Segment:
         except FileNotFoundError as error:
             raise StorageError(f"the directory of {self.path} was deleted") from error
         except StorageError:
-            # A file that stayed could be believed: parts of it may be older than the segment.
+            # A remaining file could be trusted although parts of it may be older than the segment.
             self.remove_indexes()
             return True
 
@@ -451,13 +451,13 @@ class Segment:
         return self.times().write_out(self._files, sync=sync) or new
 
     def create_index_files(self) -> bool:
-        """Have both index files, empty, beside an empty segment; whether a name is new. StorageError."""
-        # The offset index first, and removed last: Kafka's tools read it for a time index.
+        """Create empty index files for an empty segment; return whether a name is new. StorageError."""
+        # The offset index is created first and removed last: Kafka's tools read it for a time index.
         new = self.index().create_empty(self._files)
         return self.times().create_empty(self._files) or new
 
     def remove_indexes(self) -> None:
-        """Remove the index files; what is known of the indexes stays."""
+        """Remove the index files; the indexes in memory stay."""
         index, times = self._index, self._times
         if times is None:
             times = TimeIndex(self._time_index_path, self.base_offset)
@@ -468,18 +468,18 @@ class Segment:
 
 
 class _Kinds:
-    """What is known of the entries of a segment, until it is cut. Readers add to it beside appends."""
+    """The known kinds of a segment's entries, until it is truncated. Readers and appends both add to it."""
 
     __slots__ = ("classic_bytes", "settled")
 
     def __init__(self, classic_bytes: int) -> None:
         self.classic_bytes = classic_bytes
-        """What lies before is of magic 0 and 1."""
+        """The entries before this position are of magic 0 and 1."""
         self.settled = (0, 0)
-        """What lies between has nothing of a transaction."""
+        """The entries between these positions belong to no transaction."""
 
     def settle(self, position: int, end: int) -> None:
-        """Note that what lies between these has nothing of one; unless it lies apart from the rest."""
+        """Note that no entry in this range belongs to a transaction, if it adjoins the known range."""
         begin, behind = self.settled
         if end <= position:
             return
@@ -490,7 +490,7 @@ class _Kinds:
 
 
 class UnusableSegment(StorageError):
-    """A segment whose end is unknown: nothing may be appended to it until it is recovered."""
+    """The end of a segment is unknown: nothing may be appended to it until it is recovered."""
 
 
 class _CorruptPosition(Exception):

@@ -1,4 +1,4 @@
-"""The transactions in a part of a log that were aborted."""
+"""The aborted transactions in a part of a log."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from minikafka.records.scan.isolation import AbortedSearch
 from minikafka.records.scan.scan import scan
 
 LOOK_BYTES = 1 << 20
-"""What is read at once in search of a mark."""
+"""Bytes that are read at once in search of a transaction marker."""
 
 
 def aborted_steps(log: Log, read: LogRead, up_to: int) -> Generator[int, None, list[tuple[int, int]]]:
-    """Producer and first offset, in what was read, of each transaction that has batches there and was
-    aborted, by that offset.
+    """Find the aborted transactions that have batches in ``read``: (producer id, first offset), by offset.
 
-    Reads on until the ends of all of them were seen, or to ``up_to``, which may be far: in steps that read
-    ``LOOK_BYTES`` or an entry, and need no memory to speak of. StorageError, CORRUPT_MESSAGE.
+    Reads on until the end of each transaction was found, or to ``up_to``, which may be far. Works in steps
+    that read ``LOOK_BYTES`` or an entry, and need little memory. StorageError, CORRUPT_MESSAGE.
     """
     has_transactions = yield from read.transaction_steps()
     if not has_transactions:

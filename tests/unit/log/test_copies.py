@@ -291,7 +291,7 @@ def test_a_transaction_that_another_release_began_is_open_here_too_until_its_end
 def test_batches_tell_where_leaders_began(files: MemoryFiles) -> None:
     leader, follower = leader_of(files), follower_of(files)
     for epoch in (1, 1, 3, 4):
-        leader.epochs.begin(epoch, leader.end_offset)
+        leader.epochs.assign(epoch, leader.end_offset)
         write(leader, batch(), epoch)
     copy(leader, follower, 1)
     assert follower.epochs.entries == leader.epochs.entries == ((1, 0), (3, 4), (4, 6))
@@ -320,7 +320,7 @@ def test_where_the_leader_tells_its_epochs_messages_without_one_have_one_too(
 ) -> None:
     leader, follower = leader_of(files), follower_of(files)
     for epoch in (1, 3, 4):
-        leader.epochs.begin(epoch, leader.end_offset)
+        leader.epochs.assign(epoch, leader.end_offset)
         leader.append(valid_set(numbered(leader.end_offset, 2)), leader_epoch=epoch)
         write(leader, batch(), epoch)
     told = leader.epochs.entries
@@ -331,7 +331,7 @@ def test_where_the_leader_tells_its_epochs_messages_without_one_have_one_too(
 def test_an_epoch_is_not_noted_before_it_is_reached(files: MemoryFiles) -> None:
     leader, follower = leader_of(files), follower_of(files)
     for epoch in (1, 3):
-        leader.epochs.begin(epoch, leader.end_offset)
+        leader.epochs.assign(epoch, leader.end_offset)
         leader.append(valid_set(numbered(leader.end_offset, 2)), leader_epoch=epoch)
     copied = given(leader, 0, 60)
     assert copied is not None
@@ -348,7 +348,7 @@ def test_a_log_that_begins_anew_has_nothing_and_goes_on_at_that_offset(
 ) -> None:
     log = follower_of(files)
     fill(log, 40)
-    log.epochs.begin(2, 10)
+    log.epochs.assign(2, 10)
     log.truncate_fully_and_start_at(offset)
     assert (log.start_offset, log.end_offset, log.size_bytes) == (offset, offset, 0)
     assert (log.recovery_point, log.epochs.entries, log.segment_start_offset) == (min(offset, 0), (), offset)

@@ -2,16 +2,16 @@
 
     .lock                              held while the directory is used; a second process is refused
     .kafka_cleanshutdown               from a clean close to the next open: no recovery
-    recovery-point-offset-checkpoint   below which offset each log is flushed (``checkpoint``)
-    log-start-offset-checkpoint        below which messages were deleted, where their segment is still there
+    recovery-point-offset-checkpoint   the offset below which each log is flushed (``offset_checkpoint``)
+    log-start-offset-checkpoint        start offsets of logs whose deleted messages are still in a segment
     replication-offset-checkpoint      the high watermark of each log (``high_watermarks``)
-    topic-creations.json               which topic of that name each log is of (``creations``)
-    leader-epochs-begun.json           epochs that the logs' own files may not hold yet (``begun``)
+    topic-creations.json               the incarnation of the topic of each log (``topic_incarnations``)
+    leader-epochs-begun.json           epochs not yet in the logs' own files (``leader_epoch_journal``)
     NAME.N-delete                      a deleted partition that is being removed, at open if a crash left it
     NAME.N-stray                       the log of an earlier topic of that name, set aside
 
-What a checkpoint file may hold is always known: one offset that is too high would do harm (damage not looked
-for, messages hidden), so such a file is replaced, or removed where a full disk has no room for another.
+The possible content of a checkpoint file is always known: an offset that is too high would do harm (hidden
+damage, hidden messages), so such a file is replaced, or removed when a full disk has no room for another.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from minikafka.log.checkpoints.meta_properties import META_FILE
 from minikafka.log.checkpoints.offset_checkpoint import read_checkpoint, write_checkpoint
 from minikafka.log.layout import (
     CLEAN_SHUTDOWN_FILE,
-    DELETED_SUFFIX,
+    DELETE_DIR_SUFFIX,
+    HIGH_WATERMARK_FILE,
     LOCK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
-    WATERMARKS_FILE,
     Layout,
 )
 
 _logger = logging.getLogger(__name__)
 
 _NAMED_MOST = 10
-"""Topics that ``contents`` names."""
+"""The most topics that ``contents`` names."""
 
-_LEFTOVER = re.compile(rf"(.*)\.\d+{re.escape(DELETED_SUFFIX)}")
+_LEFTOVER = re.compile(rf"(.*)\.\d+{re.escape(DELETE_DIR_SUFFIX)}")
 
 
 def contents(files: Files, path: str) -> str:
-    """The topics and partitions in a data directory, for people: ``D has orders (partitions 0-2)``."""
+    """Describe the topics and partitions in a data directory: ``D has orders (partitions 0-2)``."""
     topics: dict[str, list[int]] = {}
     try:
         layout = Layout.recognise(files, path)
@@ -65,7 +65,7 @@ def contents(files: Files, path: str) -> str:
 
 
 class OffsetCheckpointFile:
-    """A checkpoint file of one directory, and what it may hold."""
+    """A checkpoint file of a data directory, and the offsets that it may hold (``held``)."""
 
     def __init__(self, files: Files, path: str) -> None:
         self.path = path
@@ -74,28 +74,28 @@ class OffsetCheckpointFile:
         self._problem: str | None = None
 
     def read(self) -> dict[TopicPartition, int]:
-        """The offsets in it; empty when it is absent. StorageError when it makes no sense."""
+        """Read the offsets; empty when the file is absent. StorageError when it is not valid."""
         self.held = read_checkpoint(self._files, self.path)
         return self.held
 
     def holds_too_much(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Return whether it may hold an offset above the one given, or of a partition that is not given."""
+        """Return whether it may hold a larger offset than ``offsets``, or another partition."""
         return any(offset > offsets.get(partition, 0) for partition, offset in self.held.items())
 
     def holds(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Return whether it certainly holds these, and no others."""
+        """Return whether it certainly holds exactly these offsets."""
         return self._problem is None and self.held == offsets
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Replace the file; whether that was possible. A warning says so when not, once until it is again.
+        """Replace the file; return whether that succeeded. A failure is logged once until a success.
 
-        StorageError when an old one that holds too much can be neither replaced nor removed.
+        StorageError when an old file that holds too much can be neither replaced nor removed.
         """
         try:
             write_checkpoint(self._files, self.path, offsets)
         except StorageError as error:
             too_much = self.holds_too_much(offsets)
-            # Either may be there: the failure can have come behind the renaming.
+            # Either content is possible: the failure may have come after the rename.
             newer = {key: max(offset, self.held.get(key, 0)) for key, offset in offsets.items()}
             self.held = self.held | newer
             if too_much:
@@ -115,7 +115,7 @@ class OffsetCheckpointFile:
 
 
 class DataDirectory:
-    """A data directory in use. ``partitions``: those that lie in it."""
+    """A data directory in use. ``partitions`` are the partitions in it."""
 
     def __init__(
         self,
@@ -130,11 +130,11 @@ class DataDirectory:
         self.partitions: set[TopicPartition] = set()
         self.recovery_points = OffsetCheckpointFile(files, self.file(RECOVERY_POINT_FILE))
         self.start_offsets = OffsetCheckpointFile(files, self.file(LOG_START_FILE))
-        self.high_watermarks = OffsetCheckpointFile(files, self.file(WATERMARKS_FILE))
+        self.high_watermarks = OffsetCheckpointFile(files, self.file(HIGH_WATERMARK_FILE))
         self.failure: str | None = None
-        """Why nothing can be written there any more; None while it can be."""
+        """The reason why nothing can be written any more; None while the directory is usable."""
         self.writing = mutex
-        """Held by whoever writes these, from before the offsets are looked up: no older ones come after."""
+        """Held while a checkpoint is written, and the offsets read: older ones never overwrite newer ones."""
         self._files = files
         self._lock = lock
 
@@ -142,16 +142,16 @@ class DataDirectory:
     def enter(
         cls, files: Files, path: str, layout: Layout, mutex: AbstractContextManager[object]
     ) -> DataDirectory:
-        """Lock the directory, made when absent, and remove what deletions have left.
+        """Lock the directory, created when absent, and remove the rest of deleted partitions.
 
-        ``layout`` is that of one that holds nothing yet. DirectoryLocked when another process holds it,
-        StorageError when it cannot be used.
+        ``layout`` applies to an empty directory. DirectoryLocked when another process uses it, StorageError
+        when it cannot be used.
         """
         make_dirs_durably(files, path)
         lock = files.lock(os.path.join(path, LOCK_FILE))
         try:
             for name in files.list_dir(path):
-                if name.endswith(DELETED_SUFFIX) and files.is_dir(os.path.join(path, name)):
+                if name.endswith(DELETE_DIR_SUFFIX) and files.is_dir(os.path.join(path, name)):
                     files.remove_tree(os.path.join(path, name))
             return cls(files, path, Layout.recognise(files, path) or layout, lock, mutex)
         except BaseException:
@@ -159,8 +159,9 @@ class DataDirectory:
             raise
 
     def find_removed(self) -> bool:
-        """Whether the directory was removed, emptied, or taken by another process while it is in use: then
-        it is ``failure``. A lock file that alone was removed is made, and taken, again.
+        """Return whether the directory was removed, emptied, or locked by another process while in use.
+
+        Then ``failure`` is set. If only the lock file was removed, it is created and locked again.
         """
         if self.failure is not None or self._lock.is_in_place():
             return self.failure is not None
@@ -170,7 +171,7 @@ class DataDirectory:
             self.failure = f"data directory {self.path} was removed or emptied while in use"
             return True
         except StorageError:
-            return False  # nobody can tell
+            return False  # unknown
         try:
             lock = self._files.lock(self.file(LOCK_FILE))
         except DirectoryLocked as error:
@@ -185,27 +186,27 @@ class DataDirectory:
         return False
 
     def leave(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._lock.release()
 
     def file(self, name: str) -> str:
-        """The path of something in it."""
+        """Return the path of a file in the directory."""
         return os.path.join(self.path, name)
 
     def partition_path(self, partition: TopicPartition) -> str:
-        """The directory of a partition."""
+        """Return the path of a partition's directory."""
         return self.file(self.layout.directory_name(partition))
 
     def found(self) -> Iterator[tuple[TopicPartition, str]]:
-        """The partitions that lie in it, with their directories."""
+        """Yield the partitions in it, with their directories."""
         yield from self.layout.found(self._files, self.path)
 
     def is_clean(self) -> bool:
-        """Return whether the marker is there."""
+        """Return whether the clean-shutdown marker exists."""
         return self._files.exists(self.file(CLEAN_SHUTDOWN_FILE))
 
     def mark_clean(self) -> None:
-        """Make the marker, where that is possible."""
+        """Create the clean-shutdown marker. A failure is only logged."""
         try:
             marker = self._files.open(self.file(CLEAN_SHUTDOWN_FILE), create=True)
             try:
@@ -217,16 +218,19 @@ class DataDirectory:
             _logger.warning("%s; all messages are flushed, but the next start will check the logs", error)
 
     def unmark(self) -> None:
-        """Remove the marker: from now on logs may grow. Also flush the names of partitions: whoever made the
-        last ones may have been killed before.
+        """Remove the marker, before logs may grow, and flush the names of partitions.
+
+        The process that created the last partitions may have been killed before it flushed the names.
         """
         if self.is_clean():
             self._files.remove(self.file(CLEAN_SHUTDOWN_FILE))
         self._files.sync_dir(self.path)
 
     def may_hold_above(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether a checkpoint of the log's own offsets may hold a larger one, which would be too high of a
-        log that was cut there, or (0) removed. Waits for one that is being written.
+        """Return whether the checkpoint of recovery points or of start offsets may hold a larger offset.
+
+        That would be too high for a log that was truncated there, or (0) deleted. Waits for a checkpoint
+        that is being written.
         """
         with self.writing:
             return any(
@@ -234,18 +238,19 @@ class DataDirectory:
             )
 
     def leftovers_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[str]]:
-        """Directories of deleted partitions that are still there, each once; perhaps also of another that is
-        deleted, and whose name begins as one of theirs.
+        """Return the remaining directories of deleted partitions, each directory once.
+
+        They may include those of another deleted partition with the same shortened name.
         """
         by_stem: dict[str, list[str]] = {}
         for name in self._files.list_dir(self.path):
             match = _LEFTOVER.fullmatch(name)
             if match is not None:
                 by_stem.setdefault(match[1], []).append(self.file(name))
-        return {one: by_stem.pop(self.layout.leftover_stem(one), []) for one in partitions}
+        return {partition: by_stem.pop(self.layout.leftover_stem(partition), []) for partition in partitions}
 
-    def unused_path(self, partition: TopicPartition, suffix: str = DELETED_SUFFIX) -> str:
-        """What the directory of a partition is renamed to before it is removed, or when it is set aside."""
+    def unused_path(self, partition: TopicPartition, suffix: str = DELETE_DIR_SUFFIX) -> str:
+        """Return the path to which a partition's directory is renamed before it is removed or set aside."""
         path, number = self.file(self.layout.leftover_stem(partition)), 0
         while self._files.exists(f"{path}.{number}{suffix}"):
             number += 1

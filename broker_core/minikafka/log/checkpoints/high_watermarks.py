@@ -1,7 +1,7 @@
-"""The high watermarks of all logs as they were written down last: ``replication-offset-checkpoint``.
+"""The checkpointed high watermarks of all logs: ``replication-offset-checkpoint``.
 
-One file in each data directory, as 0.10.1 has it. It says less than is true, or as much: what is behind it
-is decided anew, by the replicas that are in sync (as the leader) or by the leader's epochs (as a follower).
+One file in each data directory, as in 0.10.1. A checkpointed high watermark is never too high. The messages
+behind it are decided again, by the in-sync replicas (as the leader) or the leader's epochs (as a follower).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _logger = logging.getLogger(__name__)
 
 
 class HighWatermarkCheckpoints:
-    """Of the data directories that were entered. ``write`` may run on another thread than the rest."""
+    """The high watermark checkpoints of all data directories. ``write`` may run on a thread of its own."""
 
     def __init__(self) -> None:
         self._directories: list[DataDirectory] = []
 
     def enter(self, directory: DataDirectory) -> None:
-        """Read those of a directory; none where the file makes no sense."""
+        """Add a data directory and read its file; an invalid file counts as empty."""
         try:
             directory.high_watermarks.read()
         except StorageError as error:
@@ -31,13 +31,13 @@ class HighWatermarkCheckpoints:
         self._directories.append(directory)
 
     def of(self, partition: TopicPartition) -> int:
-        """What was written down; 0 where nothing was."""
-        return max((one.high_watermarks.held.get(partition, 0) for one in self._directories), default=0)
+        """Return the checkpointed high watermark of a partition; 0 when there is none."""
+        return max((home.high_watermarks.held.get(partition, 0) for home in self._directories), default=0)
 
     def write(self, watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write them down; of partitions that are not named, and lie there, what was known before.
+        """Write the checkpoints. Other partitions of a directory keep their previous high watermark.
 
-        Where it is not possible, a warning says so, once until it is possible again.
+        A failure is reported by one warning until it succeeds again.
         """
         for directory in self._directories:
             if directory.failure is not None:
@@ -49,8 +49,8 @@ class HighWatermarkCheckpoints:
                     directory.high_watermarks.write(wanted)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """The logs are gone: the next ones of their names begin with none. StorageError where a disk keeps
-        them.
+        """Remove the entries of deleted logs: new logs of their names start without one. StorageError when a
+        file can be neither replaced nor removed.
         """
         for directory in self._directories:
             with directory.writing:

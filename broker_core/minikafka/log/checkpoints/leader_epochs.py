@@ -1,4 +1,4 @@
-"""Leader epochs of one log: at which offset each leader began to write.
+"""The leader epochs of one log: the offset at which each leader began to write.
 
 ``leader-epoch-checkpoint`` in the partition's directory, Kafka's text form (0.11 and later)::
 
@@ -7,14 +7,15 @@
     0 0          epoch, and the first offset written under it
     3 4711
 
-Epochs and offsets rise from line to line. A follower that comes back asks the leader where its own last epoch
-ended, and cuts its log there: the high watermark alone would let two logs differ for ever (KIP-101).
+Epochs and offsets increase from line to line. A restarted follower asks the leader for the end of the
+follower's own last epoch, and truncates its log there: with the high watermark alone, two logs could differ
+for ever (KIP-101).
 
-The file is written with every change, and flushed; changes are as rare as elections. Only the first one is
-not: it becomes as durable as the first messages, by their flush (``make_durable``). And what ``begin`` is
-told not to write the broker writes down for many logs at once (``begun``, ``recorded``); the file gets it
-with the next ``save``. Where a file cannot be written (a full disk must not stop reads) ``save`` tries again.
-One that makes no sense counts as absent: then no question can be answered, and followers fall back to the
+Every change writes and flushes the file; changes are as rare as elections. The first entry is an exception:
+it becomes durable with the flush of the first messages (``make_durable``). Entries that ``assign`` does not
+write are written by the broker for many logs at once (``leader_epoch_journal``, ``recorded``); the file gets
+them with the next ``save``. When the file cannot be written (a full disk must not stop reads), ``save``
+retries. An invalid file counts as absent: then no request can be answered, and followers fall back to the
 high watermark.
 """
 
@@ -28,7 +29,7 @@ from contextlib import AbstractContextManager, nullcontext
 from minikafka.base.errors import StorageError
 from minikafka.base.files import Files, read_file, replace_file
 from minikafka.log.checkpoints.offset_checkpoint import VERSION, counted_lines
-from minikafka.log.layout import EPOCHS_FILE
+from minikafka.log.layout import LEADER_EPOCH_FILE
 from minikafka.records.append.replicated import FollowerRecords
 
 UNKNOWN = -1
@@ -37,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class LeaderEpochs:
-    """The epochs of one log. Any thread may change them, when ``mutex`` is a lock."""
+    """The leader epochs of one log. Any thread may change them, when ``mutex`` is a lock."""
 
     __slots__ = (
         "_complaint",
@@ -47,35 +48,35 @@ class LeaderEpochs:
         "_files",
         "_kept",
         "_saved",
-        "begun",
+        "latest_at_open",
         "mutex",
         "path",
     )
 
     def __init__(self, files: Files, directory: str, entries: tuple[tuple[int, int], ...] = ()) -> None:
-        self.path = os.path.join(directory, EPOCHS_FILE)
+        self.path = os.path.join(directory, LEADER_EPOCH_FILE)
         self._files = files
         self._entries = entries
         self._saved = True
         self._durable = True
         self._elsewhere = False
-        """Whether the entries are written down, durably, beside the file."""
+        """Whether the entries are durable in the journal instead of the file."""
         self._kept = False
-        """Whether the file has epochs yet that recovery has cut."""
-        self.begun = UNKNOWN
-        """The newest epoch that the file told of when the log was opened, also where nothing is left of it:
-        it was begun here, or copied."""
+        """Whether the file still has epochs that recovery has removed."""
+        self.latest_at_open = UNKNOWN
+        """The newest epoch in the file when the log was opened, even if no message of it is left: it was
+        started here, or copied."""
         self._complaint: str | None = None
         self.mutex: AbstractContextManager[object] = nullcontext()
 
     @classmethod
     def load(cls, files: Files, directory: str) -> LeaderEpochs:
-        """Read the file; empty when it is absent, and with a warning when it makes no sense."""
+        """Read the file; empty when it is absent, and with a warning when it is not valid."""
         epochs = cls(files, directory)
         try:
             epochs._entries = read_epochs(files, epochs.path)
-            epochs.begun = epochs.latest
-            epochs._durable = False  # nobody knows
+            epochs.latest_at_open = epochs.latest
+            epochs._durable = False  # unknown
         except FileNotFoundError:
             pass
         except StorageError as error:
@@ -84,7 +85,7 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> tuple[tuple[int, int], ...]:
-        """(epoch, first offset), rising."""
+        """(epoch, first offset), increasing."""
         return self._entries
 
     @property
@@ -92,66 +93,67 @@ class LeaderEpochs:
         """The newest epoch; -1 when none is known."""
         return self._entries[-1][0] if self._entries else UNKNOWN
 
-    def learn(self, begun: tuple[tuple[int, int], ...]) -> None:
-        """These were written down beside the file: they count where they reach further."""
-        if begun and begun[-1][0] > self.latest:
-            self._entries, self.begun, self._saved, self._elsewhere = begun, begun[-1][0], False, True
+    def load_journal(self, entries: tuple[tuple[int, int], ...]) -> None:
+        """Use the entries of the journal when their newest epoch is newer than that of the file."""
+        if entries and entries[-1][0] > self.latest:
+            self._entries, self._saved, self._elsewhere = entries, False, True
+            self.latest_at_open = entries[-1][0]
 
-    def begin(self, epoch: int, first_offset: int, *, write: bool = True) -> None:
-        """A leader of ``epoch`` writes from ``first_offset`` on. Older epochs change nothing.
+    def assign(self, epoch: int, first_offset: int, *, write: bool = True) -> None:
+        """Note that ``epoch`` starts at ``first_offset``. Older epochs change nothing.
 
-        Entries of epochs that began at or behind that offset go: nothing of them was kept. Without ``write``
-        the caller writes them down elsewhere, and says so (``recorded``); the first one is written anyway,
-        and one that the file told of already: against the file, only a newer one would count elsewhere.
+        Entries of epochs that started at or behind that offset are removed: no message of them was kept.
+        Without ``write`` the caller writes the journal and then calls ``recorded``. The first entry is
+        written anyway, and so is an epoch that the file had at open: the journal counts only for newer ones.
         """
         with self.mutex:
             if epoch > self.latest:
                 kept = tuple(entry for entry in self._entries if entry[1] < first_offset)
-                self._replace((*kept, (epoch, first_offset)), write=write or epoch <= self.begun)
+                self._replace((*kept, (epoch, first_offset)), write=write or epoch <= self.latest_at_open)
 
     @property
     def written(self) -> bool:
-        """Return whether they are written down, here or elsewhere."""
+        """Return whether the entries are written, in the file or the journal."""
         return self._saved or self._elsewhere
 
     def recorded(self, entries: tuple[tuple[int, int], ...]) -> None:
-        """These are written down elsewhere, durably."""
+        """Note that these entries are durable in the journal."""
         with self.mutex:
             if entries and entries == self._entries:
                 self._elsewhere = True
 
     def stand_alone(self) -> None:
-        """Write the file durably: what is written down elsewhere is to go. StorageError."""
+        """Write the file durably, as the journal's entries will be removed. StorageError."""
         with self.mutex:
             self._saved = self._elsewhere = False
         self.require_saved()
 
-    def copy(self, copied: FollowerRecords, told: Sequence[tuple[int, int]]) -> None:
-        """These messages are about to be written as the leader has them.
+    def copy(self, copied: FollowerRecords, reported: Sequence[tuple[int, int]]) -> None:
+        """Take over the epochs of records that are about to be copied from the leader.
 
-        ``told``, rising: where epochs begin in the leader's log, as far as it tells. Where it tells nothing,
-        batches say which epoch they are of; messages of older formats do not, and then nobody can say any
-        more where an epoch before them ended.
+        ``reported``, increasing: epochs and start offsets in the leader's log, as far as it reports them.
+        Before the first of them the batches name their epoch. Messages of older formats name none, and then
+        the end of an epoch before them is no longer known.
         """
-        told_epoch, told_from = told[0] if told else (1 << 31, copied.next_offset)
-        if copied.unnumbered_from < told_from:
-            self.cut_end(0)
+        reported_epoch, reported_from = reported[0] if reported else (1 << 31, copied.next_offset)
+        if copied.unnumbered_from < reported_from:
+            self.truncate_from_end(0)
         else:
             for epoch, first_offset in copied.epochs:
-                if epoch < told_epoch:
-                    self.begin(epoch, first_offset)
-        for epoch, first_offset in told:
+                if epoch < reported_epoch:
+                    self.assign(epoch, first_offset)
+        for epoch, first_offset in reported:
             if first_offset < copied.next_offset:
-                self.begin(epoch, first_offset)
+                self.assign(epoch, first_offset)
 
     def end_offset_for(
         self, epoch: int, log_end_offset: int, log_start_offset: int = 1 << 63
     ) -> tuple[int, int]:
-        """(epoch, offset): the largest known epoch not above ``epoch``, and where the next one begins.
+        """Return (epoch, offset): the largest known epoch not above ``epoch``, and its end offset.
 
-        That is the log end offset for the newest one; (-1, -1) when ``epoch`` is newer than all, or nothing
-        is known: also when it is older than all, and the log has messages from before them.
-        (OffsetForLeaderEpoch.)
+        The end offset is the start offset of the next epoch, or the log end offset. (-1, -1) when ``epoch``
+        is newer than all, or nothing is known: also when it is older than all, and the log has messages from
+        before them. (OffsetForLeaderEpoch.)
         """
         entries = self._entries
         if epoch < 0 or not entries or epoch > entries[-1][0]:
@@ -163,27 +165,27 @@ class LeaderEpochs:
             return entries[later - 1][0], entries[later][1]
         return (epoch, entries[0][1]) if log_start_offset >= entries[0][1] else (UNKNOWN, UNKNOWN)
 
-    def epoch_of(self, offset: int) -> int:
-        """The epoch under which ``offset`` was written, or will be; -1 when it is not known."""
+    def epoch_for_offset(self, offset: int) -> int:
+        """Return the epoch in which ``offset`` was written, or will be; -1 when it is not known."""
         return next((epoch for epoch, first in reversed(self._entries) if first <= offset), UNKNOWN)
 
-    def cut_end(self, end_offset: int) -> None:
-        """The log ends at ``end_offset`` now: epochs that began there or later are forgotten."""
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Remove the epochs that start at or behind ``end_offset``, where the log ends now."""
         with self.mutex:
             self._replace(tuple(entry for entry in self._entries if entry[1] < end_offset))
 
     def recovered(self, end_offset: int) -> None:
-        """The log that was opened ends there. The file keeps what it has until something is written: that an
-        epoch was begun here has to be known after the next crash, too.
+        """Remove the epochs behind the end of the opened log, but not from the file until a write: after the
+        next crash it must still be known that such an epoch was started here.
         """
         with self.mutex:
             kept = tuple(entry for entry in self._entries if entry[1] < end_offset)
             self._kept = kept != self._entries
             self._entries = kept
 
-    def cut_start(self, start_offset: int) -> None:
-        """The log begins at ``start_offset`` now: only the last epoch that began before is kept, from there
-        on.
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Remove the epochs before ``start_offset``, where the log begins now, but for the last of them: it
+        starts there now.
         """
         with self.mutex:
             before = [entry for entry in self._entries if entry[1] <= start_offset]
@@ -202,14 +204,15 @@ class LeaderEpochs:
             self._save(sync=not first)
 
     def save(self) -> None:
-        """Write the file where that failed; a failure is told once, and left to the next call."""
+        """Write the file if that is pending; a failure is logged once, and the next call retries."""
         with self.mutex:
             if not self._saved:
                 self._save(sync=not self._elsewhere)
 
     def require_saved(self) -> None:
-        """Before anything is written under an epoch, the file has to tell of it: a log whose epochs begin
-        elsewhere after a restart would part from the others. StorageError where it cannot be written.
+        """Save the epochs before records of an epoch are appended. StorageError when that fails.
+
+        A log whose epochs start at other offsets after a restart would diverge from the other replicas.
         """
         if self._kept:
             self._kept = self._saved = self._elsewhere = False
@@ -219,7 +222,7 @@ class LeaderEpochs:
                 raise StorageError(f"cannot append before the leader epochs are saved: {self._complaint}")
 
     def make_durable(self) -> bool:
-        """Flush the file where that may not have been done; whether its name has to be, too. StorageError."""
+        """Flush the file if needed; return whether its name must be flushed too. StorageError."""
         with self.mutex:
             if self._durable or self._elsewhere or not self._entries:
                 return False
@@ -245,7 +248,7 @@ class LeaderEpochs:
 
 
 def read_epochs(files: Files, path: str) -> tuple[tuple[int, int], ...]:
-    """(epoch, first offset) of each line. StorageError when the file makes no sense; FileNotFoundError."""
+    """Read (epoch, first offset) of each line. StorageError when the file is not valid; FileNotFoundError."""
     data = read_file(files, path)
     try:
         return _parse(data.decode("ascii")) if data else ()

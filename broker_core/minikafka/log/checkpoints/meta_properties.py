@@ -4,9 +4,9 @@
     broker.id=3
     cluster.id=SM7-…
 
-Java properties; lines with ``#`` or ``!`` are comments; other properties are kept out of the way of later
-releases and left alone. Every data directory of a broker has the file, and all must name the same broker and
-cluster. 0.10.1 writes no cluster, and does not mind it; later releases do, and start in no other cluster.
+Java properties; lines with ``#`` or ``!`` are comments; other properties belong to later releases and are
+left alone. Every data directory of a broker has the file, and all must name the same broker and cluster.
+0.10.1 writes no cluster and ignores it; later releases write it and do not start in another cluster.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What the file says."""
+    """The content of ``meta.properties``."""
 
     broker_id: int
     cluster_id: str | None = None
-    """None in what 0.10.1 wrote."""
+    """None in a file of 0.10.1."""
 
 
 def read_meta(files: Files, directory: str) -> MetaProperties | None:
-    """The file in ``directory``; None when it is absent. StorageError when it cannot be understood."""
+    """Read the file in ``directory``; None when it is absent. StorageError when it is not valid."""
     path = os.path.join(directory, META_FILE)
     try:
         text = read_file(files, path).decode("latin-1")
@@ -64,7 +64,7 @@ def write_meta(files: Files, directory: str, meta: MetaProperties) -> None:
 
 
 def _add_cluster(files: Files, directory: str, cluster_id: str) -> None:
-    """Add the cluster to a file that has none; where that cannot be, the next start does it."""
+    """Add the cluster id to a file that has none; if that fails, the next start retries."""
     path = os.path.join(directory, META_FILE)
     try:
         text = read_file(files, path).rstrip(b"\n")
@@ -74,8 +74,8 @@ def _add_cluster(files: Files, directory: str, cluster_id: str) -> None:
 
 
 def known_cluster(files: Files, directories: Sequence[str]) -> str | None:
-    """The cluster that the directories belong to; None where none says. StorageError when they disagree.
-    What cannot be read is left to whoever claims the directories.
+    """Return the cluster of the directories; None when no file names one. StorageError when they disagree.
+    Unreadable files are ignored here and reported by ``claim_directories``.
     """
     found: dict[str, str] = {}
     for directory in directories:
@@ -92,7 +92,7 @@ def known_cluster(files: Files, directories: Sequence[str]) -> str | None:
 
 
 def agreed_meta(files: Files, directories: Sequence[str]) -> MetaProperties | None:
-    """What the directories that have the file say; None when none has it. StorageError when they disagree."""
+    """Return the properties on which the files agree; None without files. StorageError when they disagree."""
     read = {directory: read_meta(files, directory) for directory in directories}
     found = {directory: meta for directory, meta in read.items() if meta is not None}
     if len({meta.broker_id for meta in found.values()}) > 1:
@@ -106,11 +106,10 @@ def agreed_meta(files: Files, directories: Sequence[str]) -> MetaProperties | No
 def claim_directories(
     files: Files, directories: Sequence[str], broker_id: int | None, cluster_id: str | None = None
 ) -> MetaProperties | None:
-    """Check that the directories are those of ``broker_id`` and write the file where it is absent, with the
-    cluster, also where a file has none.
+    """Check that the directories belong to ``broker_id``, write missing files, and add a missing cluster id.
 
-    With ``broker_id`` None the directories decide; None is returned when they do not say either, and nothing
-    is written. StorageError when the data belongs to another broker.
+    With ``broker_id`` None the files decide; without files nothing is written and None is returned.
+    StorageError when the data belongs to another broker.
     """
     agreed = agreed_meta(files, directories)
     if broker_id is not None and agreed is not None and agreed.broker_id != broker_id:

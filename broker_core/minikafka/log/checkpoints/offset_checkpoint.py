@@ -1,4 +1,4 @@
-"""Checkpoint files of a data directory: one offset for each partition, in Kafka's text form.
+"""Checkpoint files of a data directory: an offset for each partition, in Kafka's text form.
 
     0                          version
     2                          number of lines that follow
@@ -30,13 +30,13 @@ def write_checkpoint(files: Files, path: str, offsets: Mapping[TopicPartition, i
 
 
 def read_checkpoint(files: Files, path: str) -> dict[TopicPartition, int]:
-    """The offsets in the file; empty when it is absent or empty. StorageError when it makes no sense."""
+    """Read the offsets; empty when the file is absent or empty. StorageError when it is not valid."""
     try:
         data = read_file(files, path)
     except FileNotFoundError:
         return {}
     if not data:
-        return {}  # what 0.10.1 leaves before its first checkpoint
+        return {}  # 0.10.1 leaves it empty before its first checkpoint
     try:
         return _parse(counted_lines(data.decode("ascii")))
     except (ValueError, IndexError) as error:
@@ -44,9 +44,9 @@ def read_checkpoint(files: Files, path: str) -> dict[TopicPartition, int]:
 
 
 def counted_lines(text: str) -> list[str]:
-    """The lines behind a version and their number. ValueError or IndexError when these make no sense.
+    """Return the lines after the version and the number of lines. ValueError or IndexError when not valid.
 
-    Kafka writes its files of leader epochs in this form too.
+    Kafka writes its leader epoch files in this form too.
     """
     lines = text.splitlines()
     if int(lines[0]) != VERSION:

@@ -1,29 +1,29 @@
-"""Which topic each log is of: a name may be that of one topic after the other. ``topic-creations.json``.
+"""The topic incarnation of each log, as one name may be used by several topics: ``topic-creations.json``.
 
-Of a topic ZooKeeper tells the change that made it (the ``czxid`` of ``/brokers/topics/T``). Where a topic's
-znodes alone were removed and it is made again, its logs are still there, on brokers that were away too; by
-this file a broker tells that they are of the topic before.
+ZooKeeper identifies a topic by the change that created it (the ``czxid`` of ``/brokers/topics/T``). When only
+a topic's znodes were removed and it is created again, its old logs still exist, also on brokers that were
+down. With this file a broker knows that they belong to the earlier topic.
 
     {"version":1,"cluster":"SM7-…","tree":2,"children":[7,190,5],"rolled_back":{},
      "topics":{"my_topic":{"0":187,"1":187}}}
 
-``cluster`` is the cluster's id and ``tree`` the change that made that very znode: a tree that was copied to
-another ZooKeeper counts its changes anew, and what was written down before says nothing then. In another
-cluster no log is a topic's own. A log of which nothing is written down (of an earlier version, say) is taken
-for it.
+``cluster`` is the cluster's id and ``tree`` the change that created its znode: a tree that was copied to
+another ZooKeeper restarts its change numbers, and the recorded changes mean nothing then. In another cluster
+no log belongs to a current topic. A log without a record (of an earlier version, say) is assumed to belong to
+the current topic of its name.
 
-ZooKeeper may be restored from an older copy: then what was made since counts as never made there, and a topic
-of that name is made again. Its log is the topic's own, as no other place has its records. So it is where the
-topic's znode is older than the log's, and where ZooKeeper went back since the log's was made
-(``rolled_back``). ``children`` tells that: how often the children of ``/brokers/topics`` have changed, by
-which change last, and which change made that znode (``cversion``, ``pzxid``, ``czxid``). A smaller number is
-that of another history, and so is an older znode. A znode that is newer than all that was seen was removed
-and made again, with all topics: then nothing went back, although the number begins anew. The same number with
-an earlier change counts only where a log is of a topic that was made later: ZooKeeper before 3.6 may lose the
-change of a deletion when it is restarted (ZOOKEEPER-3125).
+ZooKeeper may be restored from an older copy: then it has lost the topics created since, and a topic of such a
+name is created again. The log belongs to that topic, as its records are nowhere else. The same holds where
+the topic's znode is older than the recorded one, and where ZooKeeper was restored since the recorded one was
+created (``rolled_back``). ``children`` detects that: how often the children of ``/brokers/topics`` have
+changed, by which change last, and which change created that znode (``cversion``, ``pzxid``, ``czxid``). A
+smaller number belongs to another history, and so does an older znode. A znode that is newer than all seen
+changes was removed and created again, with all topics: then nothing was restored, although the number
+restarts. The same number with an earlier change counts only where a log's topic was created later: ZooKeeper
+before 3.6 may lose the change of a deletion when it is restarted (ZOOKEEPER-3125).
 
-One file in each data directory. It is written before a log takes its first message: one that says too little
-only makes a log look like the topic's own, one that says an earlier change would have it set aside.
+One file in each data directory. It is written before a log takes its first message: a missing record only
+makes a log look like the current topic's own, a record of an earlier change would have it set aside.
 """
 
 from __future__ import annotations
@@ -37,39 +37,39 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import Files, read_file, replace_file
 from minikafka.base.ids import TopicPartition
 from minikafka.log.checkpoints.data_directory import DataDirectory
-from minikafka.log.layout import CREATIONS_FILE
+from minikafka.log.layout import TOPIC_INCARNATIONS_FILE
 
 _logger = logging.getLogger(__name__)
 
 VERSION = 1
 
 _ELSEWHERE = -1
-"""For the change of ZooKeeper that made a topic of another cluster."""
+"""Stands for the change that created a topic in another cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """The topics in ZooKeeper, by the stat of ``/brokers/topics``."""
+    """The history of the topics in ZooKeeper, from the stat of ``/brokers/topics``."""
 
     changes: int
-    """How often topics were made or removed."""
+    """How often topics were created or deleted (``cversion``)."""
     changed_at: int
-    """The change of ZooKeeper that did it last."""
+    """The last of these changes (``pzxid``)."""
     made_at: int | None = None
-    """The change that made the znode; None where a file of an earlier version does not tell."""
+    """The change that created the znode (``czxid``); None in a file of an earlier version."""
 
     @property
     def age(self) -> tuple[int, int, int]:
-        """What is larger was seen later, as long as ZooKeeper does not go back."""
+        """A sort key: larger means seen later, as long as ZooKeeper is not restored from an older copy."""
         return self.made_at or 0, self.changes, self.changed_at
 
 
 Tree = tuple[str, int]
-"""The cluster's id, and the change of ZooKeeper that made the znode of it."""
+"""The cluster's id, and the change of ZooKeeper that created its znode."""
 
 
 class TopicIncarnations:
-    """Of the data directories that were entered. For the thread that opens and creates logs."""
+    """The topic incarnations of all data directories. Used by the thread that opens and creates logs."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -77,23 +77,23 @@ class TopicIncarnations:
         self._known: dict[TopicPartition, int] = {}
         self._tree: Tree | None = None
         self._stale: dict[str, Tree | None] = {}
-        """Directories whose file does not say what is known, and the tree that it is of."""
+        """Directory whose file must be written -> the tree of its file."""
         self._children: Children | None = None
-        """As they were when somebody looked last; before ``begin``, as a file says."""
+        """The children at the last check; ``begin`` takes them from the files."""
         self._rolled_back: set[TopicPartition] = set()
-        """Those whose topics may have been made by changes that ZooKeeper has lost."""
+        """Partitions whose topics may have been created by changes that ZooKeeper has lost."""
         self._written: dict[str, Children] = {}
-        """What the file of each directory said."""
+        """Directory -> the children in its file."""
 
     def enter(self, directory: DataDirectory, partitions: Collection[TopicPartition]) -> None:
-        """Read the file of a directory in which these lie; nothing where it makes no sense."""
+        """Add a data directory with these partitions and read its file; an invalid file counts as empty."""
         self._directories.append(directory)
         try:
-            read = _parse(read_file(self._files, directory.file(CREATIONS_FILE)))
+            read = _parse(read_file(self._files, directory.file(TOPIC_INCARNATIONS_FILE)))
         except FileNotFoundError:
             return
         except (StorageError, ValueError, KeyError, TypeError, AttributeError) as error:
-            path = directory.file(CREATIONS_FILE)
+            path = directory.file(TOPIC_INCARNATIONS_FILE)
             _logger.warning("ignoring %s, assuming that the logs belong to the topics: %r", path, error)
             return
         self._known |= {key: change for key, change in read.known.items() if key in partitions}
@@ -103,7 +103,7 @@ class TopicIncarnations:
         self._stale[directory.path] = read.tree
 
     def begin(self, tree: Tree) -> None:
-        """This is the tree that changes are counted in from now on. Before anything else is asked."""
+        """Set the tree in which changes are counted. Called before the incarnations are used."""
         self._tree = tree
         for directory in self._directories:
             before = self._stale.pop(directory.path, None)
@@ -117,18 +117,21 @@ class TopicIncarnations:
                 what = f"the logs belong to cluster {before[0]}, not to this cluster {tree[0]}"
                 self._known |= dict.fromkeys(directory.partitions & self._known.keys(), _ELSEWHERE)
             _logger.warning("%s: %s", directory.path, what)
-        # The one that was written last. Where no log lies nobody writes any more.
-        told = [self._written[one.path] for one in self._directories if self._tells(one)]
-        self._children = max(told, key=lambda children: children.age, default=None)
+        # The file that was written last. A directory without logs is not written any more.
+        written = [self._written[home.path] for home in self._directories if self._is_written(home)]
+        self._children = max(written, key=lambda children: children.age, default=None)
 
-    def _tells(self, directory: DataDirectory) -> bool:
+    def _is_written(self, directory: DataDirectory) -> bool:
         return bool(directory.partitions) and directory.path in self._written
 
-    def look(self, children: Children) -> None:
-        """These are the children now. Before it is asked which topic a log is of."""
+    def update_children(self, children: Children) -> None:
+        """Compare the current children with the last ones, to detect a ZooKeeper restored from an older copy.
+
+        Called before the incarnation of a log is used.
+        """
         before = self._children
         if before is None or not self._went_back(before, children):
-            # An earlier change of the same number is ZooKeeper's own fault.
+            # An earlier change with the same number is a fault of ZooKeeper itself.
             if before is None or children.age > before.age:
                 self._children = children
             return
@@ -141,7 +144,7 @@ class TopicIncarnations:
             before.changes,
         )
         self._rolled_back |= {key for key, change in self._known.items() if change != _ELSEWHERE}
-        self._stale |= {one.path: None for one in self._directories if one.partitions}
+        self._stale |= {home.path: None for home in self._directories if home.partitions}
         try:
             self._write_stale()
         except StorageError as error:
@@ -150,7 +153,7 @@ class TopicIncarnations:
     def _went_back(self, before: Children, now: Children) -> bool:
         if now.made_at is not None and now.made_at != before.made_at:
             if now.made_at > before.changed_at:
-                return False  # removed with all topics, and made again
+                return False  # removed with all topics, and created again
             if before.made_at is not None:
                 return True
         if now.changes != before.changes:
@@ -160,29 +163,29 @@ class TopicIncarnations:
         return now.changed_at > before.changed_at
 
     def of(self, partition: TopicPartition) -> int | None:
-        """The change that made the topic whose log lies here; None where nobody knows."""
+        """Return the change that created the topic of a log; None when it is not known."""
         return self._known.get(partition)
 
     def is_of_another(self, partition: TopicPartition, created: int) -> bool:
-        """Whether the log is certainly of an earlier topic than the one that the change ``created`` made."""
+        """Return whether the log certainly belongs to an earlier topic than the change ``created``."""
         known = self._known.get(partition)
         return known is not None and known < created and partition not in self._rolled_back
 
     def is_of_later(self, partition: TopicPartition, created: int) -> bool:
-        """Return whether the log may be of a later topic, which ZooKeeper has lost."""
+        """Return whether the log may belong to a later topic, which ZooKeeper has lost."""
         known = self._known.get(partition)
         if known is None or known in {created, _ELSEWHERE}:
             return False
         return known > created or partition in self._rolled_back
 
     def forget(self, partition: TopicPartition) -> None:
-        """The log is gone. The file may say so later."""
+        """Remove the record of a deleted log. The file may be updated later."""
         self._known.pop(partition, None)
         self._rolled_back.discard(partition)
 
     def record(self, changes: Mapping[TopicPartition, int]) -> None:
-        """The logs of these are of the topics that these changes made. Raises StorageError: then nothing may
-        be written to logs that were made or begun anew.
+        """Record the changes that created the topics of these logs. After a StorageError nothing may be
+        written to logs that were created or restarted.
         """
         if self._tree is None:
             return
@@ -194,7 +197,7 @@ class TopicIncarnations:
         self._known |= new
         self._rolled_back -= new.keys()
         self._stale |= {
-            one.path: None for one in self._directories if not one.partitions.isdisjoint(new.keys())
+            home.path: None for home in self._directories if not home.partitions.isdisjoint(new.keys())
         }
         self._write_stale()
 
@@ -220,20 +223,22 @@ class TopicIncarnations:
             "version": VERSION,
             "cluster": self._tree[0],
             "tree": self._tree[1],
-            "children": None if self._children is None else _told(self._children),
+            "children": None if self._children is None else _as_list(self._children),
             "rolled_back": rolled_back,
             "topics": topics,
         }
         data = json.dumps(held, separators=(",", ":")).encode("ascii") + b"\n"
         try:
-            replace_file(self._files, directory.file(CREATIONS_FILE), data)
+            replace_file(self._files, directory.file(TOPIC_INCARNATIONS_FILE), data)
         except FileNotFoundError as error:
-            raise StorageError(f"cannot write {CREATIONS_FILE}: {directory.path} was deleted") from error
+            raise StorageError(
+                f"cannot write {TOPIC_INCARNATIONS_FILE}: {directory.path} was deleted"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What a file says."""
+    """The content of a file."""
 
     tree: Tree
     known: Mapping[TopicPartition, int]
@@ -241,9 +246,9 @@ class _Read:
     rolled_back: frozenset[TopicPartition]
 
 
-def _told(children: Children) -> list[int]:
-    told = [children.changes, children.changed_at]
-    return told if children.made_at is None else [*told, children.made_at]
+def _as_list(children: Children) -> list[int]:
+    numbers = [children.changes, children.changed_at]
+    return numbers if children.made_at is None else [*numbers, children.made_at]
 
 
 def _parse(data: bytes) -> _Read:

@@ -1,27 +1,27 @@
-"""Cleaning one log: of each key only the last message stays (``cleanup.policy=compact``).
+"""The cleaner of a log: it keeps only the last message of each key (``cleanup.policy=compact``).
 
     clean part                       | dirty part                       | not to be cleaned
     start                first dirty |                     end .. upper |  ... active segment
 
-A pass makes the map of the dirty part's keys, as far as memory lets it (``records.compaction``), goes through
-the log from its start to the map's end, and writes what stays into new segments, each in the place of as
-many neighbours as fit one (``segment.bytes``, ``segment.index.bytes``, offsets in int32 of the base offset):
-segments do not shrink to nothing. ``Log.replace_segments`` swaps them in, crash-safely; what a crash or a
-stop leaves half-way is a log of which a part is clean already. A group of which nothing stays becomes an
-empty segment: the log's start does not move.
+A pass builds the map of the dirty part's keys, as far as its memory allows (``records.compaction``), reads
+the log from its start to the map's end, and writes the retained messages into new segments. Each replaces as
+many neighbours as fit one segment (``segment.bytes``, ``segment.index.bytes``, offsets in int32 of the base
+offset), so that segments do not become tiny. ``Log.replace_segments`` swaps them in, crash-safely; after a
+crash or a stop the log is partly cleaned. A group without retained messages becomes an empty segment: the
+log's start does not move.
 
 Only full segments that are flushed are touched: the log is flushed up to its active segment first.
 
-**When tombstones go.** In magic 2 they carry their own time: ``delete.retention.ms`` from the pass that first
-met them, as in 3.9.1. The older formats have no room for it, and as 0.10.1 the files' times of modification
-are taken for it: the tombstones of segments go that were last written ``delete.retention.ms`` before the last
-segment of the clean part was, and what is written anew gets the time of what it replaces. (Not the messages'
-timestamps: those are as old as their producer likes, and the tombstones of a history would be gone in
-seconds.) In all formats a tombstone stays in the first pass that meets it, so that who reads the log from its
-start in less than that time misses none.
+**Removal of tombstones.** In magic 2 they carry their own time: ``delete.retention.ms`` from the pass that
+first met them, as in 3.9.1. The older formats have no room for it, and as in 0.10.1 the modification times of
+the files count instead: tombstones are removed from segments that were last written ``delete.retention.ms``
+before the last segment of the clean part was, and a new segment gets the time of those it replaces. (Not the
+messages' timestamps: a producer may set old ones, and the tombstones of old data would be removed within
+seconds.) In all formats a tombstone stays in the first pass that meets it, so that a consumer that reads the
+log from its start in less than that time misses none.
 
-Reading is by windows of ``log.file_scan``, which checks every checksum and order. A message that is larger
-than a window is read whole, once its checksum was found right piece by piece: what 0.10.1 bounds by
+The log is read in windows of ``log.file_scan``, which checks every checksum and order. A message larger than
+a window is read whole after its checksum was verified piece by piece; 0.10.1 limits it by
 ``max.message.bytes``, and then never cleans the log. Damage raises ``Uncleanable``.
 
 (``Cleaner`` in ``LogCleaner.scala`` of 0.10.1 and 3.9.1.)
@@ -49,30 +49,30 @@ from minikafka.log.segment import Segment
 from minikafka.records.compaction import OffsetMap, Sieve, Transactions
 
 _WAIT_MOST_S = 0.3
-"""After so long a throttled pass looks again whether it is to stop."""
+"""The interval at which a throttled pass checks whether it must stop."""
 _POSITION_MAX = (1 << 31) - 1
 _MB = 1 << 20
 
 
 class CleaningStopped(Exception):
-    """The pass was asked to stop. What it had swapped in stays."""
+    """The pass was asked to stop. The segments that it has replaced stay replaced."""
 
 
 class Uncleanable(Exception):
-    """The log holds what no pass can get over. The text has the file, the position and the reason."""
+    """The log cannot be cleaned. The text has the file, the position and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanReport:
-    """What a pass did. ``str`` gives one line for the broker's log."""
+    """The statistics of a pass. ``str`` gives one line for the broker's log."""
 
     directory: str
     first_dirty_offset: int
-    """Where the dirty part began."""
+    """The first offset of the dirty part before the pass."""
     end_offset: int
-    """Where it begins now: below, the log is clean."""
+    """The first offset of the dirty part now: below, the log is clean."""
     bytes_indexed: int
-    """Of the dirty part, read for the map."""
+    """Bytes of the dirty part that were read for the map."""
     bytes_read: int
     bytes_written: int
     messages_read: int
@@ -80,9 +80,9 @@ class CleanReport:
     messages_without_key: int
     seconds_indexing: float
     seconds: float
-    """Of all."""
+    """The duration of the whole pass."""
     map_fullness: float
-    """Part of the map's slots in use."""
+    """The fraction of the map's slots in use."""
 
     def __str__(self) -> str:
         def smaller(before: int, after: int) -> float:
@@ -103,11 +103,11 @@ class CleanReport:
 
 
 class Cleaner:
-    """Cleans logs one after another, with one map and one bound on the rate. Of one thread.
+    """Cleans logs one after another, with one offset map and one rate limit. Used by one thread.
 
-    ``discard`` is given the files that a log does not name any more, after each swap (``doomed``).
-    ``bytes_per_second`` is for reading and writing together (``log.cleaner.io.max.bytes.per.second``); None
-    for any. ``wait`` is called with seconds when that is exceeded, and may return earlier.
+    ``discard`` gets the files of replaced segments, after each swap (``file_deletion``). ``bytes_per_second``
+    limits reading and writing together (``log.cleaner.io.max.bytes.per.second``); None for no limit.
+    ``wait`` is called with seconds when the limit is exceeded, and may return earlier.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Cleaner:
         self._bytes_per_second = bytes_per_second
         self._wait = wait
         self._free_at_ms = 0.0
-        """When what was read and written so far may have been, at that rate."""
+        """The earliest time for all that was read and written so far, at that rate."""
 
     def clean(
         self,
@@ -138,10 +138,9 @@ class Cleaner:
     ) -> CleanReport:
         """Clean ``log`` from its start to ``upper_offset`` at most, where a full segment ends.
 
-        Nothing is rewritten where the first dirty message belongs to a transaction that has not ended: then
-        ``end_offset`` is ``first_dirty_offset``. ``should_stop`` is asked between windows. Raises
-        CleaningStopped, Uncleanable, and StorageError when the disk fails or the log was closed or changed
-        meanwhile.
+        Nothing is rewritten when the first dirty message belongs to an open transaction: then ``end_offset``
+        is ``first_dirty_offset``. ``should_stop`` is called between windows. Raises CleaningStopped,
+        Uncleanable, and StorageError when the disk fails or the log was closed or changed meanwhile.
         """
         try:
             return _Pass(self, log, first_dirty_offset, upper_offset, should_stop).run()
@@ -149,7 +148,7 @@ class Cleaner:
             self._offsets.clear()
 
     def throttle(self, size_bytes: int, check: Callable[[], None]) -> None:
-        """Wait as the rate asks for after so many bytes; ``check`` is called from time to time."""
+        """Wait as the rate limit requires after so many bytes; ``check`` is called from time to time."""
         if self._bytes_per_second is None:
             return
         now = self.clock.monotonic_ms()
@@ -176,9 +175,9 @@ class _Pass:
         self._should_stop = should_stop
         self._transactions: Transactions | None = None
         self._segments: tuple[Segment, ...] = ()
-        """Those that may be cleaned, and the one behind them."""
+        """The segments that may be cleaned, and the one behind them."""
         self._clean_before = self._horizon_ms = 0
-        """Tombstones in segments before this offset go when the segments are not newer."""
+        """Tombstones are removed from segments below this offset that are not newer than this time."""
         self._bytes_indexed = self._bytes_read = self._bytes_written = 0
 
     def run(self) -> CleanReport:
@@ -227,13 +226,13 @@ class _Pass:
             raise CleaningStopped(f"cleaning of {self._log.directory} was stopped")
 
     def _dirty(self) -> Iterator[tuple[Segment, int, int]]:
-        """Segments of the dirty part, where it begins in each, and the offset behind each."""
+        """Yield the dirty segments, with the position where the dirty part begins and the offset behind."""
         for segment, following in pairwise(self._segments):
             if following.base_offset > self._first_dirty:
                 yield segment, position_of(segment, self._first_dirty), following.base_offset
 
     def _windows(self, segment: Segment, begin: int = 0) -> Iterator[Window]:
-        """Whole entries up to the segment's end, the rate and the wish to stop heeded."""
+        """Yield whole entries up to the segment's end, within the rate limit, until asked to stop."""
         reached, problem = begin, None
         self._check()
         for window in windows(segment.file, begin, segment.size, segment.base_offset):
@@ -250,37 +249,37 @@ class _Pass:
         for segment, begin, behind in self._dirty():
             for window in self._windows(segment, begin):
                 self._bytes_indexed += len(window.data)
-                with _placed(segment, window):
-                    whole = offsets.add(window.data, self._upper, self._surveyed)
+                with _located(segment, window):
+                    whole = offsets.add(window.data, self._upper, self._find_transactions)
                 if not whole:
                     return
             offsets.pass_gap(behind)
 
-    def _surveyed(self) -> Transactions:
-        """How transactions of the dirty part end: looked for when the first of them is met."""
+    def _find_transactions(self) -> Transactions:
+        """Return the outcomes of the dirty part's transactions; they are read when the first is met."""
         if self._transactions is None:
             found = Transactions(self._first_dirty)
             for segment, begin, _ in self._dirty():
                 for window in self._windows(segment, begin):
                     self._bytes_indexed += len(window.data)
-                    with _placed(segment, window):
+                    with _located(segment, window):
                         found.add(window.data)
             self._transactions = found
         return self._transactions
 
     def _find_horizon(self) -> None:
-        """See how old the last segment of the clean part is."""
+        """Set the age limit of tombstones from the last segment of the clean part."""
         for segment, following in pairwise(self._segments):
             if following.base_offset <= self._first_dirty and segment.size:
                 self._clean_before = following.base_offset
                 self._horizon_ms = segment.file.modified_ms() - self._config.delete_retention_ms
 
     def _tombstones_stay(self, segment: Segment) -> bool:
-        """Return whether those of magic 0 and 1 do."""
+        """Return whether tombstones of magic 0 and 1 stay."""
         return segment.base_offset >= self._clean_before or segment.file.modified_ms() > self._horizon_ms
 
     def _rewrite(self, group: Sequence[Segment], sieve: Sieve) -> None:
-        """Put what stays of neighbours in their place."""
+        """Replace neighbouring segments by one with their retained messages."""
         log = self._log
         cleaned = create_cleaned(self._files, log.directory, log.layout, group[0].base_offset)
         try:
@@ -288,7 +287,7 @@ class _Pass:
                 sieve.tombstones_stay = self._tombstones_stay(segment)
                 for window in self._windows(segment):
                     self._bytes_read += len(window.data)
-                    with _placed(segment, window):
+                    with _located(segment, window):
                         kept = sieve.sift(window.data)
                     if kept is None:
                         continue
@@ -312,8 +311,8 @@ class _Pass:
 
 
 @contextlib.contextmanager
-def _placed(segment: Segment, window: Window) -> Iterator[None]:
-    """Say of damage in which file it lies."""
+def _located(segment: Segment, window: Window) -> Iterator[None]:
+    """Add the file and the position to an error about damage."""
     try:
         yield
     except BrokerError as error:
@@ -322,12 +321,12 @@ def _placed(segment: Segment, window: Window) -> Iterator[None]:
 
 
 def position_of(segment: Segment, offset: int) -> int:
-    """A position in a segment, of an entry, that nothing of ``offset`` lies before; near to it."""
+    """Return the position of an entry at or shortly before ``offset``, by the index."""
     return segment.index().lookup(offset)[1] if offset > segment.base_offset else 0
 
 
 def groups(segments: Sequence[Segment], end_offset: int, config: LogConfig) -> list[list[Segment]]:
-    """Neighbours that go into one segment each; of ``segments``, all but the last that begin below the end.
+    """Group neighbours that fit one segment; of ``segments``, all but the last that begin below the end.
 
     (``groupSegmentsBySize`` of 3.9.1.)
     """
@@ -348,14 +347,14 @@ def groups(segments: Sequence[Segment], end_offset: int, config: LogConfig) -> l
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """Bytes that a segment and its indexes may still get."""
+    """Bytes that may still be added to a segment and its indexes."""
 
     size: int
     index: int
     times: int
 
     def less(self, segment: Segment) -> _Room:
-        """What is left when it gets all of ``segment``."""
+        """Return the room that is left after ``segment`` was added."""
         return _Room(
             self.size - segment.size,
             self.index - len(segment.index()) * OffsetIndex.LAYOUT.itemsize,

@@ -1,4 +1,4 @@
-"""Who works on logs in the background, as those who change a log see it."""
+"""The port through which changes of a log pause the log cleaner."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from minikafka.base.ids import TopicPartition
 
 
 class CleanerControl(Protocol):
-    """Who works on logs in the background and must keep off one that is to change (``cleaning``)."""
+    """Lets changes of a log pause its cleaning (implemented by ``cleaner_manager``)."""
 
     def pause(self, partition: TopicPartition) -> None:
-        """Keep off; on return nothing is under way."""
+        """Stop the cleaning of a partition; on return none is running."""
 
     def resume(self, partition: TopicPartition) -> None:
-        """Go on with the log as it is now."""
+        """Let the partition be cleaned again."""
 
     def forget(self, partition: TopicPartition) -> None:
-        """The partition is gone."""
+        """Remove the state of a deleted partition."""

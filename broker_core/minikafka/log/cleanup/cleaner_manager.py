@@ -1,17 +1,17 @@
-"""Which log is cleaned next, and how far each is clean.
+"""The state of log cleaning: it chooses the log to clean next, and keeps the first dirty offset of each log.
 
-The filthiest first: the one whose dirty part is the largest part of what could be cleaned, if it is more than
-``min.cleanable.dirty.ratio``. The dirty part begins where the last pass ended, which is kept in
-``cleaner-offset-checkpoint`` of the data directory (Kafka's own file, ``checkpoint``), and ends before the
-active segment and before the first one with a message younger than ``min.compaction.lag.ms``.
+The dirtiest log is cleaned first: the one with the largest dirty part of all that can be cleaned, if that is
+more than ``min.cleanable.dirty.ratio``. The dirty part begins where the last pass ended, which is kept in
+``cleaner-offset-checkpoint`` of the data directory (Kafka's own file, ``offset_checkpoint``), and ends before
+the active segment and before the first one with a message younger than ``min.compaction.lag.ms``.
 
-A crash between the swap of the last segments and the checkpoint only makes the next pass go over them again.
+After a crash between the swap of the last segments and the checkpoint, the next pass cleans them again.
 
-A log that cannot be cleaned, as something in it is damaged, is told once and left alone until the broker is
-started again, or the log truncated. One whose disk failed, or in which a transaction that does not end keeps
-all from being cleaned, is tried again after a while. The others go on.
+A damaged log that cannot be cleaned is reported once and skipped until the broker is restarted, or the log
+truncated. A log whose disk failed, or in which an open transaction prevents all cleaning, is retried after
+a minute. The other logs are cleaned meanwhile.
 
-(``LogCleanerManager.scala`` of 0.10.1; of a log that shrank, as of 3.9.1.)
+(``LogCleanerManager.scala`` of 0.10.1; for a log that shrank, as 3.9.1.)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from minikafka.base.files import Files
 from minikafka.base.ids import TopicPartition
 from minikafka.log.checkpoints.data_directory import OffsetCheckpointFile
 from minikafka.log.cleanup.cleaner import Cleaner, CleaningStopped, CleanReport, Uncleanable, position_of
-from minikafka.log.layout import CLEANER_POINT_FILE
+from minikafka.log.layout import CLEANER_OFFSET_FILE
 from minikafka.log.log import Log
 from minikafka.log.segment import Segment
 
@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogToClean:
-    """What of a log can be cleaned: ``[first_dirty_offset, upper_offset)`` is dirty, all before is clean."""
+    """The cleanable part of a log: ``[first_dirty_offset, upper_offset)`` is dirty, all before is clean."""
 
     first_dirty_offset: int
     upper_offset: int
@@ -48,12 +48,12 @@ class LogToClean:
 
     @property
     def ratio(self) -> float:
-        """Dirty bytes of all that can be cleaned; 0 when there are none."""
+        """The dirty fraction of all bytes that can be cleaned; 0 when there are none."""
         return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
 
 
-def dirt_of(log: Log, first_dirty_offset: int, now_ms: int) -> LogToClean:
-    """Measure a log that is clean below ``first_dirty_offset``, which lies in it."""
+def log_to_clean(log: Log, first_dirty_offset: int, now_ms: int) -> LogToClean:
+    """Measure the cleanable part of a log that is clean below ``first_dirty_offset``, an offset in it."""
     segments, lag_ms = log.segments, log.config.min_compaction_lag_ms
     number = 0
     while number < len(segments) - 1:
@@ -72,7 +72,7 @@ def dirt_of(log: Log, first_dirty_offset: int, now_ms: int) -> LogToClean:
 
 
 def _bytes_before(segment: Segment, following: Segment, offset: int) -> int:
-    """About how much of a segment lies before ``offset``."""
+    """Return approximately how many bytes of a segment are before ``offset``."""
     return segment.size if following.base_offset <= offset else position_of(segment, offset)
 
 
@@ -83,9 +83,9 @@ def _home(log: Log) -> str:
 class LogCleanerManager:
     """Cleans the logs of a broker, one at a time.
 
-    ``begin`` is called first. One thread calls ``run_once``; the others may be called from any when
-    ``new_mutex`` makes locks. Who waits in ``pause`` must not hold a lock that a flush or
-    ``Log.replace_segments`` takes.
+    ``begin`` is called first. One thread calls ``run_once``; any thread may call the other methods, when
+    ``new_mutex`` creates locks. A caller of ``pause`` must not hold a lock that a flush or
+    ``Log.replace_segments`` acquires.
     """
 
     def __init__(
@@ -96,45 +96,50 @@ class LogCleanerManager:
         *,
         new_mutex: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        """``logs`` gives all logs of the broker (``LogManager.logs``); those that compact are cleaned."""
+        """``logs`` returns all logs of the broker (``LogManager.logs``); compacted logs are cleaned."""
         self._files = files
         self._logs = logs
         self._cleaner = cleaner
         self._new_mutex = new_mutex
         self._mutex = new_mutex()
         self._points: dict[str, OffsetCheckpointFile] = {}
-        """Data directory -> how far its logs are clean."""
+        """Data directory -> the checkpoint of first dirty offsets."""
         self._paused: set[TopicPartition] = set()
         self._uncleanable: dict[TopicPartition, str] = {}
         self._later_ms: dict[TopicPartition, int] = {}
-        """Not to be tried before: monotonic, as nobody sets that clock."""
+        """Partition -> the time of the next try, in monotonic time, which no clock change affects."""
         self._running: tuple[TopicPartition, AbstractContextManager[object]] | None = None
-        """The partition that is being cleaned, and what is held meanwhile."""
+        """The partition that is being cleaned, and the lock that is held meanwhile."""
         self._stopped = False
 
     def begin(self, directories: Iterable[str]) -> None:
-        """Read how far logs are clean, once they are open and before they grow.
+        """Read the checkpoints, once the logs are open and before they grow.
 
-        What is no log's any more is forgotten, and what lies behind a log's end does not count: a new log of
-        that name, or new messages, would be taken for clean, and a tombstone go before what it deletes.
+        Entries without a log are removed, and an offset behind a log's end does not count: otherwise a new
+        log of that name, or new messages, would count as clean, and a tombstone could be removed before the
+        messages that it deletes.
         """
         logs = self._logs()
         for directory in directories:
             file = self._file_in(directory)
-            held = {one: at for one, at in file.held.items() if one in logs and _home(logs[one]) == directory}
+            held = {
+                partition: offset
+                for partition, offset in file.held.items()
+                if partition in logs and _home(logs[partition]) == directory
+            }
             with self._mutex:
                 if held.keys() != file.held.keys():
                     self._write(file, held)
             for partition in held:
                 self.first_dirty(partition, logs[partition])
 
-    # For the thread that cleans.
+    # For the cleaner thread.
 
     def run_once(self, now_ms: int) -> CleanReport | None:
-        """Clean the filthiest log that needs it; None when none does, or the cleaning was stopped. ``now_ms``
+        """Clean the dirtiest log that needs it; None when none does, or the cleaning was stopped. ``now_ms``
         is wall-clock time, for ``min.compaction.lag.ms``.
 
-        Does not raise for what is wrong with a log.
+        Errors of a log are not raised but logged.
         """
         while not self._stopped:
             busy = self._new_mutex()
@@ -142,9 +147,9 @@ class LogCleanerManager:
                 chosen = self._begin(now_ms, busy)
                 if chosen is None:
                     return None
-                partition, log, dirt = chosen
+                partition, log, cleanable = chosen
                 try:
-                    report = self._clean(partition, log, dirt)
+                    report = self._clean(partition, log, cleanable)
                 finally:
                     self._running = None
             if report is not None:
@@ -165,22 +170,22 @@ class LogCleanerManager:
         return None
 
     def next_cleanable(self, now_ms: int) -> tuple[TopicPartition, Log, LogToClean] | None:
-        """What ``run_once`` would clean: the dirtiest of the logs whose turn it can be; None for none."""
+        """Return the dirtiest log that may be cleaned now, for ``run_once``; None when there is none."""
         best: tuple[TopicPartition, Log, LogToClean] | None = None
         for partition, log in sorted(self._logs().items()):
             if not log.config.compacted or log.closed or log.failure is not None:
-                continue  # one that failed cannot be flushed, so nothing of it may be replaced
+                continue  # a failed log cannot be flushed, so none of its segments may be replaced
             if not self._may_clean(partition):
                 continue
             try:
-                dirt = dirt_of(log, self.first_dirty(partition, log), now_ms)
+                cleanable = log_to_clean(log, self.first_dirty(partition, log), now_ms)
             except StorageError as error:
                 self._put_off(partition, error)
                 continue
-            if dirt.ratio > log.config.min_cleanable_dirty_ratio and (
-                best is None or dirt.ratio > best[2].ratio
+            if cleanable.ratio > log.config.min_cleanable_dirty_ratio and (
+                best is None or cleanable.ratio > best[2].ratio
             ):
-                best = partition, log, dirt
+                best = partition, log, cleanable
         return best
 
     def _may_clean(self, partition: TopicPartition) -> bool:
@@ -200,12 +205,12 @@ class LogCleanerManager:
     def _try_later(self, partition: TopicPartition) -> None:
         self._later_ms[partition] = self._cleaner.clock.monotonic_ms() + RETRY_MS
 
-    def _clean(self, partition: TopicPartition, log: Log, dirt: LogToClean) -> CleanReport | None:
+    def _clean(self, partition: TopicPartition, log: Log, cleanable: LogToClean) -> CleanReport | None:
         try:
             report = self._cleaner.clean(
                 log,
-                dirt.first_dirty_offset,
-                dirt.upper_offset,
+                cleanable.first_dirty_offset,
+                cleanable.upper_offset,
                 lambda: self._stopped or partition in self._paused or log.closed,
             )
         except CleaningStopped:
@@ -220,11 +225,11 @@ class LogCleanerManager:
             )
             return None
         except Exception as error:  # noqa: BLE001 - one log must not keep the others from being cleaned
-            # Deleted or closed meanwhile, it is not there to be cleaned.
+            # A log that was deleted or closed meanwhile needs no cleaning.
             if not log.closed:
                 self._put_off(partition, error)
             return None
-        if report.end_offset <= dirt.first_dirty_offset:
+        if report.end_offset <= cleanable.first_dirty_offset:
             self._try_later(partition)
             return None
         with self._mutex:
@@ -232,13 +237,13 @@ class LogCleanerManager:
                 self._set_point(partition, log, report.end_offset)
         return report
 
-    # How far logs are clean.
+    # The first dirty offsets.
 
     def first_dirty(self, partition: TopicPartition, log: Log) -> int:
-        """Below which offset the log is clean: what the checkpoint says, if that lies in the log.
+        """Return the first dirty offset of a log: that of the checkpoint, if it is in the log.
 
-        Else a warning says so, and all of the log counts as dirty. (One below the start, as old segments of a
-        topic that also deletes are gone, is nothing to tell.)
+        Otherwise a warning is logged, and all of the log counts as dirty. (No warning for an offset below the
+        start of a topic that also deletes: its old segments were deleted.)
         """
         point = self._file_of(log).held.get(partition, log.start_offset)
         if log.start_offset <= point <= log.end_offset:
@@ -248,7 +253,7 @@ class LogCleanerManager:
                 "%s: invalid first dirty offset in %s: %d is not in the log (offsets %d to %d); the log will "
                 "be cleaned from its start",
                 log.directory,
-                CLEANER_POINT_FILE,
+                CLEANER_OFFSET_FILE,
                 point,
                 log.start_offset,
                 log.end_offset,
@@ -263,7 +268,7 @@ class LogCleanerManager:
     def _file_in(self, directory: str) -> OffsetCheckpointFile:
         file = self._points.get(directory)
         if file is None:
-            file = OffsetCheckpointFile(self._files, os.path.join(directory, CLEANER_POINT_FILE))
+            file = OffsetCheckpointFile(self._files, os.path.join(directory, CLEANER_OFFSET_FILE))
             try:
                 file.read()
             except StorageError as error:
@@ -272,7 +277,7 @@ class LogCleanerManager:
         return file
 
     def _set_point(self, partition: TopicPartition, log: Log, offset: int) -> None:
-        """Keep how far a log is clean, without those that are gone. Where it cannot be, a warning says so."""
+        """Set a log's first dirty offset, and drop those of deleted logs. A failure is only logged."""
         file = self._file_of(log)
         logs = self._logs()
         points = {other: point for other, point in file.held.items() if other in logs}
@@ -287,8 +292,8 @@ class LogCleanerManager:
     # For the threads that change logs.
 
     def pause(self, partition: TopicPartition) -> None:
-        """Stop the cleaning of a partition, and begin no other until ``resume``: it is to be truncated or
-        deleted. On return none is running.
+        """Stop the cleaning of a partition that will be truncated or deleted, and start none until
+        ``resume``. On return none is running.
         """
         with self._mutex:
             self._paused.add(partition)
@@ -298,7 +303,7 @@ class LogCleanerManager:
                 pass  # it is held until the cleaning has ended
 
     def resume(self, partition: TopicPartition) -> None:
-        """Let a paused partition be cleaned again. What was cut off its log does not count as clean."""
+        """Let a paused partition be cleaned again. Its first dirty offset is at most the log end offset."""
         log = self._logs().get(partition)
         with self._mutex:
             if log is not None and self._file_of(log).held.get(partition, 0) > log.end_offset:
@@ -308,18 +313,18 @@ class LogCleanerManager:
             self._paused.discard(partition)
 
     def forget(self, partition: TopicPartition) -> None:
-        """The partition was deleted: nothing is known of it any more, also after a restart."""
+        """Remove the state of a deleted partition, also from the checkpoints."""
         self.pause(partition)
         with self._mutex:
             for file in self._points.values():
                 if partition in file.held:
-                    self._write(file, {one: at for one, at in file.held.items() if one != partition})
+                    self._write(file, {other: at for other, at in file.held.items() if other != partition})
             self._uncleanable.pop(partition, None)
             self._later_ms.pop(partition, None)
             self._paused.discard(partition)
 
     def stop(self) -> None:
-        """Stop the cleaning that is running, and begin none any more. On return none is."""
+        """Stop the running cleaning, and start no other. On return none is running."""
         with self._mutex:
             self._stopped = True
             running = self._running
@@ -335,5 +340,5 @@ class LogCleanerManager:
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
-        """Partitions that cannot be cleaned, and why."""
+        """Partitions that cannot be cleaned, with the reasons."""
         return dict(self._uncleanable)

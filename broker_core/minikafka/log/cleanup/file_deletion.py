@@ -1,6 +1,4 @@
-"""Files that go: those of old segments, ``file.delete.delay.ms`` after nothing names them any more, and the
-directories of partitions that are deleted.
-"""
+"""Deletion of the files of deleted segments, after ``file.delete.delay.ms``, and of deleted partitions."""
 
 from __future__ import annotations
 
@@ -18,20 +16,20 @@ _logger = logging.getLogger(__name__)
 
 
 class FileDeletion:
-    """``add`` and ``remove_due`` may run on different threads."""
+    """The delayed deletion of segment files. ``add`` and ``remove_due`` may run on different threads."""
 
     def __init__(self, files: Files, clock: Clock) -> None:
         self._files = files
         self._clock = clock
         self._due: list[tuple[int, list[str]]] = []
-        """When (the clock's monotonic scale), and what."""
+        """(monotonic time, paths)."""
 
     def add(self, log: Log, paths: list[str]) -> None:
-        """Have these files of a log removed after its time."""
+        """Schedule files of a log for removal after its ``file.delete.delay.ms``."""
         self._due.append((self._clock.monotonic_ms() + log.config.file_delete_delay_ms, paths))
 
     def remove_due(self) -> None:
-        """Remove the files whose time has come."""
+        """Remove the files that are due."""
         now_ms = self._clock.monotonic_ms()
         due = [entry for entry in list(self._due) if entry[0] <= now_ms]
         for entry in due:
@@ -40,7 +38,7 @@ class FileDeletion:
                 try:
                     self._files.remove(path)
                 except FileNotFoundError:
-                    continue  # with its whole partition, for one
+                    continue  # its whole partition may have been deleted
                 except StorageError as error:
                     _logger.warning("%s; the next start will remove it", error)
 
@@ -54,11 +52,11 @@ def remove_partitions(
     checkpoint: Callable[[], object],
     forget: Callable[[Sequence[TopicPartition]], None],
 ) -> dict[TopicPartition, StorageError]:
-    """Remove partitions that lie in one data directory, at the cost of one look at it and one checkpoint;
-    give those that could not be removed.
+    """Delete partitions of one data directory, with one listing and one checkpoint for all of them; return
+    those that could not be deleted, with the errors.
 
-    ``put_away`` renames one's directory, ``checkpoint`` writes the offsets of those that are left, and
-    ``forget`` drops what is known of those that are gone. All may raise StorageError.
+    ``put_away`` renames a partition's directory, ``checkpoint`` writes the offsets of the remaining
+    partitions, and ``forget`` removes the state of the deleted ones. All may raise StorageError.
     """
     failed: dict[TopicPartition, StorageError] = {}
 
@@ -70,26 +68,26 @@ def remove_partitions(
             error = StorageError(f"cannot delete {partition} completely: {error.filename} is missing")
         failed[partition] = error
 
-    def of_each(step: Callable[[TopicPartition], None]) -> None:
+    def for_each(step: Callable[[TopicPartition], None]) -> None:
         for partition in left():
             try:
                 step(partition)
             except (StorageError, FileNotFoundError) as error:
                 fail(partition, error)
 
-    def remove_rubbish(partition: TopicPartition) -> None:
-        for path in rubbish[partition]:
+    def remove_leftovers(partition: TopicPartition) -> None:
+        for path in leftovers[partition]:
             files.remove_tree(path)
 
     try:
-        of_each(put_away)
+        for_each(put_away)
         if home.failure is not None:
             forget(left())
             return failed
         files.sync_dir(home.path)
-        rubbish = home.leftovers_of(left())
-        # Before the checkpoints: on a full disk this makes the room for them.
-        of_each(remove_rubbish)
+        leftovers = home.leftovers_of(left())
+        # Before the checkpoints: on a full disk this makes room for them.
+        for_each(remove_leftovers)
         if any(home.may_hold_above(partition, 0) for partition in left()):
             checkpoint()
         forget(left())

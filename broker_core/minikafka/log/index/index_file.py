@@ -1,13 +1,13 @@
-"""What the two sparse indexes of a segment share: entries of two numbers, in memory and in Kafka's file.
+"""The common part of the two sparse indexes of a segment: pairs of numbers, in memory and in Kafka's file.
 
 A file is big-endian, has no checksum and no header. Kafka preallocates its files, so zeros may follow the
-last entry; they are passed over. A new segment gets empty files at once: Kafka and its tools expect both
-beside every segment, also where they have no entries. The files of the segment that grows are written when
-it is full or the log is closed: after a crash that segment is scanned anyway, and its indexes built anew. A
-full segment's are flushed before the recovery point passes the segment.
+last entry; they are ignored. A new segment gets empty files at once: Kafka and its tools expect both beside
+every segment, also without entries. The files of the growing segment are written when it is full or the log
+is closed: after a crash that segment is scanned anyway, and its indexes are rebuilt. The files of a full
+segment are flushed before the recovery point passes the segment.
 
-A large file is mapped into memory, not read: a log of many full segments costs what is looked up in them. A
-mapped file is never changed, only replaced.
+A large file is mapped into memory, not read: in a log of many full segments, only the pages that are looked
+up cost memory. A mapped file is never changed, only replaced.
 
 One thread changes an index; others may look up meanwhile, as arrays only grow or are replaced as a pair.
 """
@@ -26,18 +26,18 @@ from minikafka.base.files import Files
 
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 MAPPED_FROM_BYTES = 1 << 14
-"""Smaller files are read: a mapping costs the system a page or two, and their number is bounded."""
+"""Smaller files are read: a mapping costs the system a page or two, and the number of mappings is limited."""
 
 
 class IndexFile:
-    """Entries of a first and a second number, in rising order."""
+    """Entries of two numbers, in increasing order."""
 
     __slots__ = ("_base_offset", "_entries", "_mapped", "_name_is_new", "_synced", "_written", "path")
 
     LAYOUT: ClassVar[np.dtype[np.void]]
-    """Of an entry in the file; two fields."""
+    """The layout of an entry in the file; two fields."""
     CODES: ClassVar[tuple[str, str]]
-    """The numbers in memory, as ``array`` names them."""
+    """The ``array`` type codes of the two numbers in memory."""
 
     def __init__(self, path: str, base_offset: int) -> None:
         self.path = path
@@ -46,9 +46,9 @@ class IndexFile:
         """Two arrays, or two columns of a mapped file."""
         self._mapped = False
         self._written: int | None = None
-        """Entries that the file is known to hold exactly; None: its content is unknown."""
+        """The number of entries that the file has; None: its content is unknown."""
         self._synced: int | None = None
-        """The same of the disk."""
+        """The number of entries that the disk has; None: unknown."""
         self._name_is_new = False
         """Whether the file was created since ``write_out`` last returned."""
 
@@ -56,7 +56,7 @@ class IndexFile:
         return len(self._entries[0])
 
     def _load(self, files: Files) -> npt.NDArray[np.void] | None:
-        """Take the file's entries, and give them to be judged; None when it is absent or unreadable."""
+        """Load the file's entries and return them to be checked; None when it is absent or unreadable."""
         data = self._data(files)
         if data is None:
             return None
@@ -69,7 +69,7 @@ class IndexFile:
         if not self._mapped:
             self._own()
         if len(data) == found.nbytes:
-            # A file that may be believed at all belongs to a segment that was flushed or closed.
+            # A file that is trusted at all belongs to a segment that was flushed or closed.
             self._written = self._synced = len(found)
         return found
 
@@ -81,7 +81,7 @@ class IndexFile:
         try:
             size = file.size()
             if size >= MAPPED_FROM_BYTES:
-                # There is a bound on mappings; then it is read.
+                # The number of mappings is limited; when none is left the file is read.
                 with contextlib.suppress(StorageError, FileNotFoundError):
                     data = files.map(self.path)
                     self._mapped = True
@@ -93,7 +93,7 @@ class IndexFile:
             file.close()
 
     def _own(self) -> tuple[array[int], array[int]]:
-        """The entries in arrays of this index's own, which can grow."""
+        """Return the entries as arrays that can grow."""
         first, second = self._entries
         if not isinstance(first, array):
             first, second = self._native(0, first), self._native(1, second)
@@ -106,23 +106,23 @@ class IndexFile:
         return values
 
     def _keep(self, count: int) -> None:
-        """Drop the entries behind the first ``count``."""
+        """Remove the entries behind the first ``count``."""
         first, second = self._own()
         self._entries = (first[:count], second[:count])
         if self._written is not None and self._written != count:
             self._written = self._synced = None
 
     def remove_file(self, files: Files) -> None:
-        """Remove the file, where there is one; the entries stay."""
+        """Remove the file, if it exists; the entries stay."""
         self._written = self._synced = None
-        self._mapped = False  # whoever looks something up in the mapping keeps the old file
+        self._mapped = False  # readers of the mapping keep the old file
         if files.exists(self.path):
             files.remove(self.path)
 
     def create_empty(self, files: Files) -> bool:
-        """Have an empty file; the entries stay. Return whether the file is a new one. Raises StorageError.
+        """Create an empty file; the entries stay. Return whether the file is new. Raises StorageError.
 
-        Not flushed: recovery builds the index of a segment anew whose index a power cut takes away.
+        Not flushed: recovery rebuilds an index that a power cut has lost.
         """
         if files.exists(self.path):
             file = files.open(self.path, read_only=True)
@@ -132,14 +132,14 @@ class IndexFile:
                 file.close()
             if not size:
                 return False
-            self.remove_file(files)  # not cut short in place: somebody may have mapped it
+            self.remove_file(files)  # not truncated in place: a reader may have mapped it
         files.open(self.path, create=True).close()
         self._written = self._synced = 0
         self._name_is_new = True
         return True
 
     def write_out(self, files: Files, *, sync: bool) -> bool:
-        """Bring the file up to date, with ``sync`` on the disk too; whether its name is new. StorageError."""
+        """Bring the file up to date, flushed with ``sync``; return whether its name is new. StorageError."""
         first, second = self._entries
         count = len(first)
         new, self._name_is_new = self._name_is_new, False

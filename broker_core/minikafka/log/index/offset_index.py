@@ -3,9 +3,9 @@
     offset     int32   offset of an entry minus the segment's base offset, not negative
     position   int32   byte position in the segment file of the entry that holds this offset, or a later one
 
-Eight bytes an entry, in rising order of both fields; about one entry for each ``index.interval.bytes`` of
-the segment, none for its very beginning: a small segment has an empty file. A file that is absent, out of
-order, or points outside its segment is never trusted: ``load`` gives None and the caller rebuilds it. See
+Eight bytes an entry, in increasing order of both fields; about one entry for each ``index.interval.bytes`` of
+the segment, none for its first entry: a small segment has an empty file. A file that is absent, out of order,
+or points outside its segment is never trusted: ``load`` returns None and the caller rebuilds it. See
 ``index_file``.
 """
 
@@ -26,7 +26,7 @@ Entries = npt.NDArray[np.int64]
 
 
 class OffsetIndex(IndexFile):
-    """Where in a segment file an offset lies, to within an interval. Offsets here are not relative."""
+    """The positions of offsets in a segment file, one for each interval. Offsets here are not relative."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class OffsetIndex(IndexFile):
 
     @classmethod
     def load(cls, files: Files, path: str, base_offset: int, segment_bytes: int) -> OffsetIndex | None:
-        """Read the file; None when it is absent, unreadable, or cannot be right for a segment of
+        """Read the file; None when it is absent, unreadable, or not valid for a segment of
         ``segment_bytes``.
         """
         index = cls(path, base_offset)
@@ -50,7 +50,7 @@ class OffsetIndex(IndexFile):
         return index
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """(offset, position) of the last entry at or before ``offset``, or the segment's beginning."""
+        """Return (offset, position) of the last entry at or before ``offset``, or the segment's beginning."""
         offsets, positions = self._entries
         number = bisect_right(offsets, offset - self._base_offset) - 1
         if number < 0:
@@ -58,7 +58,7 @@ class OffsetIndex(IndexFile):
         return self._base_offset + int(offsets[number]), int(positions[number])
 
     def last(self) -> tuple[int, int]:
-        """(offset, position) of the last entry; the segment's beginning when there is none."""
+        """Return (offset, position) of the last entry; the segment's beginning when there is none."""
         offsets, positions = self._entries
         number = len(offsets) - 1
         if number < 0:
@@ -66,7 +66,7 @@ class OffsetIndex(IndexFile):
         return self._base_offset + int(offsets[number]), int(positions[number])
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry behind the last one. StorageError when it does not rise, or does not fit int32."""
+        """Append an entry. StorageError when it is not greater than the last one, or does not fit int32."""
         last_offset, last_position = self.last()
         relative = offset - self._base_offset
         if (
@@ -80,8 +80,10 @@ class OffsetIndex(IndexFile):
         offsets.append(relative)
 
     def extend_by_marks(self, marks: Sequence[tuple[int, int]], position: int, interval_bytes: int) -> None:
-        """Add those of the marks (offset, and position behind ``position``) that lie more than the interval
-        behind the entry before. They rise, and follow the last one here.
+        """Append the marks that are more than the interval behind the previous entry.
+
+        A mark is an offset and a position relative to ``position``. Marks increase, and follow the last entry
+        of the index.
         """
         indexed = self.last()[1]
         offsets, positions = self._own()
@@ -92,7 +94,7 @@ class OffsetIndex(IndexFile):
                 offsets.append(offset - self._base_offset)
 
     def extend(self, entries: Entries) -> None:
-        """Add entries of a scan, which rise among themselves, where they follow the last one here."""
+        """Append the entries of a scan, in increasing order, that follow the last entry."""
         last_offset, last_position = self.last()
         follows = entries[:, 1] > last_position
         if len(self):
@@ -102,11 +104,11 @@ class OffsetIndex(IndexFile):
         offsets.frombytes((entries[follows, 0] - self._base_offset).astype(np.int32).tobytes())
 
     def position_within(self, end: int) -> int:
-        """The last indexed position at or before ``end``; 0 when there is none."""
+        """Return the last indexed position at or before ``end``; 0 when there is none."""
         positions = self._entries[1]
         number = bisect_right(positions, end) - 1
         return int(positions[number]) if number >= 0 else 0
 
     def cut(self, position: int) -> None:
-        """Drop the entries at ``position`` and behind it."""
+        """Remove the entries at ``position`` and behind it."""
         self._keep(bisect_left(self._entries[1], position))

@@ -1,31 +1,31 @@
-"""What a log knows of each producer that numbers its batches: which of them it has, and what follows next.
+"""The state of one idempotent or transactional producer in a log, and the check of its sequence numbers.
 
 A producer gets an id and an epoch from a broker and numbers its records, for each partition, 0, 1, 2 …; after
-2^31 - 1 comes 0. A batch has the number of its first record. So a batch that is sent again, as its answer was
-lost, is known, and one that overtakes another is refused:
+2^31 - 1 comes 0. A batch has the number of its first record. So a batch that is sent again after a lost
+response is recognised, and one that overtakes another is refused:
 
-    it has the numbers of one of the last five     nothing is appended, the answer is that one's offsets
-    it follows the last one                        it is appended
-    all of it lies before the five                 46 DUPLICATE_SEQUENCE_NUMBER: the log has it, or had it
+    same numbers as one of the last five batches   nothing is appended, the response has that batch's offsets
+    follows the last batch                         appended
+    completely before the last five                46 DUPLICATE_SEQUENCE_NUMBER: the log has it, or had it
     any other number                               45 OUT_OF_ORDER_SEQUENCE_NUMBER
-    the producer is not known, the number not 0    59 UNKNOWN_PRODUCER_ID
+    unknown producer, and the number is not 0      59 UNKNOWN_PRODUCER_ID
     0 again, from another producer                 59 UNKNOWN_PRODUCER_ID
-    a higher epoch                                 numbers begin at 0 again, else 45
-    a lower epoch                                  47 INVALID_PRODUCER_EPOCH: another one has the id by now
+    a higher epoch                                 must begin at 0 again, else 45
+    a lower epoch                                  47 INVALID_PRODUCER_EPOCH: a newer producer has the id
 
-Two producers can have one id: ids are counted in ZooKeeper, and a ZooKeeper that was restored from an older
-copy counts some of them a second time. The second producer begins at 0, and its batches must not be taken for
-the first one's. A batch that is sent again has the base timestamp that it had; where that is not known (a
-snapshot does not keep it), it is not later than the producer's last activity. And a batch that was answered
-neither way is among the last five, so where five are known, one that begins at 0 before them is another's.
-Clients answer 59 with another id or epoch, and send the batch again.
+Two producers can have the same id: ids are counted in ZooKeeper, and a ZooKeeper that was restored from an
+older copy assigns some of them a second time. The second producer begins at 0, and its batches must not be
+mistaken for those of the first. A batch that is sent again has the same base timestamp; where that is not
+known (a snapshot does not keep it), it is not later than the producer's last activity. And a batch without a
+response is among the last five, so where five are known, a batch that begins at 0 before them is from another
+producer. Clients handle 59 by another id or epoch, and send the batch again.
 
-Sources: ``ProducerStateManager.scala`` of 2.0 and 2.1, and KIP-98. Otherwise than there: 46 where 2.1 has 45,
-as that ends a producer whose messages are safe (clients take 46 for success without an offset); and a
-producer is forgotten by the time of its last append, not by its messages' timestamps, which may be as old as
-it likes.
+Sources: ``ProducerStateManager.scala`` of 2.0 and 2.1, and KIP-98. Different from there: 46 where 2.1 has 45,
+as 45 ends a producer whose messages are safe (clients treat 46 as success without an offset); and a producer
+expires by the time of its last append, not by its messages' timestamps, which may be arbitrarily old.
 
-Everything here is a value or a decision; ``producers`` keeps the state of a log and its files.
+Everything here is a value or a pure function; ``producer_state_manager`` keeps the state of a log and its
+files.
 """
 
 from __future__ import annotations
@@ -37,47 +37,47 @@ from minikafka.base.values import fast_value
 from minikafka.records.format.batch import BatchHeader
 
 BATCHES_KEPT = 5
-"""As many as a producer may have under way at once."""
+"""As many as a producer may have in flight."""
 UNKNOWN = -1
 _SEQUENCES = 1 << 31
 
 
 def sequence_after(sequence: int, count: int) -> int:
-    """The number ``count`` records behind (before, where negative); -1 stays: these have no numbers."""
+    """Return the number ``count`` records later (earlier if negative); -1, for no numbers, stays -1."""
     return UNKNOWN if sequence < 0 else (sequence + count) % _SEQUENCES
 
 
 @fast_value
 class BatchMetadata:
-    """A batch that the log has, first and last both included. Sequences are -1 where it has none."""
+    """A batch in the log; first and last are inclusive. Sequences are -1 for a batch without numbers."""
 
     first_sequence: int
     last_sequence: int
     first_offset: int
     last_offset: int
     timestamp_ms: int
-    """Its largest."""
+    """The largest timestamp."""
     base_timestamp_ms: int = UNKNOWN
-    """Of its first record, as the producer sent it; -1 where only a snapshot tells of the batch."""
+    """The timestamp of the first record, as the producer sent it; -1 for a batch from a snapshot."""
 
 
 @fast_value
 class ProducerStateEntry:
-    """What is known of one producer."""
+    """The state of one producer in a log."""
 
     epoch: int = UNKNOWN
     batches: tuple[BatchMetadata, ...] = ()
-    """Its last ones under this epoch, oldest first; none where only the mark of a transaction is known."""
+    """Its last batches in this epoch, oldest first; none when only a transaction marker is known."""
     last_timestamp_ms: int = UNKNOWN
-    """When it wrote last: wall-clock time, or the largest timestamp where only that is known."""
+    """The time of its last append: wall-clock time, or the largest timestamp where only that is known."""
     coordinator_epoch: int = UNKNOWN
-    """Of who wrote the last mark that ended a transaction."""
+    """The coordinator epoch of the last marker that ended a transaction."""
     current_txn_first_offset: int = UNKNOWN
-    """First offset of its transaction that has not ended; -1 for none."""
+    """The first offset of its open transaction; -1 for none."""
 
     @property
     def last_sequence(self) -> int:
-        """The number of its last record; -1 for none."""
+        """The sequence number of its last record; -1 for none."""
         return self.batches[-1].last_sequence if self.batches else UNKNOWN
 
     @property
@@ -88,7 +88,7 @@ class ProducerStateEntry:
     def with_batch(
         self, epoch: int, batch: BatchMetadata, active_ms: int, *, transactional: bool
     ) -> ProducerStateEntry:
-        """After one more batch."""
+        """Return the state after one more batch."""
         kept = self.batches[1 - BATCHES_KEPT :] if epoch == self.epoch else ()
         open_from = (
             batch.first_offset
@@ -104,18 +104,18 @@ class ProducerStateEntry:
         )
 
     def with_end_marker(self, epoch: int, coordinator_epoch: int, active_ms: int) -> ProducerStateEntry:
-        """After the mark that ends its transaction."""
+        """Return the state after the marker that ends its transaction."""
         batches = self.batches if epoch == self.epoch else ()
         return ProducerStateEntry(epoch, batches, active_ms, coordinator_epoch)
 
 
-_NOBODY = ProducerStateEntry()
+_EMPTY = ProducerStateEntry()
 Producers = Mapping[int, ProducerStateEntry]
-"""By producer id."""
+"""Producer id -> state."""
 
 
 def appended(header: BatchHeader, first_offset: int) -> BatchMetadata:
-    """What is kept of a batch that lies at ``first_offset``."""
+    """Return the metadata of a batch that is appended at ``first_offset``."""
     delta = header.last_offset_delta
     first, last = header.base_sequence, sequence_after(header.base_sequence, delta)
     return BatchMetadata(
@@ -131,19 +131,19 @@ def appended(header: BatchHeader, first_offset: int) -> BatchMetadata:
 def analyze_batches(
     known: Producers, batches: Sequence[BatchHeader], first_offset: int, now_ms: int
 ) -> BatchMetadata | dict[int, ProducerStateEntry]:
-    """What becomes of a produced set of ``batches`` that would begin at ``first_offset``.
+    """Check the produced ``batches``, which would be appended at ``first_offset``.
 
-    Either the batch that the log has already, all of the set then being as it was when that was appended; or
-    the producers as they are once the set is appended, empty when none of the batches has one. BrokerError as
-    the module says, and INVALID_TXN_STATE for a batch outside of the transaction that its producer has open.
+    Returns the earlier batch if they are a duplicate of it; otherwise the state of their producers after the
+    append, empty when no batch has a producer. BrokerError as in the module's table, and INVALID_TXN_STATE
+    for a non-transactional batch of a producer with an open transaction.
     """
     changed: dict[int, ProducerStateEntry] = {}
     for header in batches:
         if header.producer_id >= 0:
-            producer = changed.get(header.producer_id) or known.get(header.producer_id, _NOBODY)
+            producer = changed.get(header.producer_id) or known.get(header.producer_id, _EMPTY)
             batch = appended(header, first_offset)
             if not _follows(producer, header):
-                earlier = _same(producer, header.producer_epoch, batch)
+                earlier = _find_duplicate(producer, header.producer_epoch, batch)
                 if earlier is not None:
                     return earlier
                 _check(producer, header, batch)
@@ -155,7 +155,7 @@ def analyze_batches(
 
 
 def _follows(producer: ProducerStateEntry, header: BatchHeader) -> bool:
-    """Return whether it is what nearly every batch is: the next one. Then nothing else is looked at."""
+    """Return whether the batch is the next one, as nearly every batch is. Then no other check is needed."""
     return (
         header.producer_epoch == producer.epoch >= 0
         and header.base_sequence == (producer.last_sequence + 1) % _SEQUENCES
@@ -163,20 +163,20 @@ def _follows(producer: ProducerStateEntry, header: BatchHeader) -> bool:
     )
 
 
-def _same(producer: ProducerStateEntry, epoch: int, batch: BatchMetadata) -> BatchMetadata | None:
+def _find_duplicate(producer: ProducerStateEntry, epoch: int, batch: BatchMetadata) -> BatchMetadata | None:
     if epoch == producer.epoch:
         for earlier in producer.batches:
             if (
                 earlier.first_sequence == batch.first_sequence
                 and earlier.last_sequence == batch.last_sequence
-                and _may_be_sent_again(producer, batch, earlier.base_timestamp_ms)
+                and _may_be_duplicate(producer, batch, earlier.base_timestamp_ms)
             ):
                 return earlier
     return None
 
 
-def _may_be_sent_again(producer: ProducerStateEntry, batch: BatchMetadata, base_timestamp_ms: int) -> bool:
-    """Whether ``batch`` can be one that this producer wrote with that base timestamp; -1: it is not known."""
+def _may_be_duplicate(producer: ProducerStateEntry, batch: BatchMetadata, base_timestamp_ms: int) -> bool:
+    """Return whether this producer may have written ``batch`` with that base timestamp; -1 for unknown."""
     if base_timestamp_ms == UNKNOWN:
         return batch.base_timestamp_ms <= producer.last_timestamp_ms
     return batch.base_timestamp_ms == base_timestamp_ms
@@ -185,12 +185,14 @@ def _may_be_sent_again(producer: ProducerStateEntry, batch: BatchMetadata, base_
 def _is_of_another(producer: ProducerStateEntry, batch: BatchMetadata) -> bool:
     """Return whether ``batch``, which does not follow, must be from a second producer with the same id."""
     if batch.first_sequence != 0:
-        return False  # that one's first batch was refused
+        return False  # the first batch of such a producer was refused
     same = [
-        one for one in producer.batches if (one.first_sequence, one.last_sequence) == (0, batch.last_sequence)
+        kept
+        for kept in producer.batches
+        if (kept.first_sequence, kept.last_sequence) == (0, batch.last_sequence)
     ]
-    full = len(producer.batches) == BATCHES_KEPT and _lies_before(batch, producer.batches)
-    return bool(same) or full or not _may_be_sent_again(producer, batch, UNKNOWN)
+    full = len(producer.batches) == BATCHES_KEPT and _is_before(batch, producer.batches)
+    return bool(same) or full or not _may_be_duplicate(producer, batch, UNKNOWN)
 
 
 def _check(producer: ProducerStateEntry, header: BatchHeader, batch: BatchMetadata) -> None:
@@ -202,14 +204,14 @@ def _check(producer: ProducerStateEntry, header: BatchHeader, batch: BatchMetada
             f"{name} has epoch {epoch}, but a producer with epoch {producer.epoch} has written here",
         )
     if epoch != producer.epoch:
-        if first != 0 and producer is _NOBODY:
+        if first != 0 and producer is _EMPTY:
             raise BrokerError(
                 ErrorCode.UNKNOWN_PRODUCER_ID,
                 f"{name} continues with sequence {first}, but is unknown: its records were deleted, or it "
                 "was idle for longer than transactional.id.expiration.ms",
             )
         if first != 0:
-            raise _gap(f"{name} begins epoch {epoch} with sequence {first}, expected 0")
+            raise _out_of_order(f"{name} begins epoch {epoch} with sequence {first}, expected 0")
     elif first != (producer.last_sequence + 1) % _SEQUENCES:
         if _is_of_another(producer, batch):
             raise BrokerError(
@@ -219,9 +221,9 @@ def _check(producer: ProducerStateEntry, header: BatchHeader, batch: BatchMetada
                 "another id or bump its epoch",
             )
         text = f"{name} sent sequences {first} to {batch.last_sequence} after {producer.last_sequence}"
-        if _lies_before(batch, producer.batches):
+        if _is_before(batch, producer.batches):
             raise BrokerError(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, f"{text}: already appended")
-        raise _gap(text)
+        raise _out_of_order(text)
     if producer.current_txn_first_offset >= 0 and not header.transactional:
         raise BrokerError(
             ErrorCode.INVALID_TXN_STATE,
@@ -230,12 +232,12 @@ def _check(producer: ProducerStateEntry, header: BatchHeader, batch: BatchMetada
         )
 
 
-def _gap(text: str) -> BrokerError:
+def _out_of_order(text: str) -> BrokerError:
     return BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
 
 
-def _lies_before(batch: BatchMetadata, kept: Sequence[BatchMetadata]) -> bool:
-    """Whether all of it must have been there before ``kept``. Where numbers went over to 0, nobody knows."""
+def _is_before(batch: BatchMetadata, kept: Sequence[BatchMetadata]) -> bool:
+    """Return whether ``batch`` is certainly before the kept batches. False if their numbers wrapped to 0."""
     if not kept or not 0 <= batch.first_sequence <= batch.last_sequence:
         return False
     oldest = kept[0].first_sequence
@@ -243,8 +245,8 @@ def _lies_before(batch: BatchMetadata, kept: Sequence[BatchMetadata]) -> bool:
 
 
 def replayed(producer: ProducerStateEntry | None, header: BatchHeader, active_ms: int) -> ProducerStateEntry:
-    """After a batch of records that the log holds: nothing is refused, the last one counts."""
-    return (producer or _NOBODY).with_batch(
+    """Return the state after a batch that is already in the log: nothing is checked, the last one counts."""
+    return (producer or _EMPTY).with_batch(
         header.producer_epoch,
         appended(header, header.base_offset),
         active_ms,
@@ -253,7 +255,7 @@ def replayed(producer: ProducerStateEntry | None, header: BatchHeader, active_ms
 
 
 def expired(known: Producers, now_ms: int, expiration_ms: int) -> list[int]:
-    """The producers that have not written for so long, but for those with an open transaction."""
+    """Return the producers that have been idle for so long, except those with an open transaction."""
     return [
         producer_id
         for producer_id, producer in known.items()
@@ -262,5 +264,5 @@ def expired(known: Producers, now_ms: int, expiration_ms: int) -> list[int]:
 
 
 def last_offsets(known: Producers) -> dict[int, int]:
-    """The offset of each producer's last record: what compaction keeps of it."""
+    """Return the offset of each producer's last record, which compaction must keep."""
     return {producer_id: producer.last_offset for producer_id, producer in known.items()}

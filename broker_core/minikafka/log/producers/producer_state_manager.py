@@ -1,20 +1,21 @@
-"""The producers of one log: kept in memory, and in snapshot files from which they come back.
+"""The producers of one log: their state in memory, and the snapshot files from which it is loaded.
 
-A snapshot (``producer_snapshots``) is written whenever a segment ends, and when the log is closed. At open
-the newest one that can be believed is read, and the headers of the batches behind it:
+A snapshot (``snapshots``) is written whenever a segment ends, and when the log is closed. At open the newest
+valid one is read, and the headers of the batches behind it:
 
-- one that is damaged, or lies past the log's end, is passed over and removed;
-- after a crash also one past the recovery point, where the log does not begin there: it may have ended
-  before, and gone on otherwise;
-- where there is none, all of the log is gone through, but not after a clean shutdown: who writes producers'
-  batches and closes writes one, so such a log is from a release without producers.
+- a snapshot that is damaged, or past the log's end, is skipped and removed;
+- after a crash so is one past the recovery point, unless the log begins there: the log may have been
+  truncated below it and then continued otherwise;
+- without a snapshot the whole log is scanned, but not after a clean shutdown: a clean close of a log with
+  producers writes a snapshot, so such a log is from a release without producers.
 
-The newest two stay, and what is needed down to the recovery point; a deleted segment takes the one at its
-beginning along. None is flushed but at close: what a power cut takes is found again in the log.
+The newest two are kept, and those needed down to the recovery point; a deleted segment takes the snapshot at
+its base offset along. Only the one written at close is flushed: after a power cut the state is found in the
+log.
 
-A producer is forgotten when it has written nothing for ``transactional.id.expiration.ms``; and of very many
-the one that has been silent for longest, so that nobody can fill the memory with ids of its own making.
-Its messages being deleted is no reason (as since 2.4; 2.1 forgets it then, and refuses what comes next).
+A producer expires when it has written nothing for ``transactional.id.expiration.ms``; and if there are very
+many, the one idle for longest is removed, so that no client can fill the memory with invented ids. The
+deletion of its messages is no reason (as since 2.4; 2.1 removes it then, and refuses the next batch).
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ _NAME = re.compile(r"([0-9]{20})" + re.escape(SNAPSHOT_SUFFIX))
 _log = logging.getLogger(__name__)
 
 
-class Stretch(Protocol):
-    """A segment, as far as this module looks at it."""
+class SegmentLike(Protocol):
+    """The part of a segment that this module uses."""
 
     base_offset: int
     file: File
@@ -64,12 +65,12 @@ class Stretch(Protocol):
 
 
 def snapshot_offsets(names: Iterable[str]) -> list[int]:
-    """The offsets of the snapshots among file names, rising."""
+    """Return the offsets of the snapshots among file names, in increasing order."""
     return sorted(int(match[1]) for name in names if (match := _NAME.fullmatch(name)))
 
 
 class ProducerStateManager:
-    """What one log knows of its producers. Changed by who holds the log's mutex."""
+    """The state of the producers of one log. Changed only with the log's mutex held."""
 
     __slots__ = (
         "_complaint",
@@ -85,26 +86,26 @@ class ProducerStateManager:
         self._files = files
         self._directory = directory
         self._known: dict[int, ProducerStateEntry] = {}
-        """The one that wrote last comes last."""
+        """In the order of the last append."""
         self._open: dict[int, int] = {}
-        """Where the transaction begins of each that has one open: seldom any, of very many producers."""
+        """Producer id -> first offset of its open transaction: few or none, of very many producers."""
         self._snapshots = list(snapshots)
-        """Offsets of the files, rising. Of those below the newest, some may be gone with their segments."""
+        """Offsets of the files, increasing. Older ones may have been deleted with their segments."""
         self._complaint: str | None = None
         self.first_undecided_offset: int | None = None
-        """Where the oldest transaction begins that has not ended; None when all have."""
+        """The first offset of the oldest open transaction; None when there is none."""
 
     @property
     def known(self) -> Producers:
-        """All producers, by id. Not to be kept."""
+        """All producers, by id: the live mapping, not a copy."""
         return self._known
 
     def known_ids(self) -> list[int]:
-        """The ids of all of them. Any thread may ask."""
+        """Return the ids of all producers. Any thread may call this."""
         return list(self._known.copy())
 
     def last_offsets(self) -> dict[int, int]:
-        """The offset of each one's last record. Any thread may ask."""
+        """Return the offset of each producer's last record. Any thread may call this."""
         return last_offsets(self._known.copy())
 
     # While the log grows.
@@ -112,50 +113,50 @@ class ProducerStateManager:
     def analyze_batches(
         self, batches: Sequence[BatchHeader], first_offset: int, now_ms: int
     ) -> BatchMetadata | dict[int, ProducerStateEntry]:
-        """See ``producer_state.decide``: nothing is changed here."""
+        """Check batches, see ``producer_state.analyze_batches``: nothing is changed here."""
         return analyze_batches(self._known, batches, first_offset, now_ms)
 
     def update(self, changed: Producers) -> None:
-        """Take what ``analyze_batches`` gave, once that is appended."""
+        """Apply the result of ``analyze_batches``, after the append."""
         self._put(changed)
         self._note_open()
 
     def update_from_leader(self, data: Buffer, positions: NDArray[np.int64], now_ms: int) -> None:
-        """Take what whole entries at ``positions`` say, which were copied from the leader's log."""
-        self._learn(data, positions, 0, now_ms)
+        """Update the state from whole entries at ``positions`` that were copied from the leader."""
+        self._update_from(data, positions, 0, now_ms)
         self._note_open()
 
     def _note_open(self) -> None:
         self.first_undecided_offset = min(self._open.values(), default=None)
 
     def _put(self, changed: Producers) -> None:
-        known, begun = self._known, self._open
+        known, opened = self._known, self._open
         for producer_id, producer in changed.items():
             known.pop(producer_id, None)
             known[producer_id] = producer
             if producer.current_txn_first_offset >= 0:
-                begun[producer_id] = producer.current_txn_first_offset
-            elif begun:
-                begun.pop(producer_id, None)
+                opened[producer_id] = producer.current_txn_first_offset
+            elif opened:
+                opened.pop(producer_id, None)
         while len(known) > PRODUCERS_MOST:
             oldest = next(iter(known))
             del known[oldest]
-            begun.pop(oldest, None)
+            opened.pop(oldest, None)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that were silent for so long; how many."""
-        gone = expired(self._known, now_ms, expiration_ms)
-        for producer_id in gone:
+        """Remove producers that were idle for so long; return their number."""
+        removed = expired(self._known, now_ms, expiration_ms)
+        for producer_id in removed:
             del self._known[producer_id]
-        return len(gone)
+        return len(removed)
 
     # Files.
 
     def take_snapshot(self, offset: int, recovery_point: int, *, closing: bool = False) -> None:
-        """Write the snapshot at the log end offset, where it is not there, and remove old ones.
+        """Write the snapshot at the log end offset, unless it exists, and remove old ones.
 
-        Where it cannot be written the log is read instead, at the next open. StorageError at close if that
-        open would not know that there is anything to be read.
+        If that fails, the next open reads the log instead. StorageError at close if the next open would not
+        know that it must read the log.
         """
         if (self._snapshots and self._snapshots[-1] >= offset) or (
             closing and not self._known and not self._snapshots
@@ -179,11 +180,11 @@ class ProducerStateManager:
         self._remove(lambda at: at < oldest)
 
     def delete_snapshots_before(self, start_offset: int) -> None:
-        """The log begins at ``start_offset`` now: older snapshots say nothing that is needed."""
+        """Remove the snapshots before ``start_offset``, where the log begins now."""
         self._remove(lambda at: at < start_offset)
 
     def delete_snapshots_after(self, end_offset: int) -> None:
-        """The log is cut there: newer snapshots tell of what is gone."""
+        """Remove the snapshots after ``end_offset``, to which the log was truncated."""
         self._remove(lambda at: at > end_offset)
 
     def _remove(self, unwanted: Callable[[int], bool]) -> None:
@@ -197,18 +198,17 @@ class ProducerStateManager:
 
     def rebuild(
         self,
-        segments: Sequence[Stretch],
+        segments: Sequence[SegmentLike],
         end_offset: int,
         believed_up_to: int,
         *,
         after_clean: bool = False,
         advance: Callable[[int], None] = lambda size_bytes: None,
     ) -> None:
-        """Find out what is known below ``end_offset``, where the log ends. StorageError when it cannot be
-        read.
+        """Rebuild the state below ``end_offset``, the log end offset. StorageError if the log is unreadable.
 
-        Snapshots above ``believed_up_to`` are removed. ``after_clean``: a log without any has no producers.
-        ``advance`` is told how many bytes were read.
+        Snapshots above ``believed_up_to`` are removed. ``after_clean``: a log without a snapshot has no
+        producers. ``advance`` is called with the number of bytes that were read.
         """
         none = not self._snapshots
         self._known, self._open = {}, {}
@@ -239,14 +239,14 @@ class ProducerStateManager:
             return False
         self._known = dict(sorted(known.items(), key=lambda item: item[1].last_timestamp_ms))
         self._open = {
-            number: one.current_txn_first_offset
-            for number, one in known.items()
-            if one.current_txn_first_offset >= 0
+            producer_id: producer.current_txn_first_offset
+            for producer_id, producer in known.items()
+            if producer.current_txn_first_offset >= 0
         }
         return True
 
-    def _replay_segment(self, segment: Stretch, begin: int, advance: Callable[[int], None]) -> None:
-        # Who wrote to it was active when it was last written to, whatever the messages' timestamps say.
+    def _replay_segment(self, segment: SegmentLike, begin: int, advance: Callable[[int], None]) -> None:
+        # Its producers count as active when the file was last written, whatever the messages' timestamps are.
         active_ms = segment.file.modified_ms()
         at_start = True
         for window in windows(
@@ -265,9 +265,9 @@ class ProducerStateManager:
         positions = np.ascontiguousarray(window.result.index_entries[:, 1]) - window.position
         if at_start and len(window.data):
             positions = np.concatenate([np.zeros(1, dtype=np.int64), positions])
-        self._learn(window.data, positions, begin, active_ms)
+        self._update_from(window.data, positions, begin, active_ms)
 
-    def _learn(self, data: Buffer, positions: NDArray[np.int64], begin: int, active_ms: int) -> None:
+    def _update_from(self, data: Buffer, positions: NDArray[np.int64], begin: int, active_ms: int) -> None:
         for position, header in telling_batches(data, positions, begin, BATCHES_KEPT):
             producer_id = header.producer_id
             producer = self._known.get(producer_id)

@@ -1,4 +1,4 @@
-"""The file that keeps what a log knows of its producers: ``OFFSET.snapshot``, what lies below that offset.
+"""The snapshot file of the producer state below an offset of a log: ``OFFSET.snapshot``.
 
     version      int16   1
     crc          uint32  CRC-32C of all that follows
@@ -8,9 +8,9 @@
       last sequence    int32   -1 for none
       last offset      int64   -1 for none
       offset delta     int32   of the last batch: its last offset less its first
-      timestamp        int64   ms: when it was active last
-      coordinator epoch int32  of the last mark, -1 for none
-      open from        int64   first offset of the transaction that has not ended, -1 for none
+      timestamp        int64   ms: the time of its last append
+      coordinator epoch int32  of the last transaction marker, -1 for none
+      open from        int64   first offset of the open transaction, -1 for none
 
 Big-endian. Only a producer's last batch is kept. (``ProducerStateManager.java`` of 3.9, the same since 0.11.)
 """
@@ -30,13 +30,13 @@ from minikafka.records.format.checksums import crc32c
 
 VERSION = 1
 COVERED_AT = 6
-"""What the checksum covers begins here."""
+"""The position where the part covered by the checksum begins."""
 _HEADER = struct.Struct(">hIi")
 _PRODUCER = struct.Struct(">qhiqiqiq")
 
 
 def encode_producers(producers: Producers) -> bytes:
-    """The file's bytes, the producers in the order of their ids."""
+    """Encode the file, with the producers in the order of their ids."""
     rows = [struct.pack(">i", len(producers))]
     for producer_id, producer in sorted(producers.items()):
         last = producer.batches[-1] if producer.batches else BatchMetadata(-1, -1, -1, -1, -1)
@@ -57,9 +57,9 @@ def encode_producers(producers: Producers) -> bytes:
 
 
 def parse_producers(path: str, data: bytes) -> tuple[dict[int, ProducerStateEntry], str | None]:
-    """The producers, and what is wrong with the checksum if anything is.
+    """Decode the file: the producers, and the problem with the checksum if there is one.
 
-    StorageError when size or version cannot be right: then nothing can be read.
+    StorageError when the size or version is not valid: then nothing can be read.
     """
     if len(data) < _HEADER.size:
         raise StorageError(

@@ -1,6 +1,6 @@
-"""Opening a partition's directory: which segments lie there, and which of their bytes can be believed.
+"""Opening a partition's directory: find its segments, check them, and remove what is damaged.
 
-See ``log`` for what is checked and cut, and when.
+The module ``log`` describes what is checked and removed, and when.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from minikafka.log.file_scan import (
     save_bytes,
     scan_file,
 )
-from minikafka.log.layout import CLEANED_SUFFIX, EPOCHS_FILE, Layout
+from minikafka.log.layout import CLEANED_SUFFIX, LEADER_EPOCH_FILE, Layout
 from minikafka.log.producers.producer_state_manager import ProducerStateManager, snapshot_offsets
 from minikafka.log.recovery.segment_replacement import complete_swaps
 from minikafka.log.segment import Segment
@@ -30,7 +30,7 @@ from minikafka.log.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class LoadedLog:
-    """A partition's directory as opened."""
+    """The state of a log after it was opened."""
 
     segments: tuple[Segment, ...]
     start_offset: int
@@ -39,7 +39,7 @@ class LoadedLog:
     epochs: LeaderEpochs
     report: RecoveryReport | None
     names_changed: bool
-    """Whether the directory holds names that were not flushed."""
+    """Whether the directory has names that were not flushed."""
     producers: ProducerStateManager
 
 
@@ -52,9 +52,9 @@ def create_segment(
     *,
     room_bytes: int = 0,
 ) -> Segment:
-    """A new, empty segment with its index files. The directory is the caller's to flush. Raises StorageError.
+    """Create an empty segment with its index files. The caller flushes the directory. Raises StorageError.
 
-    ``room_bytes``: the size of the file beforehand (``preallocate``).
+    ``room_bytes``: the preallocated size of the file (``preallocate``).
     """
     name = layout.segment_name(base_offset)
     segment = _create(files, directory, layout, base_offset, name, now_ms, room_bytes)
@@ -63,7 +63,7 @@ def create_segment(
 
 
 def create_cleaned(files: Files, directory: str, layout: Layout, base_offset: int) -> Segment:
-    """A new, empty segment for ``Log.replace_segments``, with the name of one that is not ready yet."""
+    """Create an empty segment for ``Log.replace_segments``, with a name that ends with ``.cleaned``."""
     name = layout.segment_name(base_offset) + CLEANED_SUFFIX
     return _create(files, directory, layout, base_offset, name, None, 0)
 
@@ -82,7 +82,7 @@ def _create(
     except FileNotFoundError as error:
         raise StorageError(f"log directory {directory} was deleted or moved while in use") from error
     if file.size():
-        file.truncate(0)  # left by something that failed half-way: no message was ever served from it
+        file.truncate(0)  # left by a failed attempt: no message was ever served from it
     if room_bytes:
         file.truncate(room_bytes)
     index_path, time_index_path = _index_paths(directory, layout, base_offset)
@@ -107,9 +107,10 @@ def remove_segments(files: Files, segments: Iterable[Segment]) -> None:
 
 
 def rename_empty(files: Files, directory: str, layout: Layout, segment: Segment, base_offset: int) -> Segment:
-    """The empty segment in the place of ``segment``, which has been emptied, with another base offset.
+    """Rename ``segment``, which has been emptied, to another base offset; return the new empty segment.
 
-    Renamed, as two of them could be taken for a log with a hole. Flushed. Raises StorageError.
+    It is renamed because two segments would look like a log with a hole. The name is flushed. Raises
+    StorageError.
     """
     segment.remove_indexes()
     segment.move(os.path.join(directory, layout.segment_name(base_offset)))
@@ -119,18 +120,18 @@ def rename_empty(files: Files, directory: str, layout: Layout, segment: Segment,
 
 @dataclass(frozen=True, slots=True)
 class LoadHints:
-    """What is known of a partition before it is opened."""
+    """The checkpoints and options with which a partition is opened."""
 
     clean: bool = False
     """The data directory had its clean-shutdown marker."""
     recovery_point: int = 0
-    """All below this offset was flushed; 0 when nobody knows."""
+    """All below this offset was flushed; 0 when that is not known."""
     start_offset: int = 0
-    """Messages below this offset were deleted, though their segment may be there."""
+    """Messages below this offset were deleted, though their segment may still exist."""
     advance: Callable[[int], None] = field(default=lambda size_bytes: None)
-    """Told how many bytes were checked, from time to time."""
+    """Called from time to time with the number of bytes that were checked."""
     journal_epochs: tuple[tuple[int, int], ...] = ()
-    """Epochs, and where they begin, that the log's own file may lack (``journal_epochs``)."""
+    """Epochs and start offsets that the log's own file may lack (``leader_epoch_journal``)."""
 
 
 def load_log(
@@ -141,12 +142,14 @@ def load_log(
     settled = complete_swaps(files, directory, layout)
     names = files.list_dir(directory)
     bases = sorted(base for name in names if (base := layout.segment_base(name)) is not None)
-    for name in sorted(names, reverse=True):  # the time index first: see ``replacing.retire``
+    for name in sorted(names, reverse=True):  # the time index first: see ``rename_to_deleted``
         base = layout.index_base(name)
         if base is not None and base not in bases:
             files.remove(os.path.join(directory, name))  # an index without its segment
-    epochs = LeaderEpochs.load(files, directory) if EPOCHS_FILE in names else LeaderEpochs(files, directory)
-    epochs.learn(known.journal_epochs)
+    epochs = (
+        LeaderEpochs.load(files, directory) if LEADER_EPOCH_FILE in names else LeaderEpochs(files, directory)
+    )
+    epochs.load_journal(known.journal_epochs)
     producers = ProducerStateManager(files, directory, snapshot_offsets(names))
     if not bases:
         start = known.start_offset
@@ -165,11 +168,11 @@ def load_log(
         )
     else:
         found = _Recovery(files, directory, config, layout, segments, known).run(epochs, producers)
-    # Also of a log that was closed cleanly: the file may still have what an earlier recovery cut.
+    # Also after a clean shutdown: the file may still have epochs that an earlier recovery removed.
     found.epochs.recovered(found.end_offset)
     if found.start_offset > found.end_offset:
-        # What recovery cut reaches below the start: nothing of the log is left.
-        # The new one first: a directory without segments would be no partition's.
+        # Recovery has removed messages below the start: nothing of the log is left.
+        # The new segment first: a directory without segments would not count as a partition.
         empty = create_segment(files, directory, layout, start_offset, now_ms)
         remove_segments(files, found.segments)
         files.sync_dir(directory)
@@ -185,11 +188,11 @@ def load_log(
 
 
 def _checked_tail(segment: Segment, config: LogConfig) -> int | None:
-    """The end offset, when the entries behind the last index entry are whole and right; else None."""
+    """Return the end offset, when the entries behind the last index entry are valid; otherwise None."""
     if segment.size == 0:
         return segment.base_offset
     offset, position = segment.index(config.index_interval_bytes).last()
-    # The index may name the last offset of what lies there, so its first may be smaller.
+    # The index may name the last offset of that entry, so its first offset may be smaller.
     found = scan_file(segment.file, position, segment.size, segment.base_offset)
     segment.load_times()
     segment.update_max_timestamp(found.max_timestamp)
@@ -197,7 +200,7 @@ def _checked_tail(segment: Segment, config: LogConfig) -> int | None:
 
 
 class _Recovery:
-    """Goes through the segments that a crash may have damaged and cuts the log at the first damage."""
+    """Checks the segments that a crash may have damaged and truncates the log at the first damage."""
 
     def __init__(
         self,
@@ -227,8 +230,8 @@ class _Recovery:
                 end_offset = self._check(number)
             number += 1
         report = RecoveryReport(self._directory, tuple(self._cuts), end_offset) if self._cuts else None
-        # A truncation may have been killed before it was flushed: a power cut must not undo it when other
-        # messages, of another epoch, stand there already.
+        # The process may have been killed before a truncation was flushed: a power cut must not undo it when
+        # other messages, of another epoch, have been written there.
         segments[-1].file.sync()
         self._files.sync_dir(self._directory)
         return LoadedLog(
@@ -243,7 +246,7 @@ class _Recovery:
         )
 
     def _check(self, number: int) -> int:
-        """Check one segment and give its next offset. Where the log ends in it, the rest is taken away."""
+        """Check one segment and return its next offset. If the log ends in it, the rest is removed."""
         segment, following = self._segments[number], self._segments[number + 1 :]
         size = segment.size
         found = scan_file(
@@ -258,7 +261,7 @@ class _Recovery:
         segment.adopt_scan(found)
         reason = self._break_behind(found, following)
         if reason is not None:
-            # Before the cut: a crash between the two must not leave a whole log with a hole in it.
+            # Before the cut: a crash between the two must not leave a hole in the log.
             self._set_aside(following, reason)
             del self._segments[number + 1 :]
             self._files.sync_dir(self._directory)
@@ -268,11 +271,11 @@ class _Recovery:
 
     def _cut(self, segment: Segment, found: FileScan, size: int) -> None:
         if self._config.preallocate and only_zeros(segment.file, found.valid_bytes, size):
-            segment.cut(found.valid_bytes)  # room that no message was written to
+            segment.cut(found.valid_bytes)  # preallocated space without messages
             segment.adopt_scan(found)
             return
         saved = save_bytes(self._files, segment.file, found.valid_bytes, size)
-        # The copy's name must be safe before the original is cut.
+        # The copy's name must be durable before the original is cut.
         self._files.sync_dir(self._directory)
         segment.cut(found.valid_bytes)
         segment.adopt_scan(found)
@@ -280,7 +283,7 @@ class _Recovery:
         self._cuts.append(Cut(segment.path, found.valid_bytes, length, found.problem or "", saved))
 
     def _break_behind(self, found: FileScan, following: list[Segment]) -> str | None:
-        """Why the log cannot go on with the following segments; None when it can, or when there are none."""
+        """Return why the log cannot continue with the following segments; None if it can, or has none."""
         if not following:
             return None
         if found.problem is not None:
@@ -292,7 +295,7 @@ class _Recovery:
         return None
 
     def _set_aside(self, segments: list[Segment], reason: str) -> None:
-        """Drop the indexes of segments that cannot be served, and rename them, newest first."""
+        """Remove the indexes of segments that cannot be served, and rename the segments, newest first."""
         for segment in reversed(segments):
             segment.remove_indexes()
             if segment.size:

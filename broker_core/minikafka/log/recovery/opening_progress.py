@@ -1,6 +1,6 @@
-"""How far the opening of a broker's logs is: one line in the broker's log every few seconds.
+"""The progress of opening a broker's logs: one line in the broker's log every few seconds.
 
-Checking what was not flushed reads gigabytes; whoever waits must see that something happens.
+The check of unflushed segments may read gigabytes; the operator must see that it advances.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ INTERVAL_MS = 2_000
 
 
 class OpeningProgress:
-    """Counts logs and bytes. Any thread may call ``advance`` and ``opened``: a lost count does no harm."""
+    """Counts opened logs and checked bytes. Any thread may call ``advance`` and ``opened``, without a lock:
+    a lost count does no harm.
+    """
 
     def __init__(self, clock: Clock, logger: logging.Logger) -> None:
         self._clock = clock
@@ -23,31 +25,31 @@ class OpeningProgress:
         self._opened = 0
         self._checked_bytes = 0
         self._began_ms = clock.monotonic_ms()
-        self._said_ms = self._began_ms
+        self._reported_ms = self._began_ms
 
     def expect(self) -> None:
-        """One more log will be opened."""
+        """Count one more log to open."""
         self._logs += 1
 
     def advance(self, size_bytes: int) -> None:
-        """So much was checked."""
+        """Count bytes that were checked."""
         self._checked_bytes += size_bytes
-        self._say()
+        self._report()
 
     def opened(self) -> None:
-        """One more log is there."""
+        """Count one more opened log."""
         self._opened += 1
-        self._say()
+        self._report()
 
-    def _say(self) -> None:
+    def _report(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._said_ms >= INTERVAL_MS:
-            self._said_ms = now_ms
+        if now_ms - self._reported_ms >= INTERVAL_MS:
+            self._reported_ms = now_ms
             self._logger.info("opening logs: %s", self._state())
             report("opening", opened=self._opened, of=self._logs, checked_bytes=self._checked_bytes)
 
     def end(self) -> None:
-        """All are there."""
+        """Log that all logs are opened."""
         seconds = (self._clock.monotonic_ms() - self._began_ms) / 1000
         if self._logs:
             self._logger.info("opened logs in %.1f s: %s", seconds, self._state())

@@ -1,4 +1,4 @@
-"""Taking segments away, and putting others in their place, so that a crash leaves the one or the other.
+"""Crash-safe deletion and replacement of segments: a crash leaves the old segments or the new one.
 
 Each step is a rename (``layout`` has the suffixes)::
 
@@ -8,12 +8,11 @@ Each step is a rename (``layout`` has the suffixes)::
                  the old segments -> .deleted, oldest first; the directory is flushed, the indexes written
                  and flushed, then 00.kafka.swap -> 00.kafka
 
-At open ``complete_swaps`` finishes what a crash interrupted: files that are ``.deleted`` or ``.cleaned`` and
-half-written snapshots are removed, and a ``.swap``
-takes the place of the segments whose offsets it covers. Segments behind its last offset may stay, though
-they were to be replaced too: what compaction dropped of them comes back, and nothing else, as a key's later
-value or its tombstone always lies behind the dropped one. (``Log.replaceSegments`` of 0.10.1, whose names
-these are; it flushes no directory.)
+At open ``complete_swaps`` finishes what a crash interrupted: ``.deleted`` and ``.cleaned`` files and
+half-written snapshots are removed, and a ``.swap`` replaces the segments whose offsets it covers. Segments
+behind its last offset may stay, though they were to be replaced too: only messages that compaction removed
+come back, as a key's later value or its tombstone is always behind them. (``Log.replaceSegments`` of 0.10.1,
+which uses the same names; it flushes no directory.)
 """
 
 from __future__ import annotations
@@ -25,33 +24,33 @@ from dataclasses import dataclass
 
 from minikafka.base.files import TEMPORARY_SUFFIX, Files
 from minikafka.log.file_scan import free_path, scan_file
-from minikafka.log.layout import CLEANED_SUFFIX, GONE_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, Layout
+from minikafka.log.layout import CLEANED_SUFFIX, DELETED_FILE_SUFFIX, SNAPSHOT_SUFFIX, SWAP_SUFFIX, Layout
 from minikafka.log.segment import Segment
 
-_LEFT_OVER = (GONE_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, SNAPSHOT_SUFFIX + TEMPORARY_SUFFIX)
+_LEFT_OVER = (DELETED_FILE_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, SNAPSHOT_SUFFIX + TEMPORARY_SUFFIX)
 _log = logging.getLogger(__name__)
 
 
 def rename_to_deleted(
     files: Files, directory: str, layout: Layout, segments: Iterable[Segment]
 ) -> Iterator[str]:
-    """Rename the files of segments, which must be in order; gives each that is to be removed later.
+    """Rename the files of segments, which must be in order; yield each file to be removed later.
 
-    The indexes go before the file that they are of, and the time index first: Kafka's tools read the others
-    for it, and fail on what a crash in between would leave.
+    The indexes are renamed before their segment, and the time index first: Kafka's tools read the other files
+    for a time index, and would fail on what a crash in between leaves.
 
-    At the first failure it ends: StorageError. No later segment is gone then, so there is no hole. Called
-    again it goes on there.
+    StorageError at the first failure. No later segment is renamed then, so there is no hole. The next call
+    continues there.
     """
     for segment in segments:
         base = segment.base_offset
         for name in (layout.time_index_name(base), layout.index_name(base)):
             yield from _put_aside(files, os.path.join(directory, name))
-        if not segment.path.endswith(GONE_SUFFIX):
+        if not segment.path.endswith(DELETED_FILE_SUFFIX):
             try:
-                segment.move(segment.path + GONE_SUFFIX)
+                segment.move(segment.path + DELETED_FILE_SUFFIX)
             except FileNotFoundError:
-                pass  # removed by hand: nothing may wait for it
+                pass  # removed by hand: the deletion must not fail because of it
             else:
                 yield segment.path
         for name in layout.companions(base):
@@ -60,14 +59,14 @@ def rename_to_deleted(
 
 def _put_aside(files: Files, path: str) -> Iterator[str]:
     if files.exists(path):
-        files.rename(path, path + GONE_SUFFIX)
-        yield path + GONE_SUFFIX
+        files.rename(path, path + DELETED_FILE_SUFFIX)
+        yield path + DELETED_FILE_SUFFIX
 
 
 @dataclass(slots=True)
 class SegmentReplacement:
-    """What a log's list of segments has, and its directory not yet: ``old`` are gone, and ``new``, if any, is
-    in their place, as a ``.swap``.
+    """A change of a log's segment list that its directory does not have yet: ``old`` were removed from the
+    list, and ``new``, if any, is in their place, with a ``.swap`` name.
     """
 
     old: Sequence[Segment]
@@ -75,21 +74,21 @@ class SegmentReplacement:
     retired: bool = False
 
     def carry_out(
-        self, files: Files, directory: str, layout: Layout, sync: Callable[[], None], gone: list[str]
+        self, files: Files, directory: str, layout: Layout, sync: Callable[[], None], deleted: list[str]
     ) -> None:
-        """Make it, and add the files to be removed later to ``gone``. ``sync`` flushes the directory's names.
+        """Change the directory, and add the files to remove later to ``deleted``. ``sync`` flushes the names.
 
-        After a StorageError another call goes on where it was. No other change may come before: what is left
-        would be a log with a hole, or the name of one ``.swap`` be another's.
+        After a StorageError another call continues. No other change may come before: the log could get a
+        hole, or a ``.swap`` the name of another one.
         """
         if not self.retired:
             if self.new is not None:
                 sync()
-            gone.extend(rename_to_deleted(files, directory, layout, self.old))
+            deleted.extend(rename_to_deleted(files, directory, layout, self.old))
             sync()
             self.retired = True
         if self.new is not None:
-            # Before the name that recovery passes over with its indexes.
+            # Before the final name: recovery does not check the indexes of a full segment.
             self.new.write_indexes(sync=True)
             if self.new.path.endswith(SWAP_SUFFIX):
                 self.new.move(self.new.path.removesuffix(SWAP_SUFFIX))
@@ -97,8 +96,9 @@ class SegmentReplacement:
 
 
 def complete_swaps(files: Files, directory: str, layout: Layout) -> bool:
-    """Finish what a crash interrupted, and flush that; whether names have changed. StorageError when the disk
-    fails.
+    """Finish replacements that a crash interrupted, and flush them; return whether names have changed.
+
+    StorageError when the disk fails.
     """
     swaps, changed = [], False
     for name in files.list_dir(directory):
@@ -112,7 +112,7 @@ def complete_swaps(files: Files, directory: str, layout: Layout) -> bool:
     for base, path in sorted(swaps):
         _finish(files, directory, layout, base, path)
     if changed or swaps:
-        # A killed process may have left all these names unflushed, and where the log starts is told by them.
+        # A killed process may have left all these names unflushed, and they give the log's start offset.
         files.sync_dir(directory)
     return changed or bool(swaps)
 
@@ -125,14 +125,14 @@ def _finish(files: Files, directory: str, layout: Layout, base: int, swap: str) 
     finally:
         file.close()
     if found.problem is not None:
-        # It was flushed before it got this name: the disk has lost some of it, and the old ones may be there.
+        # It was flushed before it got this name, so the disk lost data; the old segments may still exist.
         saved = free_path(files, swap)
         files.rename(swap, saved)
         _log.warning("ignoring damaged swap file %s: %s; saved in %s", swap, found.problem, saved)
         return
     behind = max(found.next_offset, base + 1)
     others = (layout.segment_base(name) for name in files.list_dir(directory))
-    # Its own base too: what lies there may be half an index.
+    # Its own base too: there may be an incomplete index.
     for old in sorted({base, *(other for other in others if other is not None and base <= other < behind)}):
         indexes = layout.time_index_name(old), layout.index_name(old)
         for name in (*indexes, layout.segment_name(old), *layout.companions(old)):

@@ -1,9 +1,9 @@
-"""The records of a segment file, one by one, for people: ``minikafka log dump``. Other files: ``dump_files``.
+"""The records of a segment file, one by one, for ``minikafka log dump``. Other files: ``dump_files``.
 
-Reads the file in windows and never as a whole; each entry is opened by itself, so that its file position is
-known. A damaged entry whose size makes sense is reported and passed over when a plausible entry follows;
-otherwise the file ends there. The file is only read: a segment that a broker writes to meanwhile may end in
-a half-written entry.
+Reads the file in windows and never as a whole; each entry is decoded by itself, so that its file position is
+known. A damaged entry with a valid size is reported and skipped when a plausible entry follows; otherwise the
+file ends there. The file is only read: a segment that a broker writes to meanwhile may end in a half-written
+entry.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _HEADER = struct.Struct(">qi")
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes that are not what they should be: where in the file, how many, why. None, when some are missing.
+    """Damaged bytes of a file: position, length and reason. The length is 0 when bytes are missing.
 
-    In a segment, what follows no more makes sense belongs to it: it reaches to the end then.
+    In a segment, damage without a valid entry behind it reaches to the end of the file.
     """
 
     path: str
@@ -39,7 +39,7 @@ class Damage:
 
 
 def dump_records(files: Files, path: str, *, deep: bool = True) -> Iterator[StoredRecord | Damage]:
-    """The records in the file, in order, ``Damage`` where there is any; compressed sets opened when ``deep``.
+    """Yield the records in the file, in order, and ``Damage``; compressed sets are opened when ``deep``.
 
     FileNotFoundError when there is no such file, StorageError when it cannot be read.
     """
@@ -52,7 +52,7 @@ def dump_records(files: Files, path: str, *, deep: bool = True) -> Iterator[Stor
 
 def _records(file: File, deep: bool) -> Iterator[StoredRecord | Damage]:
     end = file.size()
-    window = Window(file, end)
+    window = FileWindow(file, end)
     position = 0
     while position < end:
         size, reason = entry_size(window, position, end)
@@ -68,16 +68,16 @@ def _records(file: File, deep: bool) -> Iterator[StoredRecord | Damage]:
         position += size
 
 
-def damaged_entry(window: Window, position: int, end: int, reason: str) -> Damage:
-    """The damage of an entry whose size makes sense: its own bytes, or all when nothing plausible follows."""
+def damaged_entry(window: FileWindow, position: int, end: int, reason: str) -> Damage:
+    """Return the damage of an entry of valid size: its own bytes, or all if no plausible entry follows."""
     behind = position + entry_size(window, position, end)[0]
     if behind < end and entry_size(window, behind, end)[1] is not None:
         behind = end
     return Damage(window.path, position, behind - position, reason)
 
 
-def entry_size(window: Window, position: int, end: int) -> tuple[int, str | None]:
-    """Size with header of the entry at ``position``, and why it cannot be one (None when it can)."""
+def entry_size(window: FileWindow, position: int, end: int) -> tuple[int, str | None]:
+    """Return the size with header of the entry at ``position``, and a reason if there cannot be one."""
     if end - position < ENTRY_HEADER_BYTES:
         return 0, f"{end - position} bytes, fewer than an entry header has ({ENTRY_HEADER_BYTES})"
     offset, size = _HEADER.unpack(window.take(position, ENTRY_HEADER_BYTES))
@@ -91,8 +91,8 @@ def entry_size(window: Window, position: int, end: int) -> tuple[int, str | None
     return ENTRY_HEADER_BYTES + size, None
 
 
-class Window:
-    """The part of a file that was read last."""
+class FileWindow:
+    """Reads a file through a window: the part that was read last."""
 
     def __init__(self, file: File, end: int) -> None:
         self.path = file.path
@@ -102,7 +102,7 @@ class Window:
         self._data = memoryview(b"")
 
     def take(self, position: int, size: int) -> memoryview:
-        """``size`` bytes at ``position``, which lie in the file."""
+        """Return ``size`` bytes at ``position``, all of them inside the file."""
         if not self._at <= position <= position + size <= self._at + len(self._data):
             self._at = position
             length = max(size, min(WINDOW_BYTES, self._end - position))

@@ -1,17 +1,17 @@
-"""The files beside a segment and in a data directory, read for people: which is which, and their rows.
+"""The other files of a log and of a data directory, for ``minikafka log dump``: their kinds and their rows.
 
     BASE.log, BASE.kafka      segment (``dump``); so is every name that is not listed here
     BASE.index                offset index: int32 relative offset, int32 position
     BASE.timeindex            time index: int64 timestamp, int32 relative offset
     BASE.txnindex             aborted transactions, of 0.11 and later: int16 version 0, int64 producer id,
                               int64 first offset, int64 last offset, int64 last stable offset
-    OFFSET.snapshot           producers at that offset, of 0.11 and later (``producer_snapshots``)
+    OFFSET.snapshot           producers at that offset, of 0.11 and later (``producers.snapshots``)
     leader-epoch-checkpoint   text: version 0, number, lines of epoch and first offset
     NAME-offset-checkpoint    text: version 0, number, lines of topic, partition and offset
     meta.properties, partition.metadata   text: lines of a name and a value
 
-All numbers are big-endian. ``.deleted``, ``.cleaned``, ``.swap`` or ``.corrupt`` may follow a name, and
-change nothing. Sources: ``TransactionIndex.java`` and ``CheckpointFile.java`` of 3.9.
+All numbers are big-endian. ``.deleted``, ``.cleaned``, ``.swap`` or ``.corrupt`` may follow a name, without
+changing the format. Sources: ``TransactionIndex.java`` and ``CheckpointFile.java`` of 3.9.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from minikafka.log.producers.snapshots import COVERED_AT, VERSION, parse_produce
 from minikafka.log.tools.dump import Damage
 
 Row = Mapping[str, object]
-"""What a line of output holds: text, whole numbers and None."""
+"""A line of output: names with text, whole numbers and None."""
 
 PASSING = re.compile(r"(?:(?:\.[0-9]+)?\.(?:deleted|cleaned|swap|corrupt))+$")
-"""What is added to the name of a file that is on its way in or out."""
+"""Suffixes of files that are being written or removed."""
 _PROPERTY = re.compile(r"([^=:]+)[=:](.*)")
 _OFFSET = re.compile(r"[0-9]+(?=\.)")
 
@@ -47,7 +47,7 @@ TRANSACTION_BYTES = _TRANSACTION.size
 
 
 class Kind(Enum):
-    """What a file is, and what its name ends with."""
+    """The kind of a file, with its title and the endings of its names."""
 
     SEGMENT = ("segment", (".log", ".kafka"))
     OFFSET_INDEX = ("offset index", (".index",))
@@ -64,7 +64,7 @@ class Kind(Enum):
 
 
 def kind_of(path: str) -> tuple[Kind, int | None]:
-    """What the file is by its name, and the offset in the name. What no name tells counts as a segment."""
+    """Return the kind of a file by its name, and the offset in the name. Other names count as segments."""
     name = PASSING.sub("", os.path.basename(path))
     number = _OFFSET.match(name)
     offset = int(number[0]) if number is not None and int(number[0]) < 1 << 63 else None
@@ -75,10 +75,10 @@ def kind_of(path: str) -> tuple[Kind, int | None]:
 
 
 def file_rows(files: Files, path: str) -> Iterator[Row | Damage]:
-    """The rows of a file that is no segment, in order, and ``Damage`` where it ends within an entry.
+    """Yield the rows of a file that is not a segment, in order, and ``Damage`` if it ends within an entry.
 
     FileNotFoundError when there is no such file (a checkpoint has no rows then); StorageError when it cannot
-    be read, or is nothing of that kind.
+    be read, or is not of that kind.
     """
     kind, base = kind_of(path)
     if kind in {Kind.OFFSET_INDEX, Kind.TIME_INDEX}:
@@ -100,9 +100,9 @@ def file_rows(files: Files, path: str) -> Iterator[Row | Damage]:
 
 
 def index_entries(files: Files, path: str, kind: Kind) -> tuple[npt.NDArray[np.int64], list[Damage]]:
-    """int64[n, 2], the numbers of an index file in the order of the file, and what is left at its end.
+    """Read an index file: its numbers as int64[n, 2], in file order, and an incomplete entry at its end.
 
-    Room that Kafka took beforehand, zeros behind the last entry, is passed over.
+    Preallocated space, which is zeros behind the last entry, is ignored.
     """
     layout = OffsetIndex.LAYOUT if kind is Kind.OFFSET_INDEX else TimeIndex.LAYOUT
     data = read_file(files, path)
@@ -134,16 +134,16 @@ def _rest(path: str, size: int, entry_bytes: int) -> list[Damage]:
 
 
 def transactions(data: bytes) -> Iterator[dict[str, int]]:
-    """The entries of a transaction index."""
+    """Yield the entries of a transaction index."""
     names = ("version", "producer_id", "first_offset", "last_offset", "last_stable_offset")
     for entry in _TRANSACTION.iter_unpack(data[: len(data) - len(data) % _TRANSACTION.size]):
         yield dict(zip(names, entry, strict=True))
 
 
 def producers(path: str, data: bytes) -> Iterator[Row | Damage]:
-    """The producers of a snapshot, and ``Damage`` when the checksum is wrong.
+    """Yield the producers of a snapshot, and ``Damage`` when the checksum is wrong.
 
-    StorageError when its size or version cannot be right.
+    StorageError when its size or version is not valid.
     """
     known, wrong = parse_producers(path, data)
     for producer_id, producer in known.items():
@@ -166,7 +166,7 @@ def producers(path: str, data: bytes) -> Iterator[Row | Damage]:
 
 
 def read_properties(files: Files, path: str) -> dict[str, str]:
-    """Names and values. StorageError when a line has none."""
+    """Read names and values. StorageError for a line without a value."""
     values = {}
     for line in read_file(files, path).decode("latin-1").splitlines():
         if line.strip() and not line.lstrip().startswith(("#", "!")):

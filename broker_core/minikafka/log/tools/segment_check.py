@@ -1,21 +1,20 @@
-"""Checking a segment and its two indexes, in bulk: ``minikafka log dump --verify`` and ``log verify``.
+"""The check of a segment and its two indexes, in bulk: ``minikafka log dump --verify`` and ``log verify``.
 
-Of a segment: sizes, checksums, rising offsets, and the content of compressed messages and batches, all of it
-(``records.columns``). As in ``dump``, damage costs an entry, or the rest of the file when nothing plausible
-follows it; where offsets fall they may rise from there again.
+Segment: sizes, checksums, increasing offsets, and the whole content of compressed messages and batches
+(``records.columns``). As in ``dump``, damage skips an entry, or the rest of the file when no plausible entry
+follows; after damage, offsets may restart at a lower number.
 
-Of an offset index, what a look-up relies on: both numbers rise, an entry of the segment begins at each
-position, and the offset lies between what precedes that entry and what precedes the next indexed one.
-(0.10.1 notes the first offset of what was appended there, later releases the last, and a replica appends
+Offset index: the facts that a look-up relies on. Both numbers increase, an entry of the segment begins at
+each position, and the offset is greater than those before that entry, and not greater than those before the
+next indexed one. (0.10.1 notes the first offset of an append, later releases the last, and a replica appends
 several batches at once.)
 
-Of a time index: timestamps rise, offsets do not fall; each timestamp is the largest of the segment up to that
-offset, and nothing before the entry that has it is as new. The last one is the largest of the segment,
-when the segment is closed. A segment that still grows may have left its indexes behind at a crash; Kafka
-fills files with zeros beforehand. Neither is damage.
+Time index: timestamps increase, offsets do not decrease; each timestamp is the largest of the segment up to
+that offset, and larger than all before the entry that has it. In a closed segment, the last timestamp is the
+largest of the segment. After a crash, the indexes of the growing segment may lack entries, and Kafka
+preallocates files with zeros. Neither is damage.
 
-A segment is read in windows; of each, what the index entries need to know is looked up and the rest is let
-go.
+A segment is read in windows; from each, only the facts that the index entries need are kept.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ from minikafka.base.files import File, Files
 from minikafka.log.file_scan import Window, windows
 from minikafka.log.index.offset_index import OffsetIndex
 from minikafka.log.index.time_index import TimeIndex
-from minikafka.log.tools.dump import Damage, damaged_entry, entry_size
-from minikafka.log.tools.dump import Window as Reader
+from minikafka.log.tools.dump import Damage, FileWindow, damaged_entry, entry_size
 from minikafka.records.columns import Decoder
 from minikafka.records.format import batch
 from minikafka.records.format.message_set import (
@@ -49,19 +47,19 @@ from minikafka.records.format.message_set import (
 from minikafka.records.kernels.arrays import INT64_MAX, INT64_MIN
 from minikafka.records.scan.scan import MAX_RELATIVE_OFFSET
 
-Entries = npt.NDArray[np.int64]
+IndexEntries = npt.NDArray[np.int64]
 """int64[n, 2], as in the index file: relative offset and position, or timestamp and relative offset."""
 Longs = npt.NDArray[np.int64]
 Table = npt.NDArray[np.int64]
 """int64[n, 3]: last offset, position and largest timestamp so far, of each entry."""
 OnBytes = Callable[[int], object]
-"""Told how many more bytes were checked."""
+"""Called with the number of bytes that were checked since the last call."""
 
 _SMALLEST_BYTES = ENTRY_HEADER_BYTES + MIN_SIZE
 _DECODE_BYTES = 1 << 20
-"""Stored bytes that are decoded at once: compressed, they may hold many times as much."""
+"""Stored bytes that are decoded at once: compressed bytes may decode to many times as much."""
 _MESSAGE = struct.Struct(">q8xBxq")
-"""Offset, magic and timestamp. The smallest message has as many bytes, also where that is none."""
+"""Offset, magic and timestamp. The smallest message has as many bytes, even without a timestamp."""
 _BATCH = struct.Struct(">q15xi8xq")
 """Base offset, last offset delta and largest timestamp."""
 _BAD_CRC = "the checksum does not match the message"
@@ -73,12 +71,12 @@ _NONE_ASKED = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class SegmentCheck:
-    """What lies in a segment. Offsets are None when it holds no good record."""
+    """The result of checking a segment. Offsets are None when it has no valid record."""
 
     path: str
     size_bytes: int
     entries: int
-    """Messages that are not inside of others, and batches."""
+    """The number of top-level messages and batches."""
     records: int
     first_offset: int | None
     last_offset: int | None
@@ -90,19 +88,19 @@ class SegmentCheck:
     looked_up: LookedUp
 
     def is_damaged(self, positions: Longs) -> npt.NDArray[np.bool_]:
-        """Return whether positions lie in damage."""
+        """Return for each position whether it is in a damaged part."""
         found = np.zeros(len(positions), dtype=np.bool_)
-        for one in self.damage:
-            found |= (one.position <= positions) & (positions < one.position + one.length)
+        for damage in self.damage:
+            found |= (damage.position <= positions) & (positions < damage.position + damage.length)
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
-    """What a segment says about entries of its indexes; -2 where nothing of it lies there.
+    """The facts of a segment for the entries of its indexes; -2 where the segment has no entry.
 
-    precedes     for each position that was asked for, the last offset before the entry that begins there
-    newest       for each offset, the largest timestamp up to the entry that holds it
+    precedes       for each requested position, the last offset before the entry that begins there
+    newest         for each requested offset, the largest timestamp up to the entry that holds it
     newest_before  the same without that entry
     """
 
@@ -120,11 +118,11 @@ def check_segment(
     offsets: Longs = _NONE_ASKED,
     on_bytes: OnBytes = lambda count: None,
 ) -> SegmentCheck:
-    """Go through all of a segment.
+    """Check a whole segment.
 
-    ``base_offset`` None: it is not known, and begins with the first entry. ``positions`` and ``offsets``
-    (not relative) are what the indexes point to. FileNotFoundError when there is no such file, StorageError
-    when it cannot be read.
+    ``base_offset`` None: it is not known, and is taken from the first entry. ``positions`` and ``offsets``
+    (not relative) are those in the indexes. FileNotFoundError when there is no such file, StorageError when
+    it cannot be read.
     """
     file = files.open(path, read_only=True)
     try:
@@ -134,7 +132,7 @@ def check_segment(
 
 
 class _Check:
-    """Goes through a segment once."""
+    """One check of a segment."""
 
     def __init__(
         self,
@@ -146,7 +144,7 @@ class _Check:
     ) -> None:
         self._file = file
         self._end = file.size()
-        self._reader = Reader(file, self._end)
+        self._reader = FileWindow(file, self._end)
         if base_offset is None:
             head = self._reader.take(0, 8) if self._end >= ENTRY_HEADER_BYTES else b""
             base_offset = max(0, int.from_bytes(head, "big", signed=True))
@@ -158,7 +156,7 @@ class _Check:
         self._codecs: set[int] = set()
         self._magics: set[int] = set()
         self._last_entry = self._last_record = base_offset - 1
-        """Offsets of what was passed last."""
+        """The offsets of the last entry and the last record so far."""
         self._newest_ms = NO_TIMESTAMP
         self._positions, self._offsets = positions, offsets
         self._precedes = np.full(len(positions), _NOTHING, dtype=np.int64)
@@ -179,16 +177,16 @@ class _Check:
             first_offset=self._first_offset,
             last_offset=None if self._first_offset is None else self._last_entry,
             newest_ms=self._newest_ms,
-            codecs=tuple(Codec(one).name.lower() for one in sorted(self._codecs)),
+            codecs=tuple(Codec(codec).name.lower() for codec in sorted(self._codecs)),
             magics=tuple(sorted(self._magics)),
             damage=tuple(self._damage),
             looked_up=LookedUp(self._precedes, self._newest, self._newest_before),
         )
 
     def _good_from(self, begin: int) -> tuple[int, str | None]:
-        """Take the entries from ``begin`` on; gives where the next one cannot be passed, and why."""
+        """Check the entries from ``begin`` up to the next damage; return its position, and the reason."""
         position, why = begin, None
-        # An interval below the smallest entry lists every one. Checksums are looked at with the content.
+        # An interval below the smallest entry lists every entry. Checksums are checked with the content.
         interval = _SMALLEST_BYTES - 1
         for window in windows(
             self._file, begin, self._end, self._base, interval_bytes=interval, check_crc=False
@@ -201,7 +199,7 @@ class _Check:
         return position, why
 
     def _behind_damage(self, position: int, why: str | None) -> int:
-        """Note the damage at ``position``, and give the next position at which an entry may lie."""
+        """Note the damage at ``position``, and return the next position at which an entry may begin."""
         rest = self._end - position
         if why is None:
             self._note(Damage(self._file.path, position, rest, "the file was truncated while it was read"))
@@ -213,7 +211,7 @@ class _Check:
         damage = damaged_entry(self._reader, position, self._end, why.rpartition(", at position")[0] or why)
         self._note(damage)
         self._on_bytes(damage.length)
-        # Offsets may rise anew from here, also in a file whose name is wrong.
+        # Offsets may restart from here, also in a file with a wrong name.
         offset = int.from_bytes(self._reader.take(position, 8), "big")
         if not self._base <= offset <= self._base + MAX_RELATIVE_OFFSET:
             self._base = offset
@@ -221,7 +219,7 @@ class _Check:
         return position + damage.length
 
     def _note(self, damage: Damage, *, hopeless: bool = False) -> None:
-        """``hopeless``: nothing in it makes sense. Behind damage, the size in that may have been wrong."""
+        """Note damage. ``hopeless``: no valid entry; it extends damage before it, whose size may be wrong."""
         before = self._damage[-1] if self._damage else None
         if hopeless and before is not None and before.position + before.length == damage.position:
             self._damage[-1] = replace(before, length=before.length + damage.length)
@@ -236,7 +234,7 @@ class _Check:
         good = np.ones(len(begins), dtype=np.bool_)
         first = 0
         while first < len(begins):
-            # At least one.
+            # At least one entry.
             stop = max(first + 1, int(begins.searchsorted(begins[first] + _DECODE_BYTES)))
             self._decode(window, begins, good, first, stop)
             first = stop
@@ -244,7 +242,7 @@ class _Check:
         self._last_entry, self._newest_ms = int(last[-1]), int(newest_ms[-1])
 
     def _look_up(self, last: Longs, positions: Longs, newest_ms: Longs) -> None:
-        """Answer what is asked of these entries: last offset, position, and largest timestamp so far."""
+        """Look up the requested facts in these entries: last offset, position, largest timestamp so far."""
         asked = np.flatnonzero((self._positions >= positions[0]) & (self._positions <= positions[-1]))
         number = positions.searchsorted(self._positions[asked])
         hit = positions[number] == self._positions[asked]
@@ -258,7 +256,7 @@ class _Check:
     def _decode(
         self, window: Window, begins: Longs, good: npt.NDArray[np.bool_], first: int, stop: int
     ) -> None:
-        """Open and decode the entries from number ``first`` up to ``stop``; what is wrong is not ``good``."""
+        """Decode the entries from number ``first`` up to ``stop``; damaged entries are not ``good``."""
         end = int(begins[stop]) if stop < len(begins) else len(window.data)
         at, next_offset = int(begins[first]), INT64_MIN
         while at < end:
@@ -269,7 +267,7 @@ class _Check:
             offsets = columns.offsets
             if len(offsets) and (offsets <= np.concatenate(([self._last_record], offsets[:-1]))).any():
                 if stop - first > 1:
-                    # Whose content is out of order shows when each entry is taken by itself.
+                    # Decode each entry by itself, to find the one that is out of order.
                     for number in range(int(begins.searchsorted(at)), stop):
                         self._decode(window, begins, good, number, number + 1)
                     return
@@ -289,11 +287,11 @@ class _Check:
                 at, next_offset = behind, INT64_MIN
 
     def _count(self, window: Window, begins: Longs) -> None:
-        """Note formats and codecs of the good entries, and the records that are no rows."""
+        """Count the formats and codecs of the good entries, and the records of control batches."""
         data = np.frombuffer(window.data, dtype=np.uint8)
         magics = data[begins + MAGIC_AT]
         batches = magics == batch.MAGIC
-        # The low byte of the two that a batch has.
+        # The low byte of the two attribute bytes of a batch.
         attributes = data[begins + np.where(batches, batch.COVERED_AT + 1, ATTRIBUTES_AT)]
         self._entries += len(begins)
         self._magics.update(np.unique(magics).tolist())
@@ -305,9 +303,9 @@ class _Check:
 
 
 def _table(window: Window, begin: int) -> Table:
-    """The entries of a window: last offset, position, and the largest timestamp so far.
+    """List the entries of a window: last offset, position, and the largest timestamp so far.
 
-    ``begin`` is where the windows begin: the entry there is in no index.
+    ``begin`` is where the windows begin: the scan does not list the entry there.
     """
     listed = np.column_stack((window.result.index_entries, window.result.time_entries[:, 0]))
     if window.position != begin:
@@ -323,7 +321,7 @@ def _table(window: Window, begin: int) -> Table:
 
 
 def _fault(entry: memoryview) -> str:
-    """Why an entry cannot be decoded."""
+    """Return the reason why an entry cannot be decoded."""
     try:
         Decoder(INT64_MIN, INT64_MAX).add(entry)
     except BrokerError as error:
@@ -332,11 +330,11 @@ def _fault(entry: memoryview) -> str:
 
 
 def check_offset_index(
-    path: str, entries: Entries, base_offset: int, segment: SegmentCheck, *, growing: bool = False
+    path: str, entries: IndexEntries, base_offset: int, segment: SegmentCheck, *, growing: bool = False
 ) -> list[Damage]:
-    """What is wrong in an offset index, when ``segment`` was checked with its positions.
+    """Return the damage of an offset index; ``segment`` was checked with its positions.
 
-    ``growing``: what points beyond the segment was written since that was read.
+    ``growing``: entries beyond the segment were written after the segment was read.
     """
     found = _Findings(path, entries, ("offset", "position"), (base_offset, 0), OffsetIndex.LAYOUT.itemsize)
     relative, position = entries.T
@@ -353,7 +351,7 @@ def check_offset_index(
     found.pass_over(segment.is_damaged(position))
     found.add(precedes == _NOTHING, lambda i: "no entry of the segment begins there")
     found.add(offset <= precedes, lambda i: f"the entries before that position reach offset {precedes[i]}")
-    # What is wrong with an entry does not tell on the one before it.
+    # A wrong entry must not make the one before it look wrong.
     reaches = np.append(np.where(found.open, precedes, end)[1:], end)[: len(entries)]
     found.add(
         (offset > reaches) & ~(growing & (reaches == end)),
@@ -364,16 +362,16 @@ def check_offset_index(
 
 def check_time_index(
     path: str,
-    entries: Entries,
+    entries: IndexEntries,
     base_offset: int,
     segment: SegmentCheck,
     *,
     closed: bool,
     growing: bool = False,
 ) -> list[Damage]:
-    """What is wrong in a time index, when ``segment`` was checked with its offsets (not relative).
+    """Return the damage of a time index; ``segment`` was checked with its offsets (not relative).
 
-    ``closed``: the last entry must have the largest timestamp. ``growing`` as for the other index.
+    ``closed``: the last entry must have the largest timestamp. ``growing`` as for the offset index.
     """
     found = _Findings(path, entries, ("timestamp", "offset"), (0, base_offset), TimeIndex.LAYOUT.itemsize)
     timestamp, relative = entries.T
@@ -396,7 +394,7 @@ def check_time_index(
     )
     damage = found.damage()
     noted = int(timestamp[-1]) if len(entries) else NO_TIMESTAMP
-    # An entry of time 0 and offset 0 cannot be told from room taken beforehand.
+    # An entry of time 0 and offset 0 cannot be distinguished from preallocated zeros.
     if closed and not damage and not segment.damage and noted < segment.newest_ms and segment.newest_ms > 0:
         end = len(entries) * TimeIndex.LAYOUT.itemsize
         reason = f"the last timestamp is {noted}, the largest of the segment is {segment.newest_ms}"
@@ -405,31 +403,36 @@ def check_time_index(
 
 
 class _Findings:
-    """The first thing that is wrong with each entry of an index."""
+    """The first problem of each entry of an index."""
 
     def __init__(
-        self, path: str, entries: Entries, names: tuple[str, str], base: tuple[int, int], entry_bytes: int
+        self,
+        path: str,
+        entries: IndexEntries,
+        names: tuple[str, str],
+        base: tuple[int, int],
+        entry_bytes: int,
     ) -> None:
         self._path = path
         self._shown = entries + np.array(base)
         self._names = names
         self._entry_bytes = entry_bytes
         self.open = np.ones(len(entries), dtype=np.bool_)
-        """Those of which nothing is said yet."""
+        """True for the entries without a problem so far."""
         self._reasons: dict[int, str] = {}
 
     def add(self, wrong: npt.NDArray[np.bool_], why: Callable[[int], str]) -> None:
-        """Entries are wrong; ``why`` tells the reason of one."""
+        """Note wrong entries; ``why`` returns the reason for an entry."""
         for number in np.flatnonzero(wrong & self.open).tolist():
             self._reasons[number] = why(number)
         self.open &= ~wrong
 
     def pass_over(self, entries: npt.NDArray[np.bool_]) -> None:
-        """Ask no more of entries."""
+        """Check these entries no further."""
         self.open &= ~entries
 
     def damage(self) -> list[Damage]:
-        """What was found, in the order of the file."""
+        """Return the damage, in file order."""
         return [
             Damage(self._path, number * self._entry_bytes, self._entry_bytes, self._text(number))
             for number in sorted(self._reasons)
@@ -437,5 +440,5 @@ class _Findings:
 
     def _text(self, number: int) -> str:
         first, second = self._shown[number].tolist()
-        one, other = self._names
-        return f"{one} {first}, {other} {second}: {self._reasons[number]}"
+        first_name, second_name = self._names
+        return f"{first_name} {first}, {second_name} {second}: {self._reasons[number]}"

@@ -1,17 +1,17 @@
-"""Checking files of a log, one by one (``minikafka log dump --verify``) and all of a data directory
+"""The check of the files of a log, one by one (``minikafka log dump --verify``) or a whole data directory
 (``minikafka log verify``). Nothing is ever written.
 
-What segments and indexes must be, ``dump_check`` says. Of a data directory, beside that:
+``segment_check`` describes valid segments and indexes. For a data directory, in addition:
 
 - segments do not overlap. Offsets that are missing between two are a note: compaction leaves holes.
-- a recovery point, high watermark, cleaner's or start offset lies in its log, and that is here. A recovery
-  point beyond the end keeps damage from being looked for.
-- leader epochs rise and begin in the log; snapshots and transaction indexes can be read.
-- what compaction, deletion and recovery left behind is listed as notes.
+- a recovery point, high watermark, cleaner's or start offset is in its log, and the log is here. A recovery
+  point beyond the end would hide damage.
+- leader epochs increase and start in the log; snapshots and transaction indexes can be read.
+- files left behind by compaction, deletion and recovery are listed as notes.
 
-A broker may be writing meanwhile. What only it can know is no damage then: how a half-written last entry goes
-on, what its indexes in memory say. Checkpoints are read before the logs, and indexes before their segments,
-so that they can only be behind.
+A broker may be writing meanwhile. Then a half-written last entry, and index entries that it has only in
+memory, are not damage. Checkpoints are read before the logs, and indexes before their segments, so that they
+can only be older.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from minikafka.log.checkpoints.offset_checkpoint import read_checkpoint
 from minikafka.log.layout import (
     CLEANED_SUFFIX,
     CORRUPT_SUFFIX,
-    DELETED_SUFFIX,
-    GONE_SUFFIX,
+    DELETE_DIR_SUFFIX,
+    DELETED_FILE_SUFFIX,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
     SWAP_SUFFIX,
@@ -51,7 +51,7 @@ from minikafka.log.tools.dump_files import (
     transactions,
 )
 from minikafka.log.tools.segment_check import (
-    Entries,
+    IndexEntries,
     OnBytes,
     SegmentCheck,
     check_offset_index,
@@ -61,13 +61,13 @@ from minikafka.log.tools.segment_check import (
 from minikafka.records.format.message_set import ENTRY_HEADER_BYTES
 
 NOTICEABLE_BYTES = 4096
-"""A full segment above this has index entries, as Kafka's default interval is as long."""
+"""A full segment larger than this has index entries: it is Kafka's default index interval."""
 _LOOK_BYTES = 1 << 16
 _NONE = np.empty(0, dtype=np.int64)
 _MUST_BE_HERE = (RECOVERY_POINT_FILE, "replication-offset-checkpoint")
-"""Checkpoints that name every partition of the directory and no other. The others may keep old ones."""
+"""Checkpoints that name every partition of the directory and no other. Others may keep old partitions."""
 _LEFT_BEHIND = {
-    GONE_SUFFIX: "a deleted file waiting for removal",
+    DELETED_FILE_SUFFIX: "a deleted file waiting for removal",
     CLEANED_SUFFIX: "left by a compaction that was writing it",
     SWAP_SUFFIX: "left by a compaction before it was put in place",
     CORRUPT_SUFFIX: "damaged bytes that recovery removed from the log",
@@ -76,7 +76,7 @@ _LEFT_BEHIND = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem, or a note: what is unusual and right. ``text`` begins with the path."""
+    """A problem, or a note about something unusual but valid. ``text`` begins with the path."""
 
     text: str
     note: bool = False
@@ -84,7 +84,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """One file: what it is and holds, and what is wrong with it."""
+    """The report on one file: its kind and content, and the findings."""
 
     summary: Row
     findings: tuple[Finding, ...]
@@ -92,7 +92,7 @@ class FileReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """One partition: its log has offsets from ``start_offset`` up to, not including, ``end_offset``."""
+    """The report on one partition: its log has the offsets from ``start_offset`` to ``end_offset`` - 1."""
 
     partition: TopicPartition
     start_offset: int
@@ -106,8 +106,8 @@ class PartitionReport:
 def verify_file(files: Files, path: str, on_bytes: OnBytes = lambda count: None) -> FileReport:
     """Check one file of any kind; an index against the segment beside it.
 
-    FileNotFoundError when there is no such file, StorageError when it cannot be read, or is nothing of the
-    kind that its name says.
+    FileNotFoundError when there is no such file, StorageError when it cannot be read, or is not of the kind
+    that its name says.
     """
     kind, base = kind_of(path)
     if kind is Kind.SEGMENT:
@@ -119,8 +119,8 @@ def verify_file(files: Files, path: str, on_bytes: OnBytes = lambda count: None)
         contents: Row = {"entries": len(entries)}
         segment_path, closed = _segment_beside(files, path, base)
         if segment_path is None or base is None:
-            gone = Finding(f"{path}: its segment is missing, so its entries cannot be checked")
-            return FileReport({**_head(path, kind, size), **contents}, (*_problems(damage), gone))
+            missing = Finding(f"{path}: its segment is missing, so its entries cannot be checked")
+            return FileReport({**_head(path, kind, size), **contents}, (*_problems(damage), missing))
         checked = _with_indexes(files, segment_path, base, {kind: path}, closed=closed, on_bytes=on_bytes)
         return _file_report(path, kind, size, contents, [*damage, *checked.damage[kind]])
     rows = list(file_rows(files, path))
@@ -139,8 +139,8 @@ def _file_report(path: str, kind: Kind, size: int, contents: Row, damage: Sequen
     return FileReport({**_head(path, kind, size), **contents, "problems": len(damage)}, _problems(damage))
 
 
-def _problems(damage: Iterable[Damage]) -> tuple[Finding, ...]:
-    return tuple(Finding(str(one)) for one in damage)
+def _problems(damages: Iterable[Damage]) -> tuple[Finding, ...]:
+    return tuple(Finding(str(damage)) for damage in damages)
 
 
 def _contents(segment: SegmentCheck) -> Row:
@@ -156,21 +156,21 @@ def _contents(segment: SegmentCheck) -> Row:
 
 
 def _segment_beside(files: Files, path: str, base: int | None) -> tuple[str | None, bool]:
-    """The segment of an index, and whether a later one tells that it is closed."""
+    """Return the segment of an index, and whether it is closed, which a later segment shows."""
     directory, name = os.path.split(path)
     added = PASSING.search(name)
     suffix = "" if added is None else added[0]
     digits = name.partition(".")[0]
     names = files.list_dir(directory or ".")
     wanted = {f"{digits}{ending}{suffix}" for ending in Kind.SEGMENT.endings}
-    found = next((os.path.join(directory, one) for one in names if one in wanted), None)
-    bases = [layout.segment_base(one) for one in names for layout in Layout]
-    return found, base is not None and any(one is not None and one > base for one in bases)
+    found = next((os.path.join(directory, other) for other in names if other in wanted), None)
+    bases = [layout.segment_base(other) for other in names for layout in Layout]
+    return found, base is not None and any(other is not None and other > base for other in bases)
 
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """A segment with what is wrong in its indexes; those that are not there have no entry."""
+    """The check of a segment, with the damage of its indexes; a missing index has no entry."""
 
     segment: SegmentCheck
     damage: dict[Kind, list[Damage]]
@@ -186,11 +186,11 @@ def _with_indexes(
     growing: bool = False,
     on_bytes: OnBytes,
 ) -> _Checked:
-    """Check a segment and those of its indexes that are there. Raises as ``check_segment`` does."""
-    found: dict[Kind, Entries] = {}
+    """Check a segment and its existing indexes. Raises as ``check_segment`` does."""
+    found: dict[Kind, IndexEntries] = {}
     damage: dict[Kind, list[Damage]] = {}
     for kind, index_path in index_paths.items():
-        # Removed since it was listed, or never written.
+        # The index was removed since it was listed, or never written.
         with contextlib.suppress(FileNotFoundError):
             found[kind], damage[kind] = index_entries(files, index_path, kind)
     positions = found[Kind.OFFSET_INDEX][:, 1] if Kind.OFFSET_INDEX in found else _NONE
@@ -208,7 +208,7 @@ def _with_indexes(
 
 
 def _wrong_transactions(path: str, data: bytes, base: int) -> list[Damage]:
-    """Entries of a transaction index that cannot be: each ends behind the one before, in its segment."""
+    """Return the invalid entries of a transaction index: each must end behind the one before."""
     damage = []
     before = base - 1
     for number, entry in enumerate(transactions(data)):
@@ -229,32 +229,32 @@ def _wrong_transactions(path: str, data: bytes, base: int) -> list[Damage]:
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """Where a partition lies."""
+    """A partition's directory and its files."""
 
     partition: TopicPartition
     path: str
     layout: Layout
     bases: tuple[int, ...]
-    """Of its segments, rising."""
+    """The base offsets of its segments, increasing."""
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """What lies in a data directory."""
+class DirectoryListing:
+    """The partitions and checkpoints in a data directory."""
 
     path: str
     partitions: tuple[_Partition, ...]
     total_bytes: int
-    """Of all segments."""
+    """The size of all segments."""
     checkpoints: dict[str, dict[TopicPartition, int]]
     deleted: frozenset[str]
-    """Names of partitions that are on their way out."""
+    """Names of partitions that are being deleted."""
     findings: tuple[Finding, ...]
 
 
 def data_directories(files: Files, path: str) -> list[str]:
-    """``path`` when logs lie in it, else those of its brokers, as `minikafka up` makes them.
+    """Return ``path`` if it has logs, otherwise its brokers' directories, as `minikafka up` creates them.
 
     ConfigError when there are none.
     """
@@ -262,7 +262,7 @@ def data_directories(files: Files, path: str) -> list[str]:
         if _is_data_directory(files, path):
             return [path]
         below = [os.path.join(path, name) for name in files.list_dir(path) if name.startswith("broker-")]
-        found = [one for one in below if files.is_dir(one) and _is_data_directory(files, one)]
+        found = [inner for inner in below if files.is_dir(inner) and _is_data_directory(files, inner)]
         if found:
             return found
     raise ConfigError("DATA_DIR", path, "no logs of a broker found; expected a directory of log.dirs")
@@ -281,41 +281,41 @@ def _partition_in(files: Files, path: str, name: str) -> _Partition | None:
         partition = layout.partition_of(name)
         if partition is not None and files.is_dir(inside) and layout.fits(files, inside):
             names = tuple(files.list_dir(inside))
-            bases = sorted(base for one in names if (base := layout.segment_base(one)) is not None)
+            bases = sorted(base for file in names if (base := layout.segment_base(file)) is not None)
             return _Partition(partition, inside, layout, tuple(bases), names)
     return None
 
 
-def survey(files: Files, path: str) -> Survey:
-    """Look what lies in a data directory. StorageError when it cannot be read."""
+def list_directory(files: Files, path: str) -> DirectoryListing:
+    """List the partitions and checkpoints of a data directory. StorageError when it cannot be read."""
     partitions, checkpoints, deleted, findings = [], {}, set(), []
     total = 0
     for name in files.list_dir(path):
-        one = os.path.join(path, name)
+        inner = os.path.join(path, name)
         found = _partition_in(files, path, name)
         if found is not None:
             partitions.append(found)
             for base in found.bases:
-                total += _size(files, os.path.join(one, found.layout.segment_name(base)))
-        elif files.is_dir(one):
-            if name.endswith(DELETED_SUFFIX):
-                deleted.add(name.removesuffix(DELETED_SUFFIX).rpartition(".")[0])
-                findings.append(Finding(f"{one}: a deleted partition waiting for removal", note=True))
+                total += _size(files, os.path.join(inner, found.layout.segment_name(base)))
+        elif files.is_dir(inner):
+            if name.endswith(DELETE_DIR_SUFFIX):
+                deleted.add(name.removesuffix(DELETE_DIR_SUFFIX).rpartition(".")[0])
+                findings.append(Finding(f"{inner}: a deleted partition waiting for removal", note=True))
             else:
-                findings.append(Finding(f"{one}: ignored, no segment found", note=True))
+                findings.append(Finding(f"{inner}: ignored, no segment found", note=True))
         elif kind_of(name)[0] in {Kind.CHECKPOINT, Kind.PROPERTIES}:
             try:
                 if kind_of(name)[0] is Kind.CHECKPOINT:
-                    checkpoints[one] = read_checkpoint(files, one)
+                    checkpoints[inner] = read_checkpoint(files, inner)
                 else:
-                    read_properties(files, one)
+                    read_properties(files, inner)
             except StorageError as error:
                 findings.append(Finding(str(error)))
     try:
         Layout.recognise(files, path)
     except StorageError as error:
         findings.append(Finding(str(error)))
-    return Survey(path, tuple(partitions), total, checkpoints, frozenset(deleted), tuple(findings))
+    return DirectoryListing(path, tuple(partitions), total, checkpoints, frozenset(deleted), tuple(findings))
 
 
 def _size(files: Files, path: str) -> int:
@@ -330,27 +330,27 @@ def _size(files: Files, path: str) -> int:
 
 
 def verify_partitions(
-    files: Files, found: Survey, *, in_use: bool = False, on_bytes: OnBytes = lambda count: None
+    files: Files, found: DirectoryListing, *, in_use: bool = False, on_bytes: OnBytes = lambda count: None
 ) -> Iterator[PartitionReport]:
     """Check every partition of a data directory, one after the other. StorageError when one cannot be read.
 
     ``in_use``: a broker may be writing.
     """
     points = found.checkpoints.get(os.path.join(found.path, LOG_START_FILE), {})
-    for one in found.partitions:
-        report = _PartitionCheck(files, one, in_use, on_bytes).run()
-        point = points.get(one.partition, 0)
+    for partition in found.partitions:
+        report = _PartitionCheck(files, partition, in_use, on_bytes).run()
+        point = points.get(partition.partition, 0)
         if report.start_offset < point <= report.end_offset:
             report = replace(report, start_offset=point)
         yield report
 
 
 def verify_checkpoints(
-    found: Survey, reports: Iterable[PartitionReport], *, in_use: bool = False
+    found: DirectoryListing, reports: Iterable[PartitionReport], *, in_use: bool = False
 ) -> list[Finding]:
-    """What the checkpoints of a data directory say that its logs do not have."""
+    """Return the offsets in a data directory's checkpoints that its logs do not have."""
     ends = {report.partition: report.end_offset for report in reports}
-    layouts = {one.layout for one in found.partitions} or set(Layout)
+    layouts = {partition.layout for partition in found.partitions} or set(Layout)
     findings = []
     for path, points in found.checkpoints.items():
         must_be_here = os.path.basename(path) in _MUST_BE_HERE and not in_use
@@ -366,7 +366,7 @@ def verify_checkpoints(
 
 
 class _PartitionCheck:
-    """Goes through one partition."""
+    """The check of one partition."""
 
     def __init__(self, files: Files, found: _Partition, in_use: bool, on_bytes: OnBytes) -> None:
         self._files = files
@@ -416,7 +416,7 @@ class _PartitionCheck:
         self._findings.append(Finding(f"{path}: {text}", note=True))
 
     def _segment(self, base: int, *, newest: bool) -> int | None:
-        """Check a segment with its indexes; gives the offset behind it, None when it was removed."""
+        """Check a segment with its indexes; return the offset behind it, None when it was removed."""
         layout, path = self._found.layout, self._path(base)
         index_paths = {
             Kind.OFFSET_INDEX: os.path.join(self._found.path, layout.index_name(base)),
@@ -455,7 +455,7 @@ class _PartitionCheck:
         return base if segment.last_offset is None else segment.last_offset + 1
 
     def _is_being_written(self, damage: Damage, size: int) -> bool:
-        """Return whether damage is how an append, or room taken beforehand, looks at the end of a segment."""
+        """Return whether damage at the end of a segment may be an unfinished append or preallocated space."""
         if damage.position + damage.length < size:
             return False
         file = self._files.open(damage.path, read_only=True)
@@ -468,7 +468,7 @@ class _PartitionCheck:
         return int.from_bytes(data[8:12], "big", signed=True) > damage.length - ENTRY_HEADER_BYTES
 
     def _epochs(self) -> list[tuple[str, int, int]]:
-        """(path, epoch, first offset)."""
+        """Return (path, epoch, first offset) of each entry."""
         found = []
         for name in self._found.names:
             path = os.path.join(self._found.path, name)
@@ -482,7 +482,7 @@ class _PartitionCheck:
         return found
 
     def _other(self, name: str) -> None:
-        """Check a file that is neither a segment nor one of its indexes, where it is any of ours."""
+        """Check a file that is neither a segment nor its index, if it is of a known kind."""
         path = os.path.join(self._found.path, name)
         kind, base = kind_of(name)
         added = PASSING.search(name)

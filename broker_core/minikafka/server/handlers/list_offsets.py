@@ -129,7 +129,7 @@ def _look_up(
             error_code=ErrorCode.NONE,
             timestamp=timestamp,
             offset=offset,
-            leader_epoch=UNKNOWN if offset == NO_OFFSET else partition.log.epochs.epoch_of(offset),
+            leader_epoch=UNKNOWN if offset == NO_OFFSET else partition.log.epochs.epoch_for_offset(offset),
         )
     except BrokerError as error:
         return ListOffsetsPartitionResponse(index=part.index, error_code=error.code)

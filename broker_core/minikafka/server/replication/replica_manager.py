@@ -266,7 +266,7 @@ class ReplicaManager:
         if known is not None:
             return is_older(state, known)
         log = self._broker.logs.get(topic_partition)
-        if log is None or state.leader_epoch >= max(log.epochs.latest, log.epochs.begun):
+        if log is None or state.leader_epoch >= max(log.epochs.latest, log.epochs.latest_at_open):
             return False
         self._ahead.add(topic_partition)
         return True
@@ -414,7 +414,7 @@ class ReplicaManager:
         try:
             record.record(begun)
         except StorageError as error:
-            ending = [key for key, entries in begun.items() if not entries and record.may_tell(key)]
+            ending = [key for key, entries in begun.items() if not entries and record.may_contain(key)]
             # Leaders flush the file of each log instead, before they write to it.
             delayed = counted(len(ending), "partition")
             _log.warning("failed to record leader epochs, %s cannot follow, retrying: %s", delayed, error)
@@ -479,7 +479,10 @@ class ReplicaManager:
         ``replica.lag.time.max.ms``.
         """
         # Only the journal has an epoch in which nothing was written, or of which a crash left nothing.
-        if epoch not in (log.epochs.latest, log.epochs.begun) or self._begun.get(topic_partition) == epoch:
+        if (
+            epoch not in (log.epochs.latest, log.epochs.latest_at_open)
+            or self._begun.get(topic_partition) == epoch
+        ):
             return False
         now_ms = self._broker.clock.monotonic_ms()
         refused = self._refused_ms.get(topic_partition)

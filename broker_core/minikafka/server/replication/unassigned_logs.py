@@ -105,7 +105,7 @@ class UnassignedLogs:
             elif known is not None and broker.broker_id not in known.replicas:
                 elsewhere = True
                 # A reassignment raises the epoch: then this log would be behind.
-                if max(log.epochs.latest, log.epochs.begun) >= known.leader_epoch:
+                if max(log.epochs.latest, log.epochs.latest_at_open) >= known.leader_epoch:
                     self._partitions.add(topic_partition)
                 left.append(self._whereabouts(topic_partition))
         if left:

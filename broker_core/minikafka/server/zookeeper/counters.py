@@ -129,7 +129,7 @@ def look_at_topics(store: Store, creations: TopicIncarnations) -> None:
     store.sync()  # a server that lags would look like one that was restored from an older copy
     stat = store.exists(paths.BROKER_TOPICS)
     if stat is not None:
-        creations.look(Children(stat.child_changes, stat.child_changed_at, stat.created_at))
+        creations.update_children(Children(stat.child_changes, stat.child_changed_at, stat.created_at))
 
 
 def next_broker_id(store: Store, reserved_max: int) -> int:

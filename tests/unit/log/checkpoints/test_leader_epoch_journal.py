@@ -54,7 +54,7 @@ def test_an_epoch_that_is_written_down_beside_the_log_survives_a_power_cut() -> 
     assert read_file(files, OWN_FILE) == b"0\n1\n0 0\n"
     files.power_cut()
     epochs = log_of(manager_of(files)).epochs
-    assert epochs.begun == 4
+    assert epochs.latest_at_open == 4
 
 
 def test_messages_may_be_written_under_it_and_the_logs_own_file_follows_later() -> None:
@@ -74,7 +74,7 @@ def test_an_epoch_that_is_written_down_nowhere_is_flushed_before_anything_is_wri
     assert not log.epochs.written
     log.epochs.require_saved()
     files.power_cut()
-    assert log_of(manager_of(files)).epochs.begun == 7
+    assert log_of(manager_of(files)).epochs.latest_at_open == 7
 
 
 def test_what_stands_there_of_a_log_goes_once_its_own_file_is_flushed() -> None:
@@ -84,15 +84,15 @@ def test_what_stands_there_of_a_log_goes_once_its_own_file_is_flushed() -> None:
     manager.epoch_journal.record({ONE: ()})
     assert json.loads(read_file(files, PATH)) == {"version": 1, "topics": {}}
     files.power_cut()
-    assert log_of(manager_of(files)).epochs.begun == 4
+    assert log_of(manager_of(files)).epochs.latest_at_open == 4
 
 
 def test_the_logs_own_file_counts_where_it_reaches_as_far() -> None:
     files = MemoryFiles()
     manager = led_again(files)
-    log_of(manager).epochs.begin(5, 10)
+    log_of(manager).epochs.assign(5, 10)
     manager.close()
-    assert log_of(manager_of(files)).epochs.begun == 5
+    assert log_of(manager_of(files)).epochs.latest_at_open == 5
 
 
 def test_a_log_that_is_deleted_leaves_nothing_to_the_next_of_its_name() -> None:
@@ -100,7 +100,7 @@ def test_a_log_that_is_deleted_leaves_nothing_to_the_next_of_its_name() -> None:
     manager = led_again(files)
     manager.delete(ONE)
     assert json.loads(read_file(files, PATH))["topics"] == {}
-    assert manager.create(ONE).epochs.begun == -1
+    assert manager.create(ONE).epochs.latest_at_open == -1
 
 
 def test_of_a_log_that_was_removed_by_hand_nothing_is_left_once_another_is_made() -> None:
@@ -144,9 +144,9 @@ def test_a_directory_that_takes_nothing_keeps_no_other_from_being_written() -> N
     with pytest.raises(StorageError):
         manager.epoch_journal.record({ONE: (), TWO: ()})
     assert json.loads(read_file(files, PATH))["topics"] == {}
-    assert [manager.epoch_journal.may_tell(one) for one in (ONE, TWO)] == [True, False]
+    assert [manager.epoch_journal.may_contain(one) for one in (ONE, TWO)] == [True, False]
     manager.epoch_journal.record({ONE: (), TWO: ()})
-    assert not manager.epoch_journal.may_tell(ONE)
+    assert not manager.epoch_journal.may_contain(ONE)
 
 
 def test_the_file_may_tell_of_a_log_until_a_write_without_it_is_through() -> None:
@@ -156,9 +156,9 @@ def test_the_file_may_tell_of_a_log_until_a_write_without_it_is_through() -> Non
         files.fail_next_sync(match="leader-epochs-begun")
         with pytest.raises(StorageError):
             manager.epoch_journal.record({ONE: ()})
-        assert manager.epoch_journal.may_tell(ONE)
+        assert manager.epoch_journal.may_contain(ONE)
     manager.epoch_journal.record({ONE: ()})
-    assert not manager.epoch_journal.may_tell(ONE)
+    assert not manager.epoch_journal.may_contain(ONE)
 
 
 def test_what_a_log_was_removed_with_may_be_told_of_the_next_one_until_it_is_written_anew() -> None:
@@ -166,9 +166,9 @@ def test_what_a_log_was_removed_with_may_be_told_of_the_next_one_until_it_is_wri
     led_again(files).close()
     files.remove_tree("data/my_topic_0")
     manager = manager_of(files)
-    assert not manager.epoch_journal.may_tell(ONE)
+    assert not manager.epoch_journal.may_contain(ONE)
     manager.create(ONE)
-    assert manager.epoch_journal.may_tell(ONE)
+    assert manager.epoch_journal.may_contain(ONE)
 
 
 def test_an_epoch_that_the_logs_file_told_of_and_recovery_cut_is_written_to_that_file() -> None:
@@ -179,10 +179,10 @@ def test_an_epoch_that_the_logs_file_told_of_and_recovery_cut_is_written_to_that
     fill(log, 10)
     log.flush()
     fill(log, 5)
-    log.epochs.begin(4, 15)
+    log.epochs.assign(4, 15)
     files.power_cut()
     log = log_of(manager_of(files))
-    assert (log.end_offset, log.epochs.begun, log.epochs.entries) == (10, 4, ((0, 0),))
+    assert (log.end_offset, log.epochs.latest_at_open, log.epochs.entries) == (10, 4, ((0, 0),))
     log.start_epoch(4)
     files.power_cut()
     assert read_file(files, OWN_FILE) == b"0\n2\n0 0\n4 10\n"
@@ -192,6 +192,6 @@ def test_that_nothing_has_begun_is_no_reason_to_leave_the_logs_file_as_it_is() -
     files = MemoryFiles()
     log = log_of(led_again(files))
     files.fail_next_sync(match="leader-epoch-checkpoint")
-    log.epochs.cut_end(0)
+    log.epochs.truncate_from_end(0)
     log.epochs.recorded(())
     assert not log.epochs.written

@@ -23,7 +23,7 @@ def files() -> MemoryFiles:
 def epochs_of(files: MemoryFiles, *entries: tuple[int, int]) -> LeaderEpochs:
     epochs = LeaderEpochs.load(files, HOME)
     for epoch, offset in entries:
-        epochs.begin(epoch, offset)
+        epochs.assign(epoch, offset)
     return epochs
 
 
@@ -48,7 +48,7 @@ def test_the_first_epoch_is_as_durable_as_the_first_messages(files: MemoryFiles)
     for directory in ("", "data"):
         files.sync_dir(directory)
     log = open_log(files)
-    log.epochs.begin(5, 0)
+    log.epochs.assign(5, 0)
     fill(log, 5)
     log.flush()
     files.power_cut()
@@ -89,14 +89,14 @@ def test_without_epochs_no_end_is_known(files: MemoryFiles) -> None:
 
 def test_a_log_that_is_cut_forgets_the_epochs_behind_its_end(files: MemoryFiles) -> None:
     epochs = epochs_of(files, (1, 0), (2, 10), (3, 20))
-    epochs.cut_end(20)
+    epochs.truncate_from_end(20)
     assert epochs.entries == ((1, 0), (2, 10))
     assert LeaderEpochs.load(files, HOME).entries == ((1, 0), (2, 10))
 
 
 def test_a_log_that_begins_later_keeps_the_epoch_that_it_begins_with(files: MemoryFiles) -> None:
     epochs = epochs_of(files, (1, 0), (2, 10), (3, 20))
-    epochs.cut_start(15)
+    epochs.truncate_from_start(15)
     assert epochs.entries == ((2, 15), (3, 20))
 
 
@@ -118,7 +118,7 @@ def test_a_full_disk_is_told_once_and_the_file_written_later(
     epochs = epochs_of(files)
     files.fail_next_write(match="leader-epoch")
     files.fail_next_write(match="leader-epoch")
-    epochs.begin(7, 0)
+    epochs.assign(7, 0)
     epochs.save()
     assert len(caplog.messages) == 1
     assert epochs.latest == 7
@@ -128,10 +128,10 @@ def test_a_full_disk_is_told_once_and_the_file_written_later(
 
 def test_nothing_is_written_under_an_epoch_that_the_disk_does_not_have(files: MemoryFiles) -> None:
     log = open_log(files)
-    log.epochs.begin(1, 0)
+    log.epochs.assign(1, 0)
     fill(log, 5)
     files.fail_next_write(match="leader-epoch")
-    log.epochs.begin(2, 5)
+    log.epochs.assign(2, 5)
     files.fail_next_write(match="leader-epoch")
     with pytest.raises(StorageError, match="before the leader epochs are"):
         fill(log, 5)
@@ -142,9 +142,9 @@ def test_nothing_is_written_under_an_epoch_that_the_disk_does_not_have(files: Me
 
 def test_recovery_forgets_epochs_of_messages_that_it_cut(files: MemoryFiles) -> None:
     log = open_log(files)
-    log.epochs.begin(1, 0)
+    log.epochs.assign(1, 0)
     fill(log, 10)
-    log.epochs.begin(2, 10)
+    log.epochs.assign(2, 10)
     fill(log, 5)
     log.flush()
     files.kill_process()
@@ -157,22 +157,22 @@ def test_an_epoch_of_which_recovery_left_nothing_is_known_until_something_else_i
     files: MemoryFiles,
 ) -> None:
     log = open_log(files)
-    log.epochs.begin(5, 0)
+    log.epochs.assign(5, 0)
     fill(log, 5)
-    log.epochs.begin(6, 5)
+    log.epochs.assign(6, 5)
     for _ in range(2):
         log = open_log(files)
-        assert (log.epochs.latest, log.epochs.begun) == (5, 6)
+        assert (log.epochs.latest, log.epochs.latest_at_open) == (5, 6)
         log.epochs.save()
     fill(log, 5)
     log = open_log(files)
-    assert (log.epochs.entries, log.epochs.begun) == (((5, 0),), 5)
+    assert (log.epochs.entries, log.epochs.latest_at_open) == (((5, 0),), 5)
 
 
 def test_truncation_and_deletion_take_the_epochs_with_them(files: MemoryFiles) -> None:
     log = open_log(files)
     for epoch in range(4):
-        log.epochs.begin(epoch, log.end_offset)
+        log.epochs.assign(epoch, log.end_offset)
         fill(log, 10)
     log.truncate_to(25)
     assert log.epochs.entries == ((0, 0), (1, 10), (2, 20))
@@ -191,7 +191,7 @@ def test_what_recovery_cut_and_the_file_still_has_is_cut_after_a_clean_close_too
     log = open_log(files)
     log.start_epoch(0)
     fill(log, 1)
-    log.epochs.begin(1, 1)
+    log.epochs.assign(1, 1)
     log.close()
     files.remove(f"{HOME}/00000000000.kafka")
     opened = open_log(files)

@@ -118,10 +118,10 @@ def test_a_log_that_was_set_aside_keeps_its_files_and_another_one_is_made_in_its
 def test_logs_are_of_a_topic_made_again_where_topics_were_made_less_often_than_before() -> None:
     files = MemoryFiles()
     manager = with_both(files)
-    manager.topic_incarnations.look(Children(5, 9, 3))
+    manager.topic_incarnations.update_children(Children(5, 9, 3))
     manager.topic_incarnations.record({ONE: 8, TWO: 8})
     assert manager.topic_incarnations.is_of_another(ONE, 12)
-    manager.topic_incarnations.look(Children(4, 7, 3))
+    manager.topic_incarnations.update_children(Children(4, 7, 3))
     assert not manager.topic_incarnations.is_of_another(ONE, 12)
     assert manager.topic_incarnations.is_of_later(ONE, 12)
     assert not manager.topic_incarnations.is_of_later(ONE, 8)
@@ -152,12 +152,12 @@ def test_a_start_tells_by_the_topics_whether_zookeeper_went_back(
 ) -> None:
     files = MemoryFiles()
     manager = with_both(files)
-    manager.topic_incarnations.look(Children(5, 9, 3))
+    manager.topic_incarnations.update_children(Children(5, 9, 3))
     manager.topic_incarnations.record({ONE: 8, TWO: 8})
     manager.close()
     for _ in range(2):  # what was seen once is known afterwards too
         again = opened_again(files, "d1", "d2")
-        again.topic_incarnations.look(children)
+        again.topic_incarnations.update_children(children)
         assert [again.topic_incarnations.is_of_another(one, 12) for one in (ONE, TWO)] == [is_another] * 2
         again.close()
         children = Children(max(children.changes, 7), 20, children.made_at)
@@ -165,8 +165,8 @@ def test_a_start_tells_by_the_topics_whether_zookeeper_went_back(
 
 def test_a_log_is_of_the_topic_again_that_it_was_written_down_for_since_zookeeper_went_back() -> None:
     manager = with_both(MemoryFiles())
-    manager.topic_incarnations.look(Children(5, 9, 3))
-    manager.topic_incarnations.look(Children(4, 7, 3))
+    manager.topic_incarnations.update_children(Children(5, 9, 3))
+    manager.topic_incarnations.update_children(Children(4, 7, 3))
     manager.topic_incarnations.record({ONE: 12})
     assert [manager.topic_incarnations.is_of_another(one, 15) for one in (ONE, TWO)] == [True, False]
 
@@ -180,7 +180,7 @@ def test_a_log_that_was_made_later_than_the_topic_is_taken_for_it() -> None:
 def test_one_server_that_misses_a_deletion_is_no_sign_that_zookeeper_went_back() -> None:
     manager = with_both(MemoryFiles())
     for children in (Children(5, 9, 3), Children(5, 8, 3), Children(5, 9, 3)):
-        manager.topic_incarnations.look(children)
+        manager.topic_incarnations.update_children(children)
     assert manager.topic_incarnations.is_of_another(ONE, 12)
 
 
@@ -192,7 +192,7 @@ def test_a_file_that_does_not_tell_which_change_made_the_znode_is_read(
 ) -> None:
     files = MemoryFiles()
     manager = with_both(files)
-    manager.topic_incarnations.look(Children(5, 9, 3))
+    manager.topic_incarnations.update_children(Children(5, 9, 3))
     manager.topic_incarnations.record({ONE: 8, TWO: 8})
     manager.close()
     for directory in ("d1", "d2"):
@@ -200,21 +200,21 @@ def test_a_file_that_does_not_tell_which_change_made_the_znode_is_read(
         held["children"].pop()
         replace_file(files, f"{directory}/{FILE}", json.dumps(held).encode())
     again = opened_again(files, "d1", "d2")
-    again.topic_incarnations.look(children)
+    again.topic_incarnations.update_children(children)
     assert [again.topic_incarnations.is_of_another(one, 12) for one in (ONE, TWO)] == [is_another] * 2
 
 
 def test_a_directory_without_logs_does_not_tell_how_far_zookeeper_came() -> None:
     files = MemoryFiles()
     manager = with_both(files)
-    manager.topic_incarnations.look(Children(5, 9, 3))
+    manager.topic_incarnations.update_children(Children(5, 9, 3))
     manager.topic_incarnations.record({ONE: 8, TWO: 8})
     manager.delete(ONE)  # its directory keeps its file
-    manager.topic_incarnations.look(Children(4, 7, 3))
+    manager.topic_incarnations.update_children(Children(4, 7, 3))
     manager.topic_incarnations.record({TWO: 12})
     manager.close()
     again = opened_again(files, "d1", "d2")
-    again.topic_incarnations.look(Children(4, 7, 3))
+    again.topic_incarnations.update_children(Children(4, 7, 3))
     assert again.topic_incarnations.is_of_another(TWO, 13)
 
 
@@ -225,5 +225,5 @@ def test_a_file_of_an_earlier_version_is_read() -> None:
     del held["children"], held["rolled_back"]
     replace_file(files, f"d1/{FILE}", json.dumps(held).encode())
     again = opened_again(files, "d1")
-    again.topic_incarnations.look(Children(1, 1, 1))
+    again.topic_incarnations.update_children(Children(1, 1, 1))
     assert [again.topic_incarnations.of(one) for one in (ONE, TWO)].count(7) == 1

@@ -15,7 +15,7 @@ from minikafka.base.files import read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.cleanup.cleaner import Cleaner
-from minikafka.log.cleanup.cleaner_manager import RETRY_MS, LogCleanerManager, dirt_of
+from minikafka.log.cleanup.cleaner_manager import RETRY_MS, LogCleanerManager, log_to_clean
 from minikafka.log.config import LogConfig
 from minikafka.log.log import Log
 from minikafka.records.append.produced import Limits
@@ -81,37 +81,41 @@ def broker() -> Broker:
 def test_dirt_is_measured_in_bytes_of_full_segments(broker: Broker) -> None:
     log = broker.add(ONE, segments=4)
     log.append(validate(bytearray(build_message_set([Record(b"k", bytes(65))])), Limits(), NOW_MS))
-    dirt = dirt_of(log, 10, NOW_MS)
-    assert (dirt.upper_offset, dirt.clean_bytes, dirt.dirty_bytes) == (40, SEGMENT_BYTES, 3 * SEGMENT_BYTES)
-    assert dirt.ratio == 0.75
-    assert dirt_of(log, 40, NOW_MS).ratio == 0.0
+    cleanable = log_to_clean(log, 10, NOW_MS)
+    assert (cleanable.upper_offset, cleanable.clean_bytes, cleanable.dirty_bytes) == (
+        40,
+        SEGMENT_BYTES,
+        3 * SEGMENT_BYTES,
+    )
+    assert cleanable.ratio == 0.75
+    assert log_to_clean(log, 40, NOW_MS).ratio == 0.0
 
 
 def test_a_segment_that_is_partly_clean_is_shared_out(broker: Broker) -> None:
-    dirt = dirt_of(broker.add(ONE, segments=2), 15, NOW_MS)
-    assert dirt.clean_bytes + dirt.dirty_bytes == 2 * SEGMENT_BYTES
-    assert 300 <= dirt.dirty_bytes <= 700
+    cleanable = log_to_clean(broker.add(ONE, segments=2), 15, NOW_MS)
+    assert cleanable.clean_bytes + cleanable.dirty_bytes == 2 * SEGMENT_BYTES
+    assert 300 <= cleanable.dirty_bytes <= 700
 
 
 def test_an_empty_log_has_no_dirt(broker: Broker) -> None:
-    assert dirt_of(broker.add(ONE), 0, NOW_MS).ratio == 0.0
+    assert log_to_clean(broker.add(ONE), 0, NOW_MS).ratio == 0.0
     assert broker.run() is None
 
 
 def test_segments_with_a_young_message_are_not_cleaned(broker: Broker) -> None:
     log = broker.add(ONE, segments=4, config=replace(CONFIG, min_compaction_lag_ms=5000))
     # The messages' times are NOW_MS and a second more for each.
-    assert dirt_of(log, 0, NOW_MS + 24_000).upper_offset == 20
-    assert dirt_of(log, 0, NOW_MS + 23_999).upper_offset == 10
-    assert dirt_of(log, 20, NOW_MS).upper_offset == 20
+    assert log_to_clean(log, 0, NOW_MS + 24_000).upper_offset == 20
+    assert log_to_clean(log, 0, NOW_MS + 23_999).upper_offset == 10
+    assert log_to_clean(log, 20, NOW_MS).upper_offset == 20
 
 
 def test_segments_without_timestamps_are_as_young_as_their_files(broker: Broker) -> None:
     log = broker.add(ONE, config=replace(CONFIG, min_compaction_lag_ms=5000))
     log.append(validate(bytearray(build_message_set([Record(b"k", b"v")], magic=0)), Limits(), NOW_MS))
     log.roll()
-    assert dirt_of(log, 0, NOW_MS + 4999).upper_offset == 0
-    assert dirt_of(log, 0, NOW_MS + 5000).upper_offset == 1
+    assert log_to_clean(log, 0, NOW_MS + 4999).upper_offset == 0
+    assert log_to_clean(log, 0, NOW_MS + 5000).upper_offset == 1
 
 
 def test_the_filthiest_log_is_cleaned_first(broker: Broker) -> None:

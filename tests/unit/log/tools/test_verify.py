@@ -16,7 +16,7 @@ from minikafka.log.tools.verify import (
     Finding,
     PartitionReport,
     data_directories,
-    survey,
+    list_directory,
     verify_checkpoints,
     verify_file,
     verify_partitions,
@@ -50,7 +50,7 @@ def verified(
     files: Files, path: str = "d1", *, in_use: bool = False
 ) -> tuple[dict[TopicPartition, PartitionReport], list[str], list[str]]:
     """Reports, the texts of problems and those of notes."""
-    found = survey(files, path)
+    found = list_directory(files, path)
     reports = list(verify_partitions(files, found, in_use=in_use))
     findings = list(found.findings)
     for report in reports:
@@ -102,7 +102,7 @@ def test_a_real_brokers_data_directory_is_right() -> None:
 
 def test_all_bytes_are_told_as_they_are_checked() -> None:
     files = made()
-    found = survey(files, "d1")
+    found = list_directory(files, "d1")
     told: list[int] = []
     reports = list(verify_partitions(files, found, on_bytes=told.append))
     assert sum(told) == found.total_bytes == sum(one.size_bytes for one in reports)
@@ -285,7 +285,7 @@ def test_a_wrong_checksum_is_damage_also_while_a_broker_writes() -> None:
 
 def test_segments_that_are_removed_meanwhile_are_notes_and_the_log_begins_behind_them() -> None:
     files = made()
-    found = survey(files, "d1")
+    found = list_directory(files, "d1")
     oldest, second, *rest = segments(files, CLASSIC)
     files.remove(oldest)
     reports = {one.partition: one for one in verify_partitions(files, found, in_use=True)}
@@ -320,7 +320,7 @@ def test_a_segment_that_is_replaced_meanwhile_is_looked_at_again() -> None:
         data = build_message_set(records)
         overwrite(files, files.segment + suffix, data)
         overwrite(files, files.index + suffix, struct.pack(">ii", 3, len(data) // 3))
-    (report,) = verify_partitions(files, survey(files, "d1"), in_use=True)
+    (report,) = verify_partitions(files, list_directory(files, "d1"), in_use=True)
     assert report.findings == ()
     assert not files.first_read
 

@@ -194,7 +194,7 @@ def test_who_led_and_cannot_follow_yet_leads_no_longer_and_follows_once_the_disk
     for epoch in (0, 1):  # the first one is in the log's own file
         replicas.become(led_by(OWN, epoch), BROKERS)
     assert broker.partitions[ONE].is_leader
-    assert broker.logs.epoch_journal.may_tell(ONE)
+    assert broker.logs.epoch_journal.may_contain(ONE)
 
     files.fail_next_sync(match=file)
     replicas.become(led_by(OTHER, 2), BROKERS)
@@ -209,4 +209,4 @@ def test_who_led_and_cannot_follow_yet_leads_no_longer_and_follows_once_the_disk
     broker.clock.advance(60_000)
     replicas.retry()
     assert fetchers.followed == {ONE: OTHER}
-    assert not broker.logs.epoch_journal.may_tell(ONE)
+    assert not broker.logs.epoch_journal.may_contain(ONE)

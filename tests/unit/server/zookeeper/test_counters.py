@@ -16,7 +16,7 @@ class Seen:
     def __init__(self) -> None:
         self.looks: list[Any] = []
 
-    def look(self, children: Any) -> None:
+    def update_children(self, children: Any) -> None:
         self.looks.append((children.changes, children.made_at is not None))
 
 
