@@ -68,8 +68,8 @@ def test_refused_start_names_what_lies_in_the_data_directory_and_how_to_check_it
         )
     with pytest.raises(InconsistentClusterId) as refused:
         machine.start()
-    told = f"{DATA_DIR} has many (partitions 0-2), t (partition 0), which `minikafka log verify {DATA_DIR}`"
-    assert told in str(refused.value)
+    contents = f"{DATA_DIR} has many (partitions 0-2), t (partition 0)"
+    assert f"{contents}; check it with `minikafka log verify {DATA_DIR}`" in str(refused.value)
     assert "zookeeper.connect is " in str(refused.value)
 
 

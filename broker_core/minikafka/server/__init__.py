@@ -1,5 +1,5 @@
-"""The broker: sockets, ZooKeeper and timers turned into events for the core, and its decisions into bytes and
-writes.
+"""The broker: it turns requests, ZooKeeper changes and timers into events for the core, and its decisions
+into responses and writes.
 
 Threads: one acceptor and N processors (``net``), the registrar's worker (ZooKeeper, and other slow work of
 the control path), the housekeeper (deadlines, flushes, checkpoints). All broker state is changed under the

@@ -1,9 +1,9 @@
 """One broker as a process: ``python -m minikafka.server FILE.properties [--set key=value]…``.
 
 Prints ``ready HOST:PORT zookeeper CONNECT cluster ID`` to stdout once it serves; logs go to stderr. SIGTERM
-and Ctrl-C stop it cleanly and it ends with 0, also while it waits for ZooKeeper. Bad settings, a directory
-that is in use, a broker id that is taken, a ZooKeeper that does not answer: one line on stderr, and it ends
-with 2. With 1, and a line, when it could not go on, or could not flush what it had at its end.
+and Ctrl-C stop it cleanly with exit code 0, also while it waits for ZooKeeper. Exit code 2, and one line on
+stderr: invalid configuration, a directory that is in use, a broker id that is taken, a ZooKeeper that does
+not respond. Exit code 1, and one line on stderr: a fatal error while it ran, or a failed flush at its stop.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ T = TypeVar("T")
 _log = logging.getLogger("minikafka.server")
 
 _CONNECT_MS = 3_000
-"""How long another broker may take to accept a connection: a host that is gone must not stop a thread."""
+"""The time-out for connecting to another broker: a dead host must not block a thread."""
 _START_AGAIN_S = 1.0
-"""Between two attempts to start, where ZooKeeper went away in the first."""
+"""The pause between attempts to start, after the connection to ZooKeeper was lost."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a broker until it is told to stop; returns the exit code."""
+    """Run a broker until it is stopped; return the exit code."""
     parser = argparse.ArgumentParser(prog="minikafka.server", description="Run one broker.")
     parser.add_argument("properties", metavar="FILE.properties", help="Kafka's own property names")
     parser.add_argument(
@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
             lambda: ending.or_result(lambda: time.sleep(_START_AGAIN_S)),
         )
     except _Stopped:
-        _log.info("stopped before it served")
+        _log.info("stopped before the start was complete")
         return 0
     except MinikafkaError as error:
         report("failed", message=str(error))
@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         running.stop()
     except MinikafkaError as error:
-        problem = f"not stopped cleanly, the next start checks the logs: {error}"
+        problem = f"failed to stop cleanly, the next start will check the logs: {error}"
         report("failed", message=problem)
         print(f"minikafka: {printable(problem)}", file=sys.stderr)
         return 1
@@ -103,18 +103,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 _DONE = b"."
-"""On the pipe of ``_Ending``, which also takes a signal's number, and ``!``."""
+"""Written to the pipe of ``_Ending``, which also gets signal numbers and ``!``."""
 
 
 class _Stopped(Exception):
-    """It is to stop before what it waits for is there."""
+    """The broker was stopped while it waited."""
 
 
 class _Ending:
-    """Waits for SIGTERM, Ctrl-C or a reason to give up.
+    """Waits for SIGTERM, Ctrl-C or a fatal error.
 
-    By a pipe, which Python's own signal handling writes to: a handler that used an Event could stop the
-    very thread that holds the Event's lock.
+    It uses a pipe, which Python's own signal handling writes to: a handler that used an Event could interrupt
+    the very thread that holds the Event's lock.
     """
 
     def __init__(self) -> None:
@@ -126,19 +126,19 @@ class _Ending:
         self._status = 0
 
     def fatal(self, reason: str) -> None:
-        """The broker cannot go on; any thread may say so."""
+        """Report a fatal error and end ``wait``. Any thread may call this."""
         report("failed", message=reason)
         print(f"minikafka: {printable(reason)}", file=sys.stderr, flush=True)
         self._status = 1
         os.write(self._write, b"!")
 
     def wait(self) -> int:
-        """Return the exit status once it is time to stop."""
+        """Wait for the end; return the exit status."""
         os.read(self._read, 1)
         return self._status
 
     def or_result(self, job: Callable[[], T]) -> T:
-        """What ``job`` returns or raises, done by another thread; _Stopped when it is time to stop first."""
+        """Return or raise the outcome of ``job``, run on another thread; raise _Stopped at the end."""
         future: Future[T] = Future()
 
         def run() -> None:
@@ -155,7 +155,7 @@ class _Ending:
 
 
 def announce(running: RunningBroker, config: BrokerConfig) -> None:
-    """Print the ready line once it serves; then say which advertised addresses look wrong."""
+    """Print the ready line once the broker serves; then warn of advertised addresses that look wrong."""
     running.serving.wait()
     address = running.address
     for directory in config.log_dirs:
@@ -168,8 +168,8 @@ def announce(running: RunningBroker, config: BrokerConfig) -> None:
     sys.stdout.flush()
     report("ready", address=host_port(address.host, address.port), cluster_id=running.broker.image.cluster_id)
     for listener in config.listeners:
-        told = running.broker.advertised[listener.name]
-        complaint = unreachable(listener, told.port, addresses_of, can_connect)
+        advertised = running.broker.advertised[listener.name]
+        complaint = unreachable(listener, advertised.port, addresses_of, can_connect)
         if complaint is not None:
             _log.warning("%s", complaint)
 
@@ -180,7 +180,7 @@ def _config(path: str, overrides: list[str]) -> BrokerConfig:
     except OSError as error:
         raise ConfigError("FILE.properties", path, f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        what = f"byte {error.start}, {error.object[error.start]:#04x}, is no UTF-8"
+        what = f"byte {error.start}, {error.object[error.start]:#04x}, is not UTF-8"
         raise ConfigError("FILE.properties", path, f"cannot be read: {what}") from None
     for override in overrides:
         name, separator, value = override.partition("=")
@@ -220,13 +220,14 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
         )
 
     for directory in filter(is_open_to_others, config.log_dirs):
-        told = "other users of this host can read %s; `chmod 700 %s` keeps them out"
-        _log.warning(told, directory, directory)
+        _log.warning(
+            "other users of this host can read %s: run `chmod 700 %s` to prevent that", directory, directory
+        )
     _raise_file_limit()
     report("phase", phase="loading kernels")
     kernels.warm_up()
     report("phase", phase="starting")
-    # What was imported stays: to look through it again in every full collection stops all threads for 20 ms.
+    # Imported objects are never freed: checking them in every full collection stops all threads for 20 ms.
     gc.freeze()
     collect_rarely()
     running = RunningBroker(
@@ -253,17 +254,17 @@ def _start(config: BrokerConfig, ending: _Ending) -> RunningBroker:
     return running
 
 
-def _spawn(conversation: InterBrokerConnection, name: str) -> None:
-    threading.Thread(target=conversation.run, name=name, daemon=True).start()
+def _spawn(connection: InterBrokerConnection, name: str) -> None:
+    threading.Thread(target=connection.run, name=name, daemon=True).start()
 
 
 def _resolved(limits: ConnectionLimits) -> ConnectionLimits:
-    """With the addresses of hosts in place of their names."""
+    """Return ``limits`` with the addresses of hosts instead of their names."""
     overrides: dict[str, int] = {}
     for host, count in limits.per_ip_overrides.items():
         addresses = addresses_of(host)
         if not addresses:
-            raise ConfigError("max.connections.per.ip.overrides", host, "is no host that can be resolved")
+            raise ConfigError("max.connections.per.ip.overrides", host, "cannot resolve this host")
         overrides |= dict.fromkeys(addresses, count)
     return replace(limits, per_ip_overrides=overrides)
 
@@ -275,10 +276,10 @@ def _in_parallel(jobs: Jobs, threads: int) -> None:
 
 
 def _raise_file_limit() -> None:
-    """Two descriptors a segment and one a connection soon pass the usual soft limit of 1,024."""
+    """Raise the soft limit of open files: two for each segment and one for each connection exceed 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        with contextlib.suppress(OSError, ValueError):  # macOS names a hard limit that it does not grant
+        with contextlib.suppress(OSError, ValueError):  # macOS reports a hard limit that it does not grant
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 

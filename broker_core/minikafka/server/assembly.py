@@ -1,12 +1,11 @@
-"""One broker put together from its ports, started and stopped in the right order.
+"""The assembly of a broker from its ports, with its start and stop in the right order.
 
-The real ports are files, clock, threads, sockets and ZooKeeper; a simulation gives others and turns them by
-hand.
+The real ports are files, clock, threads, sockets and ZooKeeper; a simulation passes others and steps them.
 
-Start: connect to ZooKeeper, lock and recover the logs, agree on broker and cluster id, end the killed
-predecessor's session, listen, register, stand for election; the broker serves when its own image of the
-cluster is there. Stop: let others lead, take no more requests, withdraw from ZooKeeper, close the logs with
-the clean-shutdown marker.
+Start: connect to ZooKeeper, lock and recover the logs, agree on broker id and cluster id, end the session of
+a killed predecessor, listen, register, take part in the controller election; the broker serves when it has
+the metadata of the cluster. Stop: move leadership to other brokers, accept no more requests, end the
+registration, close the logs with the clean-shutdown marker.
 """
 
 from __future__ import annotations
@@ -59,39 +58,39 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Everything outside that a broker uses."""
+    """Everything outside of the process's own code that a broker uses."""
 
     files: Files
     clock: Clock
     worker: Worker
     loader: Worker
-    """Loads groups, which may take long and must not keep others from the worker."""
+    """Loads groups, which may take long and must not block the other worker."""
     connect_store: Callable[[], Store]
     listen: Callable[[BrokerConfig, RequestHandler], Server]
     random_bytes: Callable[[int], bytes]
     connector: Connector
-    """To other brokers."""
+    """Connects to other brokers."""
     run_all: Callable[[Jobs], None] = run_sequentially
-    """How logs are opened: in parallel, where there are threads."""
+    """Runs the jobs that open logs: in parallel, if there are threads."""
     spawn: Callable[[InterBrokerConnection, str], None] | None = None
-    """Lets a conversation run on a thread of that name; None where ``RunningBroker.step`` does."""
+    """Runs a connection to another broker on a thread of that name; None: ``RunningBroker.step`` does."""
     pool: WorkPool = field(default_factory=InlineWorkPool)
-    """Runs requests that take long beside the processors."""
+    """Runs long requests outside of the processors."""
 
 
 class RunningBroker:
-    """A broker that was started. ``address`` is what ZooKeeper was told."""
+    """A started broker. ``address`` is the one that it registered in ZooKeeper."""
 
     def __init__(
         self, config: BrokerConfig, ports: Ports, fatal: Callable[[str], None] = lambda reason: None
     ) -> None:
-        """Start it. ``fatal`` is called later with the reason why this broker cannot go on: then stop it.
+        """Start the broker. ``fatal`` is called later with the reason if it must be stopped.
 
-        Raises ConfigError, StorageError (DirectoryLocked) or CoordinationError; nothing is left behind.
-        ``start_patiently`` tries again where the connection to ZooKeeper breaks.
+        Raises ConfigError, StorageError (DirectoryLocked) or CoordinationError, after cleaning up.
+        ``start_patiently`` retries when the connection to ZooKeeper is lost.
         """
         self.serving = threading.Event()
-        """Set when the first image of the cluster is there."""
+        """Set when the broker has the first metadata of the cluster."""
         self._stops = contextlib.ExitStack()
         try:
             self._start(config, ports, fatal)
@@ -178,16 +177,14 @@ class RunningBroker:
         }
 
     def step(self) -> bool:
-        """One step of each conversation with another broker, where no threads do them; whether any had
-        something to do.
-        """
+        """Run one step of each connection to another broker, without threads. Return True if any had work."""
         fetched = self._fetchers.step()
         return self._channels.step() or fetched
 
     def stop(self) -> None:
         """Stop in the reverse order of the start; a second call does nothing.
 
-        Everything is stopped; then the last error is raised. StorageError: messages may not be on the disk.
+        Everything is stopped; then the last error is raised. StorageError: messages may not be on disk.
         """
         self._stops.close()
 
@@ -219,7 +216,7 @@ class RunningBroker:
         if meta is None:
             if not config.generate_broker_id:
                 raise ConfigError(
-                    "broker.id", config.broker_id, "must be given when broker.id.generation.enable=false"
+                    "broker.id", config.broker_id, "must be set when broker.id.generation.enable=false"
                 )
             broker_id = next_broker_id(registrar.store, config.reserved_broker_max_id)
             meta = claim_directories(files, directories, broker_id, cluster_id)
@@ -228,7 +225,7 @@ class RunningBroker:
 
 
 def _registrar(config: BrokerConfig, ports: Ports, store: Store) -> ZooKeeperClient:
-    """The registrar. OtherCluster, with what lies in the data directories, where it is no use to go on."""
+    """Return the ZooKeeper client. Raises InconsistentClusterId with the contents of the data directories."""
     try:
         return ZooKeeperClient(
             store,
@@ -240,7 +237,7 @@ def _registrar(config: BrokerConfig, ports: Ports, store: Store) -> ZooKeeperCli
         )
     except InconsistentClusterId as error:
         here = "; ".join(
-            f"{contents(ports.files, path)}, which `minikafka log verify {shlex.quote(path)}` checks"
+            f"{contents(ports.files, path)}; check it with `minikafka log verify {shlex.quote(path)}`"
             for path in config.log_dirs
         )
         raise InconsistentClusterId(
@@ -249,7 +246,7 @@ def _registrar(config: BrokerConfig, ports: Ports, store: Store) -> ZooKeeperCli
 
 
 def _open(logs: LogManager, registrar: ZooKeeperClient) -> None:
-    """Open all logs, and see which topics they may be of."""
+    """Open all logs, and check which topics they may belong to."""
     logs.open_all(registrar.settings.of_all_topics(), registrar.tree)
     look_at_topics(registrar.store, logs.topic_incarnations)
 
@@ -257,8 +254,9 @@ def _open(logs: LogManager, registrar: ZooKeeperClient) -> None:
 def start_patiently(
     start: Callable[[], RunningBroker], patience_ms: int, clock: Clock, pause: Callable[[], object]
 ) -> RunningBroker:
-    """What ``start`` returns, which is called again after a ``pause`` where the connection to ZooKeeper broke
-    in it (Kafka's client asks again and again, too). Raises its error once ``patience_ms`` have passed.
+    """Call ``start``, again after a ``pause`` if the connection to ZooKeeper is lost; return its result.
+
+    Kafka's client retries as well. Raises the last error once ``patience_ms`` have passed.
     """
     until_ms = clock.monotonic_ms() + patience_ms
     while True:
@@ -269,15 +267,15 @@ def start_patiently(
             if left_ms <= 0:
                 raise
             _log.warning(
-                "ZooKeeper went away during the start (%s); trying again for %d s", error, left_ms / 1000
+                "lost the connection to ZooKeeper during the start, retrying for %d s: %s",
+                left_ms / 1000,
+                error,
             )
             pause()
 
 
 def _prepare(broker: Broker, store: GuardedStore, ports: Ports) -> None:
-    """What has to be before the first client comes: ids for producers that nobody had, and what clients may
-    do, and how fast.
-    """
+    """Load the producer id counter, the quotas and the ACLs before the first client connects."""
     broker.raise_counters()
     refresh_limits(broker)
     authorizer = broker.config.authorizer

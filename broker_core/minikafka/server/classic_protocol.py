@@ -1,12 +1,12 @@
-"""A listener of the texts' compact protocol (``minikafka.wire.classic``), served by today's handlers.
+"""The texts' compact protocol (``minikafka.wire.classic``), served by the handlers of the current protocol.
 
-A classic request becomes requests of today, one for each partition that it names, whose answers are
-collected here: appends and reads have no second path. These are Produce 2 with acks=1 and Fetch 2 without
-waiting, whose messages are of magic 0 and 1, and ListOffsets 0; all three are answered before their handlers
-return.
+A classic request is converted to current requests, one for each partition that it names, whose responses are
+collected here: there is no second code path for appends and reads. They are Produce 2 with acks=1 and Fetch 2
+without waiting, whose messages have magic 0 and 1, and ListOffsets 0; the handlers of all three reply before
+they return.
 
-Such clients ask for no metadata. A produce request to a topic that does not exist creates it, where
-``auto.create.topics.enable`` says so, and waits for it; as does one that comes just after the start.
+Classic clients request no metadata. A produce request to a topic that does not exist creates the topic, if
+``auto.create.topics.enable`` is true, and waits for it; so does a request just after the broker's start.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from minikafka.wire.frame_parts import LazyPart, Part, buffer_of, part_size, tot
 from minikafka.wire.framing import RequestHeader
 
 TOPIC_PATIENCE_MS = 5_000
-"""How long a produce request waits for a topic that is being created, or for the broker's start."""
+"""The maximum wait of a produce request for a topic that is being created, or for the broker's start."""
 
 _UNKNOWN_EPOCH = -1
 _PRODUCES_AT_ONCE = 50
-"""Of one request, before others have their turn."""
+"""The number of appends of one request before other requests get a turn."""
 
 
 @fast_value
-class _Asked(RequestContext):
-    """A request whose answer is kept, not sent."""
+class _CollectingContext(RequestContext):
+    """A request whose response is kept, not sent."""
 
     answers: list[Any]
 
@@ -63,14 +63,14 @@ class _Asked(RequestContext):
         self.answers.append(response)
 
     def answer_of_one(self) -> Any:
-        """What is answered of the one partition that was asked about."""
+        """Return the response for the only partition of the request."""
         (response,) = self.answers
         (topic,) = response.topics
         return topic.partitions[0]
 
 
 class _ProduceTicket:
-    """A produce request whose topics are not there yet."""
+    """A produce request that waits for the creation of its topics."""
 
     def __init__(self, broker: Broker, topics: set[str], complete: Callable[[], None], exchange: Exchange):
         self._broker = broker
@@ -86,22 +86,22 @@ class _ProduceTicket:
 
 
 class ClassicProtocol:
-    """What the network calls for each frame that comes in by a CLASSIC listener."""
+    """Serves the requests of CLASSIC listeners."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._turns = itertools.count()
 
     def on_request(self, exchange: Exchange, frame: memoryview) -> None:
-        """Answer one request, now or later. RemoteWireError, for what is none, ends the connection."""
+        """Serve one request, now or later. If it is invalid, RemoteWireError closes the connection."""
         broker = self._broker
         match classic.decode_request(frame):
-            case classic.Produce() as one:
-                self._produce(exchange, [one], len(frame))
+            case classic.Produce() as produced:
+                self._produce(exchange, [produced], len(frame))
             case classic.MultiProduce(produces):
                 self._produce(exchange, produces, len(frame))
-            case classic.Fetch() as one:
-                self._fetch(exchange, [one], lambda answers: classic.encode_message_set_send(answers[0]))
+            case classic.Fetch() as fetched:
+                self._fetch(exchange, [fetched], lambda answers: classic.encode_message_set_send(answers[0]))
             case classic.MultiFetch(fetches):
                 self._fetch(exchange, fetches, classic.encode_multi_message_set_send)
             case classic.Offsets() as asked:
@@ -109,13 +109,13 @@ class ClassicProtocol:
                 exchange.respond(classic.encode_offsets(classic.code_of(part.error_code), part.offsets))
 
     def _produce(self, exchange: Exchange, produces: Sequence[classic.Produce], size: int) -> None:
-        """Append, once the topics are there that are to come."""
+        """Append the messages once the topics that are being created exist."""
         broker = self._broker
 
         def append() -> None:
             begin(broker.pool, exchange, self._append(exchange, produces, size))
 
-        topics = {one.topic for one in produces}
+        topics = {produced.topic for produced in produces}
         may, address = broker.access_control.may_auto_create, exchange.client_host
         awaited = {topic for topic in topics if may(address, topic) and _awaited(broker, topic)}
         ticket = _ProduceTicket(broker, awaited, append, exchange)
@@ -123,7 +123,7 @@ class ClassicProtocol:
             append()
             return
 
-        exchange.keep_counted()  # it keeps what it is to write
+        exchange.keep_counted()  # the delayed request keeps its messages
 
         def step() -> None:
             if ticket.satisfied():
@@ -136,17 +136,17 @@ class ClassicProtocol:
 
     def _append(self, exchange: Exchange, produces: Sequence[classic.Produce], size: int) -> Steps:
         broker = self._broker
-        for number, one in enumerate(produces, 1):
+        for number, produced in enumerate(produces, 1):
             if number % _PRODUCES_AT_ONCE == 0:
                 yield 0
-            partition = one.partition
+            partition = produced.partition
             if partition == classic.ANY_PARTITION:
-                partition = self._any_partition(one.topic)
+                partition = self._any_partition(produced.topic)
             request = ProduceRequest(
                 transactional_id=None,
                 acks=1,
                 timeout_ms=0,
-                topics=(ProduceTopic(one.topic, (ProducePartition(partition, one.messages),)),),
+                topics=(ProduceTopic(produced.topic, (ProducePartition(partition, produced.messages),)),),
             )
             context, guarded, left = _permitted(broker, exchange, PRODUCE, 2, request)
             if left is not None:
@@ -154,7 +154,7 @@ class ClassicProtocol:
             answer = context.answer_of_one()
             if answer.error_code != ErrorCode.NONE:
                 name = ErrorCode.of(answer.error_code).name
-                exchange.close(f"a classic produce request to {one.topic}-{partition} failed: {name}")
+                exchange.close(f"classic produce request to {produced.topic}-{partition} failed: {name}")
                 return
         exchange.respond([], pause_of(broker, None, Flow.PRODUCE, size))
 
@@ -174,9 +174,13 @@ class ClassicProtocol:
         begin_here(broker.pool, exchange, broker.clock, steps())
 
     def _any_partition(self, topic: str) -> int:
-        """In turn, one that this broker leads."""
+        """Return a partition of the topic that this broker leads, in turn."""
         partitions = sorted(self._broker.image.topics.get(topic, {}))
-        led = [one for one in partitions if TopicPartition(topic, one) in self._broker.partitions]
+        led = [
+            partition
+            for partition in partitions
+            if TopicPartition(topic, partition) in self._broker.partitions
+        ]
         return led[next(self._turns) % len(led)] if led else classic.ANY_PARTITION
 
 
@@ -196,14 +200,14 @@ def _ask(
 
 def _permitted(
     broker: Broker, exchange: Exchange, api: Api[Any, Any], version: int, request: Any
-) -> tuple[_Asked, RequestContext, Any]:
-    """The context that keeps the answer, the one to serve with, and what is permitted of the request."""
-    context = _Asked(RequestHeader(api.key, version, 0, None), api, exchange, answers=[])
+) -> tuple[_CollectingContext, RequestContext, Any]:
+    """Return the context that keeps the response, the one to serve with, and the allowed request."""
+    context = _CollectingContext(RequestHeader(api.key, version, 0, None), api, exchange, answers=[])
     return context, *broker.access_control.authorize(context, request)
 
 
 def _awaited(broker: Broker, topic: str) -> bool:
-    """Whether the topic is to come; it is created where that is wanted."""
+    """Return True if the topic is being created, or start its creation if that is allowed."""
     if not broker.image.brokers:
         return True
     if topic in broker.image.topics or topic in broker.image.unreadable or topic in INTERNAL_TOPICS:
@@ -214,26 +218,28 @@ def _awaited(broker: Broker, topic: str) -> bool:
         config = broker.config
         start_auto_creation(broker, topic, config.default_partitions, config.default_replication_factor)
     except BrokerError:
-        return False  # the handler will find what is wrong with it
+        return False  # the handler reports the error
     return True
 
 
 def _led(broker: Broker, topic: str) -> bool:
     partitions = broker.image.topics.get(topic, {})
-    return bool(partitions) and all(TopicPartition(topic, one) in broker.partitions for one in partitions)
+    return bool(partitions) and all(
+        TopicPartition(topic, partition) in broker.partitions for partition in partitions
+    )
 
 
 def _read(
     broker: Broker, exchange: Exchange, fetches: Sequence[classic.Fetch]
 ) -> Generator[int, None, list[classic.MessageSetSend]]:
-    """Steps. All answers together hold at most as much as a request may: what is above is cut off."""
+    """Fetch, in steps. All responses together have at most the bytes of a request; the rest is cut off."""
     left, found = broker.config.request_max_bytes, []
-    for one in fetches:
-        if one.max_size < 0:
+    for asked in fetches:
+        if asked.max_size < 0:
             found.append(classic.MessageSetSend(classic.code_of(ErrorCode.INVALID_FETCH_SIZE), b""))
             continue
-        limit = min(one.max_size, left)
-        position = {TopicPartition(one.topic, one.partition): one.offset}
+        limit = min(asked.max_size, left)
+        position = {TopicPartition(asked.topic, asked.partition): asked.offset}
         request = consumer_request(position, partition_max_bytes=limit, max_bytes=limit)
         context, guarded, permitted = _permitted(broker, exchange, FETCH, 2, request)
         if permitted is not None:

@@ -1,4 +1,4 @@
-"""One request on its way: its header, its API, and the way back."""
+"""The context of one request: its header, its API, and the exchange for the response."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 @fast_value
 class RequestContext:
-    """Header, API and way back of one request."""
+    """The header, the API and the exchange of one request."""
 
     header: RequestHeader
     api: Api[Any, Any]
@@ -28,22 +28,22 @@ class RequestContext:
 
     @property
     def version(self) -> int:
-        """The version that the client speaks."""
+        """The API version of the request."""
         return self.header.api_version
 
     @property
     def listener(self) -> str:
-        """The name of the listener that the request came in by."""
+        """The name of the listener that received the request."""
         return self.exchange.listener
 
     @property
     def replies_unchanged(self) -> bool:
-        """Whether nothing is taken out of a response, or put into it, on its way."""
+        """True if the response is sent unchanged."""
         return True
 
     def may_create(self, topic: str) -> bool:
-        """Whether who asks may have a topic made that is not there: what else they may not is seen to before
-        a handler has the request (``access_control``).
+        """Return True if the client may create a topic. Everything else is authorized before the handler runs
+        (``access_control``).
         """
         return True
 
@@ -52,27 +52,27 @@ class RequestContext:
         self.exchange.respond(self.encoded(response))
 
     def reply_encoded(self, body: list[Part]) -> None:
-        """``reply``, with what follows the header of a response. For contexts that ``replies_unchanged``."""
+        """Send an encoded response body. For contexts with ``replies_unchanged``."""
         self.exchange.respond([response_header(self.header.correlation_id), *body])
 
     def encoded(self, response: Any) -> list[Part]:
-        """The response behind its header."""
+        """Return the encoded response with its header."""
         parts = self.api.encode_response(self.version, response)
         return [response_header(self.header.correlation_id), *parts]
 
     def answer(self, response: Callable[[], Any]) -> None:
-        """``reply`` for whoever does not run on the connection's thread: a failure ends the connection."""
+        """Send a response from another thread than the connection's: a failure closes the connection."""
         try:
             self.reply(response())
         except CoordinationError as error:
-            _log.warning("request %s cannot be answered: %s", self.header, error)
+            _log.warning("failed to answer request %s: %s", self.header, error)
             self.exchange.close("failed to build the response")
-        except Exception:  # noqa: BLE001 - others' answers wait behind it
-            _log.exception("request %s cannot be answered", self.header)
+        except Exception:  # noqa: BLE001 - the thread serves other requests too
+            _log.exception("unexpected error while answering request %s", self.header)
             self.exchange.close("failed to build the response")
 
     def no_reply(self) -> None:
-        """The request wants no response (acks=0): take the next one from this connection."""
+        """Finish a request that expects no response (acks=0): the connection's next request may be read."""
         self.exchange.respond([])
 
 
@@ -82,16 +82,18 @@ def decode_request(
     served: Container[int],
     newest: Mapping[ApiKey, int] | None = None,
 ) -> tuple[RequestContext, Any]:
-    """Header and body of a request for one of the APIs in ``served``; the body is None when the request was
-    answered here. ``newest`` holds APIs down to these versions, and others out.
+    """Decode a request for one of the APIs in ``served``; return its context and body.
 
-    Raises RemoteWireError for bytes that are no request, an unknown API or a version that we do not speak:
-    Kafka ends such a connection. Only ApiVersions is answered, in version 0 with UNSUPPORTED_VERSION, so that
-    a newer client learns what to speak.
+    The body is None if the request was answered here. ``newest`` limits the versions of APIs; an API that is
+    not in it is not served.
+
+    Raises RemoteWireError for an invalid request, an unknown API or an unsupported version: Kafka closes such
+    a connection. Only ApiVersions is answered, in version 0 with UNSUPPORTED_VERSION, so that a newer client
+    learns the supported versions.
     """
     header, body = RequestHeader.decode(frame)
     if header.api_key not in served:
-        raise RemoteWireError(f"API key {header.api_key} (version {header.api_version}) is not served")
+        raise RemoteWireError(f"unsupported API key {header.api_key} (version {header.api_version})")
     api = APIS[ApiKey(header.api_key)]
     context = RequestContext(header, api, exchange)
     held_down = newest is not None and header.api_version > newest.get(api.key, -1)
@@ -100,7 +102,7 @@ def decode_request(
         return context, None
     if held_down:
         raise RemoteWireError(
-            f"{api.name} {header.api_version} is not spoken beside a broker of 0.10.1 "
-            "(inter.broker.protocol.version)"
+            f"unsupported version {header.api_version} of {api.name}: "
+            "inter.broker.protocol.version limits this broker to the versions of 0.10.1"
         )
     return context, api.decode_request(header.api_version, body)

@@ -1,4 +1,4 @@
-"""From a frame to the handler of its API: what the network calls for each request."""
+"""The dispatcher: it decodes, meters and authorizes each request, and calls the handler of its API."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from minikafka.wire.classic import RequestId
 
 _KEY_AND_VERSION = struct.Struct(">hh")
 LARGE_BYTES = 16 << 10
-"""Requests of less are decoded and served where they were received. To name a partition takes 8 bytes or
-more, and to look it up and answer it up to 30 µs."""
+"""Smaller requests are decoded and served on the thread that received them. A partition takes at least 8
+bytes in a request, and up to 30 µs to look up and answer."""
 MANY_PARTS = 500
 MOST_BYTES = 16 << 20
-"""What a request may have that brings no records and is not the controller's. One that names as many
-partitions as ``wire.schema`` allows, with common names, has less; a group and the settings of a topic have at
-most what a message and a znode take."""
+"""The limit for requests without records, except the controller's. A request with as many partitions as
+``wire.schema`` allows, with common names, is smaller; the data of a group and the configs of a topic are
+limited by the size of a message and of a znode."""
 DECODED_FACTOR = 12
-"""How many times its bytes a request takes until it is answered, about."""
+"""The memory of a request until it is answered, as a multiple of its bytes (estimate)."""
 _CONTROLLERS = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 _UNBOUNDED = {ApiKey.PRODUCE, *_CONTROLLERS}
 _CLIENT_ID_LENGTH = struct.Struct(">8xh")
@@ -39,17 +39,19 @@ _REPLICA_ID = struct.Struct(">i")
 
 
 def _has_many_parts(frame: memoryview) -> bool:
-    """Whether serving a large request may take longer than to hand it to another thread. What it is about
-    stands in it, but for a produce request, which is large for its records.
+    """Return True if serving a large request may take longer than handing it to another thread.
+
+    A large request names many things, except a produce request, which is large because of its records.
     """
     api_key, version = _KEY_AND_VERSION.unpack_from(frame)
     return api_key != ApiKey.PRODUCE or has_many_partitions(frame, version, MANY_PARTS)
 
 
 def _need_bytes(frame: memoryview) -> int:
-    """What it takes to serve a large request in the pool. Requests of brokers, without which the cluster
-    stands still, wait for no memory that clients' large requests have: of them no more run than there are
-    threads.
+    """Return the memory that a large request needs in the pool; 0 for requests of brokers.
+
+    The cluster depends on the requests of brokers, so they do not wait for memory that clients' large
+    requests use; at most as many of them run as there are threads.
     """
     api_key = _KEY_AND_VERSION.unpack_from(frame)[0]
     of_broker = api_key in _CONTROLLERS or (api_key == ApiKey.FETCH and _is_of_replica(frame))
@@ -57,7 +59,7 @@ def _need_bytes(frame: memoryview) -> int:
 
 
 def _is_of_replica(frame: memoryview) -> bool:
-    """Whether a large Fetch request is a follower's: its replica id stands behind the header."""
+    """Return True if a large Fetch request is a follower's, by the replica id after the header."""
     length: int = _CLIENT_ID_LENGTH.unpack_from(frame)[0]
     position = _CLIENT_ID_LENGTH.size + max(0, length)
     if len(frame) < position + _REPLICA_ID.size:
@@ -67,17 +69,17 @@ def _is_of_replica(frame: memoryview) -> bool:
 
 
 def _check_size(frame: memoryview) -> None:
-    """Raise RemoteWireError for a request that is larger than it can have a reason to be."""
+    """Raise RemoteWireError for a request that is larger than any valid one."""
     api_key, version = _KEY_AND_VERSION.unpack_from(frame)
     if len(frame) > MOST_BYTES and api_key not in _UNBOUNDED:
         raise RemoteWireError(
-            f"a request of API {api_key} (version {version}) has {len(frame)} bytes: "
-            f"but for records, at most {MOST_BYTES} are taken"
+            f"request of API {api_key} (version {version}) is too large: {len(frame)} bytes, expected at "
+            f"most {MOST_BYTES} without records"
         )
 
 
 class Dispatcher:
-    """The broker as a ``net`` request handler. Runs on the processor threads."""
+    """The request handler of the broker for ``net``. Runs on the processor threads."""
 
     def __init__(
         self,
@@ -95,7 +97,7 @@ class Dispatcher:
         }
 
     def on_request(self, exchange: Exchange, frame: memoryview) -> None:
-        """Answer one request, now or later. RemoteWireError, for what is no request, ends the connection."""
+        """Serve one request, now or later. If it is invalid, RemoteWireError closes the connection."""
         if exchange.listener in self._classic_listeners:
             if len(frame) > LARGE_BYTES and frame[1] == RequestId.MULTI_FETCH:
                 begin(self._broker.pool, exchange, self._classic_in_pool(exchange, frame))
@@ -117,17 +119,17 @@ class Dispatcher:
 
     def _serve_in_pool(self, exchange: Exchange, frame: memoryview) -> Steps:
         yield _need_bytes(frame)
-        # What waits afterwards has let the request's memory go.
+        # A request that is delayed afterwards does not keep its frame.
         exchange.keep_counted(kept=False)
         self._serve(exchange, frame)
 
     def _serve(self, exchange: Exchange, frame: memoryview) -> None:
         context, request = decode_request(exchange, frame, self._handlers, self._newest)
-        if request is not None:  # else answered already: a version of ApiVersions that is not spoken here
+        if request is not None:  # otherwise answered already: an unsupported version of ApiVersions
             context = metered(self._broker, context, request, len(frame))
             if self._broker.access_control.enforced:
                 context, request = self._broker.access_control.authorize(context, request)
-            if request is not None:  # else answered already: nothing of it is permitted
+            if request is not None:  # otherwise answered already: all of it is denied
                 self._handlers[context.api.key](context, request)
             if context.api.key not in WORK:
                 exchange.park()

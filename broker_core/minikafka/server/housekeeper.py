@@ -1,7 +1,7 @@
-"""What time brings: requests whose wait is over, logs to be flushed, recovery points and high watermarks to
-be written, followers that lag, segments and offsets that nobody needs any more.
+"""The periodic work of a broker: request time-outs, flushes, checkpoints, lagging followers, retention of
+segments and offsets, and compaction.
 
-Three threads: a slow disk must not delay the answers of requests that wait, nor compaction the flushes.
+Three threads: a slow disk must not delay the time-outs of requests, nor compaction the flushes.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _log = logging.getLogger(__name__)
 
 _FAR_MS = 1 << 62
 _RETRY_MS = 1_000
-"""Between tries of what failed. Flushes may be scheduled for never, which is the release's default."""
+"""The interval of retries. Flushes may be scheduled for never, which is the release's default."""
 _GO_ON_MS = 10
-"""Between the steps of a look at all groups, for others to have the core's lock."""
+"""The pause between the steps of a pass over all groups, in which others get the core's lock."""
 _FIRST_RETENTION_MS = 30_000
-"""The first look for old segments comes that soon, as 0.10.1's."""
+"""The delay of the first retention check, as in 0.10.1."""
 _COUNTERS_MS = 60_000
-"""Between looks whether ZooKeeper counts lower than is known here, as somebody restored or wrote it."""
+"""The interval of checks that ZooKeeper's counters, after a restore or an edit, are above the ids in use."""
 
 
 @dataclass(slots=True, eq=False)
-class _Duty:
-    """Something that is done again and again. Times are monotonic ms."""
+class _Task:
+    """A periodic task. Times are monotonic ms."""
 
     act: Callable[[], int | None]
-    """Gives in how many ms it is to be done again, where that is not the usual time."""
+    """Runs the task. Returns the delay of the next run in ms, None for the usual interval."""
     interval_ms: int
     at_ms: int
 
@@ -49,7 +49,7 @@ class _Duty:
 
 
 class Housekeeper:
-    """The periodic work of one broker. ``tick`` does what is due; ``start`` lets threads do it in time."""
+    """The periodic work of one broker. ``tick`` runs what is due; ``start`` runs it on threads."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Housekeeper:
         cleaning: LogCleanerManager | None,
         failing: FailingLogs,
     ) -> None:
-        """``cleaning`` compacts logs; None where none are to be."""
+        """``cleaning`` compacts logs; None if compaction is off."""
         self._broker = broker
         self._coordinator = coordinator
         self._cleaning = cleaning
@@ -71,23 +71,23 @@ class Housekeeper:
         config = broker.config
         now_ms = self._clock.monotonic_ms()
 
-        def duty(act: Callable[[], int | None], interval_ms: int, first_ms: int | None = None) -> _Duty:
-            return _Duty(act, interval_ms, now_ms + (interval_ms if first_ms is None else first_ms))
+        def task(act: Callable[[], int | None], interval_ms: int, first_ms: int | None = None) -> _Task:
+            return _Task(act, interval_ms, now_ms + (interval_ms if first_ms is None else first_ms))
 
         retention_ms = config.retention_check_interval_ms
-        self._duties = (
-            duty(self._flush, config.flush_scheduler_interval_ms),
-            duty(self._retry, _RETRY_MS),
-            duty(self._delete_old, retention_ms, min(_FIRST_RETENTION_MS, retention_ms)),
-            duty(self._expire_offsets, config.offsets.check_interval_ms),
-            duty(failing.find_removed, config.replication.checkpoint_interval_ms),
-            duty(broker.logs.checkpoint_offsets, config.flush_checkpoint_interval_ms),
-            duty(self.write_watermarks, config.replication.checkpoint_interval_ms),
-            duty(in_sync.drop_laggards, max(1, config.replication.lag_time_max_ms // 2)),
-            duty(in_sync.tell, TELL_LOOK_MS),
-            duty(self._look_at_counters, _COUNTERS_MS),
+        self._tasks = (
+            task(self._flush, config.flush_scheduler_interval_ms),
+            task(self._retry, _RETRY_MS),
+            task(self._delete_old, retention_ms, min(_FIRST_RETENTION_MS, retention_ms)),
+            task(self._expire_offsets, config.offsets.check_interval_ms),
+            task(failing.find_removed, config.replication.checkpoint_interval_ms),
+            task(broker.logs.checkpoint_offsets, config.flush_checkpoint_interval_ms),
+            task(self.write_watermarks, config.replication.checkpoint_interval_ms),
+            task(in_sync.drop_laggards, max(1, config.replication.lag_time_max_ms // 2)),
+            task(in_sync.tell, TELL_LOOK_MS),
+            task(self._look_at_counters, _COUNTERS_MS),
             *(
-                [duty(control.rebalance, config.control.rebalance_interval_ms)]
+                [task(control.rebalance, config.control.rebalance_interval_ms)]
                 * config.control.rebalance_leaders
             ),
         )
@@ -98,7 +98,7 @@ class Housekeeper:
         self._threads: list[threading.Thread] = []
 
     def tick(self) -> None:
-        """Do all that is due: the simulation's way."""
+        """Run everything that is due. For the simulation."""
         self._broker.expire()
         self._look_after_logs()
         if self._clock.monotonic_ms() >= self._clean_at_ms:
@@ -106,7 +106,7 @@ class Housekeeper:
             self._clean()
 
     def start(self) -> None:
-        """Work on threads until ``stop``."""
+        """Start the threads, which run until ``stop``."""
         self._broker.deadline_added = self._wake_by
         self._threads = [
             threading.Thread(target=self._watch_deadlines, name="deadlines", daemon=True),
@@ -127,13 +127,13 @@ class Housekeeper:
             thread.join()
 
     def _look_after_logs(self) -> int:
-        """Do what is due; return when to come again (monotonic ms)."""
-        for duty in self._duties:
+        """Run the tasks that are due; return the time of the next one (monotonic ms)."""
+        for task in self._tasks:
             try:
-                duty.do(self._clock.monotonic_ms())
+                task.do(self._clock.monotonic_ms())
             except Exception:  # noqa: BLE001 - one failure must not end the thread
-                _log.exception("housekeeping failed; it is tried again")
-        return min(duty.at_ms for duty in self._duties)
+                _log.exception("unexpected error in a periodic task, retrying")
+        return min(task.at_ms for task in self._tasks)
 
     def _flush(self) -> None:
         self._broker.logs.flush_dirty_logs(self._clock.monotonic_ms())
@@ -155,7 +155,7 @@ class Housekeeper:
         return _GO_ON_MS if self._coordinator.expire() else None
 
     def write_watermarks(self) -> None:
-        """Write down how far consumers may read."""
+        """Checkpoint the high watermarks."""
         partitions = dict(self._broker.partitions)
         watermarks = {key: partition.high_watermark for key, partition in partitions.items()}
         self._broker.logs.high_watermarks.write(watermarks)
@@ -176,10 +176,10 @@ class Housekeeper:
             while self._cleaning is not None and self._cleaning.run_once(self._clock.now_ms()) is not None:
                 pass
         except Exception:  # noqa: BLE001 - one failure must not end the thread
-            _log.exception("compaction failed; it is tried again")
+            _log.exception("unexpected error during compaction, retrying")
 
     def _wake_by(self, deadline_ms: int) -> None:
-        # Most deadlines are later than the next waking, and cost nothing here.
+        # Most deadlines are later than the next wake-up, and cost nothing here.
         if deadline_ms < self._wakes_at_ms:
             with self._wake:
                 self._wakes_at_ms = min(self._wakes_at_ms, deadline_ms)
@@ -187,7 +187,7 @@ class Housekeeper:
 
     def _watch_deadlines(self) -> None:
         while True:
-            # Deadlines that come meanwhile find a far waking time, and correct it.
+            # Deadlines that are added meanwhile find a far wake-up time, and correct it.
             self._wakes_at_ms = _FAR_MS
             next_ms = self._broker.expire()
             with self._wake:

@@ -1,7 +1,7 @@
-"""Another broker of the cluster, as this one talks to it: one connection, one request under way at a time.
+"""Connections to other brokers of the cluster: one connection, one request in flight at a time.
 
-A ``InterBrokerConnection`` goes on in steps that never wait, but to connect: a thread waits between them, the
-simulation lets time pass.
+An ``InterBrokerConnection`` runs in steps that never wait, except to connect: a thread waits between them,
+the simulation advances its clock.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from minikafka.wire.framing import RequestHeader, split_response
 _log = logging.getLogger(__name__)
 
 _LOOK_MS = 1_000
-"""How often a thread looks whether it is to end, while nothing comes."""
+"""The interval at which an idle thread checks whether it must end."""
 
 
 class Peer:
-    """One broker at one address. For one thread at a time."""
+    """A connection to one broker at one address. For one thread at a time."""
 
     def __init__(self, address: BrokerAddress, connector: Connector, client_id: str) -> None:
         self.address = address
@@ -41,24 +41,24 @@ class Peer:
 
     @property
     def pending(self) -> PendingResponse | None:
-        """The answer that is awaited; None where nothing was asked."""
+        """The pending response; None if no request is in flight."""
         return self._pending
 
     @property
     def negotiated(self) -> bool:
-        """Whether the versions that it speaks are known, over the connection that is there."""
+        """True if the broker's API versions are known over the current connection."""
         return bool(self._newest) and self._connection is not None and not self._connection.closed
 
     def version(self, api: Api[Any, Any]) -> int:
-        """The newest version of ``api`` that both sides have; to be asked once ``negotiated``."""
+        """Return the newest version of ``api`` that both brokers support; valid once ``negotiated``."""
         return min(self._newest.get(api.key, 0), api.max_version)
 
     def negotiate(self) -> None:
-        """Ask what it speaks; ``answer`` gives the ApiVersionsResponse."""
+        """Request the API versions; ``answer`` returns the ApiVersionsResponse."""
         self.send(API_VERSIONS, 0, ApiVersionsRequest())
 
     def send(self, api: Api[Any, Any], version: int, request: Any) -> None:
-        """Send a request; connects where there is no connection. NetworkError."""
+        """Send a request, after connecting if necessary. Raises NetworkError."""
         if self._connection is None or self._connection.closed:
             self.close()
             self._connection = self.connector.connect(self.address.host, self.address.port)
@@ -69,12 +69,12 @@ class Peer:
         self._pending = self._connection.request(parts)
 
     def answered(self) -> bool:
-        """Whether ``answer`` gives the response, or raises, at once."""
+        """Return True if ``answer`` returns or raises at once."""
         return self._pending is not None and self._pending.done()
 
     def answer(self, timeout_ms: int | None = None) -> Any:
-        """The response to what was sent, waited for; NetworkError, RemoteWireError: the connection is
-        closed then.
+        """Wait for and return the response. Raises NetworkError or RemoteWireError; the connection is closed
+        then.
         """
         pending, self._pending = self._pending, None
         assert pending is not None, "nothing was sent"
@@ -82,17 +82,19 @@ class Peer:
         try:
             correlation_id, body = split_response(pending.result(timeout_ms))
             if correlation_id != self._correlation_id:
-                raise RemoteWireError(f"answer {correlation_id} came in the place of {self._correlation_id}")
+                raise RemoteWireError(
+                    f"expected correlation id {self._correlation_id} in a response, got {correlation_id}"
+                )
             response = api.decode_response(version, body)
         except (NetworkError, RemoteWireError):
             self.close()
             raise
         if api is API_VERSIONS:
-            self._newest = {one.api_key: one.max_version for one in response.api_keys}
+            self._newest = {known.api_key: known.max_version for known in response.api_keys}
         return response
 
     def close(self) -> None:
-        """End the connection; the next request makes another."""
+        """Close the connection; the next request opens another."""
         self._pending = None
         self._newest = {}
         if self._connection is not None:
@@ -101,10 +103,10 @@ class Peer:
 
 
 class InterBrokerConnection(ABC):
-    """What this broker has to say to another one, request by request."""
+    """A sequence of requests to another broker, with retries. Subclasses provide the requests."""
 
     def __init__(self, peer: Peer, clock: Clock, timeout_ms: int) -> None:
-        """An answer that has not come ``timeout_ms`` after the request never will: the connection ends."""
+        """The connection is closed if a response has not come ``timeout_ms`` after the request."""
         self.peer = peer
         self.clock = clock
         self._timeout_ms = timeout_ms
@@ -116,22 +118,22 @@ class InterBrokerConnection(ABC):
 
     @abstractmethod
     def ask(self) -> bool:
-        """Send the next request; False where there is none. NetworkError where it cannot be sent."""
+        """Send the next request; return False if there is none. Raises NetworkError if that fails."""
 
     @abstractmethod
     def take(self, response: Any) -> None:
-        """Take the answer to what was sent."""
+        """Process the response to the last request."""
 
     @abstractmethod
     def failed(self, reason: str) -> int:
-        """There is no answer, and perhaps no connection; how long to wait before the next try, in ms."""
+        """Handle a failed request or connection; return the pause before the next attempt in ms."""
 
     def next_ms(self) -> int | None:
-        """When ``ask`` has something to send again (monotonic); None when nobody knows."""
+        """Return the time (monotonic) at which ``ask`` has a request again; None if it is unknown."""
         return None
 
     def step(self) -> bool:
-        """Send what there is to say, or take an answer; whether there was anything to do."""
+        """Send a request or process a response; return True if there was work."""
         if self.peer.pending is None:
             self._asked_ms = self.clock.monotonic_ms()
             if self._asked_ms < self._not_before_ms:
@@ -144,7 +146,7 @@ class InterBrokerConnection(ABC):
         if not self.peer.answered():
             if self.clock.monotonic_ms() < self._asked_ms + self._timeout_ms:
                 return False
-            self._fail(f"no answer within {self._timeout_ms} ms")
+            self._fail(f"no response within {self._timeout_ms} ms")
             return True
         try:
             response = self.peer.answer()
@@ -152,7 +154,7 @@ class InterBrokerConnection(ABC):
             self._fail(str(error))
             return True
         if self._complaint:
-            _log.info("%s answers again", self.peer.address)
+            _log.info("%s responds again", self.peer.address)
         self._complaint = ""
         self.take(response)
         return True
@@ -162,21 +164,21 @@ class InterBrokerConnection(ABC):
         self._not_before_ms = self.clock.monotonic_ms() + self.failed(reason)
         if self._complaint != reason:
             self._complaint = reason
-            _log.warning("%s cannot be reached, it is tried again: %s", self.peer.address, reason)
+            _log.warning("request to %s failed, retrying: %s", self.peer.address, reason)
 
     def wake(self) -> None:
-        """There is something new to say."""
+        """Wake the thread: there is a new request."""
         self._wake.set()
 
     def run(self) -> None:
-        """Steps on the calling thread, until ``stop``."""
+        """Run steps on the calling thread until ``stop``."""
         while not self._stopping:
             try:
                 if self.step():
                     continue
             except Exception:  # noqa: BLE001 - one failure must not end the thread
-                _log.exception("the conversation with %s failed; it goes on", self.peer.address)
-                self._fail("an error of our own")
+                _log.exception("unexpected error in requests to %s, reconnecting", self.peer.address)
+                self._fail("unexpected error in this broker")
             self._wait()
         self.peer.close()
 
@@ -190,6 +192,6 @@ class InterBrokerConnection(ABC):
         self._wake.clear()
 
     def stop(self) -> None:
-        """Let ``run`` end soon."""
+        """End ``run`` soon."""
         self._stopping = True
         self._wake.set()

@@ -193,7 +193,7 @@ def test_a_properties_file_that_is_no_text_is_named(
     file = tmp_path / "b.properties"
     file.write_bytes(b"broker.id=1\nx=\xff\n")
     assert run(["broker", str(file)]) == 2
-    expected = f"minikafka: FILE.properties={str(file)!r}: cannot be read: byte 14, 0xff, is no UTF-8\n"
+    expected = f"minikafka: FILE.properties={str(file)!r}: cannot be read: byte 14, 0xff, is not UTF-8\n"
     assert capfd.readouterr().err == expected
 
 

@@ -52,7 +52,7 @@ def test_listeners_take_the_place_of_the_port_and_an_odd_address_is_told_where_i
             process.communicate()
     assert ready.startswith("ready kafka.invalid:9092 "), told
     assert told.startswith(
-        "minikafka: clients that connect by listener IN are told to go on to kafka.invalid"
+        "minikafka: listener IN advertises kafka.invalid:9092, which this host cannot resolve"
     )
     assert (process.returncode, rest) == (0, "")
 

@@ -119,7 +119,7 @@ def test_a_request_larger_than_it_can_have_a_reason_to_be_ends_its_connection() 
     world.machine.start()
     protocols = (JoinGroupRequestProtocol("p", bytes(MOST_BYTES)),)
     join_group = JoinGroupRequest("g", 10_000, 10_000, "", "consumer", protocols)
-    with pytest.raises(RemoteWireError, match="at most 16777216 are taken"):
+    with pytest.raises(RemoteWireError, match="at most 16777216 without records"):
         dispatched(world, Request(ApiKey.JOIN_GROUP, 1, join_group))
 
 

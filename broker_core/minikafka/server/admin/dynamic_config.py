@@ -222,7 +222,7 @@ def _change_broker(broker: Broker, name: str, change: Change, *, validate_only: 
         if not is_rate(text):
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST,
-                f"invalid value for {key}: {text!r}, expected bytes a second from 0 to {UNLIMITED}",
+                f"invalid value for {key}: {text!r}, expected bytes per second from 0 to {UNLIMITED}",
             )
     if not validate_only:
         try:

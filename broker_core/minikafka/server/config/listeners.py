@@ -1,11 +1,11 @@
-"""Where a broker listens, and what it tells its clients to go to: ``listeners``, ``advertised.listeners``.
+"""The listeners of a broker and their advertised addresses: ``listeners``, ``advertised.listeners``.
 
-A listener has a name, and by ``listener.security.protocol.map`` (as from 0.10.2 on) a protocol; one that is
-called like a protocol needs no entry there. Two networks, for instance a container's and its host's, are two
-listeners: a client is told the address that is advertised for the listener that it asked by.
+A listener has a name, and by ``listener.security.protocol.map`` (as since 0.10.2) a protocol; a listener with
+the name of a protocol needs no entry there. Two networks, for example a container's and its host's, are two
+listeners: a client gets the address that is advertised for the listener that received its request.
 
-The registry's JSON holds one endpoint, which a 0.10.1.1 broker can parse: ``registered``. The others are
-known to this broker alone, which is all that a cluster of one broker needs.
+The registration in ZooKeeper holds one endpoint, which a 0.10.1.1 broker can parse: ``registered``. Only this
+broker knows the others, which is all that a cluster of one broker needs.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from minikafka.base.ids import host_port
 WILDCARDS = frozenset({"", "0.0.0.0", "::"})
 
 _ENTRY = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^:/\[\]\s]*)):(\d{1,5})")
-_FORM = "NAME://HOST:PORT, with commas between (the host may be left out)"
+_FORM = "NAME://HOST:PORT, separated by commas (the host may be left out)"
 
 
 class Protocol(Enum):
-    """What is spoken on a listener."""
+    """The protocol of a listener."""
 
     PLAINTEXT = "PLAINTEXT"
     CLASSIC = "CLASSIC"
     """The framing of Kafka 0.7, ``minikafka.wire.classic``."""
 
 
-_NOT_SPOKEN = {"SSL", "SASL_PLAINTEXT", "SASL_SSL"}
+_UNSUPPORTED = {"SSL", "SASL_PLAINTEXT", "SASL_SSL"}
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One listener. Port 0: a free one, and for ``advertised_port`` the one that was bound."""
+    """One listener. Port 0: any free port; as ``advertised_port``: the port that was bound."""
 
     name: str
     protocol: Protocol
@@ -52,46 +52,46 @@ class Listener:
 def parse_listeners(
     listeners: str, advertised: str | None, protocol_map: str | None, node_name: str
 ) -> tuple[Listener, ...]:
-    """The listeners, in their order. ConfigError with the name, the text and what is allowed.
+    """Return the listeners in order. Raises ConfigError with the property, its value and what is expected.
 
-    ``node_name``: the host to advertise for a listener on all addresses when nothing else is said.
+    ``node_name``: the host to advertise for a listener on all addresses if no other is configured.
     """
     protocols = _protocols(protocol_map)
     bound = _entries("listeners", listeners)
     ports = [port for _, port in bound.values() if port]
     if len(set(ports)) != len(ports):
-        raise ConfigError("listeners", listeners, "each listener must have a port of its own")
-    told = None if advertised is None else _entries("advertised.listeners", advertised)
+        raise ConfigError("listeners", listeners, "each listener must have a different port")
+    given = None if advertised is None else _entries("advertised.listeners", advertised)
     made = []
     for name, (host, port) in bound.items():
         protocol = _protocol(listeners, name, protocols)
-        if told is None:
-            told_host, told_port = host, port
+        if given is None:
+            advertised_host, advertised_port = host, port
         else:
-            if name not in told and protocol is Protocol.PLAINTEXT:
-                allowed = f"must say where clients of listener {name} are to go: {name}://HOST:PORT"
-                raise ConfigError("advertised.listeners", advertised or "", allowed)
-            told_host, told_port = told.get(name, (host, port))
-            if name in told and told_host in WILDCARDS - {""}:
-                allowed = "must name addresses that clients can go to, which 'all addresses' is not"
-                raise ConfigError("advertised.listeners", advertised or "", allowed)
-        told_host = node_name if told_host in WILDCARDS else told_host
-        made.append(Listener(name, protocol, host, port, told_host, told_port))
-    unknown = sorted(set(told or ()) - set(bound))
+            if name not in given and protocol is Protocol.PLAINTEXT:
+                problem = f"no address for listener {name}: add {name}://HOST:PORT"
+                raise ConfigError("advertised.listeners", advertised or "", problem)
+            advertised_host, advertised_port = given.get(name, (host, port))
+            if name in given and advertised_host in WILDCARDS - {""}:
+                problem = f"clients cannot connect to {advertised_host}: name an address of this broker"
+                raise ConfigError("advertised.listeners", advertised or "", problem)
+        advertised_host = node_name if advertised_host in WILDCARDS else advertised_host
+        made.append(Listener(name, protocol, host, port, advertised_host, advertised_port))
+    unknown = sorted(set(given or ()) - set(bound))
     if unknown:
-        allowed = f"names {', '.join(unknown)}, which listeners does not: it has {', '.join(bound)}"
-        raise ConfigError("advertised.listeners", advertised or "", allowed)
+        problem = f"unknown listener {', '.join(unknown)}: listeners has {', '.join(bound)}"
+        raise ConfigError("advertised.listeners", advertised or "", problem)
     if all(listener.protocol is not Protocol.PLAINTEXT for listener in made):
-        allowed = "must have a PLAINTEXT listener, by which brokers and today's clients come"
-        raise ConfigError("listeners", listeners, allowed)
+        problem = "a PLAINTEXT listener is required for other brokers and current clients"
+        raise ConfigError("listeners", listeners, problem)
     return tuple(made)
 
 
 def registered(listeners: Sequence[Listener]) -> Listener:
-    """The one that ZooKeeper is told of: called PLAINTEXT, or else the first that speaks it."""
-    spoken = [listener for listener in listeners if listener.protocol is Protocol.PLAINTEXT]
-    named = [listener for listener in spoken if listener.name == Protocol.PLAINTEXT.value]
-    return (named or spoken)[0]
+    """Return the listener to register in ZooKeeper: named PLAINTEXT, or else the first with that protocol."""
+    plaintext = [listener for listener in listeners if listener.protocol is Protocol.PLAINTEXT]
+    named = [listener for listener in plaintext if listener.name == Protocol.PLAINTEXT.value]
+    return (named or plaintext)[0]
 
 
 def unreachable(
@@ -100,27 +100,26 @@ def unreachable(
     addresses_of: Callable[[str], Sequence[str]],
     answers: Callable[[str, int], bool],
 ) -> str | None:
-    """Why clients may connect by ``listener`` and then time out, and what to do; None where nothing is odd.
+    """Return a warning if clients may connect to ``listener`` and then time out; None if all looks right.
 
-    ``port``: what is advertised. ``addresses_of`` gives none for a name that cannot be resolved.
+    ``port`` is the advertised one. ``addresses_of`` returns none for a name that cannot be resolved.
     """
     if listener.protocol is not Protocol.PLAINTEXT:
-        return None  # its clients are told no addresses
+        return None  # its clients get no addresses
     host = listener.advertised_host
     addresses = addresses_of(host)
     if not addresses:
-        problem = "a name that this machine cannot resolve"
+        problem = "which this host cannot resolve"
     elif all(map(_is_loopback, addresses)) and not all(map(_is_loopback, _bound(listener, addresses_of))):
-        problem = "which leads every machine and container to itself"
+        problem = "which is the client itself on every other host and container"
     elif not answers(host, port):
-        problem = "where nothing answers this machine"
+        problem = "which does not accept connections from this host"
     else:
         return None
-    told = host_port(host, port)
     return (
-        f"clients that connect by listener {listener.name} are told to go on to {told}, {problem}: "
-        f"elsewhere they may connect, and then time out. If they do, set "
-        f"advertised.listeners={listener.name}://HOST:PORT to an address that reaches this broker from there"
+        f"listener {listener.name} advertises {host_port(host, port)}, {problem}: clients may connect and "
+        f"then time out. If they do, set advertised.listeners={listener.name}://HOST:PORT to an address at "
+        "which they can reach this broker"
     )
 
 
@@ -140,7 +139,7 @@ def _entries(key: str, text: str) -> dict[str, tuple[str, int]]:
             raise ConfigError(key, text, _FORM)
         name = match[1].upper()
         if name in found:
-            raise ConfigError(key, text, f"has two listeners called {name}")
+            raise ConfigError(key, text, f"listener {name} appears twice")
         found[name] = match[2] or match[3] or "", int(match[4])
     if not found:
         raise ConfigError(key, text, _FORM)
@@ -153,23 +152,24 @@ def _protocols(text: str | None) -> dict[str, str]:
         name, separator, protocol = (part.strip().upper() for part in entry.partition(":"))
         if not (name and separator and protocol) or name in found:
             key = "listener.security.protocol.map"
-            raise ConfigError(key, text or "", "NAME:PROTOCOL, with commas between, each name once")
+            raise ConfigError(key, text or "", "NAME:PROTOCOL, separated by commas, each name once")
         found[name] = protocol
     return found
 
 
 def _protocol(listeners: str, name: str, protocols: dict[str, str]) -> Protocol:
     wanted = protocols.get(name, name)
-    spoken = " and ".join(Protocol.__members__)
+    supported = " and ".join(Protocol.__members__)
     if wanted in Protocol.__members__:
         return Protocol[wanted]
-    if wanted in _NOT_SPOKEN:
-        raise ConfigError("listeners", listeners, f"{name} is to speak {wanted}: this version has {spoken}")
+    if wanted in _UNSUPPORTED:
+        problem = f"unsupported protocol {wanted} for listener {name}: this version supports {supported}"
+        raise ConfigError("listeners", listeners, problem)
     if name in protocols:
         key, text = "listener.security.protocol.map", f"{name}:{wanted}"
-        raise ConfigError(key, text, f"{wanted} is no protocol: there are {spoken}")
+        raise ConfigError(key, text, f"unknown protocol {wanted}: expected {supported}")
     hint = f"set listener.security.protocol.map={name}:PLAINTEXT"
-    raise ConfigError("listeners", listeners, f"{name} is no protocol ({spoken}): {hint}")
+    raise ConfigError("listeners", listeners, f"no protocol for listener {name} ({supported}): {hint}")
 
 
 def _parts(text: str) -> Iterator[str]:

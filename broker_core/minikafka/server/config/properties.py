@@ -1,4 +1,4 @@
-"""A broker's configuration: Kafka's own property names, with 0.10.1's defaults.
+"""The broker's configuration: Kafka's own property names, with 0.10.1's defaults.
 
 A ``.properties`` file is Java's: ``key=value`` or ``key: value``, ``#`` and ``!`` start comments, a backslash
 at the end of a line continues it. Differences from 0.10.1's defaults: ``delete.topic.enable`` is true (text
@@ -43,12 +43,12 @@ def _rate(name: str, text: str) -> float:
 
 
 def _counts(name: str, text: str) -> dict[str, int]:
-    """``HOST:COUNT``, with commas between."""
+    """Parse ``HOST:COUNT``, separated by commas."""
     counts: dict[str, int] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         host, _, count = entry.rpartition(":")
         if not host or not count.strip().isdecimal():
-            raise ConfigError(name, text, "HOST:COUNT, with commas between")
+            raise ConfigError(name, text, "HOST:COUNT, separated by commas")
         counts[host.strip().strip("[]")] = int(count)
     return counts
 
@@ -64,7 +64,7 @@ _AUTHORIZER = "kafka.security.auth.SimpleAclAuthorizer"
 
 def _authorizer(name: str, text: str) -> bool:
     if text.strip() not in {"", _AUTHORIZER}:
-        raise ConfigError(name, text, f"{_AUTHORIZER}, whose rules this broker follows, or empty for none")
+        raise ConfigError(name, text, f"{_AUTHORIZER}, which this broker implements, or empty for none")
     return bool(text.strip())
 
 
@@ -77,7 +77,7 @@ _PROTOCOL = "inter.broker.protocol.version"
 _FORMAT = "log.message.format.version"
 
 _KEYS: dict[str, tuple[Parser, str | None]] = {
-    # name: (parser, default as text; None where there is none)
+    # name: (parser, default as text; None for no default)
     "broker.id": (integer(-1), "-1"),
     "broker.id.generation.enable": (boolean, "true"),
     "reserved.broker.max.id": (integer(0), "1000"),
@@ -160,51 +160,51 @@ _KEYS: dict[str, tuple[Parser, str | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class CleanerConfig:
-    """How logs are compacted. ``enabled`` is False when they are not."""
+    """The configuration of the log cleaner. ``enabled`` is False if logs are not compacted."""
 
     enabled: bool
     map_bytes: int
     map_load_factor: float
     bytes_per_second: float
-    """Read and written together."""
+    """The limit for reads and writes together."""
     backoff_ms: int
-    """Between looks when there was nothing to clean."""
+    """The interval of checks when there was nothing to clean."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsConfig:
-    """How offsets and groups are kept in ``__consumer_offsets``."""
+    """The configuration of ``__consumer_offsets``."""
 
     partitions: int
     replication_factor: int
-    """At most: where fewer brokers live, the topic is made with as many replicas."""
+    """The upper limit: with fewer live brokers the topic is created with as many replicas as brokers."""
     segment_bytes: int
     codec: Codec
     load_bytes: int
-    """Of a partition that are read at once while it is loaded."""
+    """The bytes of a partition that are read at once while it is loaded."""
     commit_timeout_ms: int
     check_interval_ms: int
-    """Between looks for offsets that are too old."""
+    """The interval of checks for expired offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicationConfig:
-    """How replicas are copied, and who is in sync. Times are milliseconds, sizes bytes."""
+    """The configuration of replication. Times are milliseconds, sizes bytes."""
 
     fetchers: int
-    """For each leading broker."""
+    """The number of fetchers for each leading broker."""
     fetch_max_bytes: int
-    """Of one partition in a response."""
+    """The limit for one partition in a response."""
     fetch_response_max_bytes: int
     fetch_wait_max_ms: int
     fetch_min_bytes: int
     fetch_backoff_ms: int
-    """After an error."""
+    """The pause after an error."""
     socket_timeout_ms: int
     lag_time_max_ms: int
-    """A follower that was not caught up for so long is not in sync any more."""
+    """A follower that was not caught up for so long is removed from the ISR."""
     checkpoint_interval_ms: int
-    """Of high watermarks."""
+    """The interval of high watermark checkpoints."""
     controller_timeout_ms: int
     throttle_windows: int
     throttle_window_ms: int
@@ -212,7 +212,7 @@ class ReplicationConfig:
 
 @dataclass(frozen=True, slots=True)
 class ControlConfig:
-    """How a broker leaves, and how the controller keeps leaders where they belong."""
+    """The configuration of controlled shutdown and of preferred leader elections."""
 
     controlled_shutdown: bool
     shutdown_retries: int
@@ -224,7 +224,7 @@ class ControlConfig:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """One broker's settings, checked. Times are milliseconds, sizes bytes."""
+    """The validated configuration of one broker. Times are milliseconds, sizes bytes."""
 
     broker_id: int
     """-1: taken from ``meta.properties``, or generated through ZooKeeper."""
@@ -238,11 +238,11 @@ class BrokerConfig:
     zookeeper_connection_timeout_ms: int
     network_threads: int
     io_threads: int
-    """For requests that take long (``server.workers.work_pool``); at most one for each processor is used."""
+    """The threads for long requests (``server.workers.work_pool``); at most one per processor is used."""
     request_max_bytes: int
     connection_idle_max_ms: int
     connection_limits: ConnectionLimits
-    """The overrides by host, as they were written: names are still to be resolved."""
+    """The limits; the overrides have host names that are not resolved yet."""
     queued_max_requests: int
     queued_max_bytes: int | None
     quotas: QuotaConfig
@@ -254,34 +254,34 @@ class BrokerConfig:
     flush_checkpoint_interval_ms: int
     retention_check_interval_ms: int
     recovery_threads: int
-    """For all data directories together."""
+    """The threads for all data directories together."""
     cleaner: CleanerConfig
     groups: GroupSettings
     offsets: OffsetsConfig
     beside_0_10: bool
-    """Brokers of 0.10.1 are in the cluster, or may come: nothing is said or stored that they do not know."""
+    """True if 0.10.1 brokers may be in the cluster: only formats and versions that they know are used."""
     rack: str | None
     replication: ReplicationConfig
     control: ControlConfig
     authorizer: Authorizer | None
-    """Who decides what clients and other brokers may do, still without rules; None: everything is allowed."""
+    """The authorizer without ACLs; None: everything is allowed."""
     log: LogConfig
-    """What a topic without settings of its own gets."""
+    """The configs of a topic without configs of its own."""
     unknown: tuple[str, ...] = field(default=())
-    """Names of properties that this version does not use; worth one warning."""
+    """Names of properties that this version does not use, for one warning."""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """As they were given, secrets too."""
+    """The properties as configured, including secrets."""
 
     def unused(self) -> str:
-        """The warning about ``unknown`` names, with what was probably meant; empty without any."""
+        """Return the warning about ``unknown`` names, with suggestions; empty if there are none."""
         named = with_suggestions(self.unknown, {*_KEYS, *BROKER_PROPERTIES})
-        return named and f"these properties are not used by this version: {named}"
+        return named and f"ignored properties that this version does not support: {named}"
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
-        """Check and take over ``properties``.
+        """Validate ``properties`` and return the configuration.
 
-        Raises ConfigError with the name, the value and what is allowed.
+        Raises ConfigError with the property, its value and what is expected.
         """
         known, log_properties, unknown = _sort(properties)
         values: dict[str, Any] = {}
@@ -289,7 +289,7 @@ class BrokerConfig:
             text = known.get(name, default)
             values[name] = None if text is None else parse(name, text)
         if values["zookeeper.connect"] is None:
-            raise ConfigError("zookeeper.connect", None, "must be given: HOST:PORT, or HOST:PORT/CHROOT")
+            raise ConfigError("zookeeper.connect", None, "must be set: HOST:PORT, or HOST:PORT/CHROOT")
         log_dirs = _directories(values["log.dirs"] or values["log.dir"])
         beside_0_10 = known.get(_PROTOCOL, "").startswith("0.10.")
         if beside_0_10:
@@ -348,7 +348,7 @@ class BrokerConfig:
 
 @cache
 def property_defaults() -> Mapping[str, str | None]:
-    """Every broker property that is known here, with its default as text; None where there is none."""
+    """Return every supported broker property with its default as text; None for no default."""
     defaults: dict[str, str | None] = {}
     for name, default in BROKER_PROPERTIES.items():
         defaults[name] = None if default is None else default_text(default)
@@ -394,11 +394,11 @@ def _offsets(values: Mapping[str, Any]) -> OffsetsConfig:
 
 
 def _formats_of_0_10(log_properties: Mapping[str, str], release: str) -> dict[str, str]:
-    """With the message format that this release can copy, where no other is given."""
+    """Add the message format that this release can replicate, unless one is configured."""
     given = {_FORMAT: release, **log_properties}
     if not given[_FORMAT].startswith(("0.8.", "0.9.", "0.10.")):
         raise ConfigError(
-            _FORMAT, given[_FORMAT], f"brokers of {_PROTOCOL}={release} cannot copy that: 0.10.1 at most"
+            _FORMAT, given[_FORMAT], f"must be at most 0.10.1, because {_PROTOCOL} is {release}"
         )
     return given
 
@@ -438,7 +438,7 @@ def _authorizer_of(values: Mapping[str, Any]) -> Authorizer | None:
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:
-    """Read Java's ``.properties`` format. ``source`` names the file in errors."""
+    """Parse Java's ``.properties`` format. ``source`` names the file in errors."""
     properties: dict[str, str] = {}
     lines = iter(enumerate(_LINE_END.split(text), start=1))
     for number, raw in lines:
@@ -450,7 +450,9 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
         pair = _KEY_VALUE.match(line)
         if pair is None:
             # Not the line itself: it may be the second half of a secret.
-            raise ConfigError(source, f"line {number}", "must be key=value; a value goes on behind \\ only")
+            raise ConfigError(
+                source, f"line {number}", "expected key=value; end a line with \\ to continue it"
+            )
         key, value = (_ESCAPE.sub(_unescaped, _stripped(text)) for text in pair.groups())
         properties[key] = value
     return properties
@@ -465,7 +467,7 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def _stripped(text: str) -> str:
-    """Without the spaces around it; one behind a backslash stays."""
+    """Return ``text`` without the spaces around it; a space after a backslash is kept."""
     bare = text.rstrip(_SPACES)
     return text[: len(bare) + bool(_GOES_ON.search(bare))].lstrip(_SPACES)
 
@@ -489,16 +491,16 @@ def _sort(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]
 
 
 def _listeners(values: Mapping[str, Any]) -> tuple[Listener, ...]:
-    """What the names of 0.8 say (``host.name``, ``port``) counts where those of today are not given."""
+    """Return the listeners. The properties of 0.8 (``host.name``, ``port``) apply without ``listeners``."""
     bound, protocol_map = values["listeners"], values["listener.security.protocol.map"]
     if bound is None:
         bound = _plaintext(values["host.name"] or "", values["port"])
-    told = values["advertised.listeners"]
+    advertised = values["advertised.listeners"]
     host, port = values["advertised.host.name"], values["advertised.port"]
-    if told is None and (host is not None or port is not None):
+    if advertised is None and (host is not None or port is not None):
         (own,) = parse_listeners(bound, None, protocol_map, "")[:1]
-        told = _plaintext(host or own.host, own.port if port is None else port)
-    return parse_listeners(bound, told, protocol_map, platform.node() or "localhost")
+        advertised = _plaintext(host or own.host, own.port if port is None else port)
+    return parse_listeners(bound, advertised, protocol_map, platform.node() or "localhost")
 
 
 def _plaintext(host: str, port: int) -> str:
@@ -509,5 +511,5 @@ def _plaintext(host: str, port: int) -> str:
 def _directories(text: str) -> tuple[str, ...]:
     directories = tuple(part.strip() for part in text.split(",") if part.strip())
     if not directories or len(set(directories)) != len(directories):
-        raise ConfigError("log.dirs", text, "one or more different directories, separated by commas")
+        raise ConfigError("log.dirs", text, "expected one or more different directories, separated by commas")
     return directories

@@ -82,7 +82,9 @@ def _may_elect_others(broker: Broker, left: Sequence[RemainingPartition]) -> boo
         return False
     known = [broker.image.leadership(TopicPartition(partition.topic, partition.index)) for partition in left]
     others = broker.image.brokers.keys() - {broker.broker_id}
-    return not left or any(one is None or not others.isdisjoint(one.replicas) for one in known)
+    return not left or any(
+        leadership is None or not others.isdisjoint(leadership.replicas) for leadership in known
+    )
 
 
 def _wait(broker: Broker, connector: Connector, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:

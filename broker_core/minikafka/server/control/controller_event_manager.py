@@ -229,7 +229,7 @@ class ControllerEventManager:
                 written = registrar.write_leaderships(leaderships, create=create)
                 if create:
                     own = self._broker.broker_id
-                    self._replicas.new |= {key for key, one in written.items() if own in one.replicas}
+                    self._replicas.new |= {key for key, state in written.items() if own in state.replicas}
                 gone = frozenset(leaderships.keys() - written.keys())
                 self.post(events.LeadershipsWritten(written, gone))
             case events.SendLeaderAndIsr() | events.SendUpdateMetadata() | events.SendStopReplica():
@@ -348,9 +348,9 @@ class ControllerEventManager:
     def _on_replicas_deleted(self, broker_id: int, epoch: int, response: StopReplicaResponse) -> None:
         if epoch != self._broker.controller.epoch:
             return  # of an earlier epoch: the replica may exist again
-        for one in response.partitions:
-            topic_partition = TopicPartition(one.topic, one.index)
-            if one.error_code == ErrorCode.NONE:
+        for partition in response.partitions:
+            topic_partition = TopicPartition(partition.topic, partition.index)
+            if partition.error_code == ErrorCode.NONE:
                 self.post(events.ReplicaDeleted(broker_id, topic_partition))
             else:
                 self._failed_deletions[broker_id, topic_partition] = None
@@ -361,7 +361,9 @@ def _partitions_with_newer_epoch(response: LeaderAndIsrResponse) -> frozenset[To
     """Return the partitions for which the broker has a newer leader epoch than the request."""
     stale = ErrorCode.STALE_CONTROLLER_EPOCH
     return frozenset(
-        TopicPartition(one.topic, one.index) for one in response.partitions if one.error_code == stale
+        TopicPartition(partition.topic, partition.index)
+        for partition in response.partitions
+        if partition.error_code == stale
     )
 
 

@@ -38,7 +38,7 @@ def leader_and_isr(
         controller_id,
         controller_epoch,
         tuple(LeaderAndIsrPartition(*_fields(key, found)) for key, found in leaderships.items()),
-        tuple(LiveLeader(one, brokers[one].host, brokers[one].port) for one in leaders),
+        tuple(LiveLeader(leader, brokers[leader].host, brokers[leader].port) for leader in leaders),
     )
 
 
@@ -47,7 +47,8 @@ def parse_leader_and_isr(
 ) -> tuple[dict[TopicPartition, LeaderAndIsr], dict[int, BrokerAddress], dict[TopicPartition, ErrorCode]]:
     """Return the leaderships, the leaders' addresses, and the ``invalid_partitions``, which are left out."""
     leaders = {
-        one.broker_id: BrokerAddress(one.broker_id, one.host, one.port) for one in request.live_leaders
+        broker.broker_id: BrokerAddress(broker.broker_id, broker.host, broker.port)
+        for broker in request.live_leaders
     }
     wrong = invalid_partitions(request.partitions)
     return _leaderships(request.partitions, wrong), leaders, wrong
@@ -57,7 +58,7 @@ def stop_replica(
     controller_id: int, controller_epoch: int, partitions: Iterable[TopicPartition], *, delete: bool
 ) -> StopReplicaRequest:
     """Return the request to stop these replicas and, with ``delete``, to delete them."""
-    named = tuple(StopReplicaPartition(*one) for one in partitions)
+    named = tuple(StopReplicaPartition(*partition) for partition in partitions)
     return StopReplicaRequest(controller_id, controller_epoch, delete, named)
 
 
@@ -74,11 +75,11 @@ def update_metadata(
         tuple(UpdateMetadataPartition(*_fields(key, found)) for key, found in leaderships.items()),
         tuple(
             UpdateMetadataBroker(
-                one.broker_id,
-                endpoints=(UpdateMetadataEndpoint(one.port, one.host, "", PLAINTEXT),),
-                rack=one.rack,
+                broker.broker_id,
+                endpoints=(UpdateMetadataEndpoint(broker.port, broker.host, "", PLAINTEXT),),
+                rack=broker.rack,
             )
-            for one in brokers.values()
+            for broker in brokers.values()
         ),
     )
 
@@ -91,14 +92,14 @@ def parse_update_metadata(
     Brokers without a plain-text endpoint and ``invalid_partitions`` are left out.
     """
     brokers = {}
-    for one in request.live_brokers:
-        host, port = one.host, one.port
-        for endpoint in one.endpoints:
+    for broker in request.live_brokers:
+        host, port = broker.host, broker.port
+        for endpoint in broker.endpoints:
             if endpoint.security_protocol == PLAINTEXT:
                 host, port = endpoint.host, endpoint.port
                 break
         if port >= 0:
-            brokers[one.broker_id] = BrokerAddress(one.broker_id, host, port, one.rack)
+            brokers[broker.broker_id] = BrokerAddress(broker.broker_id, host, port, broker.rack)
     return brokers, _leaderships(request.partitions, invalid_partitions(request.partitions))
 
 
@@ -128,34 +129,34 @@ def invalid_partitions(
     """
     codes = {}
     legal: str | None = None
-    for one in partitions:
+    for partition in partitions:
         code, problem = ErrorCode.NONE, ""
         try:
-            if one.topic != legal:
-                check_topic_name(one.topic)
-                legal = one.topic
+            if partition.topic != legal:
+                check_topic_name(partition.topic)
+                legal = partition.topic
         except BrokerError as error:
             code, problem = error.code, error.detail
-        if one.index < 0:
+        if partition.index < 0:
             code, problem = ErrorCode.INVALID_TOPIC, "the partition number is negative"
-        elif not code and _has_twice(one):
+        elif not code and _has_twice(partition):
             code, problem = ErrorCode.INVALID_REQUEST, "a broker appears twice in replicas or ISR"
         if code:
-            codes[TopicPartition(one.topic, one.index)] = code
+            codes[TopicPartition(partition.topic, partition.index)] = code
             _log.warning(
                 "rejected a controller's request for partition %d of topic %r: %s",
-                one.index,
-                one.topic,
+                partition.index,
+                partition.topic,
                 problem,
             )
     return codes
 
 
-def _has_twice(one: LeaderAndIsrPartition | UpdateMetadataPartition | StopReplicaPartition) -> bool:
+def _has_twice(partition: LeaderAndIsrPartition | UpdateMetadataPartition | StopReplicaPartition) -> bool:
     """Return whether a broker appears twice in the replicas or in the ISR."""
-    if isinstance(one, StopReplicaPartition):
+    if isinstance(partition, StopReplicaPartition):
         return False
-    return any(len(set(broker_ids)) < len(broker_ids) for broker_ids in (one.replicas, one.isr))
+    return any(len(set(broker_ids)) < len(broker_ids) for broker_ids in (partition.replicas, partition.isr))
 
 
 def _leaderships(
@@ -164,9 +165,14 @@ def _leaderships(
 ) -> dict[TopicPartition, LeaderAndIsr]:
     """Return the state of each partition that is not in ``left_out``."""
     return {
-        TopicPartition(one.topic, one.index): LeaderAndIsr(
-            one.leader_id, one.leader_epoch, one.isr, one.replicas, one.controller_epoch, one.zk_version
+        TopicPartition(partition.topic, partition.index): LeaderAndIsr(
+            partition.leader_id,
+            partition.leader_epoch,
+            partition.isr,
+            partition.replicas,
+            partition.controller_epoch,
+            partition.zk_version,
         )
-        for one in partitions
-        if TopicPartition(one.topic, one.index) not in left_out
+        for partition in partitions
+        if TopicPartition(partition.topic, partition.index) not in left_out
     }

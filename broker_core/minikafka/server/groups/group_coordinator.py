@@ -315,7 +315,7 @@ class GroupCoordinator:
         commits: Commits,
         done: Callable[[ErrorCode], None],
     ) -> None:
-        """Commit offsets; ``done`` is told what came of it, outside of the lock, now or later."""
+        """Commit offsets; ``done`` is called with the outcome, outside of the lock, now or later."""
         topic_partition = self.partition_of(group_id)
         try:
             partition = self.broker.partition(topic_partition)
@@ -324,7 +324,7 @@ class GroupCoordinator:
             records = self._validated_records(partition, pairs)
         except BrokerError as error:
             failure = _FAILED_COMMIT.get(error.code, error.code)
-            # A broker that is not the coordinator has no such partition, and says so in its own words.
+            # A broker that is not the coordinator has no such partition, and reports its own error.
             self.broker.run(partial(self._refuse, group_id, failure, done))
             return
 
@@ -450,7 +450,7 @@ class GroupCoordinator:
             lost += gone
 
     def _append_tombstones(self, topic_partition: TopicPartition, tombstones: list[KeyValue]) -> None:
-        """Append tombstones. A lost one is written again when its record expires again after a load."""
+        """Append tombstones. If one is lost, its record expires again after the next load."""
         for start in range(0, len(tombstones), _TOMBSTONES_PER_STEP):
             pairs = tombstones[start : start + _TOMBSTONES_PER_STEP]
             try:

@@ -30,7 +30,10 @@ ROW_BYTES = 300
 
 def handle(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> None:
     """Serve one AlterConfigs request."""
-    wanted = [(one.resource_type, one.resource_name, replace_all(one.configs)) for one in request.resources]
+    wanted = [
+        (resource.resource_type, resource.resource_name, replace_all(resource.configs))
+        for resource in request.resources
+    ]
     alter(broker, context, wanted, validate_only=request.validate_only)
 
 
@@ -70,7 +73,7 @@ def alter(
         broker,
         context,
         wanted,
-        lambda one: outcomes.append(outcome(*one)),
+        lambda item: outcomes.append(outcome(*item)),
         lambda: AlterConfigsResponse(0, tuple(outcomes)),
         refusal,
         len(wanted) * ROW_BYTES,

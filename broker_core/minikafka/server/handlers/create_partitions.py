@@ -82,4 +82,4 @@ def _serve(broker: Broker, context: RequestContext, request: CreatePartitionsReq
 def _given(topic: CreatePartitionsTopic) -> list[tuple[int, ...]] | None:
     if topic.assignments is None:
         return None
-    return [tuple(one.broker_ids) for one in topic.assignments]
+    return [tuple(assignment.broker_ids) for assignment in topic.assignments]

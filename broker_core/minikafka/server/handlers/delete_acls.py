@@ -30,14 +30,14 @@ _Found = list[tuple[Resource, Acl]]
 
 def handle(broker: Broker, context: RequestContext, request: DeleteAclsRequest) -> None:
     """Serve one DeleteAcls request."""
-    rules = [_found(broker, one) for one in request.filters]
+    rules = [_found(broker, acl_filter) for acl_filter in request.filters]
     doomed: dict[Resource, set[Acl]] = {}
-    for one in rules:
-        for resource, acl in () if isinstance(one, BrokerError) else one:
+    for found in rules:
+        for resource, acl in () if isinstance(found, BrokerError) else found:
             doomed.setdefault(resource, set()).add(acl)
 
     def response(failed: dict[Resource, BrokerError]) -> DeleteAclsResponse:
-        return DeleteAclsResponse(0, tuple(_result(one, failed) for one in rules))
+        return DeleteAclsResponse(0, tuple(_result(found, failed) for found in rules))
 
     failed: dict[Resource, BrokerError] = {}
 
@@ -61,9 +61,9 @@ def handle(broker: Broker, context: RequestContext, request: DeleteAclsRequest) 
         context.reply(response({}))
 
 
-def _found(broker: Broker, one: DeleteAclsFilter) -> _Found | BrokerError:
+def _found(broker: Broker, acl_filter: DeleteAclsFilter) -> _Found | BrokerError:
     try:
-        return find_matching_acls(check_authorizer(broker.access_control.authorizer), one)
+        return find_matching_acls(check_authorizer(broker.access_control.authorizer), acl_filter)
     except BrokerError as error:
         return error
 

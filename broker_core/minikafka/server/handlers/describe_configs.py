@@ -33,13 +33,13 @@ from minikafka.wire.apis.describe_configs import (
 )
 
 TOPICS_PER_JOB = 20
-"""Topics whose configs are read in resource job."""
+"""The number of topics whose configs are read in one job."""
 TOPIC_BYTES = 4_000
 """Estimated encoded size of a topic's configs."""
 
 
 def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequest) -> None:
-    """Serve resource DescribeConfigs request. A repeated resource is answered once."""
+    """Serve one DescribeConfigs request. A repeated resource is answered once."""
     resources = {
         (resource.resource_type, resource.resource_name): resource for resource in request.resources
     }.values()
@@ -81,11 +81,11 @@ class _Described:
         """Cached rows: most topics have the same configs."""
 
     def read(self, topics: Sequence[str]) -> None:
-        """A job: read the configs of topics from ZooKeeper."""
+        """Read the configs of topics from ZooKeeper. A job."""
         self._settings |= refresh_topics(self._broker, topics)
 
     def result(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
-        """Return the result for resource resource."""
+        """Return the result for one resource."""
         try:
             rows = self._rows_of(resource.resource_type, resource.resource_name)
         except BrokerError as error:

@@ -12,6 +12,7 @@ from minikafka.wire.apis.incremental_alter_configs import IncrementalAlterConfig
 def handle(broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest) -> None:
     """Serve one IncrementalAlterConfigs request."""
     wanted = [
-        (one.resource_type, one.resource_name, alter_some(broker, one.configs)) for one in request.resources
+        (resource.resource_type, resource.resource_name, alter_some(broker, resource.configs))
+        for resource in request.resources
     ]
     alter(broker, context, wanted, validate_only=request.validate_only)

@@ -279,9 +279,9 @@ class _Validation:
         may expand to gigabytes.
         """
         late = waited_ms > QUEUE_TIMEOUT_MS
-        held_bytes = sum(_held_bytes(valid, self._asked[one][1]) for one, valid in self.valid.items())
+        held_bytes = sum(_held_bytes(valid, self._asked[key][1]) for key, valid in self.valid.items())
         # Computed first: appended partitions leave both, and none may be validated twice.
-        unchecked = [one for one in self._asked if one not in self.valid and one not in self._answers]
+        unchecked = [key for key in self._asked if key not in self.valid and key not in self._answers]
         for topic_partition in unchecked:
             log, records = self._asked[topic_partition]
             try:

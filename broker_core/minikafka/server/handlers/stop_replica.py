@@ -21,7 +21,9 @@ from minikafka.wire.apis.stop_replica import (
 def handle(replicas: ReplicaManager, context: RequestContext, request: StopReplicaRequest) -> None:
     """Serve one StopReplica request, as a job."""
     refused = messages.invalid_partitions(request.partitions)
-    named = dict.fromkeys(TopicPartition(one.topic, one.index) for one in request.partitions)
+    named = dict.fromkeys(
+        TopicPartition(partition.topic, partition.index) for partition in request.partitions
+    )
     partitions = tuple(key for key in named if key not in refused)
 
     def respond() -> StopReplicaResponse:

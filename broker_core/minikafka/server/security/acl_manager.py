@@ -61,7 +61,7 @@ class AclManager:
         self._store.watch_children(ACL_CHANGES, lambda _: self._worker.submit(self._follow))
 
     def change(self, resource: Resource, change: Callable[[Acls], Acls]) -> AclsChanged:
-        """A job: change the ACLs of a resource. They are in force on this broker when this returns.
+        """Change the ACLs of a resource, which are in force on this broker when this returns. A job.
 
         Raises BrokerError with the reason when the change is not possible.
         """
@@ -84,7 +84,10 @@ class AclManager:
             self._worker.submit(self.read_all)
 
     def read_all(self) -> None:
-        """A job: load all ACLs from ZooKeeper. Raises OtherCluster, and then keeps the current ACLs."""
+        """Load all ACLs from ZooKeeper. A job.
+
+        Raises InconsistentClusterId, and keeps the current ACLs, if ZooKeeper holds another cluster.
+        """
         self._store.check()  # never load another cluster's ACLs
         stored = read_acls(self._store)
         for complaint in stored.unknown:

@@ -73,7 +73,7 @@ class Authorizer:
         wanted = tuple(filters)
         for resource, acls in self.acls.items():
             for acl in acls:
-                if any(one.matches(resource, acl) for one in wanted):
+                if any(acl_filter.matches(resource, acl) for acl_filter in wanted):
                     yield resource, acl
 
     def with_acls(self, resource: Resource, acls: frozenset[Acl]) -> Authorizer:
@@ -91,7 +91,7 @@ def parse_super_users(text: str) -> frozenset[str]:
     users = frozenset(part.strip() for part in text.split(";")) - {""}
     for user in users:
         if ":" not in user:
-            raise ConfigError("super.users", user, "principals as User:NAME, with ';' between them")
+            raise ConfigError("super.users", user, "principals as User:NAME, separated by ';'")
     return users
 
 

@@ -207,7 +207,11 @@ def _each_item(
 
 def _each_topic(operation: Operation, row: Callable[[Any], Any], nothing: Any) -> RequestAuthorizer:
     return _each_item(
-        "topics", lambda requester, one: requester.may_on_topic(operation, one.name), "topics", row, nothing
+        "topics",
+        lambda requester, topic: requester.may_on_topic(operation, topic.name),
+        "topics",
+        row,
+        nothing,
     )
 
 
@@ -317,7 +321,9 @@ def _metadata(requester: Requester, version: int, request: MetadataRequest) -> A
     if request.topics is None:
 
         def visible(served: Any) -> Any:
-            seen = (one for one in served.topics if requester.may_on_topic(Operation.DESCRIBE, one.name))
+            seen = (
+                topic for topic in served.topics if requester.may_on_topic(Operation.DESCRIBE, topic.name)
+            )
             return replace(served, topics=tuple(seen))
 
         return AuthorizationResult(request, visible)
@@ -354,7 +360,9 @@ def _config_request(
 _alter_configs = _config_request(
     Operation.ALTER_CONFIGS,
     "responses",
-    lambda one, code, text: AlterConfigsResourceResponse(code, text, one.resource_type, one.resource_name),
+    lambda resource, code, text: AlterConfigsResourceResponse(
+        code, text, resource.resource_type, resource.resource_name
+    ),
     AlterConfigsResponse(0, ()),
 )
 
@@ -402,7 +410,7 @@ def _offset_fetch(
         return _fetch_topics(requester, version, request)
 
     def visible(served: Any) -> Any:
-        seen = (one for one in served.topics if requester.may_on_topic(Operation.DESCRIBE, one.name))
+        seen = (topic for topic in served.topics if requester.may_on_topic(Operation.DESCRIBE, topic.name))
         return replace(served, topics=tuple(seen))
 
     return AuthorizationResult(request, visible)
@@ -431,7 +439,9 @@ def _list_groups(
         return None
 
     def visible(served: Any) -> Any:
-        seen = (one for one in served.groups if requester.may_on_group(Operation.DESCRIBE, one.group_id))
+        seen = (
+            group for group in served.groups if requester.may_on_group(Operation.DESCRIBE, group.group_id)
+        )
         return replace(served, groups=tuple(seen))
 
     return AuthorizationResult(request, visible)
@@ -457,7 +467,9 @@ def _replica_request(
     row: Callable[[str, int, ErrorCode], Any], response: Callable[[ErrorCode, Any], Any]
 ) -> RequestAuthorizer:
     def denial(request: Any) -> Any:
-        rows = tuple(row(one.topic, one.index, CLUSTER_DENIED) for one in request.partitions)
+        rows = tuple(
+            row(partition.topic, partition.index, CLUSTER_DENIED) for partition in request.partitions
+        )
         return response(CLUSTER_DENIED, rows)
 
     return _cluster_request(Operation.CLUSTER_ACTION, denial)
@@ -547,7 +559,9 @@ REQUEST_AUTHORIZERS: Mapping[ApiKey, RequestAuthorizer] = {
     ApiKey.DESCRIBE_CONFIGS: _config_request(
         Operation.DESCRIBE_CONFIGS,
         "results",
-        lambda one, code, text: DescribeConfigsResult(code, text, one.resource_type, one.resource_name, ()),
+        lambda resource, code, text: DescribeConfigsResult(
+            code, text, resource.resource_type, resource.resource_name, ()
+        ),
         DescribeConfigsResponse(0, ()),
     ),
     ApiKey.ALTER_CONFIGS: _alter_configs,

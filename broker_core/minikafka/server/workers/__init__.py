@@ -1,4 +1,6 @@
-"""Threads for slow work: jobs of the control path, one after the other, and a pool for large requests.
+"""Workers: the threads for slow work, apart from the processors and the core's lock.
 
-Each has an inline twin, which tests step. Imports ``base``.
+``worker`` runs the jobs of the control path in order; ``request_jobs`` lets clients' requests to ZooKeeper
+take turns on it; ``work_pool`` runs long requests in steps. Each has an inline variant for tests. A folder of
+its own, since every other package of the server submits jobs. Imports ``base`` and ``net``.
 """

@@ -1,10 +1,10 @@
-"""What clients ask of ZooKeeper: jobs of the worker that are done a part at a time, one part of all at once.
+"""Jobs on ZooKeeper for clients' requests, which run on the worker in short parts and take turns.
 
-The worker is the control path: elections of leaders, opened logs. A request may name thousands of settings
-or offsets, each of which costs a round trip to ZooKeeper, and hundreds of clients may ask at once. So at most
-one part, of about ``PART_MS``, stands among the worker's jobs; the next one, of another request if there is
-one, is submitted behind what came meanwhile. Each connection has one request in work, which bounds the queue;
-what goes on although its client does not wait is claimed by the name that it is about.
+The worker is the control path: it elects leaders and opens logs. A request may name thousands of configs or
+offsets, each of which costs a round trip to ZooKeeper, and hundreds of clients may send such requests at
+once. So at most one part, of about ``PART_MS``, is in the worker's queue; the next part, of another request
+if there is one, is submitted behind the jobs that came meanwhile. Each connection has one request in
+progress, which bounds the queue; work that continues although its client does not wait is claimed by name.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from minikafka.server.workers.worker import Worker
 _log = logging.getLogger(__name__)
 
 PART_MS = 50
-"""How long a part goes on."""
+"""The duration of a part."""
 
 RequestJob = Callable[[Callable[[], bool]], bool]
-"""Goes on with a request until the callable that it is given says that its part is over, and does something
-in any case; whether all is done. After a lost connection to ZooKeeper it is called again.
+"""Continues a request until the callable argument returns True, after at least one item of work. Returns True
+when the request is done. It is called again after a lost connection to ZooKeeper.
 """
 
 
 class RequestJobs:
-    """See the module. Any thread may submit; jobs run on the worker."""
+    """The queue of clients' jobs on ZooKeeper. Any thread may submit; jobs run on the worker."""
 
     def __init__(self, worker: Worker, clock: Clock) -> None:
         self._worker = worker
@@ -41,8 +41,9 @@ class RequestJobs:
         self._claimed: set[tuple[str, str]] = set()
 
     def claim(self, what: str, name: str) -> bool:
-        """Whether nobody else has claimed this until ``release``: a request whose client does not wait may be
-        sent again and again.
+        """Claim work by name until ``release``; return False if it is claimed already.
+
+        A request whose client does not wait may be sent again and again.
         """
         with self._lock:
             if (what, name) in self._claimed:
@@ -51,7 +52,7 @@ class RequestJobs:
             return True
 
     def release(self, what: str, name: str) -> None:
-        """What was claimed is done."""
+        """Release a claim when the work is done."""
         with self._lock:
             self._claimed.discard((what, name))
 
@@ -59,7 +60,7 @@ class RequestJobs:
         return len(self._jobs)
 
     def submit(self, job: RequestJob) -> None:
-        """Do ``job``, in turn with the others."""
+        """Run ``job``, in turn with the others."""
         with self._lock:
             self._jobs.append(job)
             if self._scheduled:
@@ -74,8 +75,8 @@ class RequestJobs:
             done = job(lambda: self._clock.monotonic_ms() >= until_ms)
         except (CoordinationLost, SessionExpired):
             raise  # the worker runs this again
-        except Exception:  # noqa: BLE001 - the others have their turn, whatever becomes of this one
-            _log.exception("a client's request to ZooKeeper failed")
+        except Exception:  # noqa: BLE001 - the other jobs must get their turn
+            _log.exception("unexpected error in a client's request to ZooKeeper")
         with self._lock:
             self._jobs.popleft()
             if not done:

@@ -1,15 +1,15 @@
-"""Threads for requests that take long: large or compressed record batches, conversion, long arrays.
+"""The thread pool for long requests: large or compressed record batches, conversion, long arrays.
 
 A processor thread serves many connections, so it does nothing that takes more than a few milliseconds. Longer
-work is cut into steps and given to a pool. Each pool thread runs a job for ``SLICE_MS``, then the job goes
-behind the others that wait, so that a short job never waits for the whole of a long one.
+work is divided into steps and passed to a pool. A pool thread runs a job for ``SLICE_MS``, then the job goes
+to the end of the queue, so that a short job never waits for the whole of a long one.
 
-The pool bounds memory: a step says how much it needs, and begins only while all running steps together need
-at most ``memory_bytes``; a step that needs more runs alone. Jobs wait in the order of arrival, but those
-whose next step is small (``SMALL_BYTES``) pass the large ones: they have memory of their own
-(``SMALL_TOTAL_BYTES``), and a thread where there is more than one, so that large content holds up only large
-content. The queue itself is bounded from outside: each connection has one request in work, and the network
-counts the bytes of requests that are not answered (``Exchange.keep_counted``).
+The pool bounds memory: a job declares how much its next step needs, and the step starts only while all
+running steps together need at most ``memory_bytes``; a step that needs more runs alone. Jobs wait in the
+order of arrival, but those whose next step is small (``SMALL_BYTES``) overtake the large ones: they have
+memory of their own (``SMALL_TOTAL_BYTES``), and a thread of their own if there is more than one, so that
+large content delays only large content. The queue itself is bounded from outside: each connection has one
+request in progress, and the network counts the bytes of unanswered requests (``Exchange.keep_counted``).
 """
 
 from __future__ import annotations
@@ -31,36 +31,38 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 Steps = Iterator[int]
-"""A job: ``next`` does one step of at most about 50 ms, and gives the bytes of memory that the next one needs
-beside what the request holds anyway; the first needs none. The job catches its own errors: nobody else can
+"""A job: ``next`` runs one step of at most about 50 ms, and returns the memory in bytes that the next step
+needs beside that of the request; the first step needs none. The job catches its own errors: only the job can
 answer its request.
 """
 
 MEMORY_BYTES = 160 << 20
-"""What all steps of a broker's pool may need together: one batch of the largest content, and some smaller."""
+"""The memory limit for all steps of a broker's pool: one batch of the largest content, and some smaller."""
 SMALL_BYTES = 8 << 20
-"""A step that needs no more is small."""
+"""The limit for small steps."""
 SMALL_TOTAL_BYTES = 32 << 20
-"""What all small steps may need together, beside the large ones."""
+"""The memory limit for all small steps, beside the large ones."""
 SLICE_MS = 20
-"""How long a job runs before others have their turn."""
+"""The time that a job runs before others get their turn."""
 HERE_MS = 5
-"""How long a processor itself does what may take longer (``begin_here``)."""
+"""The time that a processor itself runs a job that may take longer (``begin_here``)."""
 HERE_BYTES = 4 << 20
-"""What a step may need that a processor does itself (``begin_here``)."""
+"""The memory limit for a step that a processor runs itself (``begin_here``)."""
 
 
 class WorkPool(Protocol):
-    """Runs jobs beside the processors."""
+    """Runs jobs outside of the processors."""
 
     def submit(self, steps: Steps) -> None:
         """Run ``steps`` to their end, in turn with other jobs. Any thread may call this. It does not wait."""
 
     def stop(self) -> None:
-        """Begin no step any more. Jobs that have not ended are closed."""
+        """Start no further step. Unfinished jobs are closed."""
 
 
 class _Job:
+    """A job in the queue, and the memory that its next step needs."""
+
     __slots__ = ("need_bytes", "steps")
 
     def __init__(self, steps: Steps) -> None:
@@ -69,11 +71,11 @@ class _Job:
 
     @property
     def is_large(self) -> bool:
-        """Whether its next step needs much memory."""
+        """True if the next step needs more than ``SMALL_BYTES``."""
         return self.need_bytes > SMALL_BYTES
 
     def run(self, stopping: Callable[[], bool]) -> bool:
-        """Do steps until the slice is over or more memory is needed; whether there are more."""
+        """Run steps until the slice is over or more memory is needed; return True if steps are left."""
         began, granted = time.monotonic_ns(), self.need_bytes
         try:
             for need_bytes in self.steps:
@@ -82,24 +84,24 @@ class _Job:
                 if need_bytes > granted or used_ms >= SLICE_MS or stopping():
                     return True
         except Exception:  # noqa: BLE001 - one job must not end the thread
-            _log.exception("a job of the work pool failed")
+            _log.exception("unexpected error in a job of the work pool")
         return False
 
 
 class ThreadWorkPool:
-    """A pool with threads of its own."""
+    """A pool with its own threads."""
 
     def __init__(self, name: str, threads: int, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
         self._changed = threading.Condition()
         self._jobs: deque[_Job] = deque()
         self._used_bytes = {False: 0, True: 0}
-        """What running steps need: small ones, large ones."""
+        """The memory of running steps: small ones, large ones."""
         self._running = {False: 0, True: 0}
         self._most_bytes = {False: min(memory_bytes, SMALL_TOTAL_BYTES), True: memory_bytes}
         self._most_large = max(1, threads - 1)
         self._large_before = False
-        """Whether the job that was taken last was large."""
+        """True if the job that was taken last was large."""
         self._stopping = False
         self._threads = [
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True)
@@ -135,10 +137,10 @@ class ThreadWorkPool:
                 if more:
                     self._jobs.append(job)
                 self._changed.notify_all()
-            del job  # nothing of it stays while this thread waits
+            del job  # release its memory while this thread waits
 
     def _take(self) -> _Job | None:
-        """The next job, once there is one and memory for its step; None at the stop."""
+        """Wait for the next job and the memory for its step; return None when the pool stops."""
         with self._changed:
             while not self._stopping:
                 job = self._first()
@@ -152,14 +154,14 @@ class ThreadWorkPool:
             return None
 
     def _first(self) -> _Job | None:
-        """The first job whose next step may begin now; after a large one a small one, if there is any."""
+        """Return the first job whose next step may start now; after a large job a small one, if any."""
         may_begin = [job for job in self._firsts() if self._may_begin(job)]
         if self._large_before:
             may_begin.sort(key=lambda job: job.is_large)
         return may_begin[0] if may_begin else None
 
     def _firsts(self) -> Iterator[_Job]:
-        """The first small and the first large job, in the order of the queue."""
+        """Yield the first small and the first large job, in the order of the queue."""
         found: set[bool] = set()
         for job in self._jobs:
             if job.is_large not in found:
@@ -178,7 +180,7 @@ class ThreadWorkPool:
 
 
 class InlineWorkPool:
-    """A pool for the single-threaded simulation: jobs run to their end in ``submit``."""
+    """A pool for the single-threaded simulation: ``submit`` runs a job to its end."""
 
     def submit(self, steps: Steps) -> None:
         for _ in steps:
@@ -189,8 +191,9 @@ class InlineWorkPool:
 
 
 def begin(pool: WorkPool, exchange: Exchange, steps: Steps) -> None:
-    """Serve ``exchange`` by ``steps``: on this thread up to their first yield, if there is one, then in the
-    pool. To be called by the handler of a request, before it returns.
+    """Run ``steps`` for ``exchange``: on this thread up to the first yield, the rest in the pool.
+
+    Called by the handler of a request, before it returns.
     """
     need_bytes = next(steps, None)
     if need_bytes is not None:
@@ -199,8 +202,9 @@ def begin(pool: WorkPool, exchange: Exchange, steps: Steps) -> None:
 
 
 def begin_here(pool: WorkPool, exchange: Exchange, clock: Clock, steps: Steps) -> None:
-    """As ``begin``, for what is mostly short: on this thread while the steps take little time and memory. Any
-    thread may call this, where the request's own bytes are of no account.
+    """Run ``steps`` like ``begin``, but on this thread while they take little time and memory.
+
+    Any thread may call this, for requests whose own bytes need not be counted.
     """
     until_ms = clock.monotonic_ms() + HERE_MS
     steps = _guarded(exchange, steps)
@@ -211,7 +215,7 @@ def begin_here(pool: WorkPool, exchange: Exchange, clock: Clock, steps: Steps) -
 
 
 def finish(steps: Generator[int, None, T]) -> T:
-    """Run ``steps`` to their end, on this thread, and return their value."""
+    """Run ``steps`` to their end on this thread, and return their value."""
     while True:
         try:
             next(steps)
@@ -225,9 +229,9 @@ def _guarded(exchange: Exchange, steps: Steps) -> Steps:
         yield from steps
     except RemoteWireError as error:
         exchange.close(str(error))
-    except Exception:  # noqa: BLE001 - whatever goes wrong with one request ends its connection only
-        _log.exception("a request of %s failed", exchange.client_host)
-        exchange.close("its request failed")
+    except Exception:  # noqa: BLE001 - an error of one request must only close its connection
+        _log.exception("unexpected error while serving a request from %s", exchange.client_host)
+        exchange.close("unexpected error while serving its request")
 
 
 def _close(steps: Steps) -> None:

@@ -1,8 +1,8 @@
-"""Slow work of the control path, one job after the other: ZooKeeper, and opening and deleting logs.
+"""The worker of the control path: it runs jobs on ZooKeeper and on logs (opening, deleting) in order.
 
-The order of jobs is the order of their effects on ZooKeeper, which the controller's decisions rely on. A job
-that meets a lost connection or session is run again, before all others, once there is a session; so jobs can
-be run twice.
+The order of jobs is the order of their effects on ZooKeeper, which the controller's decisions rely on. After
+a lost connection or session the job is run again, before all others, once there is a session; so every job
+must allow to be run twice.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Worker(Protocol):
         """Run ``job`` later; any thread may call this."""
 
     def resume(self) -> None:
-        """There is a session again: go on with the job that was interrupted."""
+        """Run the interrupted job again: there is a session again."""
 
     def stop(self) -> None:
-        """Finish the job that runs, and take no more."""
+        """Finish the running job, and start no more."""
 
 
 class ThreadWorker:
-    """A worker with a thread of its own."""
+    """A worker with its own thread."""
 
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -68,7 +68,7 @@ class ThreadWorker:
 
 
 class InlineWorker:
-    """A worker for the single-threaded simulation: jobs run when the test says so."""
+    """A worker for the single-threaded simulation: jobs run in ``run_until_idle``."""
 
     def __init__(self) -> None:
         self._jobs: deque[Job] = deque()
@@ -80,9 +80,7 @@ class InlineWorker:
         pass
 
     def run_until_idle(self) -> int:
-        """Run all jobs, also those that jobs submit, until one meets a lost connection;
-        return how many are done.
-        """
+        """Run all jobs, also those that jobs submit, until one loses the connection; return their number."""
         count = 0
         while self._jobs and _done(self._jobs[0]):
             self._jobs.popleft()
@@ -100,7 +98,7 @@ def _done(job: Job) -> bool:
         _log.warning("waiting for ZooKeeper: %s", error)
         return False
     except InconsistentClusterId as error:
-        _log.warning("a job of the control path is left undone: %s", error)
+        _log.warning("dropped a job of the control path: %s", error)
     except Exception:  # noqa: BLE001 - one job must not end the worker
-        _log.exception("a job of the control path failed")
+        _log.exception("unexpected error in a job of the control path")
     return True
