@@ -36,7 +36,7 @@ from minikafka.wire.apis.incremental_alter_configs import (
 )
 from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import Duration, Numbers, ScriptError
-from tests.scenarios.world import Asked, Lines, World
+from tests.scenarios.script_simulation import Lines, ScriptRequest, ScriptSimulation
 from tests.support.simulation import Request
 
 BY_ASSIGNMENT = -1
@@ -58,7 +58,7 @@ def _failures(results: Any) -> Lines:
 
 @VOCABULARY.command
 def create_topics(
-    world: World,
+    simulation: ScriptSimulation,
     *topics: str,
     partitions: int = 1,
     replicas: int = 1,
@@ -67,7 +67,7 @@ def create_topics(
     version: int = 3,
     timeout: Duration = 5000,
     **settings: str,
-) -> Asked:
+) -> ScriptRequest:
     """Create topics; ``on`` assigns each partition to one broker, in place of ``partitions``."""
     configs = tuple(CreatableTopicConfig(*setting) for setting in settings.items())
     assignment = tuple(CreatableReplicaAssignment(index, (broker,)) for index, broker in enumerate(on))
@@ -79,19 +79,25 @@ def create_topics(
         timeout,
         validate_only,
     )
-    return Asked(Request(ApiKey.CREATE_TOPICS, version, body), lambda answer: _failures(answer.topics))
+    return ScriptRequest(
+        Request(ApiKey.CREATE_TOPICS, version, body), lambda answer: _failures(answer.topics)
+    )
 
 
 @VOCABULARY.command
-def delete_topics(world: World, *topics: str, version: int = 3, timeout: Duration = 5000) -> Asked:
+def delete_topics(
+    simulation: ScriptSimulation, *topics: str, version: int = 3, timeout: Duration = 5000
+) -> ScriptRequest:
     """Delete topics."""
     body = DeleteTopicsRequest(topics, timeout)
-    return Asked(Request(ApiKey.DELETE_TOPICS, version, body), lambda answer: _failures(answer.topics))
+    return ScriptRequest(
+        Request(ApiKey.DELETE_TOPICS, version, body), lambda answer: _failures(answer.topics)
+    )
 
 
 @VOCABULARY.command
 def create_partitions(
-    world: World,
+    simulation: ScriptSimulation,
     topic: str,
     count: int,
     *,
@@ -99,12 +105,14 @@ def create_partitions(
     validate_only: bool = False,
     timeout: Duration = 5000,
     version: int = 1,
-) -> Asked:
+) -> ScriptRequest:
     """Give a topic ``count`` partitions in all; ``on`` assigns each new one to one broker."""
     assignments = tuple(CreatePartitionsAssignment((broker,)) for broker in on) or None
     wish = CreatePartitionsTopic(topic, count, assignments)
     body = CreatePartitionsRequest((wish,), timeout, validate_only)
-    return Asked(Request(ApiKey.CREATE_PARTITIONS, version, body), lambda answer: _failures(answer.results))
+    return ScriptRequest(
+        Request(ApiKey.CREATE_PARTITIONS, version, body), lambda answer: _failures(answer.results)
+    )
 
 
 def _resource(name: str) -> tuple[ResourceType, str]:
@@ -118,7 +126,9 @@ def _resource(name: str) -> tuple[ResourceType, str]:
 
 
 @VOCABULARY.command
-def describe_configs(world: World, resource: str, *names: str, version: int = 2) -> Asked:
+def describe_configs(
+    simulation: ScriptSimulation, resource: str, *names: str, version: int = 2
+) -> ScriptRequest:
     """Settings of a topic or of ``broker:ID``, and what else is given for them; those that are not the
     default, or those that are named.
     """
@@ -130,7 +140,9 @@ def describe_configs(world: World, resource: str, *names: str, version: int = 2)
         return [line for row in result.configs for line in _setting(row, bool(names), version)]
 
     one = DescribeConfigsResource(*_resource(resource), names or None)
-    return Asked(Request(ApiKey.DESCRIBE_CONFIGS, version, DescribeConfigsRequest((one,), True)), show)
+    return ScriptRequest(
+        Request(ApiKey.DESCRIBE_CONFIGS, version, DescribeConfigsRequest((one,), True)), show
+    )
 
 
 def _setting(row: Any, named: bool, version: int) -> Lines:
@@ -150,18 +162,29 @@ def _source(number: int) -> str:
 
 @VOCABULARY.command
 def alter_configs(
-    world: World, resource: str, *, validate_only: bool = False, version: int = 1, **settings: str
-) -> Asked:
+    simulation: ScriptSimulation,
+    resource: str,
+    *,
+    validate_only: bool = False,
+    version: int = 1,
+    **settings: str,
+) -> ScriptRequest:
     """These are the settings from now on, and no others."""
     configs = tuple(AlterableConfig(*setting) for setting in settings.items())
     body = AlterConfigsRequest((AlterConfigsResource(*_resource(resource), configs),), validate_only)
-    return Asked(Request(ApiKey.ALTER_CONFIGS, version, body), lambda answer: _failures(answer.responses))
+    return ScriptRequest(
+        Request(ApiKey.ALTER_CONFIGS, version, body), lambda answer: _failures(answer.responses)
+    )
 
 
 @VOCABULARY.command
 def incremental_alter_configs(
-    world: World, resource: str, *operations: str, validate_only: bool = False, **settings: str
-) -> Asked:
+    simulation: ScriptSimulation,
+    resource: str,
+    *operations: str,
+    validate_only: bool = False,
+    **settings: str,
+) -> ScriptRequest:
     """Set NAME=VALUE; ``delete:NAME``, ``append:NAME:VALUE`` and ``subtract:NAME:VALUE``."""
     changes = [
         IncrementalAlterableConfig(name, AlterOperation.SET, value) for name, value in settings.items()
@@ -174,6 +197,6 @@ def incremental_alter_configs(
     body = IncrementalAlterConfigsRequest(
         (IncrementalAlterConfigsResource(*_resource(resource), tuple(changes)),), validate_only
     )
-    return Asked(
+    return ScriptRequest(
         Request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, body), lambda answer: _failures(answer.responses)
     )

@@ -14,16 +14,16 @@ from minikafka.records.format.message_set import Codec, Record, build_message_se
 from minikafka.wire import classic
 from tests.scenarios.commands import VOCABULARY, show_record
 from tests.scenarios.script import Duration, read
-from tests.scenarios.world import Lines, World
+from tests.scenarios.script_simulation import Lines, ScriptSimulation
 
 CLASSIC_PORT = 9094
 
 
-def _consumer(world: World) -> SimpleConsumer:
-    return SimpleConsumer(world.host, CLASSIC_PORT, classic=True, connector=world.network)
+def _consumer(simulation: ScriptSimulation) -> SimpleConsumer:
+    return SimpleConsumer(simulation.host, CLASSIC_PORT, classic=True, connector=simulation.network)
 
 
-def _asked(text: str) -> FetchRequest:
+def _fetch_request(text: str) -> FetchRequest:
     """``TOPIC-PARTITION:OFFSET:SIZE``."""
     where, offset, size = text.split(":")
     topic, _, partition = where.rpartition("-")
@@ -40,59 +40,59 @@ def _shown(found: FetchedMessages) -> Lines:
 
 
 @VOCABULARY.command
-def classic_produce(world: World, *places: str, value: str, codec: str = "none") -> Lines:
+def classic_produce(simulation: ScriptSimulation, *places: str, value: str, codec: str = "none") -> Lines:
     """One message to each of ``TOPIC-PARTITION``; to several at once by a multi-produce request."""
-    record = Record(None, value.encode(), world.clock.now_ms())
+    record = Record(None, value.encode(), simulation.clock.now_ms())
     messages = build_message_set([record], codec=Codec[codec.upper()])
     produces = []
     for place in places:
         topic, _, partition = place.rpartition("-")
         number = classic.ANY_PARTITION if partition == "any" else int(partition)
         produces.append(classic.Produce(topic, number, messages))
-    connection = world.network.connect(world.host, CLASSIC_PORT)
+    connection = simulation.network.connect(simulation.host, CLASSIC_PORT)
     request = produces[0] if len(produces) == 1 else classic.MultiProduce(tuple(produces))
     connection.send(classic.encode_request(request))
     # There is no answer; what comes after it is served when it is done.
     pending = connection.request(classic.encode_request(classic.MultiFetch(())))
-    began_ms = world.clock.monotonic_ms()
-    world.network.wait(lambda: pending.done() or connection.closed, began_ms + 60_000)
-    passed_ms = world.clock.monotonic_ms() - began_ms
+    began_ms = simulation.clock.monotonic_ms()
+    simulation.network.wait(lambda: pending.done() or connection.closed, began_ms + 60_000)
+    passed_ms = simulation.clock.monotonic_ms() - began_ms
     times = [f"after {passed_ms} ms"] * (passed_ms > 0)
     return times + ["connection closed"] * connection.closed
 
 
 @VOCABULARY.command
-def classic_fetch(world: World, request: str) -> Lines:
+def classic_fetch(simulation: ScriptSimulation, request: str) -> Lines:
     """Ask for ``TOPIC-PARTITION:OFFSET:SIZE``."""
-    with _consumer(world) as consumer:
-        return list(_shown(consumer.fetch(_asked(request))))
+    with _consumer(simulation) as consumer:
+        return list(_shown(consumer.fetch(_fetch_request(request))))
 
 
 @VOCABULARY.command
-def classic_multi_fetch(world: World, *requests: str) -> Lines:
+def classic_multi_fetch(simulation: ScriptSimulation, *requests: str) -> Lines:
     """Ask for several, together."""
-    with _consumer(world) as consumer:
-        found = consumer.multifetch([_asked(one) for one in requests])
+    with _consumer(simulation) as consumer:
+        found = consumer.multifetch([_fetch_request(request) for request in requests])
         return [
             f"{request} {line}" for request, one in zip(requests, found, strict=True) for line in _shown(one)
         ]
 
 
 @VOCABULARY.command
-def classic_offsets(world: World, place: str, *, at: str = "end", limit: int = 10) -> Lines:
+def classic_offsets(simulation: ScriptSimulation, place: str, *, at: str = "end", limit: int = 10) -> Lines:
     """``getOffsetsBefore``: of the ``end``, the ``start``, or a time."""
     topic, _, partition = place.rpartition("-")
     named = {"start": EARLIEST_TIME, "end": LATEST_TIME}
     time_ms = named[at] if at in named else read(Duration, at, "classic-offsets: at")
-    with _consumer(world) as consumer:
+    with _consumer(simulation) as consumer:
         offsets = consumer.get_offsets_before(topic, int(partition), time_ms, limit)
     return [f"offsets {' '.join(map(str, offsets)) or 'none'}"]
 
 
 @VOCABULARY.command
-def classic_frame(world: World, hex_text: str) -> Lines:
+def classic_frame(simulation: ScriptSimulation, hex_text: str) -> Lines:
     """Send any bytes as one frame, and show the answer."""
-    connection = world.network.connect(world.host, CLASSIC_PORT)
+    connection = simulation.network.connect(simulation.host, CLASSIC_PORT)
     pending = connection.request([bytes.fromhex(hex_text)])
     if not pending.done():
         return ["no answer"]

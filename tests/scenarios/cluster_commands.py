@@ -1,6 +1,6 @@
 """What scenario scripts can say about several brokers: see ``commands``.
 
-A machine is what a broker runs on, and its number the broker's id. Clients talk to machine 0 until they
+A machine is what a broker runs on, and its number the broker's id. Clients replay to machine 0 until they
 ``use-machine``.
 """
 
@@ -24,7 +24,7 @@ from minikafka.wire.apis.create_topics import (
 )
 from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import Numbers, ScriptError
-from tests.scenarios.world import Asked, Lines, World
+from tests.scenarios.script_simulation import Lines, ScriptRequest, ScriptSimulation
 from tests.support.simulation import PORT, Request
 
 CONTROLLER = 0
@@ -32,56 +32,56 @@ CONTROLLER = 0
 
 
 @VOCABULARY.command
-def use_machine(world: World, machine: int) -> None:
-    """The client talks to the broker there from now on."""
-    world.move_to(world.machine_of(machine).host)
+def use_machine(simulation: ScriptSimulation, machine: int) -> None:
+    """The client replays to the broker there from now on."""
+    simulation.move_to(simulation.machine_of(machine).host)
 
 
 @VOCABULARY.command
-def hold(world: World, machine: int) -> None:
+def hold(simulation: ScriptSimulation, machine: int) -> None:
     """Nothing goes on there of itself, as if every thread but those that serve requests stood still."""
-    world.machine_of(machine).held = True
+    simulation.machine_of(machine).held = True
 
 
 @VOCABULARY.command
-def release(world: World, machine: int) -> None:
+def release(simulation: ScriptSimulation, machine: int) -> None:
     """It goes on."""
-    world.machine_of(machine).held = False
+    simulation.machine_of(machine).held = False
 
 
 @VOCABULARY.command
-def network(world: World, fault: str, machine: int, times: int = 1) -> None:
+def network(simulation: ScriptSimulation, fault: str, machine: int, times: int = 1) -> None:
     """What happens to the next frames of that machine's broker: ``refuse``, ``drop-request``,
     ``drop-response``, ``cut-request``, ``cut-response``; ``heal`` ends that.
     """
-    host = world.machine_of(machine).host
+    host = simulation.machine_of(machine).host
     if fault == "heal":
-        world.network.heal(host, PORT)
+        simulation.network.heal(host, PORT)
         return
     try:
         kind = Fault[fault.upper().replace("-", "_")]
     except KeyError:
         raise ScriptError(f"network: {fault!r} is no fault") from None
-    world.network.inject(host, PORT, kind, times)
+    simulation.network.inject(host, PORT, kind, times)
 
 
 @VOCABULARY.command
-def place(world: World, topic: str, *replicas: Numbers, **settings: str) -> Asked:
+def place(simulation: ScriptSimulation, topic: str, *replicas: Numbers, **settings: str) -> ScriptRequest:
     """Create a topic; each of ``replicas`` is a partition, on those machines."""
     configs = tuple(CreatableTopicConfig(*setting) for setting in settings.items())
     assignment = tuple(CreatableReplicaAssignment(index, one) for index, one in enumerate(replicas))
     body = CreateTopicsRequest((CreatableTopic(topic, -1, -1, assignment, configs),), 5000)
-    return Asked(
+    return ScriptRequest(
         Request(ApiKey.CREATE_TOPICS, 0, body),
         lambda answer: [ErrorCode.of(one.error_code).name for one in answer.topics if one.error_code],
     )
 
 
 @VOCABULARY.command
-def replicas(world: World, topic: str, *, partition: int = 0) -> Lines:
+def replicas(simulation: ScriptSimulation, topic: str, *, partition: int = 0) -> Lines:
     """What each running broker has of a partition."""
     key = TopicPartition(topic, partition)
-    for number, machine in sorted(world.machines.items()):
+    for number, machine in sorted(simulation.machines.items()):
         if machine.running is None:
             continue
         found = machine.running.broker.partitions.get(key)
@@ -97,9 +97,9 @@ def replicas(world: World, topic: str, *, partition: int = 0) -> Lines:
 
 
 @VOCABULARY.command
-def state(world: World, topic: str, *, partition: int = 0) -> Lines:
+def state(simulation: ScriptSimulation, topic: str, *, partition: int = 0) -> Lines:
     """What ZooKeeper has of a partition."""
-    observer, path = world.zookeeper.connect(), partition_state_path(topic, partition)
+    observer, path = simulation.zookeeper.connect(), partition_state_path(topic, partition)
     try:
         data, stat = observer.read(path)
     finally:
@@ -119,7 +119,7 @@ def _errors(answer: Any) -> Lines:
 
 @VOCABULARY.command
 def leader_and_isr(
-    world: World,
+    simulation: ScriptSimulation,
     topic: str,
     *,
     leader: int,
@@ -129,38 +129,43 @@ def leader_and_isr(
     version: int = 0,
     controller_epoch: int = 1,
     partition: int = 0,
-) -> Asked:
+) -> ScriptRequest:
     """Tell the broker who leads a partition, and where each machine is."""
     known = LeaderAndIsr(leader, epoch, in_sync, replicas, controller_epoch, version)
     brokers = {
-        number: BrokerAddress(number, machine.host, PORT) for number, machine in world.machines.items()
+        number: BrokerAddress(number, machine.host, PORT) for number, machine in simulation.machines.items()
     }
     body = messages.leader_and_isr(
         CONTROLLER, controller_epoch, {TopicPartition(topic, partition): known}, brokers
     )
-    return Asked(Request(ApiKey.LEADER_AND_ISR, messages.LEADER_AND_ISR_VERSION, body), _errors)
+    return ScriptRequest(Request(ApiKey.LEADER_AND_ISR, messages.LEADER_AND_ISR_VERSION, body), _errors)
 
 
 @VOCABULARY.command
 def stop_replica(
-    world: World, topic: str, *, delete: bool = False, controller_epoch: int = 1, partition: int = 0
-) -> Asked:
+    simulation: ScriptSimulation,
+    topic: str,
+    *,
+    delete: bool = False,
+    controller_epoch: int = 1,
+    partition: int = 0,
+) -> ScriptRequest:
     """Tell the broker to copy a partition no longer, or to delete it."""
     body = messages.stop_replica(
         CONTROLLER, controller_epoch, [TopicPartition(topic, partition)], delete=delete
     )
-    return Asked(Request(ApiKey.STOP_REPLICA, messages.STOP_REPLICA_VERSION, body), _errors)
+    return ScriptRequest(Request(ApiKey.STOP_REPLICA, messages.STOP_REPLICA_VERSION, body), _errors)
 
 
 @VOCABULARY.command
-def update_metadata(world: World, *, controller_epoch: int = 1) -> Asked:
+def update_metadata(simulation: ScriptSimulation, *, controller_epoch: int = 1) -> ScriptRequest:
     """Tell the broker that nobody lives."""
     body = messages.update_metadata(CONTROLLER, controller_epoch, {}, {})
-    return Asked(Request(ApiKey.UPDATE_METADATA, messages.UPDATE_METADATA_VERSION, body), _errors)
+    return ScriptRequest(Request(ApiKey.UPDATE_METADATA, messages.UPDATE_METADATA_VERSION, body), _errors)
 
 
 @VOCABULARY.command
-def controlled_shutdown(world: World, machine: int) -> Asked:
+def controlled_shutdown(simulation: ScriptSimulation, machine: int) -> ScriptRequest:
     """Ask the broker to have others lead what a machine's broker leads."""
 
     def show(answer: Any) -> Lines:
@@ -168,4 +173,4 @@ def controlled_shutdown(world: World, machine: int) -> Asked:
         yield from (f"{left.topic}-{left.index} stays" for left in answer.remaining_partitions)
 
     body = ControlledShutdownRequest(machine)
-    return Asked(Request(ApiKey.CONTROLLED_SHUTDOWN, 1, body), show)
+    return ScriptRequest(Request(ApiKey.CONTROLLED_SHUTDOWN, 1, body), show)

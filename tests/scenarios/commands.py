@@ -1,14 +1,13 @@
-"""What scenario scripts can say: one function for each command (see ``script`` for the language).
+"""The commands of scenario scripts: one function for each (see ``script`` for the language).
 
-``start 1`` is the broker of machine 1; without a number, machine 0 is meant. Commands that return an
-``Asked`` are requests: they are sent, and time passes until they are answered; ``begin NAME`` before one
-leaves it open. After each command everything happens that needs no time. Errors in answers appear by their
-name, those that a command meets itself as ``Type: message``. Times are since the start of the script.
+``start 1`` starts the broker of machine 1; without a number, machine 0 is meant. Commands that return a
+``ScriptRequest`` are requests: they are sent, and time passes until they are answered; ``begin NAME`` before
+a command leaves its request open. After each command, everything that needs no time runs. Errors in responses
+appear by their names, exceptions of a command as ``Type: message``. Times are since the start of the script.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -41,15 +40,15 @@ from minikafka.wire.apis.offset_for_leader_epoch import (
 )
 from minikafka.wire.frame_parts import buffer_of
 from tests.scenarios.script import Duration, Numbers, ScriptError, Vocabulary, read
-from tests.scenarios.world import Asked, Lines, World
-from tests.support import simulation
-from tests.support.simulation import DATA_DIR, PORT, Machine, Request
+from tests.scenarios.script_simulation import Lines, ScriptRequest, ScriptSimulation
+from tests.support import simulation as requests
+from tests.support.simulation import PORT, Machine, Request
 
 VOCABULARY = Vocabulary()
 
 
-def _running(world: World, number: int) -> Machine:
-    machine = world.machine_of(number)
+def _running(simulation: ScriptSimulation, number: int) -> Machine:
+    machine = simulation.machine_of(number)
     if machine.running is None:
         raise ScriptError(f"no broker runs on machine {number}")
     return machine
@@ -79,56 +78,56 @@ def _text(data: bytes | None) -> str:
 
 
 @VOCABULARY.command
-def start(world: World, machine: int = 0, **properties: str) -> Lines:
+def start(simulation: ScriptSimulation, machine: int = 0, **properties: str) -> Lines:
     """Start a broker with Kafka's own properties."""
     config = BrokerConfig.from_properties({"zookeeper.connect": "memory", **properties})
     if config.unknown:
         raise ScriptError(f"start: unknown properties {', '.join(config.unknown)}")
-    serves = world.machine_of(machine).start(properties)
+    serves = simulation.machine_of(machine).start(properties)
     return () if serves else ("does not serve yet",)
 
 
 @VOCABULARY.command
-def stop(world: World, machine: int = 0) -> None:
+def stop(simulation: ScriptSimulation, machine: int = 0) -> None:
     """Stop it cleanly."""
-    _running(world, machine).stop()
+    _running(simulation, machine).stop()
 
 
 @VOCABULARY.command
-def kill(world: World, machine: int = 0) -> None:
+def kill(simulation: ScriptSimulation, machine: int = 0) -> None:
     """End the process at once; what it wrote stays."""
-    _running(world, machine).kill()
+    _running(simulation, machine).kill()
 
 
 @VOCABULARY.command
-def power_cut(world: World, machine: int = 0) -> None:
+def power_cut(simulation: ScriptSimulation, machine: int = 0) -> None:
     """End the machine at once; what was not flushed is lost."""
-    _running(world, machine).power_cut()
+    _running(simulation, machine).power_cut()
 
 
 @VOCABULARY.command
-def log(world: World) -> Lines:
+def log(simulation: ScriptSimulation) -> Lines:
     """Warnings and errors of the brokers since they were last shown."""
-    return world.log.take() or ("nothing",)
+    return simulation.log.take() or ("nothing",)
 
 
 @VOCABULARY.command
-def advance(world: World, time: Duration) -> None:
+def advance(simulation: ScriptSimulation, time: Duration) -> None:
     """Let time pass."""
-    world.settle()
-    world.network.wait(lambda: False, world.clock.monotonic_ms() + time)
+    simulation.settle()
+    simulation.network.wait(lambda: False, simulation.clock.monotonic_ms() + time)
 
 
 @VOCABULARY.command
-def call_yourself(world: World, client_id: str) -> None:
+def call_yourself(simulation: ScriptSimulation, client_id: str) -> None:
     """The client's id from now on."""
-    world.client_id = client_id
+    simulation.client_id = client_id
 
 
 @VOCABULARY.command
-def use_port(world: World, port: int) -> None:
+def use_port(simulation: ScriptSimulation, port: int) -> None:
     """The client goes to another listener from now on."""
-    world.go_to(port)
+    simulation.go_to(port)
 
 
 # --- topics -------------------------------------------------------------------------------------------------
@@ -140,29 +139,31 @@ def _outcome(answer: Any) -> Lines:
 
 @VOCABULARY.command
 def create(
-    world: World,
+    simulation: ScriptSimulation,
     topic: str,
     *,
     partitions: int = 1,
     replicas: int = 1,
     timeout: Duration = 5000,
     **settings: str,
-) -> Asked:
+) -> ScriptRequest:
     """Create a topic."""
-    request = simulation.create_topic(
+    request = requests.create_topic(
         topic, partitions, replicas=replicas, timeout_ms=timeout, settings=_settings(settings)
     )
-    return Asked(request, _outcome)
+    return ScriptRequest(request, _outcome)
 
 
 @VOCABULARY.command
-def delete(world: World, topic: str, *, timeout: Duration = 5000) -> Asked:
+def delete(simulation: ScriptSimulation, topic: str, *, timeout: Duration = 5000) -> ScriptRequest:
     """Delete a topic."""
-    return Asked(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest((topic,), timeout)), _outcome)
+    return ScriptRequest(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest((topic,), timeout)), _outcome)
 
 
 @VOCABULARY.command
-def metadata(world: World, *topics: str, version: int = 2, may_create: bool = True) -> Asked:
+def metadata(
+    simulation: ScriptSimulation, *topics: str, version: int = 2, may_create: bool = True
+) -> ScriptRequest:
     """Partitions of some or all topics."""
 
     def show(answer: MetadataResponse) -> Lines:
@@ -178,7 +179,7 @@ def metadata(world: World, *topics: str, version: int = 2, may_create: bool = Tr
         if not answer.topics:
             yield "no topics"
 
-    return Asked(Request(ApiKey.METADATA, version, MetadataRequest(topics or None, may_create)), show)
+    return ScriptRequest(Request(ApiKey.METADATA, version, MetadataRequest(topics or None, may_create)), show)
 
 
 def _list(numbers: Iterable[int]) -> str:
@@ -186,7 +187,7 @@ def _list(numbers: Iterable[int]) -> str:
 
 
 @VOCABULARY.command
-def cluster(world: World) -> Asked:
+def cluster(simulation: ScriptSimulation) -> ScriptRequest:
     """The cluster's id, controller and brokers."""
 
     def show(answer: MetadataResponse) -> Lines:
@@ -194,7 +195,7 @@ def cluster(world: World) -> Asked:
         for broker in answer.brokers:
             yield f"broker {broker.node_id} at {broker.host}:{broker.port}"
 
-    return Asked(simulation.metadata(), show)
+    return ScriptRequest(requests.metadata(), show)
 
 
 # --- messages -----------------------------------------------------------------------------------------------
@@ -210,7 +211,7 @@ def _value(text: str) -> bytes | None:
 
 @VOCABULARY.command
 def produce(
-    world: World,
+    simulation: ScriptSimulation,
     topic: str,
     *messages: str,
     partition: Numbers = (0,),
@@ -222,12 +223,12 @@ def produce(
     producer: int = -1,
     epoch: int = 0,
     sequence: int = 0,
-) -> Asked:
+) -> ScriptRequest:
     """Send one message set of VALUE or KEY:VALUE, of magic 0 up to version 1 and a batch from version 3 on,
     with the time ``at`` or now's; ``damaged`` spoils its last bit. VALUE may be like ``x*5000``, or ``null``.
     A ``producer`` numbers its messages from ``sequence`` on.
     """
-    timestamp_ms = world.clock.now_ms() if at < 0 else at
+    timestamp_ms = simulation.clock.now_ms() if at < 0 else at
     records = []
     for message in messages:
         key, colon, value = message.rpartition(":")
@@ -244,25 +245,25 @@ def produce(
 
     def show(answer: Any) -> Lines:
         if answer is None:
-            assert world.connection is not None
-            return ["connection closed"] if world.connection.closed else []
+            assert simulation.connection is not None
+            return ["connection closed"] if simulation.connection.closed else []
         parts = answer.topics[0].partitions
         named = len(parts) > 1
         return [f"partition {part.index} " * named + _appended(part) for part in parts]
 
-    request = simulation.produce(topic, bytes(message_set), partitions=partition, acks=acks, version=version)
-    return Asked(request, show)
+    request = requests.produce(topic, bytes(message_set), partitions=partition, acks=acks, version=version)
+    return ScriptRequest(request, show)
 
 
 @VOCABULARY.command
-def producer_id(world: World, *, transactional_id: str = "") -> Asked:
+def producer_id(simulation: ScriptSimulation, *, transactional_id: str = "") -> ScriptRequest:
     """Get an id for a producer."""
 
     def show(answer: Any) -> Lines:
         code = answer.error_code
         yield ErrorCode.of(code).name if code else f"id {answer.producer_id} epoch {answer.producer_epoch}"
 
-    return Asked(
+    return ScriptRequest(
         Request(ApiKey.INIT_PRODUCER_ID, 1, InitProducerIdRequest(transactional_id or None, 60_000)), show
     )
 
@@ -276,7 +277,7 @@ def _appended(part: Any) -> str:
 
 @VOCABULARY.command
 def fetch(
-    world: World,
+    simulation: ScriptSimulation,
     topic: str,
     *,
     from_: int = 0,
@@ -286,7 +287,7 @@ def fetch(
     max_bytes: int = 1 << 20,
     version: int = 3,
     leader_epoch: int = -1,
-) -> Asked:
+) -> ScriptRequest:
     """Read one partition."""
 
     def show(answer: Any) -> Lines:
@@ -301,7 +302,7 @@ def fetch(
             return [*lines, f"damaged: {error.detail}"]
         return lines or [f"{len(data)} bytes of a message" if len(data) else "nothing"]
 
-    request = simulation.fetch(
+    request = requests.fetch(
         topic,
         from_,
         partition=partition,
@@ -311,7 +312,7 @@ def fetch(
         version=version,
         leader_epoch=leader_epoch,
     )
-    return Asked(request, show)
+    return ScriptRequest(request, show)
 
 
 def show_record(record: StoredRecord) -> str:
@@ -325,8 +326,14 @@ def show_record(record: StoredRecord) -> str:
 
 @VOCABULARY.command
 def offsets(
-    world: World, topic: str, *, at: str = "end", partition: int = 0, limit: int = 1, version: int = 1
-) -> Asked:
+    simulation: ScriptSimulation,
+    topic: str,
+    *,
+    at: str = "end",
+    partition: int = 0,
+    limit: int = 1,
+    version: int = 1,
+) -> ScriptRequest:
     """The offset at the ``start``, the ``end`` or a time; of up to ``limit`` segments with version 0."""
     named = {"start": EARLIEST, "end": LATEST}
     part = ListOffsetsPartition(
@@ -344,11 +351,13 @@ def offsets(
         epoch = f" epoch {found.leader_epoch}" if found.leader_epoch >= 0 else ""
         return [f"offset {found.offset}{time}{epoch}" if found.offset >= 0 else "none"]
 
-    return Asked(Request(ApiKey.LIST_OFFSETS, version, body), show)
+    return ScriptRequest(Request(ApiKey.LIST_OFFSETS, version, body), show)
 
 
 @VOCABULARY.command
-def epoch(world: World, topic: str, of: int, *, partition: int = 0, leader_epoch: int = -1) -> Asked:
+def epoch(
+    simulation: ScriptSimulation, topic: str, of: int, *, partition: int = 0, leader_epoch: int = -1
+) -> ScriptRequest:
     """Where a leader epoch of a partition ends."""
     part = EpochPartition(partition, leader_epoch, of)
     body = OffsetForLeaderEpochRequest((EpochTopic(topic, (part,)),))
@@ -359,11 +368,13 @@ def epoch(world: World, topic: str, of: int, *, partition: int = 0, leader_epoch
             return [ErrorCode.of(found.error_code).name]
         return [f"epoch {found.leader_epoch} ends at {found.end_offset}"]
 
-    return Asked(Request(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, body), show)
+    return ScriptRequest(Request(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, body), show)
 
 
 @VOCABULARY.command
-def delete_records(world: World, topic: str, before: int, *, partition: int = 0) -> Asked:
+def delete_records(
+    simulation: ScriptSimulation, topic: str, before: int, *, partition: int = 0
+) -> ScriptRequest:
     """Let a partition start at ``before``; -1 is its end."""
     body = DeleteRecordsRequest((DeleteRecordsTopic(topic, (DeleteRecordsPartition(partition, before),)),), 0)
 
@@ -373,43 +384,43 @@ def delete_records(world: World, topic: str, before: int, *, partition: int = 0)
             return [ErrorCode.of(result.error_code).name]
         return [f"low watermark {result.low_watermark}"]
 
-    return Asked(Request(ApiKey.DELETE_RECORDS, 1, body), show)
+    return ScriptRequest(Request(ApiKey.DELETE_RECORDS, 1, body), show)
 
 
 # --- requests in the background, and nonsense ---------------------------------------------------------------
 
 
 @VOCABULARY.command
-def begin(world: World, name: str, command: str, *words: str, **options: str) -> None:
+def begin(simulation: ScriptSimulation, name: str, command: str, *words: str, **options: str) -> None:
     """Send a request as the client ``name``, and do not wait for its answer."""
-    asked = VOCABULARY.call(world, command, words, options)
-    if not isinstance(asked, Asked):
+    script_request = VOCABULARY.call(simulation, command, words, options)
+    if not isinstance(script_request, ScriptRequest):
         raise ScriptError(f"begin: {command} is no request")
-    if name in world.open:
+    if name in simulation.open:
         raise ScriptError(f"begin: {name} has a request open")
-    if not asked.request.answered:
+    if not script_request.request.answered:
         raise ScriptError(f"begin: this {command} has no answer")
-    client = world.another_client()
-    client.begin(asked.request)
-    world.open[name] = client, asked
+    client = simulation.another_client()
+    client.begin(script_request.request)
+    simulation.open[name] = client, script_request
 
 
 @VOCABULARY.command
-def answer(world: World, name: str) -> Lines:
+def answer(simulation: ScriptSimulation, name: str) -> Lines:
     """The answer to what was begun, or ``waits``. No time passes."""
-    if name not in world.open:
-        raise ScriptError(f"answer: {name} has no request open; {', '.join(world.open) or 'nobody'} has")
-    client, asked = world.open[name]
+    if name not in simulation.open:
+        raise ScriptError(f"answer: {name} has no request open; {', '.join(simulation.open) or 'nobody'} has")
+    client, script_request = simulation.open[name]
     if not client.answered():
         return ["waits"]
-    del world.open[name]
-    return asked.show(client.finish())
+    del simulation.open[name]
+    return script_request.show(client.finish())
 
 
 @VOCABULARY.command
-def frame(world: World, text: str = "", *, hex_: str = "") -> Lines:
+def frame(simulation: ScriptSimulation, text: str = "", *, hex_: str = "") -> Lines:
     """Send any bytes as one frame over a connection of its own."""
-    connection = world.network.connect(world.host, PORT)
+    connection = simulation.network.connect(simulation.host, PORT)
     pending = connection.request([text.encode() + bytes.fromhex(hex_)])
     if not pending.done():
         return ["no answer"]
@@ -423,18 +434,20 @@ def frame(world: World, text: str = "", *, hex_: str = "") -> Lines:
 
 
 @VOCABULARY.command
-def zookeeper(world: World, what: str, machine: int = 0) -> None:
+def zookeeper(simulation: ScriptSimulation, what: str, machine: int = 0) -> None:
     """``lost`` and ``found``: the broker's connection; ``lost-with-answer``: after its next write, and before
-    the answer to it; ``expired``: its session; ``silent`` and ``talks``: it answers all, but its news are
+    the answer to it; ``expired``: its session; ``silent`` and ``replays``: it answers all, but its news are
     held back.
     """
     actions: dict[str, Callable[[], None]] = {
-        "lost": lambda: world.zookeeper.suspend(world.machine_of(machine).store),
-        "lost-with-answer": lambda: world.zookeeper.suspend_at_next_write(world.machine_of(machine).store),
-        "found": lambda: world.zookeeper.resume(world.machine_of(machine).store),
-        "expired": lambda: world.zookeeper.expire(world.machine_of(machine).store),
-        "silent": lambda: setattr(world, "zookeeper_is_silent", True),
-        "talks": lambda: setattr(world, "zookeeper_is_silent", False),
+        "disconnect": lambda: simulation.zookeeper.suspend(simulation.machine_of(machine).store),
+        "disconnect-at-next-write": lambda: simulation.zookeeper.suspend_at_next_write(
+            simulation.machine_of(machine).store
+        ),
+        "reconnect": lambda: simulation.zookeeper.resume(simulation.machine_of(machine).store),
+        "expire": lambda: simulation.zookeeper.expire(simulation.machine_of(machine).store),
+        "hold-watches": lambda: setattr(simulation, "zookeeper_is_silent", True),
+        "release-watches": lambda: setattr(simulation, "zookeeper_is_silent", False),
     }
     if what not in actions:
         raise ScriptError(f"zookeeper: {what!r} is none of {', '.join(actions)}")
@@ -442,9 +455,9 @@ def zookeeper(world: World, what: str, machine: int = 0) -> None:
 
 
 @VOCABULARY.command
-def znode(world: World, path: str) -> Lines:
+def znode(simulation: ScriptSimulation, path: str) -> Lines:
     """What a znode holds."""
-    observer = world.zookeeper.connect()
+    observer = simulation.zookeeper.connect()
     try:
         data, stat = observer.read(path)
         children = observer.children(path)
@@ -457,131 +470,55 @@ def znode(world: World, path: str) -> Lines:
 
 
 @VOCABULARY.command
-def set_znode(world: World, path: str, data: str) -> None:
+def set_znode(simulation: ScriptSimulation, path: str, data: str) -> None:
     """Write a znode, past all brokers."""
-    observer = world.zookeeper.connect()
+    observer = simulation.zookeeper.connect()
     observer.write(path, data.encode())
     observer.close()
 
 
 @VOCABULARY.command
-def make_znode(world: World, path: str, data: str = "", *, sequential: bool = False) -> None:
+def make_znode(simulation: ScriptSimulation, path: str, data: str = "", *, sequential: bool = False) -> None:
     """Make a znode, past all brokers."""
-    observer = world.zookeeper.connect()
+    observer = simulation.zookeeper.connect()
     observer.create(path, data.encode(), sequential=sequential, make_parents=True)
     observer.close()
 
 
 @VOCABULARY.command
-def remove_znode(world: World, path: str) -> None:
+def remove_znode(simulation: ScriptSimulation, path: str) -> None:
     """Remove a znode and all below it, past all brokers."""
-    observer = world.zookeeper.connect()
+    observer = simulation.zookeeper.connect()
     observer.delete(path, recursive=True)
     observer.close()
 
 
 @VOCABULARY.command
-def alter(world: World, topic: str, **settings: str) -> None:
+def alter(simulation: ScriptSimulation, topic: str, **settings: str) -> None:
     """These are the topic's settings from now on, as Kafka's own tool writes it into ZooKeeper."""
-    set_znode(world, f"/config/topics/{topic}", EntityConfig(_settings(settings)).to_json().decode())
+    set_znode(simulation, f"/config/topics/{topic}", EntityConfig(_settings(settings)).to_json().decode())
     news = json.dumps({"version": 2, "entity_path": f"topics/{topic}"})
-    make_znode(world, "/config/changes/config_change_", news, sequential=True)
+    make_znode(simulation, "/config/changes/config_change_", news, sequential=True)
 
 
 @VOCABULARY.command
-def alter_client(world: World, client: str, **settings: str) -> None:
+def alter_client(simulation: ScriptSimulation, client: str, **settings: str) -> None:
     """These are the client's quotas from now on, as Kafka's own tool writes it into ZooKeeper."""
-    _alter_entity(world, f"clients/{client}", settings)
+    _alter_entity(simulation, f"clients/{client}", settings)
 
 
 @VOCABULARY.command
-def alter_broker(world: World, machine: int, **settings: str) -> None:
+def alter_broker(simulation: ScriptSimulation, machine: int, **settings: str) -> None:
     """These are the settings of that broker from now on, as Kafka's own tool writes it into ZooKeeper."""
-    _alter_entity(world, f"brokers/{machine}", settings)
+    _alter_entity(simulation, f"brokers/{machine}", settings)
 
 
-def _alter_entity(world: World, entity: str, settings: dict[str, str]) -> None:
+def _alter_entity(simulation: ScriptSimulation, entity: str, settings: dict[str, str]) -> None:
     path = f"/config/{entity}"
-    observer = world.zookeeper.connect()
+    observer = simulation.zookeeper.connect()
     there = observer.exists(path) is not None
     observer.close()
     write = set_znode if there else make_znode
-    write(world, path, EntityConfig(settings).to_json().decode())
+    write(simulation, path, EntityConfig(settings).to_json().decode())
     news = json.dumps({"version": 2, "entity_path": entity})
-    make_znode(world, "/config/changes/config_change_", news, sequential=True)
-
-
-# --- the disk -----------------------------------------------------------------------------------------------
-
-
-def _path(path: str) -> str:
-    return f"{DATA_DIR}/{path}".rstrip("/.")
-
-
-def _shown(path: str) -> str:
-    return path.removeprefix(DATA_DIR).lstrip("/") or "." * bool(path)
-
-
-@VOCABULARY.command
-def disk(world: World, what: str, machine: int = 0) -> None:
-    """``full``: no file can grow; ``free``: they can again."""
-    files = world.machine_of(machine).files
-    if what not in {"full", "free"}:
-        raise ScriptError(f"disk: {what!r} is neither full nor free")
-    files.capacity_bytes = files.used_bytes() if what == "full" else None
-
-
-@VOCABULARY.command
-def fail(
-    world: World, operation: str, path: str = "", *, error: str = "EIO", after: int = 0, machine: int = 0
-) -> None:
-    """The next ``write`` (``after`` bytes of it), ``read``, ``sync``, ``truncate``, ``rename`` or ``open`` of
-    a path that holds ``path`` fails.
-    """
-    files, number = world.machine_of(machine).files, getattr(errno, error, None)
-    if number is None:
-        raise ScriptError(f"fail: there is no error {error!r}")
-    if operation == "write":
-        files.fail_next_write(number, after, match=path)
-    elif operation in {"read", "sync", "truncate", "rename", "open"}:
-        getattr(files, f"fail_next_{operation}")(number, match=path)
-    else:
-        raise ScriptError(f"fail: {operation!r} is none of write, read, sync, truncate, rename, open")
-
-
-@VOCABULARY.command
-def files(world: World, directory: str = "", *, machine: int = 0) -> Lines:
-    """The files below the data directory with their sizes in bytes."""
-    disk = world.machine_of(machine).files
-
-    def below(path: str) -> Lines:
-        for name in disk.list_dir(path):
-            child = f"{path}/{name}"
-            if disk.is_dir(child):
-                yield from below(child)
-            else:
-                yield f"{_shown(child)} {disk.open(child, read_only=True).size()}"
-
-    return list(below(_path(directory))) if disk.is_dir(_path(directory)) else ["not there"]
-
-
-@VOCABULARY.command
-def remove(world: World, path: str, *, machine: int = 0) -> None:
-    """Somebody removes a file or a directory; ``.`` is the data directory."""
-    disk = world.machine_of(machine).files
-    (disk.remove_tree if disk.is_dir(_path(path)) else disk.remove)(_path(path))
-
-
-@VOCABULARY.command
-def damage(world: World, path: str, *, at: int, machine: int = 0) -> None:
-    """One bit of a file is another from now on."""
-    file = world.machine_of(machine).files.open(_path(path))
-    file.write_at(at, bytes([file.read_at(at, 1)[0] ^ 1]))
-    file.close()
-
-
-@VOCABULARY.command
-def operations(world: World, *, machine: int = 0) -> Lines:
-    """What the last command did to files, and when its request was answered."""
-    done = world.machine_of(machine).files.operations[world.operations_before.get(machine, 0) :]
-    return [f"{one.kind} {_shown(one.path)} {one.length or ''}".strip() for one in done] or ["nothing"]
+    make_znode(simulation, "/config/changes/config_change_", news, sequential=True)

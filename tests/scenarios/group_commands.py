@@ -28,12 +28,12 @@ from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequ
 from minikafka.wire.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import Duration, Numbers, ScriptError
-from tests.scenarios.world import Asked, Lines, Membership, World
+from tests.scenarios.script_simulation import Lines, Membership, ScriptRequest, ScriptSimulation
 from tests.support.simulation import Request
 
 
-def _membership(world: World, group: str, member: str) -> Membership:
-    return world.members.setdefault((group, member), Membership())
+def _membership(simulation: ScriptSimulation, group: str, member: str) -> Membership:
+    return simulation.members.setdefault((group, member), Membership())
 
 
 def _outcome(answer: Any) -> Lines:
@@ -41,7 +41,9 @@ def _outcome(answer: Any) -> Lines:
 
 
 @VOCABULARY.command
-def coordinator(world: World, group: str, *, version: int = 2, transaction: bool = False) -> Asked:
+def coordinator(
+    simulation: ScriptSimulation, group: str, *, version: int = 2, transaction: bool = False
+) -> ScriptRequest:
     """Which broker keeps a group."""
 
     def show(answer: Any) -> Lines:
@@ -50,17 +52,17 @@ def coordinator(world: World, group: str, *, version: int = 2, transaction: bool
             return [ErrorCode.of(answer.error_code).name + message]
         return [f"broker {answer.node_id} at {answer.host}:{answer.port}"]
 
-    return Asked(
+    return ScriptRequest(
         Request(ApiKey.FIND_COORDINATOR, version, FindCoordinatorRequest(group, int(transaction))), show
     )
 
 
 @VOCABULARY.command
-def loading(world: World, what: str) -> None:
+def loading(simulation: ScriptSimulation, what: str) -> None:
     """``held``: groups that are to be loaded have to wait; ``goes``: they are loaded."""
     if what not in {"held", "goes"}:
         raise ScriptError(f"loading: {what!r} is neither held nor goes")
-    world.loading_is_held = what == "held"
+    simulation.loading_is_held = what == "held"
 
 
 # --- members ------------------------------------------------------------------------------------------------
@@ -68,7 +70,7 @@ def loading(world: World, what: str) -> None:
 
 @VOCABULARY.command
 def join(
-    world: World,
+    simulation: ScriptSimulation,
     group: str,
     member: str,
     *,
@@ -77,9 +79,9 @@ def join(
     protocols: str = "range",
     type_: str = "consumer",
     version: int = 3,
-) -> Asked:
+) -> ScriptRequest:
     """Ask for a place in the next generation; ``protocols`` with commas, the preferred one first."""
-    known = _membership(world, group, member)
+    known = _membership(simulation, group, member)
     wishes = tuple(JoinGroupRequestProtocol(name, member.encode()) for name in protocols.split(","))
 
     def show(answer: Any) -> Lines:
@@ -89,22 +91,24 @@ def join(
             return _outcome(answer)
         known.member_id, known.generation = answer.member_id, answer.generation_id
         for other in answer.members:
-            _membership(world, group, other.metadata.decode()).member_id = other.member_id
+            _membership(simulation, group, other.metadata.decode()).member_id = other.member_id
         leads = answer.leader == answer.member_id
         others = ", ".join(sorted(other.metadata.decode() for other in answer.members))
         role = f"leads {others}" if leads else "follows"
         return [f"generation {answer.generation_id} {answer.protocol_name}: {member} {role}"]
 
     body = JoinGroupRequest(group, session, rebalance, known.member_id, type_, wishes)
-    return Asked(Request(ApiKey.JOIN_GROUP, version, body), show)
+    return ScriptRequest(Request(ApiKey.JOIN_GROUP, version, body), show)
 
 
 @VOCABULARY.command
-def sync(world: World, group: str, member: str, *, version: int = 2, **shares: str) -> Asked:
+def sync(
+    simulation: ScriptSimulation, group: str, member: str, *, version: int = 2, **shares: str
+) -> ScriptRequest:
     """Ask for the own share; the leader says everybody's, as ``alice=0,1``."""
-    known = _membership(world, group, member)
+    known = _membership(simulation, group, member)
     assignments = tuple(
-        SyncGroupRequestAssignment(_membership(world, group, name).member_id, share.encode())
+        SyncGroupRequestAssignment(_membership(simulation, group, name).member_id, share.encode())
         for name, share in shares.items()
     )
 
@@ -112,22 +116,24 @@ def sync(world: World, group: str, member: str, *, version: int = 2, **shares: s
         return _outcome(answer) or [f"{member} has {answer.assignment.decode() or 'nothing'}"]
 
     body = SyncGroupRequest(group, known.generation, known.member_id, assignments)
-    return Asked(Request(ApiKey.SYNC_GROUP, version, body), show)
+    return ScriptRequest(Request(ApiKey.SYNC_GROUP, version, body), show)
 
 
 @VOCABULARY.command
-def heartbeat(world: World, group: str, member: str, *, version: int = 2) -> Asked:
+def heartbeat(simulation: ScriptSimulation, group: str, member: str, *, version: int = 2) -> ScriptRequest:
     """Be alive."""
-    known = _membership(world, group, member)
+    known = _membership(simulation, group, member)
     body = HeartbeatRequest(group, known.generation, known.member_id)
-    return Asked(Request(ApiKey.HEARTBEAT, version, body), _outcome)
+    return ScriptRequest(Request(ApiKey.HEARTBEAT, version, body), _outcome)
 
 
 @VOCABULARY.command
-def leave(world: World, group: str, member: str, *, version: int = 2) -> Asked:
+def leave(simulation: ScriptSimulation, group: str, member: str, *, version: int = 2) -> ScriptRequest:
     """Go."""
-    known = _membership(world, group, member)
-    return Asked(Request(ApiKey.LEAVE_GROUP, version, LeaveGroupRequest(group, known.member_id)), _outcome)
+    known = _membership(simulation, group, member)
+    return ScriptRequest(
+        Request(ApiKey.LEAVE_GROUP, version, LeaveGroupRequest(group, known.member_id)), _outcome
+    )
 
 
 # --- offsets ------------------------------------------------------------------------------------------------
@@ -135,7 +141,7 @@ def leave(world: World, group: str, member: str, *, version: int = 2) -> Asked:
 
 @VOCABULARY.command
 def commit(
-    world: World,
+    simulation: ScriptSimulation,
     group: str,
     topic: str,
     offset: int,
@@ -146,9 +152,9 @@ def commit(
     retention: Duration = DEFAULT_RETENTION,
     epoch: int = -1,
     version: int = 6,
-) -> Asked:
+) -> ScriptRequest:
     """Commit an offset, as a member, or outside of the group."""
-    known = _membership(world, group, member) if member else Membership()
+    known = _membership(simulation, group, member) if member else Membership()
     length, star, text = metadata.rpartition("*")
     metadata = length * int(text) if star else metadata
     parts = tuple(OffsetCommitRequestPartition(index, offset, epoch, -1, metadata) for index in partition)
@@ -171,11 +177,13 @@ def commit(
             if part.error_code
         ]
 
-    return Asked(Request(ApiKey.OFFSET_COMMIT, version, body), show)
+    return ScriptRequest(Request(ApiKey.OFFSET_COMMIT, version, body), show)
 
 
 @VOCABULARY.command
-def committed(world: World, group: str, *topics: str, partition: Numbers = (0,), version: int = 5) -> Asked:
+def committed(
+    simulation: ScriptSimulation, group: str, *topics: str, partition: Numbers = (0,), version: int = 5
+) -> ScriptRequest:
     """What a group has committed; everything where no topic is named."""
     wanted = tuple(OffsetFetchRequestTopic(topic, partition) for topic in topics) or None
 
@@ -195,14 +203,14 @@ def committed(world: World, group: str, *topics: str, partition: Numbers = (0,),
         if not answer.topics and not answer.error_code:
             yield "none"
 
-    return Asked(Request(ApiKey.OFFSET_FETCH, version, OffsetFetchRequest(group, wanted)), show)
+    return ScriptRequest(Request(ApiKey.OFFSET_FETCH, version, OffsetFetchRequest(group, wanted)), show)
 
 
 # --- administration -----------------------------------------------------------------------------------------
 
 
 @VOCABULARY.command
-def groups(world: World, *, version: int = 2) -> Asked:
+def groups(simulation: ScriptSimulation, *, version: int = 2) -> ScriptRequest:
     """All groups of the broker."""
 
     def show(answer: Any) -> Lines:
@@ -212,11 +220,11 @@ def groups(world: World, *, version: int = 2) -> Asked:
         if not answer.groups and not answer.error_code:
             yield "no groups"
 
-    return Asked(Request(ApiKey.LIST_GROUPS, version, ListGroupsRequest()), show)
+    return ScriptRequest(Request(ApiKey.LIST_GROUPS, version, ListGroupsRequest()), show)
 
 
 @VOCABULARY.command
-def describe_group(world: World, group: str, *, version: int = 2) -> Asked:
+def describe_group(simulation: ScriptSimulation, group: str, *, version: int = 2) -> ScriptRequest:
     """State and members of a group."""
 
     def show(answer: Any) -> Lines:
@@ -229,11 +237,11 @@ def describe_group(world: World, group: str, *, version: int = 2) -> Asked:
             share = member.member_assignment.decode() or "nothing"
             yield f"{member.member_metadata.decode() or 'somebody'} at {member.client_host} has {share}"
 
-    return Asked(Request(ApiKey.DESCRIBE_GROUPS, version, DescribeGroupsRequest((group,))), show)
+    return ScriptRequest(Request(ApiKey.DESCRIBE_GROUPS, version, DescribeGroupsRequest((group,))), show)
 
 
 @VOCABULARY.command
-def delete_group(world: World, *names: str, version: int = 1) -> Asked:
+def delete_group(simulation: ScriptSimulation, *names: str, version: int = 1) -> ScriptRequest:
     """Delete groups."""
 
     def show(answer: Any) -> Lines:
@@ -243,4 +251,4 @@ def delete_group(world: World, *names: str, version: int = 1) -> Asked:
             if row.error_code
         ]
 
-    return Asked(Request(ApiKey.DELETE_GROUPS, version, DeleteGroupsRequest(names)), show)
+    return ScriptRequest(Request(ApiKey.DELETE_GROUPS, version, DeleteGroupsRequest(names)), show)

@@ -129,18 +129,18 @@ def plain(value: Any, name: str = "") -> Any:
     return OLD_AND_NEW.get(value, value) if isinstance(value, str) else value
 
 
-def make_offsets_topic(world: Simulation) -> None:
+def make_offsets_topic(simulation: Simulation) -> None:
     """As the first client that looks for a coordinator does."""
-    world.call(Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g")))
-    world.settle()
+    simulation.call(Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g")))
+    simulation.settle()
 
 
-class Talk:
+class Replay:
     """Recorded frames, to a broker with the topics of the recording."""
 
     def __init__(self) -> None:
-        self.world = Simulation()
-        self.world.machine.start(
+        self.simulation = Simulation()
+        self.simulation.machine.start(
             {
                 "group.initial.rebalance.delay.ms": "0",
                 "offsets.topic.num.partitions": "2",
@@ -149,9 +149,9 @@ class Talk:
             }
         )
         for topic in ("orders", "payments", "wire", "twice"):
-            assert self.world.create_topic(topic, partitions=2) == 0
+            assert self.simulation.create_topic(topic, partitions=2) == 0
         self._connections: dict[str, Any] = {}
-        self._said: list[tuple[str, Recorded, PendingResponse]] = []
+        self._sent: list[tuple[str, Recorded, PendingResponse]] = []
         self._ids: dict[bytes, bytes] = {}
 
     def run(self, steps: str) -> None:
@@ -163,9 +163,9 @@ class Talk:
         for step in steps.split():
             what, _, value = step.rpartition(":")
             if not what:
-                self._say(step)
+                self._send(step)
             elif what == "later":
-                self.world.network.wait(lambda: False, self.world.clock.monotonic_ms() + int(value))
+                self.simulation.network.wait(lambda: False, self.simulation.clock.monotonic_ms() + int(value))
             elif what == "join":
                 self._join(recorded(value))
             elif what == "commit":
@@ -176,7 +176,7 @@ class Talk:
     def check(self, comparable: Callable[[str, Any], Any] = lambda _, answer: answer) -> None:
         """All were answered as they were by Kafka, once ``comparable`` took from both what may differ."""
         self._learn_ids()
-        for name, one, pending in self._said:
+        for name, one, pending in self._sent:
             if one.response is None:
                 continue
             answer = bytes(pending.result())
@@ -187,7 +187,7 @@ class Talk:
 
     def closed(self) -> bool:
         """Whether the broker closed the connection on the last request."""
-        _, _, pending = self._said[-1]
+        _, _, pending = self._sent[-1]
         assert pending.done()
         try:
             pending.result()
@@ -195,7 +195,7 @@ class Talk:
             return True
         return False
 
-    def _say(self, name: str) -> None:
+    def _send(self, name: str) -> None:
         self._learn_ids()
         one = recorded(name)
         request = one.request
@@ -203,11 +203,11 @@ class Talk:
             request = request.replace(theirs, ours)
         client = one.header.client_id or ""
         if client not in self._connections:
-            self._connections[client] = self.world.network.connect(self.world.host, PORT)
+            self._connections[client] = self.simulation.network.connect(self.simulation.host, PORT)
         pending = self._connections[client].request([request])
-        self._said.append((name, one, pending))
-        self.world.network.run()
-        self.world.settle()
+        self._sent.append((name, one, pending))
+        self.simulation.network.run()
+        self.simulation.settle()
         if one.response is None:
             # Who was not answered had left, or was put out.
             del self._connections[client]
@@ -218,7 +218,7 @@ class Talk:
         """With what Kafka's log had, and behind that with anything."""
         topic, _, number = log.rpartition("-")
         partition = int(number)
-        at = self.world.fetch(topic, partition=partition).high_watermark
+        at = self.simulation.fetch(topic, partition=partition).high_watermark
         behind = itertools.repeat((-1, build_message_set([Record(None, b"", 0)])))
         for last, data in itertools.chain(entries(log), behind):
             if at == end:
@@ -226,13 +226,13 @@ class Talk:
             if last >= at or last < 0:
                 parts = (ProducePartition(partition, data),)
                 body = ProduceRequest(None, -1, 5000, (ProduceTopic(topic, parts),))
-                answer = self.world.call(Request(ApiKey.PRODUCE, 2, body))
+                answer = self.simulation.call(Request(ApiKey.PRODUCE, 2, body))
                 assert answer.topics[0].partitions[0].base_offset == at
                 at = max(at, last) + 1
 
     def _join(self, heartbeat: Recorded) -> None:
         said = beat(heartbeat)
-        client = self.world.another_client()
+        client = self.simulation.another_client()
         client.client_id = heartbeat.header.client_id or ""
         protocols = (JoinGroupRequestProtocol("roundrobin", b""),)
         join = JoinGroupRequest(said.group_id, 10_000, 10_000, "", "consumer", protocols)
@@ -248,11 +248,11 @@ class Talk:
         parts = tuple(OffsetCommitRequestPartition(index, 0, -1, -1, "") for index in range(2))
         topics = tuple(OffsetCommitRequestTopic(name, parts) for name in ("orders", "payments"))
         commit = OffsetCommitRequest(said.group_id, said.generation_id, member, -1, topics)
-        answer = self.world.call(Request(ApiKey.OFFSET_COMMIT, 2, commit))
+        answer = self.simulation.call(Request(ApiKey.OFFSET_COMMIT, 2, commit))
         assert {part.error_code for topic in answer.topics for part in topic.partitions} == {0}
 
     def _learn_ids(self) -> None:
-        for _, one, pending in self._said:
+        for _, one, pending in self._sent:
             if one.header.api_key == ApiKey.JOIN_GROUP and one.response is not None and pending.done():
                 theirs, ours = (
                     decoded(one.header, frame).member_id.encode()

@@ -66,7 +66,7 @@ _READERS: dict[Any, tuple[Callable[[str], Any], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The commands by name. A function gets the world first, then what the script gives."""
+    """The commands by name. A function gets the target first, then what the script gives."""
 
     commands: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
@@ -75,7 +75,7 @@ class Vocabulary:
         self.commands[function.__name__.rstrip("_").replace("_", "-")] = function
         return function
 
-    def call(self, world: World, name: str, words: tuple[str, ...], options: dict[str, str]) -> Any:
+    def call(self, target: Target, name: str, words: tuple[str, ...], options: dict[str, str]) -> Any:
         """What the command returns. ScriptError for one that is not there, or not so."""
         function = self.commands.get(name)
         if function is None:
@@ -83,7 +83,7 @@ class Vocabulary:
         signature = inspect.signature(function, eval_str=True)
         renamed = {_parameter(name, signature, option): value for option, value in options.items()}
         try:
-            bound = signature.bind(world, *words, **renamed)
+            bound = signature.bind(target, *words, **renamed)
         except TypeError as error:
             raise ScriptError(f"{name}: {error}; it takes {_syntax(signature)}") from None
         for parameter, given in list(bound.arguments.items())[1:]:
@@ -176,14 +176,14 @@ def _lines(text: str) -> Iterator[_Line]:
         raise ScriptError("1: the script is empty")
 
 
-class World(Protocol):
+class Target(Protocol):
     """What the commands act on."""
 
     def perform(self, command: Callable[[], Any], /) -> list[str]:
         """Run a command and make lines of what it returns or raises."""
 
 
-def _perform(vocabulary: Vocabulary, world: World, line: str) -> list[str]:
+def _perform(vocabulary: Vocabulary, target: Target, line: str) -> list[str]:
     try:
         name, *rest = shlex.split(line)
     except ValueError as error:
@@ -198,10 +198,10 @@ def _perform(vocabulary: Vocabulary, world: World, line: str) -> list[str]:
             raise ScriptError(f"{name}: {option[1]} is given twice")
         else:
             options[option[1]] = option[2]
-    return world.perform(lambda: vocabulary.call(world, name, tuple(words), options))
+    return target.perform(lambda: vocabulary.call(target, name, tuple(words), options))
 
 
-def run(text: str, name: str, vocabulary: Vocabulary, world: World) -> str:
+def run(text: str, name: str, vocabulary: Vocabulary, target: Target) -> str:
     """Run a script and return it with the output that came. ScriptError with ``name`` and the line."""
     out: list[str] = []
     try:
@@ -209,7 +209,7 @@ def run(text: str, name: str, vocabulary: Vocabulary, world: World) -> str:
             out.append(line.text)
             if line.is_command:
                 try:
-                    out += [INDENT + output for output in _perform(vocabulary, world, line.text)]
+                    out += [INDENT + output for output in _perform(vocabulary, target, line.text)]
                 except ScriptError as error:
                     raise ScriptError(f"{line.number}: {error}") from None
                 except Exception as error:
@@ -229,10 +229,10 @@ def difference(expected: str, came: str, name: str) -> str | None:
     return "\n".join([f"{name}:{same + 1}: the output is another ({REWRITE}=1 writes it down)", *diff])
 
 
-def check(path: Path, vocabulary: Vocabulary, world: World) -> None:
+def check(path: Path, vocabulary: Vocabulary, target: Target) -> None:
     """Run the script in ``path`` and compare, or with MINIKAFKA_REWRITE=1 write what came into it."""
     text = path.read_text(encoding="utf-8")
-    came = run(text, path.name, vocabulary, world)
+    came = run(text, path.name, vocabulary, target)
     if os.environ.get(REWRITE) == "1":
         if came != text:
             path.write_text(came, encoding="utf-8")

@@ -34,65 +34,65 @@ STARTED_MS = 1_700_000_000_000
 class Group:
     """One member of a group on the coordinator, machine 0."""
 
-    def __init__(self, world: Simulation) -> None:
-        self._world = world
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
         for _ in range(20):
-            found = world.call(Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g")))
+            found = simulation.call(Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g")))
             if found.error_code == ErrorCode.NONE:
                 break
-            pass_time(world, 500)
-        world.move_to(found.host)
+            pass_time(simulation, 500)
+        simulation.move_to(found.host)
         protocol = JoinGroupRequestProtocol("p", b"")
-        joined = world.call(
+        joined = simulation.call(
             Request(ApiKey.JOIN_GROUP, 1, JoinGroupRequest("g", 10_000, 10_000, "", "consumer", (protocol,)))
         )
         assert joined.error_code == ErrorCode.NONE, joined
         self._id, self._generation, self._host = joined.member_id, joined.generation_id, found.host
         part = (SyncGroupRequestAssignment(self._id, b""),)
         sync = SyncGroupRequest("g", self._generation, self._id, part)
-        assert world.call(Request(ApiKey.SYNC_GROUP, 0, sync)).error_code == ErrorCode.NONE
+        assert simulation.call(Request(ApiKey.SYNC_GROUP, 0, sync)).error_code == ErrorCode.NONE
 
     def beat(self) -> None:
-        self._world.move_to(self._host)
+        self._simulation.move_to(self._host)
         body = HeartbeatRequest("g", self._generation, self._id)
-        assert self._world.call(Request(ApiKey.HEARTBEAT, 0, body)).error_code == ErrorCode.NONE
+        assert self._simulation.call(Request(ApiKey.HEARTBEAT, 0, body)).error_code == ErrorCode.NONE
 
     def commit(self, offset: int) -> None:
-        self._world.move_to(self._host)
+        self._simulation.move_to(self._host)
         part = OffsetCommitRequestPartition(0, offset, -1, -1, "")
         body = OffsetCommitRequest(
             "g", self._generation, self._id, -1, (OffsetCommitRequestTopic("t", (part,)),)
         )
-        done = self._world.call(Request(ApiKey.OFFSET_COMMIT, 2, body))
+        done = self._simulation.call(Request(ApiKey.OFFSET_COMMIT, 2, body))
         assert done.topics[0].partitions[0].error_code == ErrorCode.NONE, done
 
     def committed(self) -> int:
-        self._world.move_to(self._host)
+        self._simulation.move_to(self._host)
         body = OffsetFetchRequest("g", (OffsetFetchRequestTopic("t", (0,)),))
-        found = self._world.call(Request(ApiKey.OFFSET_FETCH, 1, body))
+        found = self._simulation.call(Request(ApiKey.OFFSET_FETCH, 1, body))
         offset: int = found.topics[0].partitions[0].committed_offset
         return offset
 
 
-def pass_time(world: Simulation, ms: int, group: Group | None = None) -> None:
+def pass_time(simulation: Simulation, ms: int, group: Group | None = None) -> None:
     for _ in range(ms // 500):
-        world.clock.advance(500)
-        world.settle()
+        simulation.clock.advance(500)
+        simulation.settle()
         if group is not None:
             group.beat()
 
 
-def state_of(world: Simulation) -> PartitionState:
-    store = world.zookeeper.connect()
+def state_of(simulation: Simulation) -> PartitionState:
+    store = simulation.zookeeper.connect()
     path = paths.partition_state_path("t", 0)
     state = PartitionState.from_json(store.read(path)[0], path)
     store.close()
     return state
 
 
-def produce(world: Simulation, value: bytes) -> int:
-    world.move_to(f"machine-{state_of(world).leader}")
-    answer = world.produce("t", value)
+def produce(simulation: Simulation, value: bytes) -> int:
+    simulation.move_to(f"machine-{state_of(simulation).leader}")
+    answer = simulation.produce("t", value)
     assert answer.error_code == ErrorCode.NONE, answer
     offset: int = answer.base_offset
     return offset
@@ -103,34 +103,34 @@ def produce(world: Simulation, value: bytes) -> int:
 def test_leaders_replicas_in_sync_and_groups_stay_when_clocks_are_set(
     jumps_ms: tuple[int, ...], kind: str
 ) -> None:
-    world = Simulation()
-    world.clock.adjust_wall_clock(STARTED_MS)
-    machines: list[Machine] = [world.machine_of(number) for number in range(BROKERS)]
+    simulation = Simulation()
+    simulation.clock.adjust_wall_clock(STARTED_MS)
+    machines: list[Machine] = [simulation.machine_of(number) for number in range(BROKERS)]
     for machine in machines:
         machine.start(PROPERTIES)
     settings = {"message.timestamp.type": kind, "segment.bytes": "300", "segment.index.bytes": "1000"}
-    assert world.create_topic("t", replicas=BROKERS, settings=settings) == 0
-    pass_time(world, 3_000)
-    group = Group(world)
-    before, count = state_of(world), 0
+    assert simulation.create_topic("t", replicas=BROKERS, settings=settings) == 0
+    pass_time(simulation, 3_000)
+    group = Group(simulation)
+    before, count = state_of(simulation), 0
     for jump_ms in jumps_ms:
         for _ in range(5):
-            assert produce(world, b"%d" % count) == count
+            assert produce(simulation, b"%d" % count) == count
             count += 1
         group.commit(count)
-        world.clock.adjust_wall_clock(jump_ms)
-        pass_time(world, 12_000, group)
+        simulation.clock.adjust_wall_clock(jump_ms)
+        pass_time(simulation, 12_000, group)
         assert group.committed() == count
         for _ in range(5):
-            assert produce(world, b"%d" % count) == count
+            assert produce(simulation, b"%d" % count) == count
             count += 1
-        pass_time(world, 12_000, group)
-        assert state_of(world) == before
-    world.move_to(f"machine-{before.leader}")
-    assert [record.value for record in world.records("t")] == [b"%d" % n for n in range(count)]
+        pass_time(simulation, 12_000, group)
+        assert state_of(simulation) == before
+    simulation.move_to(f"machine-{before.leader}")
+    assert [record.value for record in simulation.records("t")] == [b"%d" % n for n in range(count)]
     for machine in machines:
         machine.kill()
         machine.start(PROPERTIES)
-    pass_time(world, 20_000)
-    world.move_to(f"machine-{state_of(world).leader}")
-    assert [record.value for record in world.records("t")] == [b"%d" % n for n in range(count)]
+    pass_time(simulation, 20_000)
+    simulation.move_to(f"machine-{state_of(simulation).leader}")
+    assert [record.value for record in simulation.records("t")] == [b"%d" % n for n in range(count)]

@@ -20,35 +20,35 @@ DURABLE = {"log.flush.interval.messages": "1"}
 
 @pytest.mark.parametrize("seed", seeds(20))
 def test_an_acknowledged_and_flushed_message_survives_a_power_cut(seed: int) -> None:
-    world = Simulation(seed)
-    world.machine.start(DURABLE)
-    world.create_topic("t")
+    simulation = Simulation(seed)
+    simulation.machine.start(DURABLE)
+    simulation.create_topic("t")
     for number in range(5):
-        assert world.produce("t", b"%d" % number).error_code == ErrorCode.NONE
-    world.machine.power_cut(partly=True)
-    world.machine.start(DURABLE)
-    assert [record.value for record in world.records("t")] == [b"0", b"1", b"2", b"3", b"4"]
+        assert simulation.produce("t", b"%d" % number).error_code == ErrorCode.NONE
+    simulation.machine.power_cut(partly=True)
+    simulation.machine.start(DURABLE)
+    assert [record.value for record in simulation.records("t")] == [b"0", b"1", b"2", b"3", b"4"]
 
 
 @pytest.mark.parametrize("seed", seeds(10))
 def test_after_a_power_cut_without_flush_the_log_is_a_prefix_and_takes_more(seed: int) -> None:
-    world = Simulation(seed)
-    world.machine.start()
-    world.create_topic("t")
+    simulation = Simulation(seed)
+    simulation.machine.start()
+    simulation.create_topic("t")
     for number in range(50):
-        world.produce("t", b"%d" % number + b" " * 500)
-    world.machine.power_cut(partly=True)
-    world.machine.start()
-    kept = [int(record.value or b"") for record in world.records("t")]
+        simulation.produce("t", b"%d" % number + b" " * 500)
+    simulation.machine.power_cut(partly=True)
+    simulation.machine.start()
+    kept = [int(record.value or b"") for record in simulation.records("t")]
     assert kept == list(range(len(kept)))
-    assert world.produce("t", b"more").base_offset == len(kept)
+    assert simulation.produce("t", b"more").base_offset == len(kept)
 
 
 def test_an_answer_that_cannot_be_made_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = Simulation()
-    world.machine.start()
-    world.create_topic("t")
-    poisoned, healthy = world.another_client(), world.another_client()
+    simulation = Simulation()
+    simulation.machine.start()
+    simulation.create_topic("t")
+    poisoned, healthy = simulation.another_client(), simulation.another_client()
 
     def broken(*_: object) -> Steps:
         raise ValueError("a defect")
@@ -56,7 +56,7 @@ def test_an_answer_that_cannot_be_made_takes_no_other_with_it(monkeypatch: pytes
     monkeypatch.setattr(DownConverter, "steps", broken)
     poisoned.begin(fetch("t", version=1, wait_ms=30_000))
     healthy.begin(fetch("t", version=2, wait_ms=30_000))
-    assert world.produce("t", b"x").error_code == ErrorCode.NONE
+    assert simulation.produce("t", b"x").error_code == ErrorCode.NONE
     assert healthy.finish().topics[0].partitions[0].records
     assert poisoned.connection is not None
     assert poisoned.connection.closed
@@ -65,24 +65,24 @@ def test_an_answer_that_cannot_be_made_takes_no_other_with_it(monkeypatch: pytes
 def test_what_cannot_be_read_to_be_converted_is_that_partitions_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = Simulation()
-    world.machine.start()
-    world.create_topic("t")
-    world.produce("t", b"x")
+    simulation = Simulation()
+    simulation.machine.start()
+    simulation.create_topic("t")
+    simulation.produce("t", b"x")
 
     def unreadable(*_: object) -> Steps:
         raise StorageError("unreadable")
 
     monkeypatch.setattr(DownConverter, "steps", unreadable)
-    assert world.fetch("t", version=1).error_code == ErrorCode.NOT_LEADER_FOR_PARTITION  # as it knows
+    assert simulation.fetch("t", version=1).error_code == ErrorCode.NOT_LEADER_FOR_PARTITION  # as it knows
 
 
 def test_a_topic_that_many_ask_for_is_created_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = Simulation()
-    world.machine.start()
-    assert world.machine.running is not None
-    worker = world.machine.running.broker.worker
-    world.zookeeper.suspend(world.machine.store)
+    simulation = Simulation()
+    simulation.machine.start()
+    assert simulation.machine.running is not None
+    worker = simulation.machine.running.broker.worker
+    simulation.zookeeper.suspend(simulation.machine.store)
     submitted: list[Job] = []
     submit = worker.submit
 
@@ -92,32 +92,32 @@ def test_a_topic_that_many_ask_for_is_created_once(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(worker, "submit", count)
     for _ in range(20):
-        world.call(metadata("wanted"))
+        simulation.call(metadata("wanted"))
     assert len(submitted) == 1
-    world.zookeeper.resume(world.machine.store)
-    world.settle()
-    assert world.call(metadata("wanted")).topics[0].error_code == ErrorCode.NONE
+    simulation.zookeeper.resume(simulation.machine.store)
+    simulation.settle()
+    assert simulation.call(metadata("wanted")).topics[0].error_code == ErrorCode.NONE
 
 
 def test_what_is_there_is_read_without_the_lock_that_all_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = Simulation()
-    world.machine.start()
-    world.create_topic("t")
-    world.produce("t", b"x")
-    assert world.machine.running is not None
-    broker = world.machine.running.broker
+    simulation = Simulation()
+    simulation.machine.start()
+    simulation.create_topic("t")
+    simulation.produce("t", b"x")
+    assert simulation.machine.running is not None
+    broker = simulation.machine.running.broker
     monkeypatch.setattr(broker, "run", lambda step: pytest.fail("a fetch took the lock"))
-    assert world.fetch("t").records
-    assert world.fetch("t", 7).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert simulation.fetch("t").records
+    assert simulation.fetch("t", 7).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_a_fetch_that_names_a_partition_again_and_again_reads_it_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = Simulation()
-    world.machine.start()
-    world.create_topic("t")
-    world.produce("t", b"x")
+    simulation = Simulation()
+    simulation.machine.start()
+    simulation.create_topic("t")
+    simulation.produce("t", b"x")
     reads = []
 
     def read(partition: Partition, offset: int, *arguments: Any, **options: Any) -> LogRead:
@@ -129,6 +129,6 @@ def test_a_fetch_that_names_a_partition_again_and_again_reads_it_once(
     once = fetch("t")
     (topic,) = once.body.topics
     again = dataclasses.replace(topic, partitions=topic.partitions * 100)
-    answer = world.call(dataclasses.replace(once, body=dataclasses.replace(once.body, topics=(again,))))
+    answer = simulation.call(dataclasses.replace(once, body=dataclasses.replace(once.body, topics=(again,))))
     assert {part.error_code for part in answer.topics[0].partitions} == {ErrorCode.INVALID_REQUEST}
     assert len(reads) == 1

@@ -36,8 +36,8 @@ VERSION = 10
 class Follower:
     """Speaks to the leader, machine 0, as broker 1 would."""
 
-    def __init__(self, world: Simulation) -> None:
-        self.client = Client(world.network, "machine-0")
+    def __init__(self, simulation: Simulation) -> None:
+        self.client = Client(simulation.network, "machine-0")
         self.session_id, self.epoch = NO_SESSION, NEW_SESSION_EPOCH
 
     def ask(
@@ -91,7 +91,7 @@ def write(client: Client, value: bytes) -> None:
 
 
 @pytest.fixture
-def world() -> Simulation:
+def simulation() -> Simulation:
     """Broker 0 leads all partitions; broker 1, which has replicas of them, is dead, and not missed yet."""
     made = Simulation()
     made.machine.start()
@@ -104,28 +104,28 @@ def world() -> Simulation:
     return made
 
 
-def test_a_partition_that_was_named_once_is_answered_when_it_has_news(world: Simulation) -> None:
-    follower = Follower(world)
+def test_a_partition_that_was_named_once_is_answered_when_it_has_news(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     assert sorted(follower.ask({0: 0, 1: 0, 2: 0})) == [0, 1, 2]
     assert follower.ask({}) == {}
-    write(world, b"a")
+    write(simulation, b"a")
     assert values(follower.ask({})[0]) == [b"a"]
 
 
-def test_what_the_follower_did_not_take_is_given_again(world: Simulation) -> None:
-    follower = Follower(world)
-    write(world, b"a")
+def test_what_the_follower_did_not_take_is_given_again(simulation: Simulation) -> None:
+    follower = Follower(simulation)
+    write(simulation, b"a")
     follower.ask({0: 0, 1: 0, 2: 0})
     assert values(follower.ask({})[0]) == [b"a"]
     behind = follower.ask({0: 1})
     assert 0 not in behind or values(behind[0]) == []
 
 
-def test_a_follower_that_waits_is_answered_when_something_is_written(world: Simulation) -> None:
-    follower = Follower(world)
+def test_a_follower_that_waits_is_answered_when_something_is_written(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     follower.ask({0: 0, 1: 0, 2: 0})
-    began_ms = world.clock.monotonic_ms()
-    other = world.another_client()
+    began_ms = simulation.clock.monotonic_ms()
+    other = simulation.another_client()
     follower.client.begin(
         Request(ApiKey.FETCH, VERSION, FetchRequest(FOLLOWER, 500, 1, 1 << 20, 0, follower.session_id, 1, ()))
     )
@@ -133,43 +133,43 @@ def test_a_follower_that_waits_is_answered_when_something_is_written(world: Simu
     write(other, b"a")
     answer = follower.client.finish()
     assert [part.index for topic in answer.topics for part in topic.partitions] == [0]
-    assert world.clock.monotonic_ms() - began_ms < 500
+    assert simulation.clock.monotonic_ms() - began_ms < 500
 
 
-def test_a_forgotten_partition_is_not_answered_any_more(world: Simulation) -> None:
-    follower = Follower(world)
+def test_a_forgotten_partition_is_not_answered_any_more(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     follower.ask({0: 0, 1: 0, 2: 0})
     follower.ask({}, forget=(0,))
-    write(world, b"a")
+    write(simulation, b"a")
     assert follower.ask({}) == {}
 
 
-def test_what_a_full_response_had_no_room_for_comes_with_the_next(world: Simulation) -> None:
-    follower = Follower(world)
-    write(world, b"a" * 1000)
+def test_what_a_full_response_had_no_room_for_comes_with_the_next(simulation: Simulation) -> None:
+    follower = Follower(simulation)
+    write(simulation, b"a" * 1000)
     first = follower.ask({0: 0, 1: 0, 2: 0}, max_bytes=100)
     assert values(first[0]) == [b"a" * 1000]
     assert 0 in follower.ask({})
 
 
-def test_the_first_answer_tells_of_every_partition_also_of_errors(world: Simulation) -> None:
-    answer = Follower(world).ask({0: 0, 7: 0})
+def test_the_first_answer_tells_of_every_partition_also_of_errors(simulation: Simulation) -> None:
+    answer = Follower(simulation).ask({0: 0, 7: 0})
     assert (answer[0].error_code, answer[7].error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def test_a_follower_is_told_when_the_partition_has_another_leader(world: Simulation) -> None:
-    follower = Follower(world)
+def test_a_follower_is_told_when_the_partition_has_another_leader(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     follower.ask({0: 0, 1: 0, 2: 0})
-    world.call(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest(("t",), 0)))
-    world.settle()
+    simulation.call(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest(("t",), 0)))
+    simulation.settle()
     assert {part.error_code for part in follower.ask({}).values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_a_partition_that_is_named_again_from_the_same_offset_is_answered_as_if_it_were_new(
-    world: Simulation,
+    simulation: Simulation,
 ) -> None:
-    follower = Follower(world)
-    write(world, b"a")
+    follower = Follower(simulation)
+    write(simulation, b"a")
     follower.ask({0: 0, 1: 0, 2: 0})
     first = follower.ask({0: 1})
     # It follows anew, and may have dropped what it was answered meanwhile.
@@ -178,8 +178,8 @@ def test_a_partition_that_is_named_again_from_the_same_offset_is_answered_as_if_
     assert follower.ask({}) == {}
 
 
-def test_a_session_that_is_not_there_or_out_of_step_is_refused(world: Simulation) -> None:
-    follower = Follower(world)
+def test_a_session_that_is_not_there_or_out_of_step_is_refused(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     follower.ask({0: 0})
     follower.epoch += 1
     assert follower.call({}).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -187,28 +187,28 @@ def test_a_session_that_is_not_there_or_out_of_step_is_refused(world: Simulation
     assert follower.call({}).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_session_goes_with_its_connection(world: Simulation) -> None:
-    running = world.machine.running
+def test_a_session_goes_with_its_connection(simulation: Simulation) -> None:
+    running = simulation.machine.running
     assert running is not None
     waiting, partition = running.broker.waiting, TopicPartition("t", 0)
     before = waiting.tickets_of(partition)
-    follower = Follower(world)
+    follower = Follower(simulation)
     follower.ask({0: 0, 1: 0, 2: 0})
     assert len(waiting.tickets_of(partition)) == len(before) + 1
     follower.client.go_to(follower.client.port)
     del follower
-    write(world, b"a")
+    write(simulation, b"a")
     assert waiting.tickets_of(partition) == before
 
 
-def test_a_consumer_gets_no_session(world: Simulation) -> None:
-    follower = Follower(world)
+def test_a_consumer_gets_no_session(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     follower.ask({0: 0}, replica_id=-1)
     assert follower.session_id == NO_SESSION
 
 
-def test_a_follower_without_a_session_names_all_and_is_answered_about_all(world: Simulation) -> None:
-    follower = Follower(world)
+def test_a_follower_without_a_session_names_all_and_is_answered_about_all(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     follower.epoch = FINAL_EPOCH
     for _ in range(2):
         answer = follower.call({0: 0, 1: 0, 2: 0})
@@ -216,20 +216,20 @@ def test_a_follower_without_a_session_names_all_and_is_answered_about_all(world:
         assert answer.session_id == NO_SESSION
 
 
-def test_a_follower_that_has_nothing_to_name_stays_in_sync(world: Simulation) -> None:
-    follower = Follower(world)
+def test_a_follower_that_has_nothing_to_name_stays_in_sync(simulation: Simulation) -> None:
+    follower = Follower(simulation)
     follower.ask({0: 0, 1: 0, 2: 0})
     for _ in range(60):
         follower.ask({}, wait_ms=500)
-        world.settle()
-    running = world.machine.running
+        simulation.settle()
+    running = simulation.machine.running
     assert running is not None
     leadership = running.broker.partitions[TopicPartition("t", 0)].leadership
     assert leadership is not None
     assert FOLLOWER in leadership.isr
-    world.clock.advance(20_000)
-    world.settle()
-    world.settle()
+    simulation.clock.advance(20_000)
+    simulation.settle()
+    simulation.settle()
     leadership = running.broker.partitions[TopicPartition("t", 0)].leadership
     assert leadership is not None
     assert FOLLOWER not in leadership.isr
@@ -237,19 +237,19 @@ def test_a_follower_that_has_nothing_to_name_stays_in_sync(world: Simulation) ->
 
 @pytest.mark.parametrize("epoch", [NEW_SESSION_EPOCH, FINAL_EPOCH], ids=["in a session", "without one"])
 def test_above_the_rate_of_replication_a_follower_out_of_sync_gets_nothing_for_a_while(
-    world: Simulation, epoch: int
+    simulation: Simulation, epoch: int
 ) -> None:
-    follower = Follower(world)
+    follower = Follower(simulation)
     follower.epoch = epoch
-    running = world.machine.running
+    running = simulation.machine.running
     assert running is not None
     throttles = running.broker.throttles
     throttles.set_rates({"leader.replication.throttled.rate": "100"})
     throttles.set_topic("t", {"leader.replication.throttled.replicas": "0:0"})
-    write(world, b"x" * 1000)
-    world.clock.advance(20_000)
-    world.settle()
-    world.settle()
+    write(simulation, b"x" * 1000)
+    simulation.clock.advance(20_000)
+    simulation.settle()
+    simulation.settle()
 
     def given(wait_ms: int) -> int:
         topics = follower.call({0: 0}, wait_ms=wait_ms).topics
@@ -260,9 +260,9 @@ def test_above_the_rate_of_replication_a_follower_out_of_sync_gets_nothing_for_a
     follower.session_id = first.session_id
     follower.epoch += epoch == NEW_SESSION_EPOCH
     assert len(buffer_of(first.topics[0].partitions[0].records)) > 1000
-    began_ms = world.clock.monotonic_ms()
+    began_ms = simulation.clock.monotonic_ms()
     assert given(wait_ms=500) == 0
     # It waits for the rate rather than for all the time that it may: ten seconds' worth were given.
     assert given(wait_ms=60_000) == 0
-    assert 9_000 < world.clock.monotonic_ms() - began_ms < 12_000
+    assert 9_000 < simulation.clock.monotonic_ms() - began_ms < 12_000
     assert given(wait_ms=500) > 1000

@@ -29,15 +29,15 @@ def with_offsets(coordinator: GroupCoordinator, **counts: int) -> None:
 
 
 def test_offsets_expire_in_steps_that_others_do_not_have_to_wait_for() -> None:
-    world = Simulation()
-    world.machine.start(SETTINGS)
-    world.call(FIND)
-    world.settle()
-    running = world.machine.running
+    simulation = Simulation()
+    simulation.machine.start(SETTINGS)
+    simulation.call(FIND)
+    simulation.settle()
+    running = simulation.machine.running
     assert running is not None
     coordinator = running.housekeeper._coordinator
     with_offsets(coordinator, a=300, b=2_500, c=300)
-    world.clock.advance(61_000)
+    simulation.clock.advance(61_000)
     with_offsets(coordinator, d=5)
     log = running.broker.partitions[TopicPartition(OFFSETS_TOPIC, 0)].log
     written: list[int] = []
@@ -53,13 +53,13 @@ def test_offsets_expire_in_steps_that_others_do_not_have_to_wait_for() -> None:
 
 
 def test_the_housekeeper_goes_on_until_all_that_is_too_old_is_gone() -> None:
-    world = Simulation()
-    world.machine.start({**SETTINGS, "offsets.retention.check.interval.ms": "600000"})
-    world.call(FIND)
-    world.settle()
-    running = world.machine.running
+    simulation = Simulation()
+    simulation.machine.start({**SETTINGS, "offsets.retention.check.interval.ms": "600000"})
+    simulation.call(FIND)
+    simulation.settle()
+    running = simulation.machine.running
     assert running is not None
     coordinator = running.housekeeper._coordinator
     with_offsets(coordinator, b=2_500)
-    world.network.wait(lambda: False, world.clock.monotonic_ms() + 601_000)
+    simulation.network.wait(lambda: False, simulation.clock.monotonic_ms() + 601_000)
     assert coordinator.groups()[1] == []

@@ -29,34 +29,34 @@ def test_what_was_never_committed_goes_when_a_replica_is_moved_back(
     later: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topics.random, "randrange", lambda end: 0)  # the replica that leads first
-    world = Simulation()
-    machines = [world.machine_of(number) for number in range(BROKERS)]
+    simulation = Simulation()
+    machines = [simulation.machine_of(number) for number in range(BROKERS)]
     for machine in machines:
         machine.start(PROPERTIES)
-    assert world.create_topic("t", replicas=2) == ErrorCode.NONE
-    produce(world, b"a")
-    pass_time(world, 5_000)
-    old, _ = leader_of(world)
-    store = world.zookeeper.connect()
+    assert simulation.create_topic("t", replicas=2) == ErrorCode.NONE
+    produce(simulation, b"a")
+    pass_time(simulation, 5_000)
+    old, _ = leader_of(simulation)
+    store = simulation.zookeeper.connect()
     (other,) = {*json.loads(store.read(paths.partition_state_path("t", 0))[0])["isr"]} - {old}
     machines[other].kill()
-    world.move_to(f"machine-{old}")
-    message = build_message_set([Record(None, b"uncommitted", world.clock.now_ms())])
-    answer = world.call(produce_request("t", message, acks=1))
+    simulation.move_to(f"machine-{old}")
+    message = build_message_set([Record(None, b"uncommitted", simulation.clock.now_ms())])
+    answer = simulation.call(produce_request("t", message, acks=1))
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
     machines[old].kill()
     for number in (old, other):
-        world.zookeeper.expire(machines[number].store)
-    pass_time(world, 2_000)
+        simulation.zookeeper.expire(machines[number].store)
+    pass_time(simulation, 2_000)
     machines[other].start(PROPERTIES)
-    pass_time(world, 5_000)
+    pass_time(simulation, 5_000)
     for value in later:
-        produce(world, value)
-    reassign(world, other, BROKERS - old - other)
+        produce(simulation, value)
+    reassign(simulation, other, BROKERS - old - other)
     machines[old].start(PROPERTIES)
-    pass_time(world, 5_000)
-    reassign(world, other, old)
-    assert leader_of(world)[0] == other
-    assert values(world) == [b"a", *later]
+    pass_time(simulation, 5_000)
+    reassign(simulation, other, old)
+    assert leader_of(simulation)[0] == other
+    assert values(simulation) == [b"a", *later]
     assert stray_directories(machines[old]) == []
     store.close()

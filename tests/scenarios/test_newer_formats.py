@@ -20,40 +20,39 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsTopic,
 )
 from minikafka.wire.frame_parts import buffer_of
-from tests.support import simulation
 from tests.support.records import BATCH_CASES, expected, expected_read_committed, row_of, segment
-from tests.support.simulation import DATA_DIR, Simulation
+from tests.support.simulation import DATA_DIR, Request, Simulation, produce
 
 every_case = pytest.mark.parametrize("name", [name for name in BATCH_CASES if name != "magic2-zstd"])
 
 
-def world_with(name: str) -> Simulation:
+def simulation_with(name: str) -> Simulation:
     """One topic whose log Kafka 3.9.1 wrote."""
-    return world_of(segment(name))
+    return simulation_of(segment(name))
 
 
-def world_of(data: bytes) -> Simulation:
+def simulation_of(data: bytes) -> Simulation:
     """One topic with this log."""
-    world = Simulation()
-    world.machine.start()
-    world.create_topic("t")
-    world.machine.stop()
-    file = world.machine.files.open(f"{DATA_DIR}/t_0/00000000000.kafka", create=True)
+    simulation = Simulation()
+    simulation.machine.start()
+    simulation.create_topic("t")
+    simulation.machine.stop()
+    file = simulation.machine.files.open(f"{DATA_DIR}/t_0/00000000000.kafka", create=True)
     file.write_at(0, data)
     file.close()
-    world.machine.files.remove(f"{DATA_DIR}/.kafka_cleanshutdown")
-    assert world.machine.start()
-    return world
+    simulation.machine.files.remove(f"{DATA_DIR}/.kafka_cleanshutdown")
+    assert simulation.machine.start()
+    return simulation
 
 
-TRANSACTIONS = cache(lambda: world_with("magic2-transactions"))
+TRANSACTIONS = cache(lambda: simulation_with("magic2-transactions"))
 
 
-def fetched(world: Simulation, version: int) -> list[StoredRecord]:
+def fetched(simulation: Simulation, version: int) -> list[StoredRecord]:
     found: list[StoredRecord] = []
     at = 0
     while True:
-        answer = world.fetch("t", at, version=version, max_bytes=1 << 22)
+        answer = simulation.fetch("t", at, version=version, max_bytes=1 << 22)
         assert answer.error_code == ErrorCode.NONE
         if not answer.records:
             return found
@@ -65,7 +64,7 @@ def fetched(world: Simulation, version: int) -> list[StoredRecord]:
 @every_case
 @pytest.mark.parametrize("version", [2, 3])
 def test_consumers_of_magic_1_get_every_record_in_it(name: str, version: int) -> None:
-    records = fetched(world_with(name), version)
+    records = fetched(simulation_with(name), version)
     assert {record.magic for record in records} == {1}
     assert [(r.offset, r.timestamp_ms, int(r.timestamp_type), r.key, r.value) for r in records] == expected(
         name
@@ -80,7 +79,7 @@ def test_consumers_get_every_record_in_small_pieces_too(
     for size in ("PIECE_BYTES", "PORTION_BYTES", "WORK_BYTES"):
         monkeypatch.setattr(down_conversion, size, 200)
     monkeypatch.setattr(fetch, "PLAIN_BYTES", 0)
-    records = fetched(world_with(name), version)
+    records = fetched(simulation_with(name), version)
     assert [(r.offset, r.key, r.value) for r in records] == [(o, k, v) for o, _, _, k, v in expected(name)]
 
 
@@ -90,7 +89,7 @@ def test_an_answer_of_which_little_is_converted_yet_has_the_length_of_what_is_st
 ) -> None:
     for size in ("PIECE_BYTES", "PORTION_BYTES", "WORK_BYTES"):
         monkeypatch.setattr(down_conversion, size, 1)
-    answer = world_with("magic2-gzip").fetch("t", version=version, max_bytes=3000)
+    answer = simulation_with("magic2-gzip").fetch("t", version=version, max_bytes=3000)
     data = bytes(buffer_of(answer.records))
     assert len(data) == 3000
     assert list(iterate(data))
@@ -98,7 +97,7 @@ def test_an_answer_of_which_little_is_converted_yet_has_the_length_of_what_is_st
 
 @every_case
 def test_consumers_of_magic_0_get_every_record_without_its_timestamp(name: str) -> None:
-    records = fetched(world_with(name), 1)
+    records = fetched(simulation_with(name), 1)
     assert {record.magic for record in records} == {0}
     assert [(r.offset, r.key, r.value) for r in records] == [(o, k, v) for o, _, _, k, v in expected(name)]
 
@@ -108,12 +107,12 @@ def test_consumers_of_magic_0_get_every_record_without_its_timestamp(name: str) 
 def test_who_reads_what_was_committed_is_told_which_transactions_were_aborted(
     max_bytes: int, first: int
 ) -> None:
-    world = TRANSACTIONS()
+    simulation = TRANSACTIONS()
     aborted: list[tuple[int, int]] = []
     dropping: set[int] = set()
     found, at = [], first
     while at < 205:
-        answer = world.fetch("t", at, version=10, max_bytes=max_bytes, isolation_level=READ_COMMITTED)
+        answer = simulation.fetch("t", at, version=10, max_bytes=max_bytes, isolation_level=READ_COMMITTED)
         assert (answer.error_code, answer.last_stable_offset, answer.high_watermark) == (0, 205, 205)
         # As Java's consumer does it: by the list that came with these batches.
         aborted = [(one.first_offset, one.producer_id) for one in answer.aborted_transactions or ()]
@@ -135,28 +134,31 @@ def test_a_transaction_that_never_ended_holds_back_who_reads_what_was_committed(
     data = segment("magic2-transactions")
     begun = bytearray(build_batch([Record(None, b"open", 0)], base_offset=205))
     set_producer(begun, 9999, 0, 0, transactional=True)
-    world = world_of(data + bytes(begun))
-    world.call(simulation.produce("t", build_batch([Record(None, b"behind", 0)]), version=7))
-    answer = world.fetch("t", 200, version=10, isolation_level=READ_COMMITTED)
+    simulation = simulation_of(data + bytes(begun))
+    simulation.call(produce("t", build_batch([Record(None, b"behind", 0)]), version=7))
+    answer = simulation.fetch("t", 200, version=10, isolation_level=READ_COMMITTED)
     assert (answer.last_stable_offset, answer.high_watermark) == (205, 207)
     assert max(record.offset for record in iterate(buffer_of(answer.records))) == 204
-    assert world.fetch("t", 205, version=10, isolation_level=READ_COMMITTED).records == b""
-    assert [record.value for record in fetched(world, 10) if record.offset >= 205] == [b"open", b"behind"]
+    assert simulation.fetch("t", 205, version=10, isolation_level=READ_COMMITTED).records == b""
+    assert [record.value for record in fetched(simulation, 10) if record.offset >= 205] == [
+        b"open",
+        b"behind",
+    ]
     part = ListOffsetsPartition(0, -1, LATEST)
     for level, end in ((0, 207), (READ_COMMITTED, 205)):
         request = ListOffsetsRequest(-1, level, (ListOffsetsTopic("t", (part,)),))
-        answer = world.call(simulation.Request(ApiKey.LIST_OFFSETS, 2, request))
+        answer = simulation.call(Request(ApiKey.LIST_OFFSETS, 2, request))
         assert answer.topics[0].partitions[0].offset == end
 
 
 def test_zstd_which_older_formats_do_not_have_is_an_error_of_that_partition() -> None:
-    answer = world_with("magic2-zstd").fetch("t", 0)
+    answer = simulation_with("magic2-zstd").fetch("t", 0)
     assert answer.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 def test_where_only_marks_of_a_transaction_are_left_a_consumer_sees_that_the_log_goes_on() -> None:
     """What 3.9.1 answers there is recorded: the beginning of a message of offset -1."""
-    world = world_with("magic2-transactions")
+    simulation = simulation_with("magic2-transactions")
     marks = set(range(205)) - {row[0] for row in expected("magic2-transactions")}
-    answer = world.fetch("t", min(marks), max_bytes=1)
+    answer = simulation.fetch("t", min(marks), max_bytes=1)
     assert bytes(buffer_of(answer.records))[:8] == b"\xff" * 8

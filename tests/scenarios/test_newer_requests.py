@@ -37,30 +37,29 @@ from minikafka.wire.apis.list_offsets import (
 )
 from minikafka.wire.apis.produce import ProducePartitionResponse
 from minikafka.wire.frame_parts import buffer_of
-from tests.support import simulation
-from tests.support.simulation import Request, Simulation
+from tests.support.simulation import Request, Simulation, fetch, produce
 
 RECORDS = [Record(b"k", b"v%d" % number, number) for number in range(3)]
 BATCH = build_batch(RECORDS)
 
 
 @pytest.fixture
-def world() -> Simulation:
-    world = Simulation()
-    world.machine.start()
-    assert world.create_topic("t", partitions=3) == 0
-    return world
+def simulation() -> Simulation:
+    simulation = Simulation()
+    simulation.machine.start()
+    assert simulation.create_topic("t", partitions=3) == 0
+    return simulation
 
 
-def produced(world: Simulation, records: bytes, version: int = 7) -> ProducePartitionResponse:
+def produced(simulation: Simulation, records: bytes, version: int = 7) -> ProducePartitionResponse:
     answer: ProducePartitionResponse = (
-        world.call(simulation.produce("t", records, version=version)).topics[0].partitions[0]
+        simulation.call(produce("t", records, version=version)).topics[0].partitions[0]
     )
     return answer
 
 
-def end_of(world: Simulation) -> int:
-    (answer,) = world.call(ends(1)).topics[0].partitions
+def end_of(simulation: Simulation) -> int:
+    (answer,) = simulation.call(ends(1)).topics[0].partitions
     offset: int = answer.offset
     return offset
 
@@ -101,18 +100,18 @@ def mark() -> bytes:
     ],
 )
 def test_what_is_not_one_batch_of_a_producer_is_refused(
-    world: Simulation, what: str, records: bytes, code: ErrorCode
+    simulation: Simulation, what: str, records: bytes, code: ErrorCode
 ) -> None:
-    answer = produced(world, records)
+    answer = produced(simulation, records)
     assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (code, -1, -1), what
-    assert end_of(world) == 0
+    assert end_of(simulation) == 0
 
 
 @pytest.mark.parametrize(
     ("sequence", "code"), [(7, ErrorCode.UNKNOWN_PRODUCER_ID), (0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)]
 )
 def test_a_producer_whose_numbers_do_not_follow_is_told_where_the_log_starts(
-    world: Simulation, sequence: int, code: ErrorCode
+    simulation: Simulation, sequence: int, code: ErrorCode
 ) -> None:
     def numbered(sequence: int) -> bytes:
         batch = bytearray(BATCH)
@@ -120,47 +119,47 @@ def test_a_producer_whose_numbers_do_not_follow_is_told_where_the_log_starts(
         return bytes(batch)
 
     if sequence == 0:
-        produced(world, numbered(0))
+        produced(simulation, numbered(0))
         sequence = 9
-    answer = produced(world, numbered(sequence))
+    answer = produced(simulation, numbered(sequence))
     assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (code, -1, 0)
 
 
-def test_what_is_asked_for_again_and_again_is_described_once(world: Simulation) -> None:
+def test_what_is_asked_for_again_and_again_is_described_once(simulation: Simulation) -> None:
     resource = DescribeConfigsResource(ResourceType.BROKER, "0", None)
     request = DescribeConfigsRequest((resource,) * 3, include_synonyms=False)
-    answer = world.call(Request(ApiKey.DESCRIBE_CONFIGS, 2, request))
+    answer = simulation.call(Request(ApiKey.DESCRIBE_CONFIGS, 2, request))
     assert [one.resource_name for one in answer.results] == ["0"]
 
 
-def test_a_batch_in_an_older_request_is_refused(world: Simulation) -> None:
-    assert produced(world, BATCH, version=2).error_code == ErrorCode.CORRUPT_MESSAGE
+def test_a_batch_in_an_older_request_is_refused(simulation: Simulation) -> None:
+    assert produced(simulation, BATCH, version=2).error_code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_transactional_request_is_refused_for_every_partition(world: Simulation) -> None:
-    request = simulation.produce("t", BATCH, partitions=(0, 1), version=7)
-    answer = world.call(replace(request, body=replace(request.body, transactional_id="mine")))
+def test_a_transactional_request_is_refused_for_every_partition(simulation: Simulation) -> None:
+    request = produce("t", BATCH, partitions=(0, 1), version=7)
+    answer = simulation.call(replace(request, body=replace(request.body, transactional_id="mine")))
     codes = [part.error_code for part in answer.topics[0].partitions]
     assert codes == [ErrorCode.UNSUPPORTED_VERSION] * 2
-    assert end_of(world) == 0
+    assert end_of(simulation) == 0
 
 
-def test_a_batch_is_stored_but_for_its_offset_and_the_leader_epoch(world: Simulation) -> None:
-    produced(world, BATCH)
+def test_a_batch_is_stored_but_for_its_offset_and_the_leader_epoch(simulation: Simulation) -> None:
+    produced(simulation, BATCH)
     headed = build_batch([Record(None, b"", 9, headers=(("h", None), ("h", b"x")))], codec=Codec.ZSTD)
-    answer = produced(world, headed)
+    answer = produced(simulation, headed)
     assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (0, 3, 0)
-    stored = bytes(buffer_of(world.fetch("t", 3, version=10).records))
+    stored = bytes(buffer_of(simulation.fetch("t", 3, version=10).records))
     assert stored == struct.pack(">q", 3) + headed[8:12] + struct.pack(">i", 0) + headed[16:]
 
 
-def test_a_fetch_tells_where_the_log_starts_and_what_is_stable(world: Simulation) -> None:
-    produced(world, BATCH)
-    answer = world.fetch("t", 1, version=10)
+def test_a_fetch_tells_where_the_log_starts_and_what_is_stable(simulation: Simulation) -> None:
+    produced(simulation, BATCH)
+    answer = simulation.fetch("t", 1, version=10)
     assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (3, 3, 0)
     assert answer.aborted_transactions is None
-    assert world.fetch("t", 1, version=4, isolation_level=READ_COMMITTED).aborted_transactions == ()
-    beyond = world.fetch("t", 9, version=10)
+    assert simulation.fetch("t", 1, version=4, isolation_level=READ_COMMITTED).aborted_transactions == ()
+    beyond = simulation.fetch("t", 9, version=10)
     assert (beyond.error_code, beyond.high_watermark, beyond.last_stable_offset, beyond.log_start_offset) == (
         ErrorCode.OFFSET_OUT_OF_RANGE,
         -1,
@@ -169,15 +168,17 @@ def test_a_fetch_tells_where_the_log_starts_and_what_is_stable(world: Simulation
     )
 
 
-def test_the_end_is_the_same_for_who_reads_what_is_committed(world: Simulation) -> None:
-    produced(world, BATCH)
+def test_the_end_is_the_same_for_who_reads_what_is_committed(simulation: Simulation) -> None:
+    produced(simulation, BATCH)
     for level in (0, READ_COMMITTED):
-        assert world.call(ends(4, level)).topics[0].partitions[0].offset == 3
+        assert simulation.call(ends(4, level)).topics[0].partitions[0].offset == 3
 
 
-def many(world: Simulation, *, max_bytes: int, session_id: int = 0, session_epoch: int = -1) -> FetchResponse:
+def many(
+    simulation: Simulation, *, max_bytes: int, session_id: int = 0, session_epoch: int = -1
+) -> FetchResponse:
     """A fetch of the partitions 2, 0 and 1, in that order."""
-    request = simulation.fetch("t", version=10)
+    request = fetch("t", version=10)
     parts = tuple(FetchPartition(number, -1, 0, -1, 1 << 20) for number in (2, 0, 1))
     body = replace(
         request.body,
@@ -187,16 +188,18 @@ def many(world: Simulation, *, max_bytes: int, session_id: int = 0, session_epoc
         session_epoch=session_epoch,
         forgotten_topics=(ForgottenTopic("t", (5,)),),
     )
-    answer: FetchResponse = world.call(replace(request, body=body))
+    answer: FetchResponse = simulation.call(replace(request, body=body))
     return answer
 
 
-def test_a_response_has_one_limit_and_its_first_partition_with_data_is_never_empty(world: Simulation) -> None:
-    world.call(simulation.produce("t", BATCH, partitions=(0, 1), version=7))
+def test_a_response_has_one_limit_and_its_first_partition_with_data_is_never_empty(
+    simulation: Simulation,
+) -> None:
+    simulation.call(produce("t", BATCH, partitions=(0, 1), version=7))
     given = {
         limit: [
             (part.index, len(buffer_of(part.records)))
-            for part in many(world, max_bytes=limit).topics[0].partitions
+            for part in many(simulation, max_bytes=limit).topics[0].partitions
         ]
         for limit in (1, len(BATCH), len(BATCH) + 9, 2 * len(BATCH) + 9, 1 << 20)
     }
@@ -211,7 +214,7 @@ def test_a_response_has_one_limit_and_its_first_partition_with_data_is_never_emp
 
 
 def test_a_fetch_that_is_about_to_wait_misses_nothing(
-    world: Simulation, monkeypatch: pytest.MonkeyPatch
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     collect = handling._collect
 
@@ -222,15 +225,15 @@ def test_a_fetch_that_is_about_to_wait_misses_nothing(
         return found
 
     monkeypatch.setattr(handling, "_collect", overtaken)
-    began_ms = world.clock.monotonic_ms()
-    answer = world.call(simulation.fetch("t", wait_ms=60_000, version=10)).topics[0].partitions[0]
+    began_ms = simulation.clock.monotonic_ms()
+    answer = simulation.call(fetch("t", wait_ms=60_000, version=10)).topics[0].partitions[0]
     assert (len(buffer_of(answer.records)), answer.high_watermark) == (len(BATCH), 3)
-    assert world.clock.monotonic_ms() == began_ms
+    assert simulation.clock.monotonic_ms() == began_ms
 
 
-def test_a_session_is_declined_and_the_answer_is_whole(world: Simulation) -> None:
-    produced(world, BATCH)
-    answer = many(world, max_bytes=1 << 20, session_epoch=0)
+def test_a_session_is_declined_and_the_answer_is_whole(simulation: Simulation) -> None:
+    produced(simulation, BATCH)
+    answer = many(simulation, max_bytes=1 << 20, session_epoch=0)
     assert (answer.error_code, answer.session_id) == (0, 0)
     assert [part.index for part in answer.topics[0].partitions] == [2, 0, 1]
     assert [record.value for record in iterate(buffer_of(answer.topics[0].partitions[1].records))] == [
@@ -240,8 +243,8 @@ def test_a_session_is_declined_and_the_answer_is_whole(world: Simulation) -> Non
     ]
 
 
-def test_a_session_of_another_broker_is_not_known(world: Simulation) -> None:
-    answer = many(world, max_bytes=1 << 20, session_id=77, session_epoch=3)
+def test_a_session_of_another_broker_is_not_known(simulation: Simulation) -> None:
+    answer = many(simulation, max_bytes=1 << 20, session_id=77, session_epoch=3)
     assert (answer.error_code, answer.session_id, answer.topics) == (
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
         0,

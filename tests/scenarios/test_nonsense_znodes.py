@@ -9,7 +9,7 @@ import pytest
 from minikafka.base.errors import ErrorCode
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from tests.scenarios.world import World
+from tests.scenarios.script_simulation import ScriptSimulation
 from tests.support.simulation import Request
 
 NONSENSE = {
@@ -74,15 +74,15 @@ PLACES = (
 )
 
 
-def place(world: World, topic: str) -> ErrorCode:
+def place(simulation: ScriptSimulation, topic: str) -> ErrorCode:
     """Create a topic with one partition on both brokers."""
     made = CreatableTopic(topic, -1, -1, (CreatableReplicaAssignment(0, (0, 1)),), ())
-    answer = world.call(Request(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest((made,), 5_000)))
+    answer = simulation.call(Request(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest((made,), 5_000)))
     return ErrorCode.of(answer.topics[0].error_code)
 
 
-def write(world: World, at: Place, data: bytes) -> None:
-    observer = world.zookeeper.connect()
+def write(simulation: ScriptSimulation, at: Place, data: bytes) -> None:
+    observer = simulation.zookeeper.connect()
     if at.sequential or observer.exists(at.path) is None:
         observer.create(at.path, data, sequential=at.sequential, make_parents=True)
     else:
@@ -90,39 +90,39 @@ def write(world: World, at: Place, data: bytes) -> None:
     observer.close()
 
 
-def pass_time(world: World, seconds: int) -> None:
-    world.network.wait(lambda: False, world.clock.monotonic_ms() + seconds * 1_000)
+def pass_time(simulation: ScriptSimulation, seconds: int) -> None:
+    simulation.network.wait(lambda: False, simulation.clock.monotonic_ms() + seconds * 1_000)
 
 
 @pytest.mark.parametrize("last", ["no JSON", "what cannot be"])
 @pytest.mark.parametrize("at", PLACES, ids=lambda at: at.path)
 def test_it_is_named_and_the_controller_lives(at: Place, last: str) -> None:
-    with World() as world:
+    with ScriptSimulation() as simulation:
         for number in (0, 1):
-            world.machine_of(number).start()
+            simulation.machine_of(number).start()
         for topic in ("t", "good"):
-            assert place(world, topic) is ErrorCode.NONE
-        world.log.take()
+            assert place(simulation, topic) is ErrorCode.NONE
+        simulation.log.take()
         told = ""
         for kind in (*(NONSENSE.keys() - {last}), last):
-            write(world, at, NONSENSE[kind])
-            pass_time(world, 3)
-            told += "\n".join(world.log.take())
-        assert place(world, "after") is ErrorCode.NONE
-        assert world.produce("good", b"x").error_code == 0
+            write(simulation, at, NONSENSE[kind])
+            pass_time(simulation, 3)
+            told += "\n".join(simulation.log.take())
+        assert place(simulation, "after") is ErrorCode.NONE
+        assert simulation.produce("good", b"x").error_code == 0
 
         # So does the next controller, which reads everything.
-        world.machine_of(0).kill()
-        world.zookeeper.expire(world.machine_of(0).store)
-        world.move_to("machine-1")
-        pass_time(world, 5)
-        running = world.machine_of(1).running
+        simulation.machine_of(0).kill()
+        simulation.zookeeper.expire(simulation.machine_of(0).store)
+        simulation.move_to("machine-1")
+        pass_time(simulation, 5)
+        running = simulation.machine_of(1).running
         assert running is not None
         assert running.broker.controller.active
-        assert world.produce("good", b"y").error_code == 0
-        world.machine_of(0).start()
-        pass_time(world, 5)
-        assert place(world, "later") is ErrorCode.NONE
-        told += "\n".join(world.log.take())
+        assert simulation.produce("good", b"y").error_code == 0
+        simulation.machine_of(0).start()
+        pass_time(simulation, 5)
+        assert place(simulation, "later") is ErrorCode.NONE
+        told += "\n".join(simulation.log.take())
         assert "rror(" not in told, "an exception that nobody expected"
         assert at.named == "" or (at.named or at.path) in told

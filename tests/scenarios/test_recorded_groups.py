@@ -27,7 +27,7 @@ from minikafka.records.format.message_set import Record
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest
-from tests.scenarios.recordings import Talk, make_offsets_topic
+from tests.scenarios.recordings import Replay, make_offsets_topic
 from tests.support.simulation import DATA_DIR, Request, Simulation
 from tests.unit.groups.test_messages import recorded as recorded_offsets
 
@@ -44,7 +44,7 @@ LIBRDKAFKA = (
     "11-JoinGroup-v0#0 14-SyncGroup-v0#4 12-Heartbeat-v0#3 09-OffsetFetch-v1#7 08-OffsetCommit-v2#6 "
     "09-OffsetFetch-v1#8 13-LeaveGroup-v0#3"
 )
-TALKS = {
+REPLAYS = {
     "Java, outside of a group": "08-OffsetCommit-v2#0 08-OffsetCommit-v2#1 08-OffsetCommit-v2#2",
     "Java, times of its own": "08-OffsetCommit-v1#0 08-OffsetCommit-v1#1",
     "Java, two members": (
@@ -79,7 +79,7 @@ TALKS = {
 }
 """Who spoke, and what, in the order in which they did."""
 
-JAVA = " ".join(talk for client, talk in TALKS.items() if client.startswith("Java"))
+JAVA = " ".join(replay for client, replay in REPLAYS.items() if client.startswith("Java"))
 SEVERAL = {
     "who look for a coordinator": " ".join(f"10-GroupCoordinator-v0#{number}" for number in range(15)),
     "a tool that asks a broker without groups": "16-ListGroups-v0#0",
@@ -87,38 +87,38 @@ SEVERAL = {
         f"10-GroupCoordinator-v0#0 {JAVA} later:20000 03-Metadata-v2#8 16-ListGroups-v0#1 "
         "10-GroupCoordinator-v0#5 15-DescribeGroups-v0#0"
     ),
-    "the last who asks": f"10-GroupCoordinator-v0#0 {' '.join(TALKS.values())} 16-ListGroups-v0#2",
+    "the last who asks": f"10-GroupCoordinator-v0#0 {' '.join(REPLAYS.values())} 16-ListGroups-v0#2",
 }
 """What is about the groups of more than one client."""
 
 
-@pytest.mark.parametrize("client", TALKS)
+@pytest.mark.parametrize("client", REPLAYS)
 def test_what_a_client_said_to_kafka_gets_the_same_answers(client: str) -> None:
-    talk = Talk()
-    make_offsets_topic(talk.world)
-    talk.run(TALKS[client])
-    talk.check()
+    replay = Replay()
+    make_offsets_topic(replay.simulation)
+    replay.run(REPLAYS[client])
+    replay.check()
 
 
 @pytest.mark.parametrize("client", SEVERAL)
 def test_what_was_said_to_kafka_about_all_groups_gets_the_same_answers(client: str) -> None:
-    talk = Talk()
-    talk.run(SEVERAL[client])
-    talk.check()
+    replay = Replay()
+    replay.run(SEVERAL[client])
+    replay.check()
 
 
 def with_offsets(segment: bytes) -> Simulation:
     """A broker whose only partition of offsets holds what another has written."""
-    world = Simulation()
+    simulation = Simulation()
     one = {"offsets.topic.num.partitions": "1"}
-    world.machine.start(one)
-    make_offsets_topic(world)
-    world.machine.stop()
-    file = world.machine.files.open(f"{DATA_DIR}/__consumer_offsets_0/00000000000.kafka")
+    simulation.machine.start(one)
+    make_offsets_topic(simulation)
+    simulation.machine.stop()
+    file = simulation.machine.files.open(f"{DATA_DIR}/__consumer_offsets_0/00000000000.kafka")
     file.write_at(0, segment)
     file.close()
-    world.machine.start(one)
-    return world
+    simulation.machine.start(one)
+    return simulation
 
 
 def test_what_was_committed_in_transactions_counts_as_far_as_they_were() -> None:
@@ -144,7 +144,7 @@ def test_what_was_committed_in_transactions_counts_as_far_as_they_were() -> None
             base_offset=base_offset,
         )
 
-    world = with_offsets(
+    simulation = with_offsets(
         commit(0, 0, 10)
         + commit(1, 1, 10)
         + commit(2, 0, 20, producer_id=7)
@@ -155,14 +155,14 @@ def test_what_was_committed_in_transactions_counts_as_far_as_they_were() -> None
         + mark(7, ControlType.ABORT, 7)
         + mark(8, ControlType.COMMIT, 8)
     )
-    answer = world.call(Request(ApiKey.OFFSET_FETCH, 5, OffsetFetchRequest("g", None)))
+    answer = simulation.call(Request(ApiKey.OFFSET_FETCH, 5, OffsetFetchRequest("g", None)))
     (topic,) = answer.topics
     found = {part.partition_index: part.committed_offset for part in topic.partitions}
     assert found == {0: 10, 1: 30, 3: 60}
 
 
 def test_an_offsets_partition_that_kafka_has_written_answers_as_it_did() -> None:
-    world = with_offsets(SEGMENT.read_bytes())
+    simulation = with_offsets(SEGMENT.read_bytes())
     wanted: dict[str, dict[TopicPartition, tuple[int, str]]] = {}
     for key, value, _ in recorded_offsets():
         named = read_key(key)
@@ -175,7 +175,7 @@ def test_an_offsets_partition_that_kafka_has_written_answers_as_it_did() -> None
                 group[named.topic_partition] = offset.offset, offset.metadata
     assert set(wanted) == {"commits-only", "rebalancing", "old-expired", "old-kept"}
     for name, offsets in wanted.items():
-        answer = world.call(Request(ApiKey.OFFSET_FETCH, 5, OffsetFetchRequest(name, None)))
+        answer = simulation.call(Request(ApiKey.OFFSET_FETCH, 5, OffsetFetchRequest(name, None)))
         assert answer.error_code == 0
         assert {
             TopicPartition(topic.name, part.partition_index): (part.committed_offset, part.metadata)
@@ -183,7 +183,7 @@ def test_an_offsets_partition_that_kafka_has_written_answers_as_it_did() -> None
             for part in topic.partitions
         } == offsets
 
-    described = world.call(Request(ApiKey.DESCRIBE_GROUPS, 2, DescribeGroupsRequest(("rebalancing",))))
+    described = simulation.call(Request(ApiKey.DESCRIBE_GROUPS, 2, DescribeGroupsRequest(("rebalancing",))))
     (group,) = described.groups
     assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
     assert [(member.client_id, member.client_host) for member in group.members] == [

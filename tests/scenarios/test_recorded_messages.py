@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from minikafka.records.format.message_set import Codec, iterate
-from tests.scenarios.recordings import Talk, recorded
+from tests.scenarios.recordings import Replay, recorded
 
-TALKS = {
+REPLAYS = {
     "Java producer": (
         "03-Metadata-v2#0 00-Produce-v2#0 00-Produce-v2#1 00-Produce-v2#2 "
         "03-Metadata-v2#1 00-Produce-v2#3 00-Produce-v2#4 00-Produce-v2#5 "
@@ -93,15 +93,15 @@ def comparable(name: str, answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.parametrize("client", TALKS)
+@pytest.mark.parametrize("client", REPLAYS)
 def test_what_a_client_said_to_kafka_gets_the_same_answers(client: str) -> None:
-    talk = Talk()
-    talk.run(TALKS[client])
-    talk.check(comparable)
+    replay = Replay()
+    replay.run(REPLAYS[client])
+    replay.check(comparable)
 
 
 def test_a_request_of_an_unknown_api_ends_its_connection() -> None:
-    talk = Talk()
-    talk.run(UNKNOWN)
+    replay = Replay()
+    replay.run(UNKNOWN)
     assert recorded(UNKNOWN).response is None
-    assert talk.closed()
+    assert replay.closed()

@@ -18,26 +18,26 @@ FETCHES = {"01-Fetch-v3#4": (0, 6), "01-Fetch-v3#5": (1, 0), "01-Fetch-v3#6": (1
 FILES = ("04-LeaderAndIsr-v0", "05-StopReplica-v0", "06-UpdateMetadata-v2", "07-ControlledShutdown-v1")
 """The controller's to broker 0, and to the controller, which is that broker, too."""
 
-SAID = [*FETCHES, *(name for name in names_of("0.10.1.1") if name.partition("#")[0] in FILES)]
+EXCHANGES = [*FETCHES, *(name for name in names_of("0.10.1.1") if name.partition("#")[0] in FILES)]
 
 
 @pytest.fixture
-def world() -> Simulation:
+def simulation() -> Simulation:
     """Brokers 0 and 1, with the topics of the recording."""
-    world = Simulation()
+    simulation = Simulation()
     for number in (0, 1):
-        assert world.machine_of(number).start()
+        assert simulation.machine_of(number).start()
     for topic, replicas in (("wire", ((0,), (0,))), ("twice", ((0, 1), (1, 0)))):
         assignment = tuple(CreatableReplicaAssignment(index, one) for index, one in enumerate(replicas))
         body = CreateTopicsRequest((CreatableTopic(topic, -1, -1, assignment, ()),), 5000)
-        assert world.call(Request(ApiKey.CREATE_TOPICS, 0, body)).topics[0].error_code == 0
-    world.settle()
-    return world
+        assert simulation.call(Request(ApiKey.CREATE_TOPICS, 0, body)).topics[0].error_code == 0
+    simulation.settle()
+    return simulation
 
 
-def answer_to(world: Simulation, name: str, machine: int = 0) -> object:
+def answer_to(simulation: Simulation, name: str, machine: int = 0) -> object:
     one = recorded(name)
-    connection = world.network.connect(world.machine_of(machine).host, PORT)
+    connection = simulation.network.connect(simulation.machine_of(machine).host, PORT)
     return plain(decoded(one.header, bytes(connection.request([one.request]).result())))
 
 
@@ -47,16 +47,16 @@ def answer_of_kafka(name: str) -> object:
     return plain(decoded(one.header, one.response))
 
 
-@pytest.mark.parametrize("name", [name for name in SAID if name not in FETCHES])
-def test_a_controller_is_answered_as_kafka_answered_it(world: Simulation, name: str) -> None:
-    assert answer_to(world, name) == answer_of_kafka(name)
+@pytest.mark.parametrize("name", [name for name in EXCHANGES if name not in FETCHES])
+def test_a_controller_is_answered_as_kafka_answered_it(simulation: Simulation, name: str) -> None:
+    assert answer_to(simulation, name) == answer_of_kafka(name)
 
 
 @pytest.mark.parametrize("name", FETCHES)
-def test_a_follower_is_given_what_kafka_gave_it(world: Simulation, name: str) -> None:
+def test_a_follower_is_given_what_kafka_gave_it(simulation: Simulation, name: str) -> None:
     partition, offset = FETCHES[name]
-    world.machine_of(1 - partition).held = True
-    client = Client(world.network, world.machine_of(partition).host)
+    simulation.machine_of(1 - partition).held = True
+    client = Client(simulation.network, simulation.machine_of(partition).host)
     given = recorded(name)
     assert given.response is not None
     (answer,) = (part for topic in decoded(given.header, given.response).topics for part in topic.partitions)
@@ -64,14 +64,14 @@ def test_a_follower_is_given_what_kafka_gave_it(world: Simulation, name: str) ->
     for message_set in filter(None, (before, bytes(buffer_of(answer.records)))):
         done = client.call(produce("twice", message_set, partitions=(partition,), acks=1))
         assert done.topics[0].partitions[0].error_code == 0
-    assert answer_to(world, name, partition) == answer_of_kafka(name)
+    assert answer_to(simulation, name, partition) == answer_of_kafka(name)
 
 
-def test_what_the_controller_said_is_what_the_broker_does(world: Simulation) -> None:
-    answer_to(world, "04-LeaderAndIsr-v0#2")
-    running = world.machine_of(0).running
+def test_what_the_controller_said_is_what_the_broker_does(simulation: Simulation) -> None:
+    answer_to(simulation, "04-LeaderAndIsr-v0#2")
+    running = simulation.machine_of(0).running
     assert running is not None
     roles = [running.broker.partitions[TopicPartition("twice", index)].is_leader for index in (0, 1)]
     assert roles == [True, False]
-    answer_to(world, "06-UpdateMetadata-v2#2")
+    answer_to(simulation, "06-UpdateMetadata-v2#2")
     assert {one.port for one in running.broker.image.brokers.values()} == {29195, 29196}

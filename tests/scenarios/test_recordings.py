@@ -18,14 +18,14 @@ NOT_REPLAYED = {
 
 
 def test_no_recording_of_0_10_1_1_is_forgotten() -> None:
-    talks = [
-        *test_recorded_groups.TALKS.values(),
+    replays = [
+        *test_recorded_groups.REPLAYS.values(),
         *test_recorded_groups.SEVERAL.values(),
-        *test_recorded_messages.TALKS.values(),
+        *test_recorded_messages.REPLAYS.values(),
         test_recorded_messages.UNKNOWN,
     ]
-    said = {step for talk in talks for step in talk.split() if ":" not in step}
-    said |= set(test_recorded_replication.SAID)
+    said = {step for replay in replays for step in replay.split() if ":" not in step}
+    said |= set(test_recorded_replication.EXCHANGES)
     wanted = {
         name
         for name in names_of("0.10.1.1")

@@ -59,12 +59,12 @@ def about_wire(response: Any) -> Any:
 
 
 def test_our_answers_are_those_of_3_9_1() -> None:
-    world = Simulation()
-    world.machine.start({"auto.create.topics.enable": "false"})
-    assert world.create_topic("wire", partitions=2) == 0
+    simulation = Simulation()
+    simulation.machine.start({"auto.create.topics.enable": "false"})
+    assert simulation.create_topic("wire", partitions=2) == 0
     for key in ORDER:
         exchanges = list(recorded(key))
         assert len(exchanges) > 1
         for version, request, theirs in exchanges:
-            ours = world.call(Request(key, version, request))
+            ours = simulation.call(Request(key, version, request))
             assert about_wire(ours) == about_wire(theirs), f"{key.name} {version}"

@@ -15,26 +15,26 @@ CLEANED = {**PROPERTIES, "log.cleaner.backoff.ms": "1000", "log.cleaner.dedupe.b
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "80", "min.cleanable.dirty.ratio": "0.01"}
 
 
-def put(world: Simulation, key: bytes, value: bytes) -> None:
+def put(simulation: Simulation, key: bytes, value: bytes) -> None:
     """Until it is acknowledged, wherever the leader is."""
     for _ in range(60):
-        leader, _ = leader_of(world)
-        if leader >= 0 and world.machine_of(leader).running is not None:
-            world.move_to(f"machine-{leader}")
-            record = Record(key, value, world.clock.now_ms())
-            answer = world.call(produce_request("t", build_message_set([record])))
+        leader, _ = leader_of(simulation)
+        if leader >= 0 and simulation.machine_of(leader).running is not None:
+            simulation.move_to(f"machine-{leader}")
+            record = Record(key, value, simulation.clock.now_ms())
+            answer = simulation.call(produce_request("t", build_message_set([record])))
             if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
                 return
-        pass_time(world, 500)
+        pass_time(simulation, 500)
     raise AssertionError(f"{value!r} is not taken within 30 s")
 
 
-def bounce(world: Simulation, machine: Machine) -> None:
+def bounce(simulation: Simulation, machine: Machine) -> None:
     """Stop a broker, let others lead, and start it again."""
     machine.stop()
-    pass_time(world, 4_000)
+    pass_time(simulation, 4_000)
     machine.start(CLEANED)
-    pass_time(world, 6_000)
+    pass_time(simulation, 6_000)
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])
@@ -43,31 +43,31 @@ def test_replica_that_was_away_since_the_copy_does_not_cut_what_others_have_comp
     first: int, bounced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topics.random, "randrange", lambda end: first)  # the replica that leads first
-    world = Simulation()
-    machines = [world.machine_of(number) for number in range(BROKERS)]
+    simulation = Simulation()
+    machines = [simulation.machine_of(number) for number in range(BROKERS)]
     for machine in machines:
         machine.start(CLEANED)
-    assert world.create_topic("t", replicas=BROKERS, settings=COMPACTED) == ErrorCode.NONE
-    put(world, b"k", b"0")
-    put(world, b"k", b"1")
-    copy = world.zookeeper.copy()
+    assert simulation.create_topic("t", replicas=BROKERS, settings=COMPACTED) == ErrorCode.NONE
+    put(simulation, b"k", b"0")
+    put(simulation, b"k", b"1")
+    copy = simulation.zookeeper.copy()
     machines[0].kill()
-    world.zookeeper.expire(machines[0].store)
-    pass_time(world, 6_000)
+    simulation.zookeeper.expire(machines[0].store)
+    pass_time(simulation, 6_000)
     for number in range(6):
-        put(world, b"k", b"new %d" % number)
-    pass_time(world, 5_000)
+        put(simulation, b"k", b"new %d" % number)
+    pass_time(simulation, 5_000)
     if bounced:
-        bounce(world, machines[1])
-        put(world, b"k", b"newest")
-    before = values(world)
+        bounce(simulation, machines[1])
+        put(simulation, b"k", b"newest")
+    before = values(simulation)
     assert b"1" not in before
     for machine in machines[1:]:
         machine.stop()
-    world.zookeeper.restore(copy)
-    world.zookeeper.end_stray_sessions()
+    simulation.zookeeper.restore(copy)
+    simulation.zookeeper.end_stray_sessions()
     for machine in machines:
         machine.start(CLEANED)
-        pass_time(world, 4_000)
-    pass_time(world, 5_000)
-    assert values(world)[-1] == before[-1]
+        pass_time(simulation, 4_000)
+    pass_time(simulation, 5_000)
+    assert values(simulation)[-1] == before[-1]

@@ -20,11 +20,11 @@ from tests.support.simulation import Simulation
 def test_log_that_cannot_be_set_aside_at_once_is_set_aside_later(
     failures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = Simulation()
-    machines, before, after = moved_since_the_copy(world, running=False)
+    simulation = Simulation()
+    machines, before, after = moved_since_the_copy(simulation, running=False)
     later = [b"c0", b"c1", b"c2"]
     for value in later:
-        produce(world, value)
+        produce(simulation, value)
     files, left = machines[after].files, [StorageError("cannot rename")] * failures
     really_rename = files.rename
 
@@ -34,8 +34,8 @@ def test_log_that_cannot_be_set_aside_at_once_is_set_aside_later(
         really_rename(path, to)
 
     monkeypatch.setattr(files, "rename", rename)
-    reassign(world, before, after)
+    reassign(simulation, before, after)
     assert left == []
-    assert values(world) == later
+    assert values(simulation) == later
     (kept,) = stray_directories(machines[after])
     assert b"b" in contents(machines[after], kept)

@@ -23,38 +23,38 @@ def test_broker_that_hears_late_that_zookeeper_went_back_leads_no_longer_what_wa
     bounces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topics.random, "randrange", lambda end: 0)  # the replica
-    world = Simulation()
-    machines = [world.machine_of(number) for number in range(BROKERS)]
+    simulation = Simulation()
+    machines = [simulation.machine_of(number) for number in range(BROKERS)]
     for machine in machines:
         machine.start(PROPERTIES)
-    create_topic(world, "t", 1)
-    produce(world, b"a")
-    before, copy = leader_of(world)[0], world.zookeeper.copy()
+    create_topic(simulation, "t", 1)
+    produce(simulation, b"a")
+    before, copy = leader_of(simulation)[0], simulation.zookeeper.copy()
     unheard = (before + 1) % BROKERS
-    reassign(world, unheard)
-    produce(world, b"b")
-    world.zookeeper.restore(copy)
+    reassign(simulation, unheard)
+    produce(simulation, b"b")
+    simulation.zookeeper.restore(copy)
     machines[unheard].held = True
     others = [machine for number, machine in enumerate(machines) if number != unheard]
     for machine in others:
         machine.kill()
-    world.zookeeper.end_stray_sessions()
+    simulation.zookeeper.end_stray_sessions()
     for machine in others:
         machine.start(PROPERTIES)
-    pass_time(world, 10_000)
+    pass_time(simulation, 10_000)
     for _ in range(bounces):
         machines[before].stop()
-        pass_time(world, 4_000)
+        pass_time(simulation, 4_000)
         machines[before].start(PROPERTIES)
-        pass_time(world, 6_000)
+        pass_time(simulation, 6_000)
     machines[unheard].held = False
-    pass_time(world, 20_000)
-    world.zookeeper.end_stray_sessions()
-    pass_time(world, 20_000)
+    pass_time(simulation, 20_000)
+    simulation.zookeeper.end_stray_sessions()
+    pass_time(simulation, 20_000)
     running = machines[unheard].running
     assert running is not None
     assert TopicPartition("t", 0) not in running.broker.partitions
     log = running.broker.logs.get(TopicPartition("t", 0))
     assert log is not None
     assert log.end_offset == 2
-    assert leader_of(world)[0] == before
+    assert leader_of(simulation)[0] == before

@@ -29,81 +29,81 @@ BROKERS = 3
 PROPERTIES = {"replica.lag.time.max.ms": "3000"}
 
 
-def cluster(world: Simulation, brokers: int = BROKERS) -> list[Machine]:
+def cluster(simulation: Simulation, brokers: int = BROKERS) -> list[Machine]:
     """Machines with a broker each, and a topic on all of them."""
-    machines = [world.machine_of(number) for number in range(brokers)]
+    machines = [simulation.machine_of(number) for number in range(brokers)]
     for machine in machines:
         machine.start(PROPERTIES)
-    create_topic(world, "t", brokers)
+    create_topic(simulation, "t", brokers)
     return machines
 
 
-def create_topic(world: Simulation, name: str, replicas: int) -> None:
+def create_topic(simulation: Simulation, name: str, replicas: int) -> None:
     """On the controller, whoever that is."""
-    for number, machine in world.machines.items():
+    for number, machine in simulation.machines.items():
         if machine.running is not None and machine.running.broker.controller.active:
-            world.move_to(f"machine-{number}")
-    assert world.create_topic(name, replicas=replicas) == 0
+            simulation.move_to(f"machine-{number}")
+    assert simulation.create_topic(name, replicas=replicas) == 0
 
 
-def pass_time(world: Simulation, ms: int) -> None:
+def pass_time(simulation: Simulation, ms: int) -> None:
     for _ in range(ms // 500):
-        world.clock.advance(500)
-        world.settle()
+        simulation.clock.advance(500)
+        simulation.settle()
 
 
-def leader_of(world: Simulation) -> tuple[int, int]:
+def leader_of(simulation: Simulation) -> tuple[int, int]:
     """Leader and leader epoch of the one partition, by ZooKeeper."""
-    store = world.zookeeper.connect()
+    store = simulation.zookeeper.connect()
     state = json.loads(store.read(paths.partition_state_path("t", 0))[0])
     store.close()
     return state["leader"], state["leader_epoch"]
 
 
-def produce(world: Simulation, *values: bytes) -> None:
+def produce(simulation: Simulation, *values: bytes) -> None:
     """Until it is acknowledged, wherever the leader is."""
     for _ in range(60):
-        leader, _ = leader_of(world)
-        if leader >= 0 and world.machine_of(leader).running is not None:
-            world.move_to(f"machine-{leader}")
-            if world.produce("t", *values).error_code == ErrorCode.NONE:
+        leader, _ = leader_of(simulation)
+        if leader >= 0 and simulation.machine_of(leader).running is not None:
+            simulation.move_to(f"machine-{leader}")
+            if simulation.produce("t", *values).error_code == ErrorCode.NONE:
                 return
-        pass_time(world, 500)
+        pass_time(simulation, 500)
     raise AssertionError(f"{values} are not taken within 30 s")
 
 
-def values(world: Simulation) -> list[bytes | None]:
-    world.move_to(f"machine-{leader_of(world)[0]}")
-    return [record.value for record in world.records("t")]
+def values(simulation: Simulation) -> list[bytes | None]:
+    simulation.move_to(f"machine-{leader_of(simulation)[0]}")
+    return [record.value for record in simulation.records("t")]
 
 
-def bounce(world: Simulation, machine: Machine) -> None:
+def bounce(simulation: Simulation, machine: Machine) -> None:
     """Stop a broker, let others lead, and start it again."""
     machine.stop()
-    pass_time(world, 4_000)
+    pass_time(simulation, 4_000)
     machine.start(PROPERTIES)
-    pass_time(world, 6_000)
+    pass_time(simulation, 6_000)
 
 
 @pytest.mark.parametrize("bounces", [0, 1, 5])
 def test_running_brokers_serve_on_when_zookeeper_is_restored_from_an_older_copy(bounces: int) -> None:
-    world = Simulation()
-    machines = cluster(world)
-    produce(world, b"a")
-    copy = world.zookeeper.copy()
+    simulation = Simulation()
+    machines = cluster(simulation)
+    produce(simulation, b"a")
+    copy = simulation.zookeeper.copy()
     for number in range(bounces):
-        bounce(world, machines[number % BROKERS])
-        produce(world, b"b%d" % number)
-    before = values(world)
-    world.zookeeper.restore(copy)
-    pass_time(world, 10_000)
-    world.zookeeper.end_stray_sessions()
-    pass_time(world, 10_000)
-    produce(world, b"c")
-    assert values(world) == [*before, b"c"]
-    bounce(world, machines[leader_of(world)[0]])
-    produce(world, b"d")
-    assert values(world) == [*before, b"c", b"d"]
+        bounce(simulation, machines[number % BROKERS])
+        produce(simulation, b"b%d" % number)
+    before = values(simulation)
+    simulation.zookeeper.restore(copy)
+    pass_time(simulation, 10_000)
+    simulation.zookeeper.end_stray_sessions()
+    pass_time(simulation, 10_000)
+    produce(simulation, b"c")
+    assert values(simulation) == [*before, b"c"]
+    bounce(simulation, machines[leader_of(simulation)[0]])
+    produce(simulation, b"d")
+    assert values(simulation) == [*before, b"c", b"d"]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
@@ -111,94 +111,94 @@ def test_running_brokers_serve_on_when_zookeeper_is_restored_from_an_older_copy(
 def test_brokers_started_on_a_zookeeper_restored_from_an_older_copy_lose_nothing(
     bounces: int, order: tuple[int, ...]
 ) -> None:
-    world = Simulation()
-    machines = cluster(world)
-    produce(world, b"a")
-    copy = world.zookeeper.copy()
+    simulation = Simulation()
+    machines = cluster(simulation)
+    produce(simulation, b"a")
+    copy = simulation.zookeeper.copy()
     for number in range(bounces):
-        bounce(world, machines[number % BROKERS])
-        produce(world, b"b%d" % number)
-    before = values(world)
+        bounce(simulation, machines[number % BROKERS])
+        produce(simulation, b"b%d" % number)
+    before = values(simulation)
     for machine in machines:
         machine.kill()
-    world.zookeeper.restore(copy)
+    simulation.zookeeper.restore(copy)
     for number in order:
         machines[number].start(PROPERTIES)
-        pass_time(world, 4_000)
-    world.zookeeper.end_stray_sessions()
-    pass_time(world, 10_000)
-    produce(world, b"c")
-    assert values(world) == [*before, b"c"]
+        pass_time(simulation, 4_000)
+    simulation.zookeeper.end_stray_sessions()
+    pass_time(simulation, 10_000)
+    produce(simulation, b"c")
+    assert values(simulation) == [*before, b"c"]
 
 
 def test_controller_epoch_that_somebody_lowered_rises_above_what_brokers_have_heard() -> None:
-    world = Simulation()
-    machines = cluster(world)
+    simulation = Simulation()
+    machines = cluster(simulation)
     for machine in machines[:2]:
-        bounce(world, machine)
-    store = world.zookeeper.connect()
+        bounce(simulation, machine)
+    store = simulation.zookeeper.connect()
     store.write(paths.CONTROLLER_EPOCH, ControllerEpoch(0).to_json())
     controller = json.loads(store.read(paths.CONTROLLER)[0])["brokerid"]
-    bounce(world, machines[controller])
+    bounce(simulation, machines[controller])
     assert int(store.read(paths.CONTROLLER_EPOCH)[0]) > 1
-    create_topic(world, "u", BROKERS)
-    produce(world, b"a")
-    assert values(world) == [b"a"]
+    create_topic(simulation, "u", BROKERS)
+    produce(simulation, b"a")
+    assert values(simulation) == [b"a"]
 
 
 def test_emptied_zookeeper_is_named_once_and_nothing_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
-    world = Simulation()
-    cluster(world, 1)
-    assert world.produce("t", b"a").error_code == ErrorCode.NONE
-    copy = world.zookeeper.copy()
+    simulation = Simulation()
+    cluster(simulation, 1)
+    assert simulation.produce("t", b"a").error_code == ErrorCode.NONE
+    copy = simulation.zookeeper.copy()
     caplog.clear()
-    world.zookeeper.restore(None)
-    pass_time(world, 120_000)
+    simulation.zookeeper.restore(None)
+    pass_time(simulation, 120_000)
     errors = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
     assert len(errors) == 1
     assert "/cluster/id does not exist" in errors[0]
-    assert world.produce("t", b"b").error_code == ErrorCode.NONE
-    store = world.zookeeper.connect()
+    assert simulation.produce("t", b"b").error_code == ErrorCode.NONE
+    store = simulation.zookeeper.connect()
     assert store.exists(paths.BROKER_TOPICS) is None
     store.close()
-    world.zookeeper.restore(copy)
-    world.zookeeper.end_stray_sessions()
-    pass_time(world, 10_000)
-    create_topic(world, "u", 1)
-    assert values(world) == [b"a", b"b"]
+    simulation.zookeeper.restore(copy)
+    simulation.zookeeper.end_stray_sessions()
+    pass_time(simulation, 10_000)
+    create_topic(simulation, "u", 1)
+    assert values(simulation) == [b"a", b"b"]
 
 
 def test_znodes_that_are_all_removed_by_hand_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    world = Simulation()
-    cluster(world, 1)
-    assert world.produce("t", b"a").error_code == ErrorCode.NONE
-    store = world.zookeeper.connect()
+    simulation = Simulation()
+    cluster(simulation, 1)
+    assert simulation.produce("t", b"a").error_code == ErrorCode.NONE
+    store = simulation.zookeeper.connect()
     for name in store.children("/"):
         store.delete(f"/{name}", recursive=True)
-    pass_time(world, 10_000)
+    pass_time(simulation, 10_000)
     assert "/cluster/id does not exist" in caplog.text
-    assert world.produce("t", b"b").error_code == ErrorCode.NONE
-    assert [record.value for record in world.records("t")] == [b"a", b"b"]
+    assert simulation.produce("t", b"b").error_code == ErrorCode.NONE
+    assert [record.value for record in simulation.records("t")] == [b"a", b"b"]
 
 
 def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
     other = Simulation(seed=7)
     cluster(other, 1)
     theirs = other.zookeeper.copy()
-    world = Simulation()
-    (machine,) = cluster(world, 1)
-    assert world.produce("t", b"a").error_code == ErrorCode.NONE
-    copy = world.zookeeper.copy()
-    world.zookeeper.restore(theirs)
-    pass_time(world, 20_000)
-    world.zookeeper.end_stray_sessions()
-    pass_time(world, 10_000)
-    store = world.zookeeper.connect()
+    simulation = Simulation()
+    (machine,) = cluster(simulation, 1)
+    assert simulation.produce("t", b"a").error_code == ErrorCode.NONE
+    copy = simulation.zookeeper.copy()
+    simulation.zookeeper.restore(theirs)
+    pass_time(simulation, 20_000)
+    simulation.zookeeper.end_stray_sessions()
+    pass_time(simulation, 10_000)
+    store = simulation.zookeeper.connect()
     before = tree(store)
-    deletion = world.call(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest(("t",), 0)))
+    deletion = simulation.call(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest(("t",), 0)))
     assert deletion.topics[0].error_code == ErrorCode.NOT_CONTROLLER
-    assert world.create_topic("mine") == ErrorCode.NOT_CONTROLLER
-    pass_time(world, 2_000)
+    assert simulation.create_topic("mine") == ErrorCode.NOT_CONTROLLER
+    pass_time(simulation, 2_000)
     running = machine.running
     assert running is not None
     registrar, name = running.broker.registrar, TopicPartition("t", 0)
@@ -221,22 +221,22 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
             write()
     assert tree(store) == before
     store.close()
-    world.zookeeper.restore(copy)
-    world.zookeeper.end_stray_sessions()
-    pass_time(world, 10_000)
-    create_topic(world, "u", 1)
-    assert world.produce("t", b"b").error_code == ErrorCode.NONE
-    assert values(world) == [b"a", b"b"]
+    simulation.zookeeper.restore(copy)
+    simulation.zookeeper.end_stray_sessions()
+    pass_time(simulation, 10_000)
+    create_topic(simulation, "u", 1)
+    assert simulation.produce("t", b"b").error_code == ErrorCode.NONE
+    assert values(simulation) == [b"a", b"b"]
 
 
 def test_broker_killed_as_it_registers_in_a_new_session_starts_again_at_once() -> None:
-    world = Simulation()
-    (machine,) = cluster(world, 1)
-    world.zookeeper.suspend_at_next_write(machine.store)
-    world.zookeeper.expire(machine.store)
-    world.settle()
+    simulation = Simulation()
+    (machine,) = cluster(simulation, 1)
+    simulation.zookeeper.suspend_at_next_write(machine.store)
+    simulation.zookeeper.expire(machine.store)
+    simulation.settle()
     machine.kill()
-    assert world.zookeeper.connect().exists(paths.broker_path(0)) is not None
+    assert simulation.zookeeper.connect().exists(paths.broker_path(0)) is not None
     assert machine.start(PROPERTIES)
 
 
@@ -249,17 +249,17 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
     theirs.create(paths.config_path(paths.CLIENTS, "simulation"), quota, make_parents=True)
     theirs.create(paths.consumer_offset_path("g", "t", 0), b"7", make_parents=True)
     theirs.close()
-    world = Simulation()
-    (machine,) = cluster(world, 1)
-    copy = world.zookeeper.copy()
-    world.zookeeper.restore(other.zookeeper.copy())
-    pass_time(world, 20_000)
+    simulation = Simulation()
+    (machine,) = cluster(simulation, 1)
+    copy = simulation.zookeeper.copy()
+    simulation.zookeeper.restore(other.zookeeper.copy())
+    pass_time(simulation, 20_000)
     running, name = machine.running, TopicPartition("t", 0)
     assert running is not None
     broker = running.broker
     log = broker.logs.logs()[name]
     kept_ms = log.config.limits.retention_ms
-    described = world.call(
+    described = simulation.call(
         Request(
             ApiKey.DESCRIBE_CONFIGS,
             0,
@@ -267,7 +267,7 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
         )
     )
     assert described.results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-    fetched = world.call(
+    fetched = simulation.call(
         Request(ApiKey.OFFSET_FETCH, 0, OffsetFetchRequest("g", (OffsetFetchRequestTopic("t", (0,)),)))
     )
     part = fetched.topics[0].partitions[0]
@@ -292,10 +292,10 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
         with pytest.raises(InconsistentClusterId):
             read()
     assert log.config.limits.retention_ms == kept_ms
-    world.zookeeper.restore(copy)
-    world.zookeeper.end_stray_sessions()
-    pass_time(world, 10_000)
-    create_topic(world, "u", 1)
+    simulation.zookeeper.restore(copy)
+    simulation.zookeeper.end_stray_sessions()
+    pass_time(simulation, 10_000)
+    create_topic(simulation, "u", 1)
     assert registrar.settings.of_topic("t") == {}
 
 
@@ -313,17 +313,17 @@ def test_write_that_waits_for_a_session_is_not_done_in_another_cluster() -> None
     other = Simulation(seed=7)
     cluster(other, 1)
     theirs = other.zookeeper.copy()
-    world = Simulation()
-    (machine,) = cluster(world, 1)
+    simulation = Simulation()
+    (machine,) = cluster(simulation, 1)
     assert machine.running is not None
     registrar = machine.running.broker.registrar
-    world.zookeeper.restore(theirs)
-    store = world.zookeeper.connect()
+    simulation.zookeeper.restore(theirs)
+    store = simulation.zookeeper.connect()
     before = store.children(paths.BROKER_TOPICS)
     for _ in range(60):  # a write that is tried before, while and after the session is made anew
         with pytest.raises(CoordinationError):
             registrar.create_topics({"mine": ({0: (0,)}, {})})
-        pass_time(world, 500)
+        pass_time(simulation, 500)
     assert store.children(paths.BROKER_TOPICS) == before
     store.close()
 
@@ -337,51 +337,51 @@ def test_replica_that_was_away_since_the_copy_does_not_cut_what_others_have(
 ) -> None:
     monkeypatch.setattr(topics.random, "randrange", lambda end: first)  # the replica that leads first
     properties = {**PROPERTIES, "min.insync.replicas": "2"}
-    world = Simulation()
-    machines = [world.machine_of(number) for number in range(BROKERS)]
+    simulation = Simulation()
+    machines = [simulation.machine_of(number) for number in range(BROKERS)]
     for machine in machines:
         machine.start(properties)
-    create_topic(world, "t", BROKERS)
-    produce(world, b"a")
-    copy = world.zookeeper.copy()
+    create_topic(simulation, "t", BROKERS)
+    produce(simulation, b"a")
+    copy = simulation.zookeeper.copy()
     machines[0].kill()
-    world.zookeeper.expire(machines[0].store)
-    pass_time(world, 6_000)
-    produce(world, b"b")
+    simulation.zookeeper.expire(machines[0].store)
+    pass_time(simulation, 6_000)
+    produce(simulation, b"b")
     if bounced:
         machines[1].stop()
-        pass_time(world, 4_000)
+        pass_time(simulation, 4_000)
         machines[1].start(properties)
-        pass_time(world, 10_000)
-        produce(world, b"b2")
-    before = values(world)
+        pass_time(simulation, 10_000)
+        produce(simulation, b"b2")
+    before = values(simulation)
     for machine in machines[1:]:
         machine.stop()
-    world.zookeeper.restore(copy)
+    simulation.zookeeper.restore(copy)
     if not ghosts:
-        world.zookeeper.end_stray_sessions()
+        simulation.zookeeper.end_stray_sessions()
     for number in order:
         machines[number].start(properties)
-        pass_time(world, 4_000)
-    world.zookeeper.end_stray_sessions()
-    pass_time(world, 10_000)
-    produce(world, b"c")
-    assert values(world) == [*before, b"c"]
+        pass_time(simulation, 4_000)
+    simulation.zookeeper.end_stray_sessions()
+    pass_time(simulation, 10_000)
+    produce(simulation, b"c")
+    assert values(simulation) == [*before, b"c"]
 
 
 # --- topics that were made, deleted or made again since the copy -----------------------------------------
 
 
-def wait_for_leader(world: Simulation, topic: str) -> int:
-    """The broker that leads the topic's one partition, once one does. The world asks that one then."""
+def wait_for_leader(simulation: Simulation, topic: str) -> int:
+    """The broker that leads the topic's one partition, once one does. The simulation asks that one then."""
     for _ in range(60):
-        for number, machine in world.machines.items():
+        for number, machine in simulation.machines.items():
             running = machine.running
             partition = None if running is None else running.broker.partitions.get(TopicPartition(topic, 0))
             if partition is not None and partition.is_leader:
-                world.move_to(f"machine-{number}")
+                simulation.move_to(f"machine-{number}")
                 return number
-        pass_time(world, 500)
+        pass_time(simulation, 500)
     raise AssertionError(f"nobody leads {topic} within 30 s")
 
 
@@ -389,37 +389,37 @@ def stray_directories(machine: Machine) -> list[str]:
     return [name for name in machine.files.list_dir(DATA_DIR) if name.endswith(("-stray", "-delete"))]
 
 
-def values_of(world: Simulation, topic: str) -> list[bytes | None]:
-    wait_for_leader(world, topic)
-    return [record.value for record in world.records(topic)]
+def values_of(simulation: Simulation, topic: str) -> list[bytes | None]:
+    wait_for_leader(simulation, topic)
+    return [record.value for record in simulation.records(topic)]
 
 
-def remove_and_make_again(world: Simulation, machines: list[Machine], topic: str) -> None:
+def remove_and_make_again(simulation: Simulation, machines: list[Machine], topic: str) -> None:
     """Delete a topic, and make it anew by the same name."""
-    leader = wait_for_leader(world, topic)
-    for number, machine in world.machines.items():
+    leader = wait_for_leader(simulation, topic)
+    for number, machine in simulation.machines.items():
         if machine.running is not None and machine.running.broker.controller.active:
-            world.move_to(f"machine-{number}")
-    answer = world.call(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest((topic,), 10_000)))
+            simulation.move_to(f"machine-{number}")
+    answer = simulation.call(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest((topic,), 10_000)))
     assert answer.topics[0].error_code == ErrorCode.NONE, leader
-    pass_time(world, 5_000)
-    create_topic(world, topic, len(machines))
+    pass_time(simulation, 5_000)
+    create_topic(simulation, topic, len(machines))
 
 
 @pytest.mark.parametrize("brokers", [1, 3])
 @pytest.mark.parametrize("running", [True, False])
 def test_topic_that_was_made_again_since_the_copy_keeps_its_records(brokers: int, running: bool) -> None:
-    world = Simulation()
-    machines = cluster(world, brokers)
-    produce(world, b"old")
-    copy = world.zookeeper.copy()
-    remove_and_make_again(world, machines, "t")
-    wait_for_leader(world, "t")
-    assert world.produce("t", b"new").error_code == ErrorCode.NONE
-    restore(world, machines, copy, running=running)
-    assert values_of(world, "t") == [b"new"]
-    assert world.produce("t", b"more").error_code == ErrorCode.NONE
-    assert values_of(world, "t") == [b"new", b"more"]
+    simulation = Simulation()
+    machines = cluster(simulation, brokers)
+    produce(simulation, b"old")
+    copy = simulation.zookeeper.copy()
+    remove_and_make_again(simulation, machines, "t")
+    wait_for_leader(simulation, "t")
+    assert simulation.produce("t", b"new").error_code == ErrorCode.NONE
+    restore(simulation, machines, copy, running=running)
+    assert values_of(simulation, "t") == [b"new"]
+    assert simulation.produce("t", b"more").error_code == ErrorCode.NONE
+    assert values_of(simulation, "t") == [b"new", b"more"]
     assert [stray_directories(machine) for machine in machines] == [[]] * brokers
 
 
@@ -429,43 +429,43 @@ def test_topic_that_was_made_again_since_the_copy_keeps_its_records(brokers: int
 def test_topic_that_was_made_since_the_copy_and_is_made_again_has_its_records(
     brokers: int, running: bool, before: int
 ) -> None:
-    world = Simulation()
-    machines = cluster(world, brokers)
-    copy = world.zookeeper.copy()
-    create_topic(world, "u", brokers)
-    wait_for_leader(world, "u")
-    assert world.produce("u", b"a").error_code == ErrorCode.NONE
-    pass_time(world, 5_000)
-    restore(world, machines, copy, running=running)
+    simulation = Simulation()
+    machines = cluster(simulation, brokers)
+    copy = simulation.zookeeper.copy()
+    create_topic(simulation, "u", brokers)
+    wait_for_leader(simulation, "u")
+    assert simulation.produce("u", b"a").error_code == ErrorCode.NONE
+    pass_time(simulation, 5_000)
+    restore(simulation, machines, copy, running=running)
     for number in range(before):  # ZooKeeper's changes count further than when the topic was made first
-        create_topic(world, f"x{number}", 1)
-    create_topic(world, "u", brokers)
-    assert values_of(world, "u") == [b"a"]
-    assert world.produce("u", b"b").error_code == ErrorCode.NONE
-    assert values_of(world, "u") == [b"a", b"b"]
+        create_topic(simulation, f"x{number}", 1)
+    create_topic(simulation, "u", brokers)
+    assert values_of(simulation, "u") == [b"a"]
+    assert simulation.produce("u", b"b").error_code == ErrorCode.NONE
+    assert values_of(simulation, "u") == [b"a", b"b"]
     assert [stray_directories(machine) for machine in machines] == [[]] * brokers
 
 
 @pytest.mark.parametrize(("running", "failures"), [(True, 0), (True, 1), (True, 2), (False, 0)])
 def test_deletion_that_a_copy_still_asks_for_deletes_no_later_topic(running: bool, failures: int) -> None:
-    world = Simulation()
-    machines = cluster(world, 1)
-    produce(world, b"old")
-    store = world.zookeeper.connect()
+    simulation = Simulation()
+    machines = cluster(simulation, 1)
+    produce(simulation, b"old")
+    store = simulation.zookeeper.connect()
     machines[0].kill()
-    world.zookeeper.expire(machines[0].store)
+    simulation.zookeeper.expire(machines[0].store)
     store.create(f"{paths.DELETE_TOPICS}/t")
-    copy = world.zookeeper.copy()
+    copy = simulation.zookeeper.copy()
     machines[0].start(PROPERTIES)
-    pass_time(world, 5_000)
+    pass_time(simulation, 5_000)
     assert store.exists(paths.topic_path("t")) is None
     store.close()
-    create_topic(world, "t", 1)
-    wait_for_leader(world, "t")
-    assert world.produce("t", b"new").error_code == ErrorCode.NONE
+    create_topic(simulation, "t", 1)
+    wait_for_leader(simulation, "t")
+    assert simulation.produce("t", b"new").error_code == ErrorCode.NONE
     for _ in range(failures):
         machines[0].files.fail_next_rename(match="t_0")
-    restore(world, machines, copy, running=running)
+    restore(simulation, machines, copy, running=running)
     kept = [name for name in stray_directories(machines[0]) if name.endswith("-stray")]
     assert len(kept) == 1
     assert b"new" in contents(machines[0], kept[0])
@@ -474,22 +474,22 @@ def test_deletion_that_a_copy_still_asks_for_deletes_no_later_topic(running: boo
 def test_broker_that_starts_after_more_topics_were_made_than_were_lost_keeps_its_log_and_names_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world = Simulation()
-    machine = cluster(world, 1)[0]
-    copy = world.zookeeper.copy()
-    create_topic(world, "u", 1)
-    wait_for_leader(world, "u")
-    assert world.produce("u", b"lost").error_code == ErrorCode.NONE
-    pass_time(world, 5_000)
+    simulation = Simulation()
+    machine = cluster(simulation, 1)[0]
+    copy = simulation.zookeeper.copy()
+    create_topic(simulation, "u", 1)
+    wait_for_leader(simulation, "u")
+    assert simulation.produce("u", b"lost").error_code == ErrorCode.NONE
+    pass_time(simulation, 5_000)
     machine.kill()
-    world.zookeeper.restore(copy)
-    world.zookeeper.end_stray_sessions()
-    store = world.zookeeper.connect()
+    simulation.zookeeper.restore(copy)
+    simulation.zookeeper.end_stray_sessions()
+    store = simulation.zookeeper.connect()
     for name in ("x0", "x1", "x2", "u"):
         store.create(paths.topic_path(name), b'{"version":1,"partitions":{"0":[0]}}')
     store.close()
     machine.start(PROPERTIES)
-    pass_time(world, 10_000)
+    pass_time(simulation, 10_000)
     kept = stray_directories(machine)
     assert [name for name in kept if name.startswith("u_0.")] == kept != []
     assert b"lost" in contents(machine, kept[0])
@@ -504,51 +504,51 @@ def contents(machine: Machine, directory: str) -> bytes:
     return b"".join(read_file(machine.files, f"{path}/{name}") for name in machine.files.list_dir(path))
 
 
-def restore(world: Simulation, machines: list[Machine], copy: MemoryCopy, *, running: bool) -> None:
+def restore(simulation: Simulation, machines: list[Machine], copy: MemoryCopy, *, running: bool) -> None:
     """Put the copy back, under running brokers or while all are away."""
     if not running:
         for machine in machines:
             machine.kill()
-    world.zookeeper.restore(copy)
+    simulation.zookeeper.restore(copy)
     if not running:
         for machine in machines:
             machine.start(PROPERTIES)
-    pass_time(world, 10_000)
-    world.zookeeper.end_stray_sessions()
-    pass_time(world, 10_000)
+    pass_time(simulation, 10_000)
+    simulation.zookeeper.end_stray_sessions()
+    pass_time(simulation, 10_000)
 
 
 # --- partitions that were moved since the copy -----------------------------------------------------------
 
 
-def reassign(world: Simulation, *replicas: int) -> None:
+def reassign(simulation: Simulation, *replicas: int) -> None:
     """Have the one partition moved, and wait for the end of that."""
-    store = world.zookeeper.connect()
+    store = simulation.zookeeper.connect()
     wanted = {"topic": "t", "partition": 0, "replicas": list(replicas)}
     store.create(paths.REASSIGN_PARTITIONS, json.dumps({"version": 1, "partitions": [wanted]}).encode())
     for _ in range(60):
-        pass_time(world, 500)
+        pass_time(simulation, 500)
         if store.exists(paths.REASSIGN_PARTITIONS) is None:
             store.close()
             return
     raise AssertionError("the reassignment does not end within 30 s")
 
 
-def moved_since_the_copy(world: Simulation, *, running: bool) -> tuple[list[Machine], int, int]:
+def moved_since_the_copy(simulation: Simulation, *, running: bool) -> tuple[list[Machine], int, int]:
     """A partition with two records whose only replica was moved, and a ZooKeeper that does not know of it;
     where it was, and where its log is.
     """
-    machines = [world.machine_of(number) for number in range(BROKERS)]
+    machines = [simulation.machine_of(number) for number in range(BROKERS)]
     for machine in machines:
         machine.start(PROPERTIES)
-    create_topic(world, "t", 1)
-    wait_for_leader(world, "t")
-    produce(world, b"a")
-    before, copy = leader_of(world)[0], world.zookeeper.copy()
+    create_topic(simulation, "t", 1)
+    wait_for_leader(simulation, "t")
+    produce(simulation, b"a")
+    before, copy = leader_of(simulation)[0], simulation.zookeeper.copy()
     after = (before + 1) % BROKERS
-    reassign(world, after)
-    produce(world, b"b")
-    restore(world, machines, copy, running=running)
+    reassign(simulation, after)
+    produce(simulation, b"b")
+    restore(simulation, machines, copy, running=running)
     return machines, before, after
 
 
@@ -556,8 +556,8 @@ def moved_since_the_copy(world: Simulation, *, running: bool) -> tuple[list[Mach
 def test_log_of_a_partition_that_was_moved_since_the_copy_stays_and_is_named(
     running: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = Simulation()
-    machines, before, after = moved_since_the_copy(world, running=running)
+    simulation = Simulation()
+    machines, before, after = moved_since_the_copy(simulation, running=running)
     told = [message for message in caplog.messages if f"{DATA_DIR}/t_0 (its replicas are on" in message]
     assert len(told) == 1
     assert f"brokers [{before}]" in told[0]
@@ -572,10 +572,10 @@ def test_log_of_a_partition_that_was_moved_since_the_copy_stays_and_is_named(
 
 @pytest.mark.parametrize("running", [True, False])
 def test_partition_that_is_moved_back_to_its_log_has_its_records(running: bool) -> None:
-    world = Simulation()
-    machines, before, after = moved_since_the_copy(world, running=running)
-    reassign(world, before, after)
-    assert values(world) == [b"a", b"b"]
+    simulation = Simulation()
+    machines, before, after = moved_since_the_copy(simulation, running=running)
+    reassign(simulation, before, after)
+    assert values(simulation) == [b"a", b"b"]
     assert [stray_directories(machine) for machine in machines] == [[]] * BROKERS
 
 
@@ -584,15 +584,15 @@ def test_partition_that_is_moved_back_to_its_log_has_its_records(running: bool) 
 def test_log_stays_though_others_were_written_to_before_the_partition_is_moved_back(
     running: bool, count: int
 ) -> None:
-    world = Simulation()
-    machines, before, after = moved_since_the_copy(world, running=running)
+    simulation = Simulation()
+    machines, before, after = moved_since_the_copy(simulation, running=running)
     later = [b"c%d" % number for number in range(count)]
     for value in later:
-        produce(world, value)
-    reassign(world, before, after)
-    assert values(world) == later
-    reassign(world, after)
-    assert values(world) == later
+        produce(simulation, value)
+    reassign(simulation, before, after)
+    assert values(simulation) == later
+    reassign(simulation, after)
+    assert values(simulation) == later
     kept = stray_directories(machines[after])
     assert [name for name in kept if name.endswith("-stray")] == kept != []
     held = contents(machines[after], kept[0])

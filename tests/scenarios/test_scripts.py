@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.scenarios import (  # noqa: F401 - add words
+from tests.scenarios import (  # noqa: F401 - add their commands
     admin_commands,
     classic_commands,
     cluster_commands,
+    disk_commands,
     group_commands,
 )
 from tests.scenarios.commands import VOCABULARY
 from tests.scenarios.script import REWRITE, Duration, ScriptError, Vocabulary, check, run
-from tests.scenarios.world import World
+from tests.scenarios.script_simulation import ScriptSimulation
 
 DIRECTORY = Path(__file__).parent
 SCRIPTS = sorted(DIRECTORY.glob("*/*.txt"))
@@ -24,9 +25,9 @@ SCRIPTS = sorted(DIRECTORY.glob("*/*.txt"))
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.relative_to(DIRECTORY).as_posix())
 def test_script_gives_its_stated_output(path: Path) -> None:
-    with World() as world:
-        check(path, VOCABULARY, world)
-        assert world.unshown_exceptions() == [], "show them with `log` where they are right"
+    with ScriptSimulation() as simulation:
+        check(path, VOCABULARY, simulation)
+        assert simulation.unshown_exceptions() == [], "show them with `log` where they are right"
 
 
 # --- the language -------------------------------------------------------------------------------------------
@@ -35,16 +36,16 @@ TOY = Vocabulary()
 
 
 @TOY.command
-def say(world: object, *words: str, times: int = 1, wait: Duration = 0) -> Iterable[str]:
+def say(simulation: object, *words: str, times: int = 1, wait: Duration = 0) -> Iterable[str]:
     return [" ".join(words)] * times + [f"{wait} ms"] * bool(wait)
 
 
 @TOY.command
-def set_(world: object, name: str, value: str = "none", **more: str) -> Iterable[str]:
+def set_(simulation: object, name: str, value: str = "none", **more: str) -> Iterable[str]:
     return [f"{name} is {value}", *(f"{key} is {value}" for key, value in more.items())]
 
 
-class ToyWorld:
+class ToyTarget:
     def perform(self, command: Callable[[], Any]) -> list[str]:
         return list(command())
 
@@ -52,7 +53,7 @@ class ToyWorld:
 def check_text(directory: Path, text: str) -> Path:
     path = directory / "toy.txt"
     path.write_text(text)
-    check(path, TOY, ToyWorld())
+    check(path, TOY, ToyTarget())
     return path
 
 
@@ -142,7 +143,7 @@ def test_rewriting_puts_the_output_that_came_in_place(
 )
 def test_a_script_that_cannot_be_run_is_refused_with_file_and_line(script: str, message: str) -> None:
     with pytest.raises(ScriptError) as failure:
-        run(script, "toy.txt", TOY, ToyWorld())
+        run(script, "toy.txt", TOY, ToyTarget())
     assert str(failure.value).startswith(message)
 
 
@@ -156,18 +157,18 @@ def test_a_script_that_cannot_be_run_is_refused_with_file_and_line(script: str, 
         ("answer x", "x has no request open"),
         ("produce t x codec=zip", "KeyError..ZIP"),
         ("remove t_0", "FileNotFoundError"),
-        ("zookeeper lost", "no broker was started on machine-0"),
+        ("zookeeper disconnect", "no broker was started on machine-0"),
     ],
 )
 def test_what_a_command_cannot_mean_fails_the_script(line: str, message: str) -> None:
-    with World() as world, pytest.raises(ScriptError, match=message) as failure:
-        run(f"# x\n{line}\n", "s.txt", VOCABULARY, world)
+    with ScriptSimulation() as simulation, pytest.raises(ScriptError, match=message) as failure:
+        run(f"# x\n{line}\n", "s.txt", VOCABULARY, simulation)
     assert str(failure.value).startswith("s.txt:2: ")
 
 
 def test_an_exception_in_the_brokers_log_is_not_overlooked() -> None:
     script = "# x\nstart log.flush.interval.ms=1000\ncreate t\nproduce t a\nfail sync t_0\nadvance 2s\n"
-    with World() as world:
-        run(script, "s.txt", VOCABULARY, world)
-        (line,) = world.unshown_exceptions()
+    with ScriptSimulation() as simulation:
+        run(script, "s.txt", VOCABULARY, simulation)
+        (line,) = simulation.unshown_exceptions()
     assert line.startswith("error failed to flush log /data/t_0")

@@ -13,17 +13,17 @@ META = f"{DATA_DIR}/meta.properties"
 GENERATED = {"broker.id": "-1"}
 
 
-def pass_time(world: Simulation, ms: int) -> None:
+def pass_time(simulation: Simulation, ms: int) -> None:
     for _ in range(ms // 500):
-        world.clock.advance(500)
-        world.settle()
+        simulation.clock.advance(500)
+        simulation.settle()
 
 
-def with_a_record(world: Simulation) -> Machine:
-    world.machine.start()
-    assert world.create_topic("t") == ErrorCode.NONE
-    assert world.produce("t", b"a").error_code == ErrorCode.NONE
-    return world.machine
+def with_a_record(simulation: Simulation) -> Machine:
+    simulation.machine.start()
+    assert simulation.create_topic("t") == ErrorCode.NONE
+    assert simulation.produce("t", b"a").error_code == ErrorCode.NONE
+    return simulation.machine
 
 
 def leave_cluster(machine: Machine) -> None:
@@ -35,35 +35,35 @@ def leave_cluster(machine: Machine) -> None:
 
 @pytest.mark.parametrize("killed", [True, False])
 def test_start_on_an_emptied_zookeeper_changes_nothing_and_says_what_to_do(killed: bool) -> None:
-    world = Simulation()
-    machine = with_a_record(world)
+    simulation = Simulation()
+    machine = with_a_record(simulation)
     machine.kill() if killed else machine.stop()
-    copy = world.zookeeper.copy()
-    world.zookeeper.restore(None)
+    copy = simulation.zookeeper.copy()
+    simulation.zookeeper.restore(None)
     before = contents(machine)
     with pytest.raises(
         InconsistentClusterId, match=r"has no /cluster/id.*Restore.*zookeeper.connect.*cluster.id"
     ):
         machine.start()
-    store = world.zookeeper.connect()
+    store = simulation.zookeeper.connect()
     assert store.children("/") == []
     assert contents(machine) == before
-    world.zookeeper.restore(copy)
-    world.zookeeper.end_stray_sessions()
+    simulation.zookeeper.restore(copy)
+    simulation.zookeeper.end_stray_sessions()
     machine.start()
-    pass_time(world, 10_000)
-    assert [record.value for record in world.records("t")] == [b"a"]
+    pass_time(simulation, 10_000)
+    assert [record.value for record in simulation.records("t")] == [b"a"]
 
 
 @pytest.mark.parametrize("tree", ["none", "other"])
 def test_refused_start_names_what_lies_in_the_data_directory_and_how_to_check_it(tree: str) -> None:
-    world = Simulation()
-    machine = with_a_record(world)
-    assert world.create_topic("many", partitions=3) == ErrorCode.NONE
+    simulation = Simulation()
+    machine = with_a_record(simulation)
+    assert simulation.create_topic("many", partitions=3) == ErrorCode.NONE
     machine.stop()
-    world.zookeeper.restore(None)
+    simulation.zookeeper.restore(None)
     if tree == "other":
-        world.zookeeper.connect().create(
+        simulation.zookeeper.connect().create(
             paths.CLUSTER_ID, paths.ClusterId("another").to_json(), make_parents=True
         )
     with pytest.raises(InconsistentClusterId) as refused:
@@ -84,11 +84,11 @@ def test_start_on_another_clusters_zookeeper_changes_nothing_there() -> None:
     other.machine.start()
     assert other.create_topic("t") == ErrorCode.NONE
     other.machine.stop()
-    world = Simulation()
-    machine = with_a_record(world)
+    simulation = Simulation()
+    machine = with_a_record(simulation)
     machine.stop()
-    world.zookeeper.restore(other.zookeeper.copy())
-    store = world.zookeeper.connect()
+    simulation.zookeeper.restore(other.zookeeper.copy())
+    store = simulation.zookeeper.connect()
     before = store.exists(paths.BROKER_TOPICS)
     with pytest.raises(
         InconsistentClusterId, match=r"belong to cluster \S+, but ZooKeeper holds cluster \S+\. Nothing"
@@ -100,31 +100,31 @@ def test_start_on_another_clusters_zookeeper_changes_nothing_there() -> None:
 
 
 def test_records_are_there_in_a_new_cluster_once_the_operator_says_so() -> None:
-    world = Simulation()
-    machine = with_a_record(world)
+    simulation = Simulation()
+    machine = with_a_record(simulation)
     machine.stop()
-    world.zookeeper.restore(None)
+    simulation.zookeeper.restore(None)
     leave_cluster(machine)
     machine.files.remove(f"{DATA_DIR}/topic-creations.json")
     machine.start()
-    assert world.create_topic("t") == ErrorCode.NONE
-    pass_time(world, 10_000)
-    assert [record.value for record in world.records("t")] == [b"a"]
-    assert world.produce("t", b"b").error_code == ErrorCode.NONE
+    assert simulation.create_topic("t") == ErrorCode.NONE
+    pass_time(simulation, 10_000)
+    assert [record.value for record in simulation.records("t")] == [b"a"]
+    assert simulation.produce("t", b"b").error_code == ErrorCode.NONE
     machine.stop()
     machine.start()
-    assert [record.value for record in world.records("t")] == [b"a", b"b"]
+    assert [record.value for record in simulation.records("t")] == [b"a", b"b"]
 
 
 def test_directory_of_an_earlier_version_gets_its_cluster_at_the_next_start() -> None:
-    world = Simulation()
-    machine = with_a_record(world)
+    simulation = Simulation()
+    machine = with_a_record(simulation)
     written = read_file(machine.files, META)
     machine.stop()
     leave_cluster(machine)
     machine.start()
     assert read_file(machine.files, META) == written
-    assert [record.value for record in world.records("t")] == [b"a"]
+    assert [record.value for record in simulation.records("t")] == [b"a"]
 
 
 # --- broker ids -----------------------------------------------------------------------------------------
@@ -136,43 +136,43 @@ def broker_id(machine: Machine) -> int:
 
 
 def test_new_broker_gets_no_id_that_a_living_one_has_after_a_restore() -> None:
-    world = Simulation()
-    world.machine.start(GENERATED)
-    older = world.zookeeper.copy()
-    store = world.zookeeper.connect()
-    world.machine_of(1).start(GENERATED)
-    assert [broker_id(world.machine_of(number)) for number in (0, 1)] == [1001, 1002]
-    world.zookeeper.restore(older)
-    pass_time(world, 20_000)
-    world.zookeeper.end_stray_sessions()
-    pass_time(world, 10_000)
-    world.machine_of(2).start(GENERATED)
-    assert broker_id(world.machine_of(2)) == 1003
+    simulation = Simulation()
+    simulation.machine.start(GENERATED)
+    older = simulation.zookeeper.copy()
+    store = simulation.zookeeper.connect()
+    simulation.machine_of(1).start(GENERATED)
+    assert [broker_id(simulation.machine_of(number)) for number in (0, 1)] == [1001, 1002]
+    simulation.zookeeper.restore(older)
+    pass_time(simulation, 20_000)
+    simulation.zookeeper.end_stray_sessions()
+    pass_time(simulation, 10_000)
+    simulation.machine_of(2).start(GENERATED)
+    assert broker_id(simulation.machine_of(2)) == 1003
     assert sorted(store.children(paths.BROKER_IDS)) == ["1001", "1002", "1003"]
 
 
 def test_new_broker_gets_no_id_of_a_replica_whose_broker_is_away(caplog: pytest.LogCaptureFixture) -> None:
-    world = Simulation()
-    world.machine.start(GENERATED)
-    assert world.create_topic("t") == ErrorCode.NONE
-    world.machine.stop()
-    store = world.zookeeper.connect()
+    simulation = Simulation()
+    simulation.machine.start(GENERATED)
+    assert simulation.create_topic("t") == ErrorCode.NONE
+    simulation.machine.stop()
+    store = simulation.zookeeper.connect()
     store.delete(paths.BROKER_SEQUENCE)
-    world.machine_of(1).start(GENERATED)
-    assert broker_id(world.machine_of(1)) == 1002
+    simulation.machine_of(1).start(GENERATED)
+    assert broker_id(simulation.machine_of(1)) == 1002
     assert "would generate broker id 1001" in caplog.text
 
 
 def test_new_broker_gets_no_id_that_a_broker_has_seen_before_the_restore() -> None:
-    world = Simulation()
-    world.machine.start(GENERATED)
-    copy = world.zookeeper.copy()
-    world.machine_of(1).start(GENERATED)
-    pass_time(world, 5_000)
-    world.machine_of(1).kill()  # it is away, and has no replicas
-    world.zookeeper.restore(copy)
-    pass_time(world, 20_000)
-    world.zookeeper.end_stray_sessions()
-    pass_time(world, 10_000)
-    world.machine_of(2).start(GENERATED)
-    assert broker_id(world.machine_of(2)) == 1003
+    simulation = Simulation()
+    simulation.machine.start(GENERATED)
+    copy = simulation.zookeeper.copy()
+    simulation.machine_of(1).start(GENERATED)
+    pass_time(simulation, 5_000)
+    simulation.machine_of(1).kill()  # it is away, and has no replicas
+    simulation.zookeeper.restore(copy)
+    pass_time(simulation, 20_000)
+    simulation.zookeeper.end_stray_sessions()
+    pass_time(simulation, 10_000)
+    simulation.machine_of(2).start(GENERATED)
+    assert broker_id(simulation.machine_of(2)) == 1003

@@ -15,7 +15,7 @@ Lines = Iterable[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ScriptRequest:
     """A request, and how its answer is shown."""
 
     request: Request
@@ -53,20 +53,20 @@ class _Log(logging.Handler):
         return f"{line}: {record.exc_info[1]!r}" if record.exc_info else line
 
 
-class World(Simulation):
+class ScriptSimulation(Simulation):
     """The simulation as a script sees it. A context manager: it listens to the brokers' log."""
 
     def __init__(self) -> None:
         super().__init__()
         self.log = _Log()
-        self.open: dict[str, tuple[Client, Asked]] = {}
+        self.open: dict[str, tuple[Client, ScriptRequest]] = {}
         """Requests that were begun and whose answer was not shown yet, by the client's name."""
         self.members: dict[tuple[str, str], Membership] = {}
         """By group and name."""
         self.operations_before: dict[int, int] = {}
         """How many operations each machine's disk had seen when the last command began."""
 
-    def __enter__(self) -> World:
+    def __enter__(self) -> ScriptSimulation:
         logging.getLogger("minikafka").addHandler(self.log)
         return self
 
@@ -83,7 +83,7 @@ class World(Simulation):
         seen = {number: len(machine.files.operations) for number, machine in self.machines.items()}
         try:
             result = command()
-            lines = self._answer(result) if isinstance(result, Asked) else list(result or ())
+            lines = self._answer(result) if isinstance(result, ScriptRequest) else list(result or ())
         except MinikafkaError as error:
             lines = [f"{type(error).__name__}: {error}"]
         self.settle()
@@ -91,14 +91,14 @@ class World(Simulation):
         self.operations_before = seen
         return lines
 
-    def _answer(self, asked: Asked) -> list[str]:
+    def _answer(self, script_request: ScriptRequest) -> list[str]:
         began_ms = self.clock.monotonic_ms()
-        self.begin(asked.request)
+        self.begin(script_request.request)
         self.settle()
-        answer = self.finish() if asked.request.answered else None
+        answer = self.finish() if script_request.request.answered else None
         self.machine.files.note("answer")
         passed_ms = self.clock.monotonic_ms() - began_ms
         throttled_ms = getattr(answer, "throttle_time_ms", 0)
         times = [f"after {passed_ms} ms"] * (passed_ms > 0)
         times += [f"throttled for {throttled_ms} ms"] * (throttled_ms > 0)
-        return times + list(asked.show(answer))
+        return times + list(script_request.show(answer))
