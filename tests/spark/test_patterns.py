@@ -1,4 +1,4 @@
-"""The patterns of topics, against Java's own regular expressions, with which Spark's connector reads them."""
+"""Topic patterns, compared with Java's own regular expressions, which Spark's connector uses."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def words(text: str) -> list[str]:
+def split(text: str) -> list[str]:
     return text.split()
 
 
-NAMES = words("a b ab AB aB abc a.b a-b a_b orders orders-1 Orders x12 0 12 a1b2 - _ . aaa abab ABC-12 k zz")
-ATOMS = words(r"""
+NAMES = split("a b ab AB aB abc a.b a-b a_b orders orders-1 Orders x12 0 12 a1b2 - _ . aaa abab ABC-12 k zz")
+ATOMS = split(r"""
     a b A 1 . - _ \. \d \w \W \S [a-c] [^a-c] [a-z&&[^b]] [a-c[x-z]] [a-z&&b-y&&[^c]] \p{Alpha} \P{Alpha}
     \p{Lu} \pL [\p{Punct}] [\w.-] []a] [^]a] [a\-c] [\d-a] [a-] (a) (?:ab) (?<n>a|b) \1 \2 \k<n> (?i) (?i:ab)
     (?-i) (?=a) (?!b) (?<=a) (?<!a) (?>a*) \Qa.b\E \Qa ^ $ \A \z \Z \G \b \B \x61 \u0062 \x{61} \0141 \cA \e
@@ -29,7 +29,7 @@ ATOMS = words(r"""
     (?!(a)) (?<=a|ab) (?<!a|bc) (?<=a?) (?<=\1) (?x)[a& &b] (?x)\01 (?iu)k (?i:\1) (?(1)a|b) \p{javaLetter}
     \p{IsCommon} \p{gc=Lu} \P{Lower} {2} a{99999999999} \x\Q61\E
 """)
-TIMES = ["", "", "", *words("* + ? {2} {1,} {1,2} *? +? ?? *+ ++ ?+ {2}+ {1,2}? ** {,2} {2,1}")]
+TIMES = ["", "", "", *split("* + ? {2} {1,} {1,2} *? +? ?? *+ ++ ?+ {2}+ {1,2}? ** {,2} {2,1}")]
 
 
 def patterns(chance: random.Random, count: int) -> list[str]:
@@ -42,18 +42,18 @@ def patterns(chance: random.Random, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", seeds(1))
-def test_a_pattern_matches_the_names_that_java_matches_or_is_refused(spark: SparkSession, seed: int) -> None:
+def test_pattern_matches_as_in_java_or_is_refused(spark: SparkSession, seed: int) -> None:
     jvm: Any = spark.sparkContext._jvm
     names = jvm.java.util.ArrayList()
     for name in NAMES:
         names.add(name)
-    taken = 0
+    compiled = 0
     for pattern in patterns(random.Random(seed), 400):
         try:
             expression = compile_pattern(pattern)
         except BadPattern:
             continue
-        taken += 1
+        compiled += 1
         try:
             matches = jvm.java.util.regex.Pattern.compile(pattern).asMatchPredicate()
         except Exception as refusal:
@@ -61,4 +61,4 @@ def test_a_pattern_matches_the_names_that_java_matches_or_is_refused(spark: Spar
         theirs = jvm.java.lang.String.join("\n", names.stream().filter(matches).toList())
         ours = "\n".join(name for name in NAMES if expression.fullmatch(name))
         assert ours == theirs, f"{pattern!r} (seed {seed})"
-    assert taken > 150
+    assert compiled > 150

@@ -306,7 +306,7 @@ _TYPES = {int(kind): kind for kind in TimestampType}
 
 
 class Page(Generic[K, V]):
-    """Messages that are made on demand."""
+    """A page of messages, which are created on demand."""
 
     __slots__ = ("_left", "count", "messages")
 

@@ -20,7 +20,7 @@ SMALLEST, LARGEST = "smallest", "largest"
 """Values of ``auto.offset.reset``; with any other value a stream raises an error instead of a reset."""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]*")
-_LEGAL_TEXT = "letters and digits of ASCII, '.', '_' and '-'"
+_LEGAL_TEXT = "ASCII letters and digits, '.', '_' and '-'"
 _NO_ZNODE = re.compile(r"[/\x00-\x1f\x7f-\x9f]")
 _RESETS = (SMALLEST, LARGEST, "none")
 _NEW_CONSUMER_RESETS = frozenset({"earliest", "latest"})
@@ -89,7 +89,7 @@ class ConsumerConfig:
     """Between two attempts to connect to the coordinator, or to commit or fetch offsets there."""
     offsets_channel_socket_timeout_ms: int = 10_000
     offsets_commit_max_retries: int = 5
-    """Of explicit commits, and those at a rebalance or at shutdown; auto commits are not retried."""
+    """For explicit commits, and those at a rebalance or at shutdown; auto commits are not retried."""
     dual_commit_enabled: bool = _DERIVED
     """True to keep offsets in both storages; default: true if ``offsets_storage`` is ``kafka``."""
 
@@ -159,7 +159,7 @@ def _read(properties: Mapping[str, object]) -> dict[str, Any]:
     found = _read_names(read) | _read_fetching(read) | _read_coordination(read)
     wait_ms, timeout_ms = found["fetch_wait_max_ms"], found["socket_timeout_ms"]
     if wait_ms > timeout_ms:
-        read.refuse("socket.timeout.ms", timeout_ms, f"not less than fetch.wait.max.ms, which is {wait_ms}")
+        read.refuse("socket.timeout.ms", timeout_ms, f"at least fetch.wait.max.ms, which is {wait_ms}")
     read.finish()
     return found
 
@@ -170,11 +170,11 @@ def _read_names(read: PropertyReader) -> dict[str, Any]:
     client, consumer = read.optional("client.id"), read.optional("consumer.id")
     connect = read.required("zookeeper.connect", "HOST:PORT, or HOST:PORT/CHROOT")
     if group is not None and (_LEGAL.fullmatch(group) is None or group in {"", ".", ".."}):
-        read.refuse("group.id", group, f"a name of {_LEGAL_TEXT} that is not only one or two dots")
+        read.refuse("group.id", group, f"a name of {_LEGAL_TEXT}, but not '.' or '..'")
     if client is not None and _LEGAL.fullmatch(client) is None:
         read.refuse("client.id", client, f"made of {_LEGAL_TEXT}")
     if consumer is not None and _NO_ZNODE.search(consumer or "/"):
-        read.refuse("consumer.id", consumer, "a name without '/' and control characters (part of a path)")
+        read.refuse("consumer.id", consumer, "a part of a path, without '/' and control characters")
     if connect is not None:
         _check_connect(read, connect)
     return {

@@ -226,7 +226,7 @@ class ZkRebalancerListener:
                 failures += 1
             if failures >= max(1, config.rebalance_max_retries):
                 raise ConsumerRebalanceFailed(
-                    f"{self.consumer_id} could not own its partitions in {failures} attempts "
+                    f"{self.consumer_id} failed to claim its partitions in {failures} attempts "
                     f"(rebalance.max.retries), {config.rebalance_backoff_ms} ms apart "
                     f"(rebalance.backoff.ms): {reason}"
                 )
@@ -508,7 +508,7 @@ class ZkRebalancerListener:
                 connector.consumer_rebalance_listener.before_starting_fetchers(self.consumer_id, assignment)
             if connector.is_shutting_down:
                 return
-        logger.info("%s reads %s", self.consumer_id, ", ".join(map(str, plan.my_assignment)) or "nothing")
+        logger.info("%s: reading %s", self.consumer_id, ", ".join(map(str, plan.my_assignment)) or "nothing")
         infos = list(self._partitions_read.values())
         for info in infos:
             # A message in process is not fetched again: it counts as consumed at the next request.

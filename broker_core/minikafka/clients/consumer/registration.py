@@ -166,7 +166,7 @@ class GroupRegistration:
         return self.lease.is_valid
 
     def renew_if_registered(self) -> None:
-        """``renew``, once the consumer is registered."""
+        """Renew the lease, if the consumer is registered."""
         if self.session_id:
             self.renew()
 

@@ -275,9 +275,7 @@ class FailureLog:
         logger.warning("%s: %s%s%s", name, doing, error, lasts)
 
     def record_recovery(self, name: str) -> None:
-        """Log the recovery of ``name``: as a warning if the failure occurred more than once, since it was one
-        too.
-        """
+        """Log the recovery of ``name``: as a warning if its failure occurred more than once, else as info."""
         if name not in self._failures:
             return
         with self._lock:

@@ -65,7 +65,7 @@ class _TopicRows:
 
 @dataclass(frozen=True, slots=True)
 class _FailedRows:
-    """Rows that no broker has, their topic or partition, and the error."""
+    """Rows that no broker has accepted, with their topic or partition, and the error."""
 
     part: _TopicRows
     place: str
@@ -205,7 +205,7 @@ class DefaultEventHandler(EventHandler):
         return serialize(fields_of(good), self._encoder, self._key_encoder), refused
 
     def _send(self, columns: Sequence[MessageColumns], failures: _Failures) -> None:
-        """Send messages of different topics, with all attempts."""
+        """Send columns of different topics, with all attempts."""
         before = len(failures.permanent)
         try:
             self._attempts(columns, failures)

@@ -52,7 +52,9 @@ class CallbackHandler:
         return event
 
     def after_enqueue(self, event: KeyedMessage, added: bool) -> None:
-        """Called with whether the queue had room for the event within ``queue.enqueue.timeout.ms``."""
+        """Called after ``event`` was queued, or dropped because there was no room within
+        ``queue.enqueue.timeout.ms``; ``added`` is False then.
+        """
 
     def after_dequeuing_existing_data(self, event: KeyedMessage | None) -> Sequence[KeyedMessage]:
         """Return the events to send instead of an event that left the queue.
@@ -78,4 +80,4 @@ class CallbackHandler:
         return ()
 
     def close(self) -> None:
-        """The last call. (In 0.7 it came before the last batch.)"""
+        """Called last. (In 0.7 before the last batch.)"""

@@ -151,7 +151,7 @@ class Unsent(Sequence[KeyedMessage]):
 
 
 class NotBytes(TypeError):
-    """Raised for a value that is not bytes, after the encoder."""
+    """Raised if an encoder returns a value that is not bytes."""
 
     def __init__(self, value: object) -> None:
         super().__init__(

@@ -25,7 +25,7 @@ _CLASS_SETTINGS = frozenset(
 )
 _ALIASES = {"queue.time": "queue.buffering.max.ms", "batch.size": "batch.num.messages"}
 _CODECS = {codec.name.lower(): codec for codec in Codec} | {str(number): Codec(number) for number in range(4)}
-"""The release accepts the numbers, too."""
+"""Codecs by name, and by number as in the release."""
 _CLASSES: dict[str, Any] = {
     f"kafka.serializer.{name}": getattr(serializer, name)
     for name in ("DefaultEncoder", "NullEncoder", "StringEncoder", "LongEncoder", "IntegerEncoder")
@@ -154,7 +154,7 @@ def _read_sending(read: PropertyReader) -> dict[str, Any]:
             read.refuse(error.name, error.value, error.allowed)
     client_id = read.text("client.id", "")
     if _CLIENT_ID.fullmatch(client_id) is None:
-        read.refuse("client.id", client_id, "made of letters and digits of ASCII, '.', '_' and '-'")
+        read.refuse("client.id", client_id, "made of ASCII letters and digits, '.', '_' and '-'")
     topics = (name.strip() for name in read.text("compressed.topics", "").split(","))
     return {
         "metadata_broker_list": brokers,
@@ -177,7 +177,7 @@ def _read_queueing(read: PropertyReader) -> dict[str, Any]:
         read.integer("queue.buffering.max.messages", 10_000, 1),
     )
     if batch > most:
-        read.refuse("batch.num.messages", batch, f"not above queue.buffering.max.messages, which is {most}")
+        read.refuse("batch.num.messages", batch, f"at most queue.buffering.max.messages, which is {most}")
     return {
         "producer_type": read.choice("producer.type", "sync", ("sync", "async")),
         "queue_buffering_max_ms": read.integer("queue.buffering.max.ms", 5_000, 0),

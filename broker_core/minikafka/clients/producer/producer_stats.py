@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:
-    """Counters of one topic, or of all topics. As in the release (``messageRate``, ``byteRate``), messages
-    and bytes of their values count when the default event handler starts to send them, also those that no
-    broker accepts in the end, which are ``failed``: brokers have the difference, if ``request.required.acks``
-    waits for them.
+    """Counters of one topic, or of all topics.
 
-    dropped: messages without room in the queue (``droppedMessageRate``). failed: the part of ``messages``
-    that was given up. (Not in the release.)
+    messages, bytes: messages that the default event handler has started to send, and the bytes of their
+        values (``messageRate``, ``byteRate``). As in the release, they include messages that no broker
+        accepts in the end.
+    dropped: messages without room in the queue (``droppedMessageRate``).
+    failed: the part of ``messages`` that was given up. Brokers have written the rest, if
+        ``request.required.acks`` waits for them. (Not in the release.)
     """
 
     messages: int = 0
@@ -71,7 +72,7 @@ class ProducerStats:
             self._topics[topic] = replace(stats, dropped=stats.dropped + messages)
 
     def record_failed(self, topic: str, messages: int) -> None:
-        """Record sent messages that no broker has."""
+        """Record sent messages that no broker has accepted."""
         with self._lock:
             stats = self._topics[topic]
             self._topics[topic] = replace(stats, failed=stats.failed + messages)
@@ -87,7 +88,7 @@ class ProducerStats:
             self.resends += 1
 
     def record_failed_batch(self, messages: int) -> None:
-        """Record a batch with so many failed messages."""
+        """Record a batch of which ``messages`` messages have failed."""
         with self._lock:
             self.failed_sends += 1
             self.failed_messages += messages
