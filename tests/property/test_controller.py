@@ -492,7 +492,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", seeds(150))
-def test_whatever_happens_no_rule_is_broken_and_everything_comes_to_its_end(seed: int) -> None:
+def test_no_rule_is_broken_and_all_work_ends(seed: int) -> None:
     world = World(seed)
     for _ in range(600):
         world.chance()

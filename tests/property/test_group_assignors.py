@@ -52,9 +52,7 @@ def test_range_is_even_in_each_topic_and_gives_neighbours(
 
 
 @given(members=st.sets(MEMBERS, min_size=1, max_size=6), partitions=PARTITIONS)
-def test_roundrobin_is_even_over_all_topics_where_all_want_the_same(
-    members: set[str], partitions: dict[str, int]
-) -> None:
+def test_roundrobin_is_even_for_equal_subscriptions(members: set[str], partitions: dict[str, int]) -> None:
     shares = assign_round_robin(dict.fromkeys(members, TOPICS), partitions)
     sizes = [len(shares[member]) for member in sorted(members)]
     assert sizes == sorted(sizes, reverse=True)

@@ -68,7 +68,7 @@ def owned(owners: Owners) -> dict[TopicPartition, ConsumerThreadId]:
 
 
 @given(consumers=CONSUMERS, partitions=PARTITIONS)
-def test_range_gives_every_partition_to_one_thread_that_reads_its_topic(
+def test_range_assigns_every_partition_to_one_of_its_threads(
     consumers: Consumers, partitions: Partitions
 ) -> None:
     for me, mine in consumers.items():

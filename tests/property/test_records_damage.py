@@ -178,7 +178,7 @@ def shown_headers(columns: Columns) -> list[Headers]:
 
 
 @given(damaged_sets())
-def test_the_iterator_gives_the_oracles_messages_and_then_its_error(data: bytes) -> None:
+def test_iterator_gives_the_oracles_messages_then_its_error(data: bytes) -> None:
     wanted, damaged = rows_of(data)
     found: list[StoredRecord] = []
     assert refusal(lambda: found.extend(iterate(data))) is (CORRUPT if damaged else None)
@@ -189,7 +189,7 @@ def test_the_iterator_gives_the_oracles_messages_and_then_its_error(data: bytes)
 
 
 @given(damaged_sets())
-def test_the_columns_hold_the_oracles_messages_and_then_its_error(data: bytes) -> None:
+def test_columns_hold_the_oracles_messages_then_its_error(data: bytes) -> None:
     wanted, damaged = rows_of(data)
     decoder = Decoder(-(1 << 63), EVER, headers=True)
     code = refusal(lambda: decoder.add(data))
@@ -246,16 +246,14 @@ LIMITS = st.builds(
     st.lists(sent_batches(), min_size=1, max_size=4) | st.lists(damaged_sets() | sent_batches(), max_size=4),
     st.just(Limits(max_magic=2)) | LIMITS,
 )
-def test_a_survey_of_several_sets_changes_nothing_in_what_becomes_of_each(
-    sets: list[bytes], limits: Limits
-) -> None:
+def test_survey_of_several_sets_does_not_change_results(sets: list[bytes], limits: Limits) -> None:
     surveyed = survey([memoryview(data) for data in sets])
     for data, batch in zip(sets, surveyed, strict=True):
         assert outcome(data, limits, batch) == outcome(data, limits, None)
 
 
 @given(damaged_sets())
-def test_a_scan_stops_where_the_first_wrong_checksum_size_or_magic_is(data: bytes) -> None:
+def test_scan_stops_at_first_wrong_checksum_size_or_magic(data: bytes) -> None:
     result = scan(data, base_offset=None, max_magic=2)
     position = 0
     offset = -1
@@ -306,7 +304,7 @@ def test_searches_end_in_an_answer_or_an_error(data: bytes, target: int) -> None
 
 @pytest.mark.parametrize("codec", list(Codec)[1:])
 @given(seed=st.integers(0, 2**32 - 1))
-def test_damaged_compressed_bytes_are_opened_within_the_bound_or_refused(codec: Codec, seed: int) -> None:
+def test_damaged_compressed_bytes_never_exceed_the_limit(codec: Codec, seed: int) -> None:
     source = random.Random(seed)
     content = source.randbytes(source.randrange(300)) + b"a" * source.randrange(300)
     packed = mutated(source, oracle_codecs.compress(int(codec), content, 2))

@@ -135,7 +135,7 @@ def test_the_columns_hold_what_the_oracle_wrote(
 
 
 @given(logs(), st.integers(1, 7))
-def test_decoded_in_batches_of_few_rows_nothing_is_lost_or_doubled(
+def test_decoding_few_rows_at_a_time_loses_nothing(
     log: tuple[bytes, list[oracle.Message]], max_rows: int
 ) -> None:
     stored, messages = log
@@ -191,7 +191,7 @@ def test_the_oracle_reads_what_is_encoded_from_columns(
 
 
 @given(st.lists(st.tuples(records, formats), max_size=4), base_offsets, st.booleans(), st.booleans())
-def test_what_a_broker_stores_is_what_was_sent_with_consecutive_offsets(
+def test_stored_records_are_those_sent_with_new_offsets(
     sets: list[tuple[list[Record], tuple[int, Codec]]], base_offset: int, append_time: bool, newer: bool
 ) -> None:
     groups = [(group, *form) for group, form in sets if (form[0] == 2) == newer]

@@ -51,7 +51,7 @@ def test_the_batch_has_sparks_columns_to_the_letter() -> None:
     assert row == {"key": b"k", "value": b"v", "topic": "t", "partition": 3, "offset": 7, "timestampType": 0}
 
 
-def test_a_range_of_marks_alone_is_passed_and_makes_a_batch_with_no_rows() -> None:
+def test_range_of_markers_alone_gives_no_rows() -> None:
     mark = build_control_batch(
         ControlType.ABORT, coordinator_epoch=0, producer_id=7, producer_epoch=0, timestamp_ms=0, base_offset=5
     )
@@ -231,7 +231,7 @@ def test_damage_outside_of_the_wanted_offsets_is_not_looked_at() -> None:
     [
         (b"", "holds no message"),
         (build_message_set(some_records(2))[:-1], "not complete"),
-        (build_message_set(some_records(2), magic=0), "another magic"),
+        (build_message_set(some_records(2), magic=0), "different magic"),
         (build_message_set(some_records(1), codec=Codec.GZIP), "compressed itself"),
         (oracle.entry(0, magic=1, value=b"x")[:-1] + b"y", "checksum"),
     ],
@@ -342,7 +342,7 @@ def entries(magic: int, codec: Codec, base_offset: int) -> bytearray:
     return bytearray(build_message_set(some_records(4), magic=magic, codec=codec, base_offset=base_offset))
 
 
-def test_where_the_header_is_damaged_too_reading_goes_on_one_further() -> None:
+def test_damaged_header_continues_one_offset_further() -> None:
     data = entries(2, Codec.NONE, 0)
     data[23] = 0x80
     with pytest.raises(DamagedEntry) as damage:

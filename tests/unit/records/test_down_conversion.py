@@ -134,7 +134,7 @@ def test_a_step_says_how_much_memory_compressed_content_may_take() -> None:
     assert len(b"".join(found.pieces)) < 1 << 20
 
 
-def test_zstd_ends_what_lies_before_it_and_is_an_error_at_the_beginning() -> None:
+def test_zstd_ends_a_piece_or_is_an_error_at_its_start() -> None:
     zipped = bytes(build_batch(some_records(3), base_offset=3, codec=Codec.ZSTD))
     before = bytes(build_batch(some_records(3)))
     found = converted(before + zipped, 1)
@@ -143,7 +143,7 @@ def test_zstd_ends_what_lies_before_it_and_is_an_error_at_the_beginning() -> Non
         converted(zipped + before, 1)
 
 
-def test_damage_ends_what_lies_before_it_and_is_an_error_at_the_beginning() -> None:
+def test_damage_ends_a_piece_or_is_an_error_at_its_start() -> None:
     before, damaged = (
         bytes(build_batch(some_records(3))),
         bytearray(build_batch(some_records(3), base_offset=3)),

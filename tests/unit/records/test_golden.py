@@ -87,7 +87,7 @@ def test_what_we_build_is_byte_for_byte_what_kafka_wrote(name: str) -> None:
 
 
 @every_case
-def test_a_segment_sent_as_a_set_is_stored_with_new_offsets_and_the_same_messages(name: str) -> None:
+def test_segment_sent_as_a_set_gets_new_offsets_only(name: str) -> None:
     if "logappendtime" in name:
         with pytest.raises(BrokerError, match=r"INVALID_TIMESTAMP.*LogAppendTime"):
             validate(segment(name), Limits(), 0)
@@ -99,7 +99,7 @@ def test_a_segment_sent_as_a_set_is_stored_with_new_offsets_and_the_same_message
 
 
 @every_case
-def test_assigned_at_its_own_offset_it_stays_byte_for_byte_where_the_format_allows(name: str) -> None:
+def test_assigning_its_own_offset_changes_no_byte(name: str) -> None:
     """Magic 0 wrappers are made anew; everything else must come out as Kafka 0.10.1.1 stored it."""
     data = segment(name)
     position = 0

@@ -67,9 +67,7 @@ def compiled(place: Path) -> list[Path]:
 
 
 @pytest.mark.process
-def test_of_processes_that_start_at_once_one_has_the_kernels_compiled_and_says_so_once(
-    installation: Path, tmp_path: Path
-) -> None:
+def test_one_of_many_starting_processes_compiles_the_kernels(installation: Path, tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
     said = ""
     for process in [start(installation, **home) for _ in range(2)]:
@@ -77,16 +75,14 @@ def test_of_processes_that_start_at_once_one_has_the_kernels_compiled_and_says_s
         assert (process.returncode, out.strip()) == (0, ONE_GIVES), err
         said += err
     (line,) = said.splitlines()
-    assert line.startswith("minikafka: compiling its kernels, once for this machine")
+    assert line.startswith("minikafka: compiling kernels, once for this machine")
     assert len(compiled(tmp_path / ".cache" / "minikafka" / "kernels")) == 1
     out, err = start(installation, **home).communicate()
     assert (out.strip(), err) == (ONE_GIVES, "")
 
 
 @pytest.mark.process
-def test_a_read_only_installation_without_a_writable_home_compiles_into_a_private_directory(
-    installation: Path, tmp_path: Path
-) -> None:
+def test_read_only_installation_and_home_use_private_directory(installation: Path, tmp_path: Path) -> None:
     # A file where the directory would be refuses everybody, also root, whom no permission stops.
     (installation / "records" / "kernels" / "__pycache__").write_bytes(b"")
     temporary = tmp_path / "temporary"
@@ -103,7 +99,7 @@ def test_a_read_only_installation_without_a_writable_home_compiles_into_a_privat
 
 
 @pytest.mark.process
-def test_where_nothing_at_all_can_be_written_kernels_work_and_it_is_told_how_to_spare_the_time(
+def test_without_writable_directory_kernels_work_with_a_hint(
     installation: Path,
 ) -> None:
     (installation / "records" / "kernels" / "__pycache__").write_bytes(b"")
@@ -117,7 +113,7 @@ def test_where_nothing_at_all_can_be_written_kernels_work_and_it_is_told_how_to_
     out, err = start(installation, program, HOME=os.devnull, PYTHONDONTWRITEBYTECODE="1").communicate()
     assert out.strip() == ONE_GIVES, err
     (line,) = err.splitlines()
-    assert "none of these directories can be written" in line
+    assert "none of these directories is writable" in line
     assert "python -m minikafka.records.kernels" in line
 
 
@@ -129,9 +125,7 @@ def test_sources_in_an_archive_are_compiled_too(installation: Path, tmp_path: Pa
     assert len(compiled(tmp_path / "cache" / "minikafka" / "kernels")) == 1
 
 
-def test_the_users_cache_which_all_environments_share_comes_first(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_users_cache_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     beside = Path(cache.__file__).parent / "__pycache__"
     users, *private = cache_dirs.candidates("kernels")
@@ -142,7 +136,7 @@ def test_the_users_cache_which_all_environments_share_comes_first(
 
 
 @pytest.mark.process
-def test_kernels_that_were_compiled_with_the_installation_are_found_by_who_can_write_nothing(
+def test_kernels_in_the_installation_are_found_without_a_home(
     installation: Path,
 ) -> None:
     made = start(
@@ -200,10 +194,10 @@ def test_a_child_that_fails_is_reported_and_leaves_nothing(
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     assert cache.machine_code() is None
     assert [path.name for path in tmp_path.glob("*/*")] == ["lock"]
-    assert "this one compiles for itself" in capsys.readouterr().err
+    assert "failed to compile kernels in child processes" in capsys.readouterr().err
 
 
-def test_who_waited_for_a_compilation_that_failed_does_not_try_the_same(
+def test_waiting_for_a_failed_compilation_does_not_repeat_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
 ) -> None:
     """On a full disk a hundred workers would else do so one after the other."""
@@ -222,13 +216,13 @@ def test_who_waited_for_a_compilation_that_failed_does_not_try_the_same(
 
     monkeypatch.setattr(fcntl, "flock", lock_after_a_wait)
     monkeypatch.setattr(cache, "_LOOK_SECONDS", 0)
-    monkeypatch.setattr(cache, "report", lambda kind, **told: reports.append({"type": kind, **told}))
+    monkeypatch.setattr(cache, "report", lambda kind, **fields: reports.append({"type": kind, **fields}))
     assert cache.machine_code() is None
     assert compilations == []
     assert reports == [{"type": "compiling", "done": 5, "of": 17}], "whoever started this one waits too"
 
 
-def test_where_files_cannot_be_locked_the_process_compiles_for_itself(
+def test_without_file_locks_the_process_compiles_for_itself(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
 ) -> None:
     use_places(monkeypatch, tmp_path)
@@ -240,7 +234,7 @@ def test_where_files_cannot_be_locked_the_process_compiles_for_itself(
     assert cache.machine_code() is None
 
 
-def test_the_users_cache_and_the_installation_both_get_what_one_of_them_has(
+def test_users_cache_and_installation_share_their_code(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
 ) -> None:
     """Another environment of the user compiles nothing, nor does another user of the environment."""
@@ -302,7 +296,7 @@ def test_machine_code_of_another_user_is_not_run(monkeypatch: pytest.MonkeyPatch
     assert cache.kept(tmp_path) is None
 
 
-def test_kept_machine_code_is_nobody_elses_to_write_whatever_the_umask(tmp_path: Path) -> None:
+def test_stored_code_is_not_writable_by_others_at_any_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         cache.keep(tmp_path, CODES)
@@ -311,7 +305,7 @@ def test_kept_machine_code_is_nobody_elses_to_write_whatever_the_umask(tmp_path:
     assert (tmp_path / "code.json").stat().st_mode & 0o777 == 0o644
 
 
-def test_machine_code_that_is_there_is_used_where_nothing_can_be_written(
+def test_existing_code_is_used_if_nothing_is_writable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
 ) -> None:
     use_places(monkeypatch, tmp_path)
@@ -331,7 +325,7 @@ def test_a_child_imports_nothing_from_the_working_directory(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cache, "_SHARES", (("hashing",),))
     reports: list[dict[str, object]] = []
-    monkeypatch.setattr(cache, "report", lambda kind, **told: reports.append({"type": kind, **told}))
+    monkeypatch.setattr(cache, "report", lambda kind, **fields: reports.append({"type": kind, **fields}))
     lock = cache_dirs.open_lock(tmp_path / "lock")
     try:
         codes = cache._compiled_in_children(tmp_path / "parts", cache._Progress(lock))
@@ -360,7 +354,7 @@ def test_a_compilation_that_gets_no_further_is_given_up(
             os.close(descriptor)
 
 
-def test_somebodys_fifo_in_place_of_machine_code_or_lock_blocks_nobody(tmp_path: Path) -> None:
+def test_fifo_in_place_of_code_or_lock_does_not_block(tmp_path: Path) -> None:
     for name in ("code.json", "lock"):
         os.mkfifo(tmp_path / name, 0o600)
     assert cache.kept(tmp_path) is None
@@ -407,7 +401,7 @@ def test_kernels_that_were_compiled_before_need_no_numba() -> None:
 
 
 @pytest.mark.process
-def test_kernels_and_a_numba_of_the_users_do_not_disturb_each_other() -> None:
+def test_kernels_coexist_with_the_users_numba() -> None:
     """Both name the functions of numba's run time, in one LLVM, and numba's must be numba's."""
     users = "import numba; f = numba.njit(lambda x: 1 // x); assert f(1) == 1"
     # numba's errors go through the functions that kernels only name.
@@ -430,15 +424,15 @@ def test_kernels_and_a_numba_of_the_users_do_not_disturb_each_other() -> None:
         (b"bytes", "an array"),
     ],
 )
-def test_a_kernel_refuses_an_array_that_its_machine_code_would_misread(array: Any, why: str) -> None:
-    with pytest.raises(TypeError, match=f"(?s)measure .*take.*{why}"):
+def test_kernel_refuses_an_array_of_the_wrong_kind(array: Any, why: str) -> None:
+    with pytest.raises(TypeError, match=f"(?s)measure: .*{why}"):
         kernels.read.measure(array, np.zeros(3, np.int64))
 
 
 def test_a_kernel_refuses_to_write_into_what_is_read_only() -> None:
     frozen = np.zeros(3, np.int64)
     frozen.flags.writeable = False
-    with pytest.raises(TypeError, match="measure does not take"):
+    with pytest.raises(TypeError, match="measure: unexpected array"):
         kernels.read.measure(np.zeros(8, np.uint8), frozen)
 
 
@@ -465,7 +459,7 @@ def test_a_kernel_refuses_a_wrong_number_of_arguments() -> None:
         kernels.read.measure(np.zeros(8, np.uint8))
 
 
-def test_a_name_that_is_no_module_of_kernels_is_an_attribute_error() -> None:
+def test_unknown_kernel_module_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         kernels.__getattr__("nothing")
 

@@ -113,7 +113,7 @@ def test_pieces_are_bounded_and_the_damage_behind_them_is_named() -> None:
 
 
 @pytest.mark.parametrize(("magic", "codec"), [(1, Codec.GZIP), (2, Codec.ZSTD)])
-def test_a_small_answer_that_holds_much_takes_the_memory_of_a_piece(magic: int, codec: Codec) -> None:
+def test_highly_compressed_response_uses_the_memory_of_a_piece(magic: int, codec: Codec) -> None:
     """Two entries of 40 MB each, which a few kilobytes hold: one of them is open, and one piece is there."""
     record = Record(None, bytes(10 << 20), 0)
     data = b"".join(built(magic, codec, [record] * 4, 4 * number) for number in range(2))

@@ -46,7 +46,7 @@ def entries(assigned: LogAppendInfo) -> list[StoredRecord]:
 @every_target
 @every_magic
 @every_new_magic
-def test_keys_and_values_stay_and_magic_and_codec_become_the_topics(
+def test_rewriting_keeps_records_and_applies_the_topics_format(
     source: Codec, target: Codec, magic: int, new_magic: int
 ) -> None:
     records = [Record(None, b"a", 70), *some_records(30), Record(b"k", None, 5)]
@@ -79,7 +79,7 @@ def test_a_topic_that_asks_for_nothing_stores_what_was_sent(source: Codec, magic
 
 
 @every_source
-def test_the_producers_codec_is_kept_where_only_the_format_changes(source: Codec) -> None:
+def test_producers_codec_is_kept_if_only_the_format_changes(source: Codec) -> None:
     data = build_message_set(some_records(3), magic=0, codec=source)
     found = list(iterate(stored(data, Limits(magic=1)).data))
     assert {(r.magic, r.codec, r.timestamp_ms) for r in found} == {(1, source, -1)}
@@ -88,9 +88,7 @@ def test_the_producers_codec_is_kept_where_only_the_format_changes(source: Codec
 @every_source
 @every_target
 @every_magic
-def test_append_time_is_that_of_every_message_whatever_is_done_to_them(
-    source: Codec, target: Codec, magic: int
-) -> None:
+def test_append_time_applies_to_every_rewritten_message(source: Codec, target: Codec, magic: int) -> None:
     limits = Limits(timestamp_type=TimestampType.LOG_APPEND_TIME, magic=1, codec=target)
     assigned = stored(build_message_set(some_records(7), magic=magic, codec=source), limits)
     found = {(r.timestamp_ms, r.timestamp_type) for r in iterate(assigned.data)}
@@ -107,14 +105,14 @@ def test_append_time_is_none_where_magic_0_is_stored(source: Codec) -> None:
 
 
 @pytest.mark.parametrize(("target", "last"), [(Codec.NONE, 1), (Codec.GZIP, 4)])
-def test_the_largest_timestamp_is_that_of_the_entry_that_has_it_first(target: Codec, last: int) -> None:
+def test_first_entry_with_the_largest_timestamp_is_noted(target: Codec, last: int) -> None:
     records = [Record(None, b"x", time) for time in (10, 99, 3, 99, 4)]
     for source in (Codec.NONE, Codec.SNAPPY):
         assigned = stored(build_message_set(records, codec=source), Limits(codec=target))
         assert (assigned.max_timestamp_ms, assigned.max_timestamp_at) == (99, BASE + last)
 
 
-def test_messages_of_magic_0_are_never_too_old_for_a_topic_that_makes_them_magic_1() -> None:
+def test_messages_of_magic_0_are_never_too_old_for_magic_1() -> None:
     limits = Limits(max_timestamp_difference_ms=1000, magic=1)
     data = build_message_set(some_records(2), magic=0)
     assert {r.timestamp_ms for r in iterate(stored(data, limits).data)} == {-1}
@@ -122,7 +120,7 @@ def test_messages_of_magic_0_are_never_too_old_for_a_topic_that_makes_them_magic
         validate(build_message_set(some_records(2), magic=1), limits, NOW_MS)
 
 
-def test_a_mixed_set_becomes_one_wrapper_of_the_codec_that_came_last() -> None:
+def test_mixed_set_becomes_one_wrapper_of_the_last_codec() -> None:
     parts = [
         build_message_set(some_records(2), magic=1, codec=Codec.GZIP),
         build_message_set(some_records(3), magic=0),
@@ -138,21 +136,21 @@ def test_a_mixed_set_becomes_one_wrapper_of_the_codec_that_came_last() -> None:
 
 
 @every_new_magic
-def test_inner_offsets_of_a_new_wrapper_are_as_its_format_has_them(new_magic: int) -> None:
+def test_inner_offsets_of_new_wrapper_follow_its_format(new_magic: int) -> None:
     limits = Limits(magic=new_magic, codec=Codec.GZIP)
     assigned = stored(build_message_set(some_records(3), magic=1 - new_magic), limits)
     inner = [record.offset for record in iterate(open_wrapper(assigned.data, 0).data)]
     assert inner == ([0, 1, 2] if new_magic else [BASE, BASE + 1, BASE + 2])
 
 
-def test_the_attributes_that_mean_nothing_inside_of_a_wrapper_do_not_come_out_of_it() -> None:
+def test_ignored_inner_attributes_are_dropped() -> None:
     content = oracle.entry(0, magic=1, attributes=8, timestamp=5, value=b"x")
     data = wrap(content, offset=0, magic=1, codec=Codec.GZIP, timestamp_ms=5)
     (record,) = entries(stored(data, Limits(codec=Codec.NONE)))
     assert (record.timestamp_type, record.timestamp_ms) == (TimestampType.CREATE_TIME, 5)
 
 
-def test_lz4_of_magic_0_gets_the_header_checksum_that_its_readers_insist_on() -> None:
+def test_lz4_of_magic_0_gets_its_own_header_checksum() -> None:
     data = build_message_set(some_records(3), magic=1)
     (wrapper,) = entries(stored(data, Limits(magic=0, codec=Codec.LZ4)))
     content = oracle_codecs.lz4_frame(b"", right_checksum=False)
@@ -161,7 +159,7 @@ def test_lz4_of_magic_0_gets_the_header_checksum_that_its_readers_insist_on() ->
 
 
 @every_source
-def test_a_message_that_is_too_large_once_it_stands_alone_is_refused(source: Codec) -> None:
+def test_message_too_large_outside_its_wrapper_is_refused(source: Codec) -> None:
     records = [Record(None, b"small", 1), Record(None, bytes(10_000), 1)]
     data = build_message_set(records, magic=0, codec=source)
     size = 34 + 10_000
@@ -179,7 +177,7 @@ def test_a_wrapper_that_is_too_large_is_refused_with_its_size() -> None:
 
 
 @every_target
-def test_many_wrappers_that_hold_much_are_refused_before_they_take_memory(target: Codec) -> None:
+def test_large_contents_are_refused_before_they_use_memory(target: Codec) -> None:
     inner = build_message_set([Record(None, bytes(1 << 20))])
     bombs = wrap(inner, offset=0, magic=1, codec=Codec.GZIP, timestamp_ms=0) * 50
     if target is Codec.GZIP:
@@ -196,7 +194,7 @@ def test_many_wrappers_that_hold_much_are_refused_before_they_take_memory(target
     assert peak < 20 << 20
 
 
-def test_what_grows_beyond_the_bound_in_its_new_format_is_refused_as_nobody_could_open_it() -> None:
+def test_content_that_grows_beyond_the_limit_is_refused() -> None:
     sent = bytearray(build_message_set([Record(b"k", b"")] * 100, magic=0, codec=Codec.GZIP))
     content_bytes = len(open_wrapper(memoryview(sent), 0).data)
     with pytest.raises(BrokerError, match="for conversion to the format of the topic") as raised:
@@ -220,7 +218,7 @@ def test_batches_become_messages_where_the_topic_stores_these(codec: Codec, new_
     ]
 
 
-def test_idempotent_batches_are_refused_where_the_format_cannot_hold_their_numbers() -> None:
+def test_idempotent_batches_are_refused_for_older_formats() -> None:
     data = build_batch(some_records(2), producer_id=4, producer_epoch=0, base_sequence=0)
     with pytest.raises(BrokerError, match="idempotent") as raised:
         validate(data, Limits(max_magic=2, magic=1), NOW_MS)
@@ -240,7 +238,7 @@ def test_batches_keep_all_but_their_codec(source: Codec, target: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
-def test_what_kafka_converted_to_magic_0_is_what_we_make_of_its_magic_1(codec: str) -> None:
+def test_down_conversion_gives_kafkas_recorded_magic_0(codec: str) -> None:
     """0.10.1.1 stored the same records under message.format.version 0.9.0 and 0.10.1."""
     limits = Limits(magic=0)
     assigned = assign(validate(segment(f"magic1-{codec}"), limits, NOW_MS), 0)

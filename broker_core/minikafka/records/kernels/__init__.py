@@ -1,22 +1,23 @@
-"""Loops over bytes, compiled by numba once per machine; after that their machine code is loaded, and numba is
-not (it takes half a second and 60 MB to import). LLVM, which loads it, takes 0.1 s, so these modules are
-imported at their first use::
+"""Loops over bytes, compiled by numba once per machine.
+
+After that, their machine code is loaded without numba (which takes half a second and 60 MB to import). LLVM,
+which loads it, takes 0.1 s, so these modules are imported at their first use::
 
     from minikafka.records import kernels
     kernels.read.decode_run(...)
 
-    read      chase positions, decode to columns, search, scan
+    read      follow positions, decode to columns, search, scan
     write     validate, assign offsets, stamp, encode from columns, convert down
-    batches   all that walks through the records of magic 2
-    keys      the map of keys to their largest offsets     compact   what stays of a message set
+    batches   everything that iterates over the records of magic 2
+    keys      the map of keys to their largest offsets     compact   the filter of compaction
     hashing   the partitions of a column of keys, checksums
 
 Kernels never raise and never allocate: they take arrays and return a code of ``decode_status``. They read
-untrusted bytes, so each one proves a length against what is there before it uses it. Each has one explicit
-signature (``signatures``); all of them drop the GIL.
+untrusted bytes, so each one checks a length against the available bytes before it uses it. Each has one
+explicit signature (``signatures``); all of them release the GIL.
 
-    jit       decorators and primitives of the sources     compiler, folding   with numba
-    native    machine code, loaded and called              cache               where it is kept
+    jit       decorators and primitives of the sources     compiler, folding   compilation with numba
+    native    loading and calling of machine code          cache               cache of machine code
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ def __getattr__(name: str) -> ModuleType:
 
 
 def warm_up() -> None:
-    """Load every kernel; a child process compiles them when this machine has not done so yet."""
+    """Load every kernel. Child processes compile them if this machine has not done so yet."""
     for name in _MODULES:
         importlib.import_module(f"{__name__}.{name}")
 
 
 def compile_into(directory: str, *modules: str) -> None:
-    """The work of a child that compiles (``cache``)."""
+    """Compile modules into a directory, in a child process of ``cache``."""
     from minikafka.records.kernels import cache, jit
 
     for name in modules:

@@ -1,8 +1,8 @@
 """Compile the kernels ahead of time: ``python -m minikafka.records.kernels [--output DIR]``.
 
-Without ``--output`` the machine code goes into the installation, where every user of it finds it: for an
-image, or a host whose users cannot write. It is for processors with the same features as this one; on others
-it is compiled anew.
+Without ``--output`` the machine code goes into the installation, where all its users find it: for an image,
+or a host whose users cannot write there. It is for processors with the same features as this one; others
+compile it again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from minikafka.records.kernels import cache
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Compile, and print where the machine code lies. Status 1 when that cannot be."""
+    """Compile, and print the path of the machine code. Return 1 on failure."""
     parser = argparse.ArgumentParser(
         prog="python -m minikafka.records.kernels", description="Compile the kernels ahead of time."
     )

@@ -1,4 +1,4 @@
-"""Buffers as the arrays that the kernels take, without a copy."""
+"""Views of buffers as arrays for the kernels."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ INT64_MIN = -(1 << 63)
 
 
 def as_int64(number: int) -> int:
-    """``number`` modulo 2^64, as the kernels (and Java) add offsets and timestamps."""
+    """Return ``number`` modulo 2^64 as int64, as the kernels (and Java) add offsets and timestamps."""
     return (number - INT64_MIN) % (1 << 64) + INT64_MIN
 
 
 def read_only(data: Buffer) -> NDArray[np.uint8]:
-    """``data`` as uint8[n] that numpy will not write to."""
+    """Return ``data`` as a read-only uint8[n]."""
     array = np.frombuffer(data, dtype=np.uint8)
     array.flags.writeable = False
     return array
 
 
 def writable(data: Buffer) -> NDArray[np.uint8]:
-    """``data``, which must be writable, as uint8[n]."""
+    """Return ``data``, which must be writable, as uint8[n]."""
     array = np.frombuffer(data, dtype=np.uint8)
     if not array.flags.writeable:
-        raise ValueError("the buffer cannot be written to")
+        raise ValueError("expected a writable buffer")
     return array

@@ -60,9 +60,9 @@ BELOW = read.BELOW
 
 @inner
 def enter_batch(data: Bytes, tables: Tables, state: Longs) -> Number:
-    """Look at the entry at POSITION: WHOLE when the state now leads to the records of a batch, BELOW when
-    POSITION is behind a batch that is not wanted, WRAPPER when its records have to be opened first, else why
-    the run ends here.
+    """Enter the entry at POSITION. Return WHOLE when the state refers to the records of a batch, BELOW when
+    POSITION was moved past a batch below the range, WRAPPER when its records have to be decompressed first,
+    else the code at which the run ends.
     """
     position = state[read.POSITION]
     code, end = entry_end(data, position)
@@ -103,7 +103,7 @@ def enter_batch(data: Bytes, tables: Tables, state: Longs) -> Number:
 
 @inner
 def pass_batch(state: Longs) -> None:
-    """Go on behind the batch."""
+    """Move POSITION to the end of the batch."""
     state[read.POSITION] = state[read.BATCH_END]
     state[read.RECORD_AT] = -1
     after = state[read.BATCH_LAST] + 1
@@ -127,7 +127,7 @@ def write_row(
     keys: Bytes,
     values: Bytes,
 ) -> Number:
-    """Append key and value as row ROWS: WHOLE, or which column has no room."""
+    """Append key and value as row ROWS. Return WHOLE, or the code of the column that is full."""
     row = state[read.ROWS]
     if row >= has_key.size:
         return ROWS_FULL
@@ -170,7 +170,7 @@ def decode_records(
     values: Bytes,
     headers: Bytes,
 ) -> Number:
-    """The records of one batch from RECORD_AT on: WHOLE when all are there, else why not further."""
+    """Decode the records of a batch from RECORD_AT on. Return WHOLE at its end, else the code of the stop."""
     end = state[read.RECORDS_END]
     base = state[read.BATCH_BASE]
     while state[read.RECORDS_LEFT] > 0:
@@ -248,11 +248,11 @@ def decode_batches(
     values: Bytes,
     headers: Bytes,
 ) -> Number:
-    """As ``read.decode_run``, for batches: ends at the first entry of another magic (CLASSIC).
+    """Decode batches like ``read.decode_run``; end at the first entry of another magic (CLASSIC).
 
-    With RECORD_AT not -1 it goes on among the records of the batch that was entered before; with
-    BATCH_OPENED, ``data`` is what that batch holds, and the run ends with it (END). A batch with wrong
-    records leaves no rows. Records of control batches are no rows.
+    If RECORD_AT is not -1, continue with the records of the batch that was entered before; with BATCH_OPENED,
+    ``data`` is the decompressed content of that batch, and the run ends with it (END). A batch with invalid
+    records leaves no rows. Records of control batches are skipped.
     """
     while True:
         if state[read.RECORD_AT] < 0:
@@ -286,10 +286,10 @@ def split_headers(
     contents: Bytes,
     has_content: Bytes,
 ) -> Number:
-    """Headers of row ``i``, as they lie in ``data[ends[i]:ends[i + 1]]`` (nothing: none), as columns.
+    """Convert the headers of row ``i``, ``data[ends[i]:ends[i + 1]]`` (empty: none), to columns.
 
     The headers of row ``i`` are those from ``row_ends[i]`` to before ``row_ends[i + 1]``. END, or BAD_HEADERS
-    when there is not just the room that they take.
+    if the columns do not have exactly the size of the headers.
     """
     header = 0
     for row in range(ends.size - 1):
@@ -321,9 +321,9 @@ def split_headers(
 
 # Places in the ``state`` of validate_records.
 CHECK_AT = 0  # of the next record; in and out
-CHECK_COUNT = 1  # records passed; in and out
+CHECK_COUNT = 1  # records checked; in and out
 CHECK_MAX_TIMESTAMP = 2  # in and out
-CHECK_WANTED = 3  # records that there must be
+CHECK_WANTED = 3  # the expected number of records
 CHECK_BASE_TIMESTAMP = 4
 CHECK_KEY_NEEDED = 5  # 0 or 1
 CHECK_EARLIEST = 6  # allowed timestamps, both ends included
@@ -334,7 +334,7 @@ CHECK_STATE_SIZE = 9
 
 @kernel(BYTES, I64S_OUT)
 def validate_records(data: Bytes, state: Longs) -> Number:
-    """Check the records of a batch that a producer sent: END, or the first fault, which lies at CHECK_AT."""
+    """Validate the records of a produced batch. Return END, or the first fault, which is at CHECK_AT."""
     while state[CHECK_COUNT] < state[CHECK_WANTED]:
         at = state[CHECK_AT]
         code, after, delta, offset_delta, _, key_length, _, _, headers_at = read_record(data, at, data.size)
@@ -374,11 +374,12 @@ SURVEY_COLUMNS = 11
 
 @kernel(BYTES, TABLES, I64S_OUT)
 def survey_batches(data: Bytes, tables: Tables, rows: Longs) -> Number:
-    """How many batches ``data`` begins with that are whole, good and plain; a row of ``rows`` tells of each.
+    """Return the number of batches at the start of ``data`` that are whole, valid and plain; write a row of
+    ``rows`` for each.
 
-    Plain: not compressed, nothing of a transaction, timestamps of the producer and the largest of them in the
-    header, records numbered 0, 1, 2 …, as many as the header says. Why the next one is not, if there is one,
-    ``validate_records`` and the header tell.
+    Plain: not compressed, not transactional, create times with the largest of them in the header, records
+    numbered 0, 1, 2 …, as many as the header says. ``validate_records`` and the header give the fault of the
+    next batch, if there is one.
     """
     position = np.int64(0)
     found = np.int64(0)
@@ -440,9 +441,9 @@ def encode_records(
     out: Bytes,
     state: Longs,
 ) -> Number:
-    """As ``write.encode_run``, for the records of a batch.
+    """Encode rows like ``write.encode_run``, as records of a batch.
 
-    A row of ``headers`` is what ``join_headers`` made; the column may be empty.
+    A row of ``headers`` is an output of ``join_headers``; the column may be empty.
     """
     no_bits = keys_valid[:0]
     while state[write.ENCODE_NEXT] < rows.size:
@@ -502,12 +503,12 @@ def join_headers(
     ends: Ints,
     out: Bytes,
 ) -> Number:
-    """The headers of each row, ``row_offsets[i]`` to before ``row_offsets[i + 1]``, as they stand in a
+    """Write the headers of each row, ``row_offsets[i]`` to before ``row_offsets[i + 1]``, in the form of a
     record.
 
     ``shift``: the first bit of the contents' bitmap. ``out`` has room for names, contents, and ten bytes more
-    for each header and each row; ``ends`` gets where each row's end. A row without headers gets no bytes.
-    END, or BAD_ROW when the columns do not fit each other.
+    for each header and each row; ``ends`` gets the end of each row. A row without headers gets no bytes. END,
+    or BAD_ROW if the columns are inconsistent.
     """
     at = np.int64(0)
     for row in range(row_offsets.size - 1):
@@ -531,9 +532,9 @@ def join_headers(
 # Places in the ``state`` of convert_records.
 CONVERT_AT = 0  # of the next record; in and out
 CONVERT_BYTES = 1  # bytes of ``out`` in use; in and out
-CONVERT_LEFT = 2  # records; in and out
+CONVERT_LEFT = 2  # remaining records; in and out
 CONVERT_DELTA = 3  # offset delta of the record before; in and out
-CONVERT_LAST_DELTA = 4  # the largest that there may be
+CONVERT_LAST_DELTA = 4  # the largest valid offset delta
 CONVERT_BASE_OFFSET = 5  # added to every offset delta
 CONVERT_MAGIC = 6  # 0 or 1
 CONVERT_ATTRIBUTES = 7  # of every message
@@ -545,10 +546,10 @@ CONVERT_STATE_SIZE = 11
 
 @kernel(BYTES, TABLES, BYTES_OUT, I64S_OUT)
 def convert_records(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Number:
-    """The records of a batch as messages of magic 0 or 1: END, or the first fault.
+    """Convert the records of a batch to messages of magic 0 or 1. Return END, or the first fault.
 
-    VALUES_FULL where ``out`` has no room for the next message, which it always has with 27 bytes more a
-    record than ``data``. The state then tells how to go on.
+    VALUES_FULL if ``out`` has no room for the next message; 27 bytes more than ``data`` per record are always
+    enough. The run can then continue with the same state.
     """
     magic = state[CONVERT_MAGIC]
     while state[CONVERT_LEFT] > 0:

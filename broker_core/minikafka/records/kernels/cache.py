@@ -1,20 +1,20 @@
-"""Where the machine code of kernels is kept, and the child processes that compile it.
+"""The cache of the kernels' machine code, and the child processes that compile it.
 
-The first of these directories that has it is used, else the first that can be written: the user's cache,
-which all environments of this machine share, ``__pycache__`` beside this file, and the private ones of
-``base.cache_dirs``. Below it lies one directory per state of the sources and of the processor, so a changed
-kernel or another machine on a shared disk never meets old code. The first two get a copy from wherever it was
-found. ``python -m minikafka.records.kernels`` fills
-the one beside this file, for an image whose users cannot write.
+The first of these directories with the code is used, else the first writable one: the user's cache, which all
+environments of this machine share, ``__pycache__`` beside this file, and the private ones of
+``base.cache_dirs``. Each has one subdirectory per state of the sources and of the processor, so a changed
+kernel, or another machine on a shared disk, never uses old code. The code is copied to the first two if it
+was found elsewhere. ``python -m minikafka.records.kernels`` fills the one beside this file, for an image
+whose users cannot write there.
 
     kernels-STATE/code.json    every kernel as a ``native.Code``, the object file in base64, and a checksum
-    kernels-STATE/lock         while it is held, how many kernels of how many are done, as JSON
+    kernels-STATE/lock         while it is held, the progress (compiled kernels, all kernels) as JSON
 
 Compiling takes about fifteen seconds and 200 MB, so it is done in children that end afterwards, under a
-lock in the directory: of many processes that start at once, one has it done and the others wait. On a busy
-machine it may take minutes, so a child is given up only when it gets no further; every process that compiles
-or waits reports how far it is (``base.reports``). When a child fails, or no directory can be written, each
-process compiles for itself; the latter is told, as every start takes as long then.
+lock in the directory: of many processes that start at once, one compiles and the others wait. On a busy
+machine it may take minutes, so a child is killed only when it makes no progress; every process that compiles
+or waits reports the progress (``base.reports``). When a child fails, or no directory is writable, each
+process compiles for itself. In the latter case a message says so, because every start then takes as long.
 """
 
 from __future__ import annotations
@@ -47,28 +47,30 @@ _CODE = "code.json"
 _STATES_KEPT = 4
 _KEPT_SECONDS = 24 * 3600
 _STEP_SECONDS_MAX = 300
-"""How long one kernel may take: a second on an idle machine."""
+"""The time limit for one kernel, which takes a second on an idle machine."""
 _SAY_SECONDS = 10
 _LOOK_SECONDS = 0.1
 _CHILD_FLAG = "MINIKAFKA_COMPILING_KERNELS"
 _SHARES = (("read", "write", "batches"), ("keys", "compact", "hashing"))
-"""The modules that each child compiles: about as much work."""
+"""The modules that each child compiles, with about the same work for each child."""
 
 
 def candidates() -> list[Path]:
-    """Directories to try, best first."""
+    """Return the directories to try, best first."""
     own = cache_dirs.candidates("kernels")
     shared = 1 if len(own) > len(cache_dirs.private_directories()) else 0  # there may be no home
     return [*own[:shared], beside_sources(), *own[shared:]]
 
 
 def beside_sources() -> Path:
-    """The directory for machine code that lies in the installation."""
+    """Return the directory for machine code in the installation."""
     return Path(__file__).parent / "__pycache__"
 
 
 def machine_code() -> dict[str, Code] | None:
-    """Every kernel's, compiled now when it never was; None when this process is to compile for itself."""
+    """Return the machine code of every kernel, and compile it if necessary; None if this process must compile
+    for itself.
+    """
     if os.environ.get(_CHILD_FLAG):
         return None
     name = f"kernels-{_state()}"
@@ -84,17 +86,17 @@ def machine_code() -> dict[str, Code] | None:
                 _share(name, found)
             return found
     _say(
-        "compiling its kernels, which takes every process half a minute, as none of these directories can be "
-        f"written: {', '.join(map(str, candidates()))}. Have them compiled where it is installed: "
+        "compiling kernels, which takes half a minute in every process because none of these directories is "
+        f"writable: {', '.join(map(str, candidates()))}. To compile them once, in the installation, run: "
         "python -m minikafka.records.kernels"
     )
     return None
 
 
 def _share(name: str, codes: Mapping[str, Code]) -> None:
-    """Keep it in the user's cache and beside the sources, as far as they can be written.
+    """Store the code in the user's cache and beside the sources, if these are writable.
 
-    So another environment of this user finds it, and another user of this installation.
+    So other environments of this user find it, and other users of this installation.
     """
     for place in candidates():
         if place.parent not in cache_dirs.private_directories() and not (place / name / _CODE).exists():
@@ -104,16 +106,16 @@ def _share(name: str, codes: Mapping[str, Code]) -> None:
 
 
 def compile_ahead(place: Path) -> Path | None:
-    """Have the machine code of this state in ``place``, and return its file; None when that cannot be."""
+    """Compile the machine code into ``place`` if it is not there, and return its file; None on failure."""
     directory = place / f"kernels-{_state()}"
     if not cache_dirs.is_writable(place, directory):
-        _say(f"{directory} cannot be written")
+        _say(f"cannot write to {directory}")
         return None
     return directory / _CODE if kept(directory) or _compiled_once(directory) else None
 
 
 def _state() -> str:
-    """A name for everything that the machine code depends on. The sources may lie in an archive."""
+    """Return a name for everything that the machine code depends on. The sources may be in an archive."""
     digest = hashlib.sha256()
     for name, text in _sources():
         digest.update(f"{name}\0".encode() + text)
@@ -124,7 +126,7 @@ def _state() -> str:
 
 
 def _sources() -> list[tuple[str, bytes]]:
-    """Name and text of every module that the machine code depends on."""
+    """Return name and text of every module that the machine code depends on."""
     kernels = resources.files("minikafka.records.kernels")
     found = sorted(
         (path for path in kernels.iterdir() if path.name.endswith(".py")), key=lambda path: path.name
@@ -133,7 +135,7 @@ def _sources() -> list[tuple[str, bytes]]:
 
 
 def keep(directory: Path, codes: Mapping[str, Code]) -> None:
-    """Write machine code where ``kept`` finds it: all of it or, after a crash, nothing."""
+    """Write machine code for ``kept`` to read: all of it or, after a crash, nothing."""
     entries = {name: (code.symbol, base64.b64encode(code.data).decode()) for name, code in codes.items()}
     text = json.dumps({"sum": _sum(directory, entries), "codes": entries})
     handle, unfinished = tempfile.mkstemp(dir=directory)
@@ -148,9 +150,10 @@ def keep(directory: Path, codes: Mapping[str, Code]) -> None:
 
 
 def kept(directory: Path) -> dict[str, Code] | None:
-    """What ``keep`` wrote there; None where it did not, or where it is damaged.
+    """Return the code that ``keep`` wrote; None if it is missing or damaged.
 
-    We run what lies in the file, so it must be ours or root's, and nobody else may write to it.
+    The file's content is executed, so it must belong to this user or root, and no other user may be able to
+    write it.
     """
     try:
         with cache_dirs.open_own(directory / _CODE) as file:
@@ -164,19 +167,19 @@ def kept(directory: Path) -> dict[str, Code] | None:
 
 
 def _sum(directory: Path, entries: object) -> str:
-    """Of the code and its directory's name, so that code of another state is not taken for this one's."""
+    """Return a checksum of the code and its directory's name, so that code of another state is not used."""
     return hashlib.sha256(json.dumps([directory.name, entries]).encode()).hexdigest()
 
 
 def _compiled_once(directory: Path) -> dict[str, Code] | None:
-    """Have the kernels compiled into ``directory``, or wait for who does. None when that fails."""
+    """Compile the kernels into ``directory``, or wait for the process that does. None on failure."""
     try:
         lock = cache_dirs.open_lock(directory / "lock")
     except OSError:
         return None
     try:
         waited = _wait_for(lock)
-        # Who waited in vain does not try the same: a hundred would do so, one after the other.
+        # Do not retry after waiting for a failed compilation: a hundred processes would do so in turn.
         if not waited and kept(directory) is None:
             _compile_in_children(directory, lock)
         return kept(directory)
@@ -187,8 +190,8 @@ def _compiled_once(directory: Path) -> dict[str, Code] | None:
 
 
 def _wait_for(lock: int) -> bool:
-    """Take the lock; whether another process had it. What that one has done is reported meanwhile."""
-    waited, told = False, b""
+    """Take the lock. Return True if another process had it; meanwhile its progress is reported."""
+    waited, reported = False, b""
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -196,16 +199,18 @@ def _wait_for(lock: int) -> bool:
             waited = True
         else:
             return waited
-        now = os.pread(lock, 100, 0)
-        if now != told:
-            told = now
+        progress = os.pread(lock, 100, 0)
+        if progress != reported:
+            reported = progress
             with contextlib.suppress(ValueError, TypeError):
-                report("compiling", **json.loads(now))
+                report("compiling", **json.loads(progress))
         time.sleep(_LOOK_SECONDS)
 
 
 class _Progress:
-    """How many kernels are compiled, for who waits for the lock, for who started us, and for people."""
+    """The number of compiled kernels, reported to processes that wait for the lock, to the parent process,
+    and on stderr.
+    """
 
     def __init__(self, lock: int) -> None:
         self._lock = lock
@@ -214,33 +219,33 @@ class _Progress:
         self._say_at = time.monotonic() + _SAY_SECONDS
 
     def advance(self) -> None:
-        """One more; at first none."""
+        """Count one more kernel; the first call reports 0."""
         self._done += 1
-        told = {"done": self._done, "of": self._of}
-        report("compiling", **told)
-        text = json.dumps(told).encode()
+        progress = {"done": self._done, "of": self._of}
+        report("compiling", **progress)
+        text = json.dumps(progress).encode()
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, text, 0)
         if time.monotonic() >= self._say_at:
             self._say_at = time.monotonic() + _SAY_SECONDS
-            _say(f"compiling its kernels: {self._done} of {self._of}")
+            _say(f"compiling kernels: {self._done} of {self._of}")
 
 
 def _compile_in_children(directory: Path, lock: int) -> None:
-    _say(f"compiling its kernels, once for this machine (about half a minute), into {directory}")
+    _say(f"compiling kernels, once for this machine (about half a minute), into {directory}")
     try:
         with tempfile.TemporaryDirectory(dir=directory) as parts:
             codes = _compiled_in_children(Path(parts), _Progress(lock))
         keep(directory, codes)
     except (OSError, subprocess.SubprocessError):
-        _say("its kernels could not be compiled in processes of their own, so this one compiles for itself")
+        _say("failed to compile kernels in child processes; compiling them in this process")
         return
     _remove_old_states(directory)
 
 
 def _compiled_in_children(parts: Path, progress: _Progress) -> dict[str, Code]:
-    """The code of all modules. OSError or SubprocessError when a child fails, or gets no further."""
-    # What somebody tells numba for other code (not to compile, above all) is not meant for this.
+    """Return the code of all modules. OSError or SubprocessError if a child fails or makes no progress."""
+    # The user's settings of numba (above all, not to compile) are meant for other code.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     environment[_CHILD_FLAG] = "1"
     # The package may have been found through a path that only this process knows.
@@ -281,7 +286,7 @@ def _compiled_in_children(parts: Path, progress: _Progress) -> dict[str, Code]:
 
 
 def _follow(reports: int, progress: _Progress) -> None:
-    """Count what the children report, until they have ended. TimeoutExpired when they get no further."""
+    """Count the reports of the children until they end. TimeoutExpired if they make no progress."""
     progress.advance()
     rest = b""
     while True:
@@ -292,8 +297,8 @@ def _follow(reports: int, progress: _Progress) -> None:
             return
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
-            told = parse_report(line)
-            if told is not None and told["type"] == "compiled":
+            found = parse_report(line)
+            if found is not None and found["type"] == "compiled":
                 progress.advance()
 
 
@@ -304,7 +309,9 @@ def _say(text: str) -> None:
 
 
 def _remove_old_states(directory: Path) -> None:
-    """Keep a few; and those of the last day, as machines of several kinds may share the place."""
+    """Remove all but the newest states. Those of the last day are kept too: machines with different
+    processors may share the directory.
+    """
     found = []
     for path in directory.parent.glob("kernels-*"):
         with contextlib.suppress(OSError):

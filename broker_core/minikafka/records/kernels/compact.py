@@ -1,4 +1,4 @@
-"""Kernels of compaction: what stays of a message set. The map that decides it: ``keys``."""
+"""Kernels of compaction: the filter of message sets. It uses the map of ``keys``."""
 
 from __future__ import annotations
 
@@ -49,31 +49,31 @@ BAD_COUNT = decode_status.BAD_COUNT
 BAD_DELTA = decode_status.BAD_DELTA
 
 PACK = -4  # the batch that was just written to ``out`` has to be compressed
-# What becomes of an entry.
+# Verdicts on an entry.
 STAYS = -5
 GOES = -6
 REBUILT = -7
 
 # Places in the ``state`` of sift_run, behind those that it shares with ``keys.map_run``.
 OUT_BYTES = 9  # bytes of ``out`` in use; in and out
-RUN = 10  # where those entries begin that stay and are not copied yet; in and out
+RUN = 10  # start of the retained entries that are not copied yet; in and out
 WANTED = 11  # for VALUES_FULL: bytes that must be free in ``out``
 KEPT = 12  # messages; in and out
 KEYLESS = 13  # messages dropped because they have no key; in and out
-BATCHES = 14  # entries of magic 2 that stay; in and out
-FIRST_OFFSET = 15  # of what stays, -1 for nothing; in and out
+BATCHES = 14  # retained entries of magic 2; in and out
+FIRST_OFFSET = 15  # of the retained entries, -1 for none; in and out
 LAST_OFFSET = 16  # in and out
-MAX_TIMESTAMP = 17  # of what stays; in and out
-MAX_AT = 18  # last offset of the entry that has it; in and out
+MAX_TIMESTAMP = 17  # of the retained entries; in and out
+MAX_AT = 18  # last offset of the entry with that timestamp; in and out
 TOMBSTONES_STAY = 19  # 0 or 1: in magic 0 and 1
 NOW = 20
 HORIZON = 21  # delete horizon of batches that get one
-ACTIVE_SINCE = 22  # producers without a row were active when their batch is not older
-FORCE = 23  # of the ADMITTED batch: 0 judge its records, or one of these
-FORCE_OUT = 1  # all of them go
-FORCE_IN = 2  # all of them stay
+ACTIVE_SINCE = 22  # producers without a row are active if their batch is not older
+FORCE = 23  # for the ADMITTED batch: 0 judge its records, or one of these
+FORCE_OUT = 1  # delete all of them
+FORCE_IN = 2  # retain all of them
 FORCE_HORIZON = 24  # 1: the ADMITTED batch gets a delete horizon if it has none
-PACK_AT = 25  # for PACK: where the batch begins in ``out``; it ends at OUT_BYTES
+PACK_AT = 25  # for PACK: start of the batch in ``out``; it ends at OUT_BYTES
 SIFT_STATE_SIZE = 26
 
 
@@ -88,7 +88,7 @@ def judged(
     offset: Number,
     tombstones_stay: Number,
 ) -> Number:
-    """Whether a message stays: STAYS or GOES."""
+    """Return STAYS if a message is retained, or GOES."""
     if offset >= state[END]:
         return STAYS
     if key_length < 0:
@@ -102,7 +102,7 @@ def judged(
 
 @inner
 def note_stay(state: Longs, first: Number, last: Number, timestamp: Number, count: Number) -> None:
-    """Of an entry: its offsets, largest timestamp and messages."""
+    """Note offsets, largest timestamp and number of messages of a retained entry."""
     if state[FIRST_OFFSET] < 0:
         state[FIRST_OFFSET] = first
     state[LAST_OFFSET] = last
@@ -114,7 +114,7 @@ def note_stay(state: Longs, first: Number, last: Number, timestamp: Number, coun
 
 @inner
 def copy_run(data: Bytes, out: Bytes, state: Longs, position: Number) -> None:
-    """Copy the entries that stay and lie before ``position``. There is room for them."""
+    """Copy the retained entries before ``position``. There is room for them."""
     size = position - state[RUN]
     if size > 0:
         copy_bytes(out, state[OUT_BYTES], data, state[RUN], size)
@@ -124,7 +124,7 @@ def copy_run(data: Bytes, out: Bytes, state: Longs, position: Number) -> None:
 
 @inner
 def sift_message(data: Bytes, slots: Longs, state: Longs, position: Number, end: Number) -> Number:
-    """STAYS or GOES for an entry of magic 0 or 1, or why the run ends here."""
+    """Return STAYS or GOES for an entry of magic 0 or 1, or the code at which the run ends."""
     offset = np.int64(load_u64(data, position)) + state[SHIFT]
     codec = np.int64(data[position + 17]) & 7
     if state[INNER] >= 0 and data[position + 16] != state[INNER]:
@@ -156,10 +156,11 @@ def judge_records(
     at: Number,
     stop: Number,
 ) -> tuple[Number, Number, Number, Number]:
-    """``(code, how many records stay, whether with a tombstone, timestamp delta of the first that stays)``.
+    """Judge the records of a batch. Return ``(code, number of retained records, 1 if there is a tombstone
+    among them, timestamp delta of the first of them)``.
 
-    ``marks[i]`` gets whether record ``i`` stays; there is room for all. What stays whatever it is, as it lies
-    at END or behind, does not count as a tombstone.
+    ``marks[i]`` is set to 1 if record ``i`` is retained; there is room for all. A record at END or after it
+    is always retained, and does not count as a tombstone.
     """
     base, last = offsets_of(data, position)
     count = load_i32(data, position + 57)
@@ -212,10 +213,10 @@ def write_records(
     stop: Number,
     base_timestamp: Number,
 ) -> tuple[Number, Number]:
-    """``(where they end in out, largest timestamp)`` of the marked records, whose deltas are from now on to
-    ``base_timestamp``.
+    """Write the marked records with timestamp deltas to ``base_timestamp``. Return ``(their end in out,
+    largest timestamp)``.
 
-    They were judged before, and there is room.
+    They were judged before, and there is room for them.
     """
     append_time = data[position + 22] & 8
     base_before = np.int64(load_u64(data, position + (35 if append_time else 27)))
@@ -251,8 +252,8 @@ def write_head(
     max_timestamp: Number,
     count: Number,
 ) -> None:
-    """The header of the batch at ``position``, with these fields new, before the records that end at ``to``
-    in ``out``.
+    """Write the header of the batch at ``position``, with these new fields, before its records in ``out``,
+    which end at ``to``.
     """
     at = state[OUT_BYTES]
     copy_bytes(out, at, data, position, 61)
@@ -269,7 +270,7 @@ def write_head(
 def needed_empty(
     data: Bytes, producers: Longs, lasts: Longs, state: Longs, position: Number, last: Number
 ) -> Number:
-    """Whether the batch stays without records, as it may be its producer's last: it has the sequence."""
+    """Return True if the batch is retained without records: it may have its producer's last sequence."""
     producer = np.int64(load_u64(data, position + 43))
     if producer < 0:
         return False
@@ -297,7 +298,7 @@ def emptied(
     position: Number,
     last: Number,
 ) -> Number:
-    """What becomes of a batch of which no record stays: GOES; or REBUILT, or STAYS when it had none."""
+    """Return the verdict on a batch without retained records: GOES, REBUILT, or STAYS if it was empty."""
     if not needed_empty(data, producers, lasts, state, position, last):
         return GOES
     max_timestamp = np.int64(load_u64(data, position + 35))
@@ -328,7 +329,7 @@ def rebuilt(
     first_delta: Number,
     gets_horizon: Number,
 ) -> Number:
-    """Write the marked records of a batch as one; REBUILT or, when they have to be compressed, PACK."""
+    """Write the marked records as a batch. Return REBUILT, or PACK if they have to be compressed."""
     base, last = offsets_of(data, position)
     attributes = np.int64(data[position + 22])
     base_timestamp = np.int64(load_u64(data, position + 27))
@@ -361,7 +362,7 @@ def sift_batch(
     position: Number,
     end: Number,
 ) -> Number:
-    """STAYS, GOES, REBUILT or PACK for a batch (the last two are in ``out``), or why the run ends here."""
+    """Return STAYS, GOES, or (written to ``out``) REBUILT or PACK, or the code at which the run ends."""
     base, last = offsets_of(data, position)
     count = load_i32(data, position + 57)
     max_timestamp = np.int64(load_u64(data, position + 35))
@@ -375,7 +376,7 @@ def sift_batch(
         return code
     at = np.int64(0) if state[OPENED] else position + 61
     stop = np.int64(content.size) if state[OPENED] else end
-    # A record takes seven bytes at least, and at most ten more with another timestamp delta.
+    # A record has at least seven bytes, and at most ten more with another timestamp delta.
     if count > marks.size or count > (stop - at) // 7:
         return BAD_COUNT
     state[WANTED] = position - state[RUN] + 61 + (stop - at) + 10 * count
@@ -406,7 +407,7 @@ def sift_batch(
 
 @inner
 def make_relative(data: Bytes) -> None:
-    """Count the offsets of entries from the first one's."""
+    """Make the offsets of entries relative to the first one."""
     position = np.int64(0)
     code, end = entry_end(data, position)
     first = np.uint64(0)
@@ -430,11 +431,11 @@ def sift_run(
     out: Bytes,
     state: Longs,
 ) -> Number:
-    """Copy what stays to ``out``, from POSITION on, until the returned code says why not further.
+    """Copy retained entries to ``out``, from POSITION on, until the returned code.
 
-    Neighbours that stay as they are are copied as one, those behind the last one that does not at the end of
-    the run. ``producers`` rise; ``lasts`` are their last offsets. ``marks`` has room for the records of a
-    batch. VALUES_FULL: nothing was done with the entry at POSITION, which needs WANTED bytes of ``out``.
+    Adjacent entries that do not change are copied together, those at the end when the run ends. ``producers``
+    rise; ``lasts`` are their last offsets. ``marks`` has room for the records of a batch. VALUES_FULL: the
+    entry at POSITION was not processed; it needs WANTED bytes of ``out``.
     """
     fetched = np.int64(0)
     while True:

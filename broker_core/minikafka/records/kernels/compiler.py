@@ -1,7 +1,7 @@
-"""Kernels to machine code, by numba; and the few primitives that numba does not have: unaligned big-endian
-access, memcpy, prefetching. Imported only where kernels are compiled: numba takes half a second and 60 MB.
+"""Compilation of kernels to machine code by numba, and the few primitives that numba does not have: unaligned
+big-endian access, memcpy, prefetching. It is imported only to compile: numba takes half a second and 60 MB.
 
-The primitives do not check bounds and do not know negative positions: what calls them has proved the range.
+The primitives do not check bounds and do not support negative positions: their callers check the range.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _TYPES: Any = types
 
 
 def inner(function: F) -> F:
-    """A helper that becomes part of the kernels that call it."""
-    # A call would hand each array over as seven words and count its references.
+    """Compile a helper that is inlined into the kernels that call it."""
+    # A call would pass each array as seven words and count its references.
     compiled: Any = numba.njit(forceinline=True, error_model="numpy")(function)
     return compiled  # type: ignore[no-any-return]
 
 
 def compiled(function: Callable[..., Any], arguments: Sequence[Argument]) -> Code:
-    """The machine code of a C function that makes arrays of its arguments and calls ``function``."""
+    """Compile a C function that makes arrays of its arguments and calls ``function``."""
     taken: list[str] = []
     passed: list[str] = []
     kinds: list[Any] = []
@@ -48,13 +48,14 @@ def compiled(function: Callable[..., Any], arguments: Sequence[Argument]) -> Cod
             kinds += [_TYPES.CPointer(_NUMBA.from_dtype(argument.dtype)), _TYPES.int64]
     names: dict[str, Any] = {"function": inner(function), "carray": _NUMBA.carray}
     name = function.__name__
-    # numba takes no function with an open number of arguments.
+    # numba does not support a variable number of arguments.
     exec(f"def {name}({', '.join(taken)}):\n    return function({', '.join(passed)})", names)  # noqa: S102
     made = _NUMBA.cfunc(_TYPES.int64(*kinds), error_model="numpy")(names[name])
     _, kind, (data, _) = made._library.serialize_using_object_code()
     assert kind == "object", kind
     module = binding.parse_assembly(made._library.get_llvm_str())
-    declared = {one.name for one in (*module.functions, *module.global_variables) if one.is_declaration}
+    symbols = (*module.functions, *module.global_variables)
+    declared = {symbol.name for symbol in symbols if symbol.is_declaration}
     unknown = {name for name in declared if not name.startswith("llvm.")} - set(NEVER_CALLED)
     assert not unknown, f"{name} needs {unknown}, which only numba has"
     return Code(made.native_name, data)
@@ -115,7 +116,7 @@ def _fetch(typing_context: Any, array: Any, position: Any) -> Any:
         word = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
         fetch = _CGUTILS.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        # To be read, kept as near as can be, data.
+        # Arguments: read, highest locality, data cache.
         builder.call(fetch, [pointer, word(0), word(3), word(1)])
         return context.get_dummy_value()
 

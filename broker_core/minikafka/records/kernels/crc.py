@@ -1,5 +1,5 @@
-"""CRC-32 and CRC-32C: folded where the processor can (``folding``), else by sixteen tables, sixteen bytes a
-step. Which of the two checksums it is, the tables say.
+"""CRC-32 and CRC-32C: by folding if the processor supports it (``folding``), else with sixteen tables,
+sixteen bytes a step. The tables determine which of the two checksums is computed.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from minikafka.records.kernels.signatures import Bytes, Number, Tables
 
 ALL_ONES = np.uint32(0xFFFFFFFF)
 CONSTANTS_AT = 4096
-"""Behind the tables lie the constants of folding (``records.format.checksums``)."""
+"""The position of the constants for folding, after the tables (``records.format.checksums``)."""
 
 
 CRC32C_AT = 4108
-"""Where the tables of CRC-32C lie behind those of CRC-32."""
+"""The position of the tables of CRC-32C, after those of CRC-32."""
 
 
 @inner
 def crc32(tables: Tables, data: Bytes, start: Number, end: Number) -> Number:
-    """The checksum of ``data[start:end]``, which lies in ``data``, with the first of ``tables``."""
+    """Return the checksum of ``data[start:end]``, a valid range, with the first of ``tables``."""
     return extended(tables, data, start, end, ALL_ONES) ^ ALL_ONES
 
 
 @inner
 def crc32c(tables: Tables, data: Bytes, start: Number, end: Number) -> Number:
-    """The same with the tables behind those: ``tables`` is ``records.format.checksums.CRC_TABLES``."""
+    """Return the CRC-32C of ``data[start:end]``; ``tables`` is ``records.format.checksums.CRC_TABLES``."""
     return extended(tables[CRC32C_AT:], data, start, end, ALL_ONES) ^ ALL_ONES
 
 
 @inner
 def extended(tables: Tables, data: Bytes, start: Number, end: Number, crc: Number) -> Number:
-    """The inverted checksum ``crc`` of what lies before, gone on over ``data[start:end]``."""
+    """Continue the inverted checksum ``crc`` of the preceding bytes over ``data[start:end]``."""
     if FOLDS and end - start >= 16:
         return folded(data, start, end, crc, tables, CONSTANTS_AT)
     at = start

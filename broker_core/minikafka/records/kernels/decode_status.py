@@ -1,7 +1,7 @@
-"""Why a loop over messages stopped: the codes that the kernels return, and the errors that they become.
+"""The codes that kernels return when a loop over messages stops, and the errors for them.
 
-Codes below ``FIRST_PROBLEM`` are ordinary ends; the others are damage. Plain integers, because numba freezes
-them.
+Codes below ``FIRST_PROBLEM`` are ordinary ends; the others mean damage. They are plain integers, because
+numba treats them as constants.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from minikafka.base.errors import BrokerError, ErrorCode
 
 END = 0  # nothing is left
-PARTIAL = 1  # what is left is less than one whole entry
-REACHED_END_OFFSET = 2  # the next message lies at or beyond the offset that was asked for
-WRAPPER = 3  # the next message is compressed: its content has to be opened first
+PARTIAL = 1  # the rest is less than one whole entry
+REACHED_END_OFFSET = 2  # the next message is at or after the end offset
+WRAPPER = 3  # the next message is compressed: its content has to be decompressed first
 ROWS_FULL = 4  # no room for another row
 KEYS_FULL = 5  # no room for the next key
 VALUES_FULL = 6  # no room for the next value
@@ -49,26 +49,26 @@ _TEXTS = {
     PARTIAL: "the message is not complete",
     BAD_SIZE: "the size field holds less than the smallest message, which has 14 bytes (49 in magic 2)",
     BAD_CRC: "the checksum does not match the message",
-    OTHER_MAGIC: "the magic byte names no format that this release knows",
+    OTHER_MAGIC: "the magic byte is unknown, or not supported here",
     BAD_KEY_LENGTH: "the key's length does not fit the message",
     BAD_VALUE_LENGTH: "the value's length does not fit the message",
-    BAD_CODEC: "the attributes name no codec (0 none, 1 gzip, 2 snappy, 3 lz4, in magic 2 also 4 zstd)",
+    BAD_CODEC: "unknown codec in the attributes (0 none, 1 gzip, 2 snappy, 3 lz4, in magic 2 also 4 zstd)",
     NESTED: "a message inside a compressed message is compressed itself",
-    INNER_MAGIC: "a message inside a compressed message has another magic byte than that one",
+    INNER_MAGIC: "a message inside a compressed message has a different magic byte",
     TOO_LARGE: "the message with its 12 bytes of offset and size is larger than max.message.bytes",
     NO_KEY: "the topic is compacted, so every message must have a key",
     TIMESTAMP_RANGE: "the timestamp is too far from the broker's time (message.timestamp.difference.max.ms)",
     TIMESTAMP_TYPE: "a producer must not send the timestamp type LogAppendTime",
-    BAD_RECORD_LENGTH: "the record's length does not fit what it holds or the batch",
-    BAD_VARINT: "a number of the record has more bits than it may, or reaches beyond the record",
+    BAD_RECORD_LENGTH: "the record's length does not fit its content or the batch",
+    BAD_VARINT: "a varint of the record is too long, or exceeds the record",
     BAD_HEADERS: "the record's headers do not fit the record",
-    BAD_COUNT: "the batch does not hold as many records as its header says",
-    BAD_DELTA: "an offset delta does not rise, or is not between 0 and the batch's last",
+    BAD_COUNT: "the number of records in the batch is not that of its header",
+    BAD_DELTA: "an offset delta does not rise, or is not between 0 and the batch's last offset delta",
     CONTROL_BATCH: "a producer must not send control records",
-    NO_RECORDS: "the batch holds no record",
+    NO_RECORDS: "the batch has no records",
     NOT_CONSECUTIVE: "a producer must number the records of a batch 0, 1, 2 … up to its last offset delta",
-    NO_SEQUENCE: "the batch has a producer id and no sequence",
-    OFFSET_ORDER: "the offset is not larger than the one before, or is too far from the segment's first",
+    NO_SEQUENCE: "the batch has a producer id but no sequence",
+    OFFSET_ORDER: "the offset is not larger than the previous one, or is too far from the segment's first",
 }
 
 _CODES = {
@@ -79,7 +79,7 @@ _CODES = {
 
 
 def describe(stop: int, position: int, inside: int | None = None) -> str:
-    """What was wrong and at which byte. ``inside`` is the position of the compressed message around it."""
+    """Return the fault and its position. ``inside`` is the position of the compressed message around it."""
     where = f"at position {position}"
     if inside is not None:
         where += f" of the content of the compressed message at position {inside}"
@@ -87,16 +87,16 @@ def describe(stop: int, position: int, inside: int | None = None) -> str:
 
 
 def error(stop: int, position: int, inside: int | None = None) -> BrokerError:
-    """The protocol's error for ``stop``: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_TIMESTAMP."""
+    """Return the protocol's error for ``stop``: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_TIMESTAMP."""
     return BrokerError(_CODES.get(stop, ErrorCode.CORRUPT_MESSAGE), describe(stop, position, inside))
 
 
 def batch_error(stop: int, record_at: int, position: int) -> BrokerError:
-    """As ``error``, for a record at byte ``record_at`` of the records of the batch at ``position``."""
+    """Return the error for a record at byte ``record_at`` of the records of the batch at ``position``."""
     where = f"at position {record_at} of the records of the batch at position {position}"
     return BrokerError(_CODES.get(stop, ErrorCode.CORRUPT_MESSAGE), f"{_TEXTS[stop]}, {where}")
 
 
 def corrupt(text: str, position: int) -> BrokerError:
-    """CORRUPT_MESSAGE for damage that no kernel finds, such as compressed data that cannot be opened."""
+    """Return CORRUPT_MESSAGE for damage that no kernel detects, such as invalid compressed data."""
     return BrokerError(ErrorCode.CORRUPT_MESSAGE, f"{text}, at position {position}")

@@ -1,10 +1,10 @@
-"""Checksums by carry-less multiplication, where the processor has it: sixteen bytes in about six cycles.
+"""Checksums by carry-less multiplication, if the processor has it: sixteen bytes in about six cycles.
 
-What was read so far is a polynomial of 128 bits. To append sixteen bytes is to multiply it by x^128 modulo
-the checksum's polynomial, each half by its own constant (``checksums.folding_constants``), and to add the
-bytes; at the end, Barrett's reduction makes 32 bits of the 128. See Intel's paper "Fast CRC Computation for
-Generic Polynomials Using PCLMULQDQ Instruction". numba has no such instruction: this is written in LLVM's
-terms, where ``<2 x i64>`` is a register.
+The state is a polynomial of 128 bits. To append sixteen bytes, it is multiplied by x^128 modulo the
+checksum's polynomial, each half by its own constant (``checksums.folding_constants``), and the bytes are
+added. At the end, Barrett's reduction turns the 128 bits into 32. See Intel's paper "Fast CRC Computation for
+Generic Polynomials Using PCLMULQDQ Instruction". numba does not have this instruction, so the code is built
+in LLVM, where ``<2 x i64>`` is a register.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOW_WORD = ir.Constant(_PAIR, [0xFFFFFFFF, 0])
 
 
 def _available() -> bool:
-    """Whether the processor that numba compiles for is this one, and has the instruction."""
+    """Return True if numba compiles for this processor, and the processor has the instruction."""
     if platform.machine() not in ("x86_64", "AMD64") or _CONFIG.CPU_NAME or _CONFIG.CPU_FEATURES:
         return False
     return bool(binding.get_host_cpu_features().get("pclmul"))
@@ -39,21 +39,21 @@ AVAILABLE = _available()
 
 
 def _times(builder: Any, a: Any, b: Any, halves: int) -> Any:
-    """The product without carries of two halves: 0x00 of the low ones, 0x11 high, 0x10 a's low, b's high."""
+    """Build the carry-less product of two halves: 0x00 both low, 0x11 both high, 0x10 low a and high b."""
     kind = ir.FunctionType(_PAIR, [_PAIR, _PAIR, ir.IntType(8)])
     multiply = _CGUTILS.get_or_insert_function(builder.module, kind, "llvm.x86.pclmulqdq")
     return builder.call(multiply, [a, b, ir.IntType(8)(halves)])
 
 
 def _shuffled(builder: Any, pair: Any, kind: Any, places: list[int]) -> Any:
-    """The parts of a register (as a vector of ``kind``) at ``places``; those past the last are 0."""
+    """Build the parts of a register (as a vector of ``kind``) at ``places``; those past the last are 0."""
     mask = ir.Constant(ir.VectorType(_INT32, len(places)), places)
     moved = builder.shuffle_vector(builder.bitcast(pair, kind), ir.Constant(kind, [0] * len(places)), mask)
     return builder.bitcast(moved, _PAIR)
 
 
 def _reduced(builder: Any, state: Any, by_128: Any, by_64: Any, barrett: Any) -> Any:
-    """The 32 bits that 128 bits come to."""
+    """Build the reduction of 128 bits to 32."""
     # 128 bits to 96, to 64, and then Barrett's reduction.
     state = builder.xor(_times(builder, state, by_128, 0x10), _shuffled(builder, state, _PAIR, [1, 2]))
     low = builder.and_(state, _LOW_WORD)
@@ -76,8 +76,9 @@ def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
         place = builder.gep(words, [builder.add(constants_at, _LONG(4 * index))])
         return builder.load(builder.bitcast(place, _PAIR.as_pointer()), align=4)
 
-    # Zeros before a message change nothing, so it is padded in front to whole blocks: the first has 1 to 16
-    # bytes, at its end. Of ``crc``, which is added to the first four bytes, the next block may get some.
+    # Leading zeros change nothing, so the message is padded in front to whole blocks: the first block has 1
+    # to 16 bytes, at its end. A part of ``crc``, which is added to the first four bytes, may go to the next
+    # block.
     first = builder.add(builder.and_(builder.sub(builder.sub(end, start), _LONG(1)), _LONG(15)), _LONG(1))
     padding = builder.zext(builder.mul(builder.sub(_LONG(16), first), _LONG(8)), _WIDE)
     block = builder.shl(builder.xor(load(start), builder.zext(crc, _WIDE)), padding)
@@ -106,5 +107,5 @@ def _folded(
 
 
 folded: Any = intrinsic(_folded)
-"""``folded(bytes, start, end, crc, tables, constants_at)``: the inverted checksum ``crc`` of what lies before
-it, gone on over ``bytes[start:end]``, which has at least 16 bytes. Only where AVAILABLE."""
+"""``folded(bytes, start, end, crc, tables, constants_at)``: continue the inverted checksum ``crc`` of the
+preceding bytes over ``bytes[start:end]``, which has at least 16 bytes. Only if AVAILABLE."""

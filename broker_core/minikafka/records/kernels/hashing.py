@@ -1,4 +1,4 @@
-"""Kernels that hash: keys of a column, and plain bytes."""
+"""Kernels for hashes of keys in a column, and checksums of bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BYTES_HASH = 2
 
 @inner
 def murmur2(data: Bytes, at: Number, end: Number) -> Number:
-    """Without its sign, as Java's producer takes it."""
+    """Return the hash without its sign, as Java's producer uses it."""
     h = np.uint32(0x9747B28C) ^ np.uint32(end - at)
     while end - at >= 4:
         k = (
@@ -54,8 +54,8 @@ def murmur2(data: Bytes, at: Number, end: Number) -> Number:
 
 @inner
 def java_hash(data: Bytes, at: Number, end: Number, is_text: Number) -> Number:
-    """The absolute value of Java's ``String.hashCode``, over the UTF-16 of this UTF-8, or of its
-    ``Arrays.hashCode``; 0 for the one that has none. What is not UTF-8 has some hash.
+    """Return the absolute value of Java's ``String.hashCode``, over the UTF-16 of this UTF-8, or of its
+    ``Arrays.hashCode``; 0 for -2^31, which has none in Java. Invalid UTF-8 has an unspecified hash.
     """
     mask = np.int64(0xFFFFFFFF)
     h = np.int64(0 if is_text else 1)
@@ -90,11 +90,11 @@ def key_partitions(
     partitions: Number,
     result: Ints,
 ) -> Number:
-    """``result[i]`` is the partition of key ``i``, -1 for null: by MURMUR2 as Java's producer has it, by
-    STRING_HASH or BYTES_HASH as the Scala producer of 0.10.1.
+    """Set ``result[i]`` to the partition of key ``i``, -1 for null: by MURMUR2 as in Java's producer, by
+    STRING_HASH or BYTES_HASH as in the Scala producer of 0.10.1.
 
-    ``offsets`` has ``result.size + 1`` places of keys in ``data``, not decreasing and not beyond it;
-    ``valid`` is an Arrow bitmap that starts at bit ``shift``, or empty when no key is null.
+    ``offsets`` has ``result.size + 1`` positions of keys in ``data``, not decreasing and not beyond it;
+    ``valid`` is an Arrow bitmap that starts at bit ``shift``, or empty if no key is null.
     """
     for i in range(result.size):
         bit = i + shift
@@ -113,6 +113,8 @@ def key_partitions(
 
 @kernel(TABLES, BYTES, I64)
 def checksum(tables: Tables, data: Bytes, before: Number) -> Number:
-    """The checksum of ``data`` with the first of ``tables``; ``before`` is that of what lies before it."""
+    """Return the checksum of ``data`` with the first of ``tables``; ``before`` is that of the preceding
+    bytes.
+    """
     crc = extended(tables, data, np.int64(0), np.int64(data.size), np.uint32(before) ^ ALL_ONES)
     return np.int64(crc ^ ALL_ONES)

@@ -1,8 +1,8 @@
 """The decorators of the kernels, and the primitives that they use.
 
-Where this machine has compiled the kernels before, their machine code is loaded and numba is not imported:
-then helpers and primitives are only names, which nobody calls. Else (in the child that compiles them, and
-where nothing can be kept) numba makes them here.
+If this machine has compiled the kernels before, their machine code is loaded and numba is not imported: then
+helpers and primitives are only names, which are never called. Otherwise (in the child that compiles them, and
+if no cache is writable) numba compiles them here.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ codes: dict[str, Code] = {} if _kept is None else _kept
 """The machine code of every kernel so far, by name."""
 
 inner: Callable[[F], F]
-"""``@inner``: a helper that becomes part of the kernels that call it."""
+"""``@inner``: a helper that is inlined into the kernels that call it."""
 load_u32: Any = None
 """``load_u32(bytes, position)``: big-endian, at any position."""
 load_u64: Any = None
 load_u64_little: Any = None
-"""Little-endian: numba runs on no other machines."""
+"""Little-endian: numba supports no other machines."""
 store_u32: Any = None
 """``store_u32(bytes, position, value)``: big-endian."""
 store_u64: Any = None
 copy_bytes: Any = None
 """``copy_bytes(target, target_at, source, source_at, length)`` between arrays that do not overlap."""
 fetch_early: Any = None
-"""``fetch_early(array, position)``: have the processor bring the item near, if it is there."""
+"""``fetch_early(array, position)``: prefetch the item into the processor's cache, if it exists."""
 folded: Any = None
-"""See ``folding``; there is none where FOLDS is false."""
+"""See ``folding``; None if FOLDS is false."""
 FOLDS = False
 
 if _kept is None:
@@ -58,12 +58,12 @@ else:
 
 
 def kernel(*arguments: Argument) -> Callable[[F], F]:
-    """Machine code for exactly these arguments, with an int64 as result."""
+    """Decorate a kernel: machine code for exactly these arguments, with an int64 as result."""
 
     def decorate(function: F) -> F:
         name = function.__name__
         if name in _named:
-            raise ValueError(f"two kernels are named {name}: the machine code of all is kept by name")
+            raise ValueError(f"two kernels are named {name}: the machine code is stored by name")
         _named.add(name)
         if _kept is None:
             codes[name] = compiler.compiled(function, arguments)

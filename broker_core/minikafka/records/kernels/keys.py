@@ -1,14 +1,14 @@
-"""Kernels of compaction: the map of keys to their largest offsets, and which transactions there are.
+"""Kernels of compaction: the map of keys to their largest offsets, and the survey of transactions.
 
-The map is one array of three numbers a slot: the key's hash (two of them) and its offset plus 1, 0 in an
-empty slot. A key that finds its slot taken goes on to the next one. The map is larger than the processor's
-caches, and every look-up goes to another place in it: so the places of the next keys are asked for before,
-some dozen at once.
+The map is one array with three numbers per slot: the key's hash (two numbers) and its offset plus 1, 0 in an
+empty slot. A key whose slot is taken uses the next free one. The map is larger than the processor's caches,
+and every look-up goes to another place in it, so the slots of the next keys are prefetched, a few dozen at
+once.
 
-The hash is MurmurHash3's of 128 bits for 64-bit machines, seed 0: as good as MD5 (which Kafka takes) against
-collisions by chance, about 2^-89 for a million keys, and made of products of 64 bits, so a key takes some
-nanoseconds in place of hundreds. Collisions on purpose can be made in both; who could gain by one may as well
-write to the other key.
+The hash is MurmurHash3 with 128 bits for 64-bit machines, seed 0. It is as good as MD5 (which Kafka uses)
+against random collisions, about 2^-89 for a million keys, and uses 64-bit products, so a key takes some
+nanoseconds instead of hundreds. An attacker can construct collisions in both, but a client that could use one
+can just as well write to the other key.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ INNER_MAGIC = decode_status.INNER_MAGIC
 OFFSET_ORDER = decode_status.OFFSET_ORDER
 BAD_COUNT = decode_status.BAD_COUNT
 BAD_DELTA = decode_status.BAD_DELTA
-# Ends of a run that only compaction has.
+# Codes of a run that only compaction uses.
 TRANSACTIONAL = -2  # the next entry is a batch of a transaction, or one that ends it
-PASSED = -3  # the batch that was OPENED is done: the next one has other content
+PASSED = -3  # the OPENED batch is done: the next one has other content
 
 # Places in the ``state`` of map_run and ``compact.sift_run``.
 POSITION = 0  # of the next entry; in and out
-NEXT = 1  # one more than the last offset that was passed; in and out
-END = 2  # what is not below is not looked at, and stays
+NEXT = 1  # the last processed offset + 1; in and out
+END = 2  # entries from here on are not processed, and retained
 INNER = 3  # magic of the wrapper whose content the data is, -1 outside of one
 SHIFT = 4  # added to every offset that is read
 ADMITTED = 5  # position of a batch at which the run does not stop as TRANSACTIONAL
 OPENED = 6  # 1 when ``content`` holds the decompressed records of the batch at POSITION, else it is the data
-RECORD_AT = 7  # of the record in ``content`` that was looked at last
-MESSAGES = 8  # passed; in and out
+RECORD_AT = 7  # of the last processed record in ``content``
+MESSAGES = 8  # processed; in and out
 # Of map_run.
-START = 9  # what is below is not looked at
+START = 9  # entries below are not processed
 ENTRIES = 10  # keys in the map; in and out
-CAPACITY = 11  # how many there may be
+CAPACITY = 11  # maximum number of keys
 PRODUCERS = 12  # rows of ``producers``; in and out
 MAP_STATE_SIZE = 13
 
 AHEAD = 32
-"""Keys whose places are asked for at once."""
+"""The number of keys whose slots are prefetched at once."""
 PRODUCER_FIELDS = 4  # id, epoch, last offset, largest timestamp
-SURVEY_FIELDS = 6  # those four, base offset, and what it is
+SURVEY_FIELDS = 6  # those four, base offset, and the kind
 SURVEY_DATA = -2
 SURVEY_UNKNOWN = -1  # a control record of another type; else the type: 0 abort, 1 commit
 
@@ -79,7 +79,7 @@ def finished(x: Number) -> Number:
 
 @inner
 def hashed(data: Bytes, at: Number, length: Number) -> tuple[Number, Number]:
-    """MurmurHash3_x64_128 of ``length`` bytes, which lie in ``data``, as two uint64."""
+    """Return MurmurHash3_x64_128 of ``length`` bytes in ``data``, as two uint64."""
     h1 = np.uint64(0)
     h2 = np.uint64(0)
     end = at + length
@@ -112,14 +112,14 @@ def hashed(data: Bytes, at: Number, length: Number) -> tuple[Number, Number]:
 
 @inner
 def place_of(slots: Longs, hashed_first: Number) -> Number:
-    """Where a key is looked for first."""
+    """Return the first slot to search for a key."""
     return 3 * np.int64((hashed_first >> np.uint64(32)) * np.uint64(slots.size // 3) >> np.uint64(32))
 
 
 @inner
 def fetch_entries(data: Bytes, slots: Longs, position: Number) -> Number:
-    """Ask for the places of some keys from the entry at ``position`` on (of a batch, of its first record);
-    returns the position behind them.
+    """Prefetch the slots of some keys from the entry at ``position`` on (for a batch, of its first record).
+    Return the position after them.
     """
     for _ in range(AHEAD):
         code, end = entry_end(data, position)
@@ -138,7 +138,7 @@ def fetch_entries(data: Bytes, slots: Longs, position: Number) -> Number:
 
 @inner
 def fetch_records(data: Bytes, slots: Longs, at: Number, stop: Number) -> Number:
-    """The same for records of a batch."""
+    """Prefetch the slots of some keys from the record at ``at`` on. Return the position after them."""
     for _ in range(AHEAD):
         code, after, _, _, key_at, key_length, _, _, _ = read_record(data, at, stop)
         if code != WHOLE:
@@ -152,7 +152,7 @@ def fetch_records(data: Bytes, slots: Longs, at: Number, stop: Number) -> Number
 
 @inner
 def slot_of(slots: Longs, data: Bytes, key_at: Number, key_length: Number) -> tuple[Number, Number, Number]:
-    """``(where, hash, hash)``: the slot that the key has, or the empty one that it would get.
+    """Return ``(position, hash, hash)`` of the slot of a key, or of the empty slot that it would get.
 
     There must be an empty slot.
     """
@@ -171,7 +171,7 @@ def slot_of(slots: Longs, data: Bytes, key_at: Number, key_length: Number) -> tu
 def put(
     slots: Longs, state: Longs, data: Bytes, key_at: Number, key_length: Number, offset: Number
 ) -> Number:
-    """Note the offset of a key: WHOLE, or ROWS_FULL when it would be one key too many."""
+    """Note the offset of a key. Return WHOLE, or ROWS_FULL if the map is full."""
     if offset < 0 or offset == POSITIVE:
         return OFFSET_ORDER
     at, one, two = slot_of(slots, data, key_at, key_length)
@@ -187,7 +187,7 @@ def put(
 
 @inner
 def offsets_of(data: Bytes, position: Number) -> tuple[Number, Number]:
-    """Base and last offset of a batch; the last one is -1 when they cannot be right."""
+    """Return base and last offset of a batch; the last one is -1 if they are invalid."""
     base = np.int64(load_u64(data, position))
     delta = load_i32(data, position + 23)
     if base < 0 or delta < 0 or base >= POSITIVE - delta:
@@ -197,13 +197,13 @@ def offsets_of(data: Bytes, position: Number) -> tuple[Number, Number]:
 
 @inner
 def map_message(data: Bytes, slots: Longs, state: Longs, position: Number, end: Number) -> Number:
-    """Note the key of an entry of magic 0 or 1: WHOLE, or why the run ends here."""
+    """Note the key of an entry of magic 0 or 1. Return WHOLE, or the code at which the run ends."""
     offset = np.int64(load_u64(data, position)) + state[SHIFT]
     codec = np.int64(data[position + 17]) & 7
     if state[INNER] >= 0 and data[position + 16] != state[INNER]:
         return INNER_MAGIC
     if offset < state[START]:
-        # The offset of a wrapper is that of its last message: all of it lies below.
+        # The offset of a wrapper is that of its last message, so all of its messages are below START.
         return WHOLE
     if codec:
         return BAD_CODEC if codec > 3 else NESTED if state[INNER] >= 0 else WRAPPER
@@ -220,7 +220,7 @@ def map_message(data: Bytes, slots: Longs, state: Longs, position: Number, end: 
 
 @inner
 def note_producer(producers: Longs, state: Longs, data: Bytes, position: Number, last: Number) -> None:
-    """The batch in a row of its own, or in that of the batch before when it is of the same producer."""
+    """Write the batch to a new row, or to that of the previous batch if it has the same producer."""
     producer = np.int64(load_u64(data, position + 43))
     at = PRODUCER_FIELDS * (state[PRODUCERS] - 1)
     if at < 0 or producers[at] != producer:
@@ -234,7 +234,7 @@ def note_producer(producers: Longs, state: Longs, data: Bytes, position: Number,
 
 @inner
 def enter(data: Bytes, state: Longs, position: Number, last: Number) -> Number:
-    """WHOLE when the records of a batch can be gone through, or why the run ends here."""
+    """Return WHOLE if the records of a batch can be read, or the code at which the run ends."""
     attributes = np.int64(data[position + 22])
     count = load_i32(data, position + 57)
     if last < 0 or count < 0:
@@ -257,7 +257,7 @@ def map_records(
     last: Number,
     left: Number,
 ) -> Number:
-    """Note the keys of the records of a batch: WHOLE, or why the run ends here."""
+    """Note the keys of the records of a batch. Return WHOLE, or the code at which the run ends."""
     before = np.int64(-1)
     fetched = at
     while left > 0:
@@ -294,7 +294,7 @@ def map_batch(
     position: Number,
     end: Number,
 ) -> Number:
-    """Note the keys of a batch: WHOLE, or why the run ends here."""
+    """Note the keys of a batch. Return WHOLE, or the code at which the run ends."""
     base, last = offsets_of(data, position)
     if 0 <= last < state[START]:
         return WHOLE
@@ -318,11 +318,10 @@ def map_batch(
 
 @kernel(BYTES, BYTES, I64S_OUT, I64S_OUT, I64S_OUT)
 def map_run(data: Bytes, content: Bytes, slots: Longs, producers: Longs, state: Longs) -> Number:
-    """Note every key's largest offset from POSITION on, until the returned code says why not further.
+    """Note every key's largest offset from POSITION on, until the returned code.
 
-    ROWS_FULL: the map has no room for the key of the message at NEXT or behind it. KEYS_FULL: the rows in
-    ``producers`` have to be taken away. WRAPPER,
-    TRANSACTIONAL, PASSED: it is for the caller to go on.
+    ROWS_FULL: the map has no room for the key of the message at NEXT or after it. KEYS_FULL: the caller must
+    remove the rows in ``producers``. WRAPPER, TRANSACTIONAL, PASSED: the caller must act before the next run.
     """
     fetched = np.int64(0)
     while True:
@@ -351,7 +350,7 @@ SURVEY_STATE_SIZE = 2
 
 @inner
 def control_type(data: Bytes, position: Number, end: Number) -> Number:
-    """What the first record of a control batch says, SURVEY_UNKNOWN where it says nothing."""
+    """Return the type in the first record of a control batch, or SURVEY_UNKNOWN."""
     if data[position + 22] & 7 or load_i32(data, position + 57) < 1:
         return np.int64(SURVEY_UNKNOWN)
     code, _, _, _, key_at, key_length, _, _, _ = read_record(data, position + 61, end)
@@ -363,9 +362,9 @@ def control_type(data: Bytes, position: Number, end: Number) -> Number:
 
 @kernel(BYTES, I64S_OUT, I64S_OUT)
 def survey(data: Bytes, rows: Longs, state: Longs) -> Number:
-    """A row for every batch of a transaction and every one that ends it, from POSITION on.
+    """Write a row for every transactional batch and every marker, from POSITION on.
 
-    ROWS_FULL, or why the entries end.
+    Return ROWS_FULL, or the code at which the entries end.
     """
     code, end = entry_end(data, state[POSITION])
     while code in (WHOLE, BATCH):

@@ -1,4 +1,6 @@
-"""How every kernel begins: is a whole entry there; and in magic 0 and 1, where are its key and value."""
+"""The layout of entries, with which every kernel starts: the end of an entry, and in magic 0 and 1 its
+fields.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +18,22 @@ BAD_KEY_LENGTH = decode_status.BAD_KEY_LENGTH
 BAD_VALUE_LENGTH = decode_status.BAD_VALUE_LENGTH
 BATCH = decode_status.BATCH
 WHOLE = -1
-"""There is a whole entry of magic 0 or 1."""
+"""The code for a whole entry of magic 0 or 1."""
 
 
 @inner
 def load_i32(data: Bytes, position: Number) -> Number:
-    """A signed big-endian integer as int64."""
+    """Return a signed big-endian integer as int64."""
     return np.int64(np.int32(load_u32(data, position)))
 
 
 @inner
 def entry_end(data: Bytes, position: Number) -> tuple[Number, Number]:
-    """``(code, end)`` of the entry at ``position``, which is not beyond the end of ``data``.
+    """Return ``(code, end)`` of the entry at ``position``, which is not beyond the end of ``data``.
 
-    When the code is WHOLE or OTHER_MAGIC, ``position + 26 <= end <= len(data)``; when it is BATCH, which is a
-    whole one of magic 2, ``position + 61 <= end``. When it is PARTIAL, ``end`` is where the entry would end,
-    or 0 when its size is not there yet.
+    For WHOLE or OTHER_MAGIC, ``position + 26 <= end <= len(data)``; for BATCH, a whole batch of magic 2,
+    ``position + 61 <= end``. For PARTIAL, ``end`` is the end that the entry would have, or 0 if its size
+    field is incomplete.
     """
     room = data.size - position
     if room < 12:
@@ -52,9 +54,10 @@ def entry_end(data: Bytes, position: Number) -> tuple[Number, Number]:
 
 @inner
 def fields(data: Bytes, position: Number, end: Number) -> tuple[Number, Number, Number, Number, Number]:
-    """``(code, key_at, key_length, value_at, value_length)`` of a whole entry; a length is -1 for null.
+    """Return ``(code, key_at, key_length, value_at, value_length)`` of a whole entry; a length is -1 for
+    null.
 
-    When the code is WHOLE, both fields lie before ``end`` and the value ends there.
+    If the code is WHOLE, both fields are before ``end`` and the value ends there.
     """
     at = position + 18 + 8 * np.int64(data[position + 16])
     room = end - at - 8

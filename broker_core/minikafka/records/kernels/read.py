@@ -1,4 +1,4 @@
-"""Kernels that read message sets of magic 0 and 1, and that pass over or search entries of every format."""
+"""Kernels that decode message sets of magic 0 and 1, and that scan or search entries of every format."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ POSITION = 0  # of the next entry; in and out
 ROWS = 1  # rows written; in and out
 KEY_BYTES = 2  # bytes of keys written; in and out
 VALUE_BYTES = 3  # bytes of values written; in and out
-NEXT_OFFSET = 4  # one more than the largest offset that was passed; in and out
+NEXT_OFFSET = 4  # the largest processed offset + 1; in and out
 NULL_KEYS = 5  # in and out
 NULL_VALUES = 6  # in and out
 HEADER_BYTES = 7  # bytes of headers written; in and out
@@ -57,16 +57,16 @@ HEADERS = 8  # their number, and the bytes of their names and values; in and out
 NAME_BYTES = 9
 CONTENT_BYTES = 10
 COUNTERS = 10  # from ROWS on
-START_OFFSET = 11  # rows below are left out
-END_OFFSET = 12  # the run ends at a row that is not below
+START_OFFSET = 11  # rows below it are left out
+END_OFFSET = 12  # the run ends at the first row that is not below it
 CHECK_CRC = 13  # 0 or 1
-INNER = 14  # -1 outside of a wrapper, else its timestamp type: 0, or 1 when its timestamp stands for all
+INNER = 14  # -1 outside a wrapper, else its timestamp type: 0, or 1 if its timestamp applies to all messages
 WRAPPER_MAGIC = 15
 WRAPPER_TIMESTAMP = 16
 OFFSET_SHIFT = 17  # added to every offset that is read
-# Of magic 2 only (``batches.decode_batches``), what is known of the batch that was entered.
+# For magic 2 only (``batches.decode_batches``), the state of the batch that was entered.
 WITH_HEADERS = 18  # 0 or 1: write the headers
-BATCH_OPENED = 19  # 1 when the data is what it holds, decompressed
+BATCH_OPENED = 19  # 1 if the data is the batch's decompressed content
 RECORD_AT = 20  # of the next record, -1 outside of a batch
 RECORDS_END = 21
 RECORDS_LEFT = 22
@@ -77,13 +77,13 @@ BATCH_TIMESTAMP = 26  # added to every timestamp delta; with append time it is t
 BATCH_TYPE = 27
 BATCH_CONTROL = 28
 DELTA_BEFORE = 29  # offset delta of the record before
-COUNTERS_BEFORE = 30  # the counters where it was entered
+COUNTERS_BEFORE = 30  # the counters when it was entered
 STATE_SIZE = 40
 
 
 @inner
 def timestamp_of(data: Bytes, position: Number, state: Longs) -> tuple[Number, Number]:
-    """Timestamp and its type of an entry whose fields are right."""
+    """Return timestamp and timestamp type of a validated entry."""
     if data[position + 16] == 0:
         return -1, -1
     if state[INNER] == 1:
@@ -96,9 +96,10 @@ def timestamp_of(data: Bytes, position: Number, state: Longs) -> tuple[Number, N
 def next_message(
     data: Bytes, tables: Tables, state: Longs, position: Number
 ) -> tuple[Number, Number, Number, Number, Number, Number, Number]:
-    """``(code, end, offset, key_at, key_length, value_at, value_length)`` of the entry at ``position``.
+    """Return ``(code, end, offset, key_at, key_length, value_at, value_length)`` of the entry at
+    ``position``.
 
-    WHOLE for a message that is wanted, BELOW for one before START_OFFSET, else why the run ends here.
+    WHOLE for a message in the range, BELOW for one before START_OFFSET, else the code at which the run ends.
     """
     code, end = entry_end(data, position)
     if code != WHOLE:
@@ -108,7 +109,7 @@ def next_message(
     if state[INNER] >= 0 and data[position + 16] != state[WRAPPER_MAGIC]:
         return INNER_MAGIC, end, offset, 0, 0, 0, 0
     if offset < state[START_OFFSET]:
-        # The offset of a wrapper is that of its last message: all of it lies below.
+        # The offset of a wrapper is that of its last message, so all of its messages are below START_OFFSET.
         return BELOW, end, offset, 0, 0, 0, 0
     if offset >= state[END_OFFSET] and codec == 0:
         return REACHED_END_OFFSET, end, offset, 0, 0, 0, 0
@@ -148,11 +149,11 @@ def decode_run(
     keys: Bytes,
     values: Bytes,
 ) -> Number:
-    """Append the messages from POSITION on to the columns, until the returned code says why not further.
+    """Append the messages from POSITION on to the columns, until the returned code.
 
     Row ``i`` of the column ``keys`` is ``keys[key_ends[i]:key_ends[i + 1]]``; ``has_key[i]`` is 0 for null.
-    On every return, POSITION is that of the first entry that is not in the columns; what lies behind ROWS is
-    undefined.
+    On every return, POSITION is that of the first entry that is not in the columns; the columns after ROWS
+    are undefined.
     """
     position = state[POSITION]
     row = state[ROWS]
@@ -205,14 +206,14 @@ def decode_run(
 
 @inner
 def last_offset(data: Bytes, position: Number) -> Number:
-    """That of a whole entry: its own in magic 0 and 1."""
+    """Return the last offset of a whole entry: its offset in magic 0 and 1."""
     offset = np.int64(load_u64(data, position))
     return offset + load_i32(data, position + 23) if data[position + 16] == 2 else offset
 
 
 @inner
 def largest_timestamp(data: Bytes, position: Number) -> Number:
-    """That of a whole entry, -1 in magic 0."""
+    """Return the largest timestamp of a whole entry, -1 in magic 0."""
     magic = data[position + 16]
     if magic == 0:
         return np.int64(-1)
@@ -221,7 +222,7 @@ def largest_timestamp(data: Bytes, position: Number) -> Number:
 
 @inner
 def is_damaged(data: Bytes, tables: Tables, position: Number, end: Number) -> Number:
-    """Whether the checksum of a whole entry is wrong."""
+    """Return True if the checksum of a whole entry is wrong."""
     if data[position + 16] == 2:
         return load_u32(data, position + 17) != crc32c(tables, data, position + 21, end)
     return load_u32(data, position + 12) != crc32(tables, data, position + 16, end)
@@ -229,9 +230,10 @@ def is_damaged(data: Bytes, tables: Tables, position: Number, end: Number) -> Nu
 
 @kernel(BYTES, I64S_OUT)
 def measure(data: Bytes, result: Longs) -> Number:
-    """``result`` gets the number of entries, the last one's offset (-1 for none) and where they end.
+    """Set ``result`` to the number of entries, the last one's offset (-1 for none) and the end of the
+    entries.
 
-    For what a wrapper holds, so a batch is INNER_MAGIC.
+    It is for the content of a wrapper, so a batch is INNER_MAGIC.
     """
     position = np.int64(0)
     count = 0
@@ -250,10 +252,10 @@ def measure(data: Bytes, result: Longs) -> Number:
 
 @kernel(BYTES, I64, I64, I64S_OUT)
 def find(data: Bytes, target_offset: Number, target_timestamp: Number, result: Longs) -> Number:
-    """The first entry from ``result[0]`` on whose last offset and timestamp are not below the targets.
+    """Find the first entry, from ``result[0]`` on, whose last offset and timestamp are not below the targets.
 
-    FOUND and its position in ``result[0]``, or why the search ended, and where. Magic 0 counts as timestamp
-    -1.
+    Return FOUND, with its position in ``result[0]``, or the code and position at which the search ended.
+    Magic 0 counts as timestamp -1.
     """
     position = result[0]
     code, end = entry_end(data, position)
@@ -272,15 +274,15 @@ def find(data: Bytes, target_offset: Number, target_timestamp: Number, result: L
 
 # Places in the ``state`` of find_record.
 FIND_AT = 0  # of the next record; in and out
-FIND_LEFT = 1  # records that there must be; in and out
+FIND_LEFT = 1  # the expected number of records; in and out
 FIND_BASE_OFFSET = 2
 FIND_LAST_DELTA = 3
 FIND_TIMESTAMP = 4  # added to every timestamp delta; with append time it is the timestamp
 FIND_APPEND_TIME = 5  # 0 or 1
-FIND_OLDEST = 6  # the record is not older than this
-FIND_LEAST = 7  # and its offset not below this
+FIND_OLDEST = 6  # the earliest timestamp to find
+FIND_LEAST = 7  # the lowest offset to find
 FIND_DELTA = 8  # offset delta of the record before; in and out
-FIND_DONE = 9  # 1 once it was found, with
+FIND_DONE = 9  # 1 when a record was found, with these:
 FOUND_OFFSET = 10
 FOUND_TIMESTAMP = 11
 FIND_STATE_SIZE = 12
@@ -288,8 +290,8 @@ FIND_STATE_SIZE = 12
 
 @kernel(BYTES, I64S_OUT)
 def find_record(data: Bytes, state: Longs) -> Number:
-    """Check all records of a batch, and note the first that is wanted: END, or the first fault, which lies at
-    FIND_AT."""
+    """Check all records of a batch, and note the first match. Return END, or the first fault, whose position
+    is FIND_AT."""
     while state[FIND_LEFT] > 0:
         code, after, timestamp, delta, _, _, _, _, headers_at = read_record(data, state[FIND_AT], data.size)
         if code != WHOLE:
@@ -313,15 +315,15 @@ def find_record(data: Bytes, state: Longs) -> Number:
 
 # Places in the ``state`` of scan_run.
 SCAN_POSITION = 0  # of the next entry in the data; in and out
-SCAN_NEXT_OFFSET = 1  # the smallest offset that may come; in and out
-SCAN_LARGEST_OFFSET = 2  # the largest that the segment can hold
-SCAN_COUNT = 3  # entries passed
+SCAN_NEXT_OFFSET = 1  # the smallest valid next offset; in and out
+SCAN_LARGEST_OFFSET = 2  # the largest offset that the segment can hold
+SCAN_COUNT = 3  # entries scanned
 SCAN_MAX_TIMESTAMP = 4  # in and out
 SCAN_INDEXED = 5  # position of the last indexed entry, relative to the data (negative: before it); in and out
 SCAN_INTERVAL = 6  # bytes between indexed entries
 SCAN_INDEX_COUNT = 7  # index entries written
 SCAN_CHECK_CRC = 8
-SCAN_WANTED = 9  # for PARTIAL: size of the entry that is not whole, 0 when even that is not there
+SCAN_WANTED = 9  # for PARTIAL: size of the incomplete entry, 0 if its size field is incomplete
 SCAN_MAX_MAGIC = 10  # entries of a higher one are OTHER_MAGIC
 SCAN_MAX_AT = 11  # last offset of the entry with that timestamp; in and out
 SCAN_STATE_SIZE = 12
@@ -330,10 +332,11 @@ INDEX_FIELDS = 4
 
 @kernel(BYTES, TABLES, I64S_OUT, I64S_OUT)
 def scan_run(data: Bytes, tables: Tables, state: Longs, index: Longs) -> Number:
-    """Pass over good entries, and note in ``index`` where more than the interval lies behind the last noted.
+    """Scan valid entries, and add one to ``index`` when it is more than the interval after the last one
+    there.
 
-    An entry there has INDEX_FIELDS numbers: last offset, position, and the largest timestamp so far with its
-    MAX_AT. There is room for ``data.size // interval + 1``.
+    An entry of ``index`` has INDEX_FIELDS numbers: last offset, position, and the largest timestamp so far
+    with its MAX_AT. There is room for ``data.size // interval + 1``.
     """
     position = state[SCAN_POSITION]
     while True:

@@ -1,6 +1,6 @@
-"""What a record of magic 2 is made of, read and written: zig-zag varints, fields, headers.
+"""Reading and writing of the parts of a record of magic 2: zig-zag varints, fields, headers.
 
-What lies between ``at`` and ``end`` is all that a reading helper may look at.
+A reading helper accesses only the bytes between ``at`` and ``end``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POSITIVE = 0x7FFFFFFFFFFFFFFF
 
 @inner
 def read_number(data: Bytes, at: Number, end: Number, bits: Number) -> tuple[Number, Number]:
-    """``(number, where it ends)``; the place is -1 when there is none of at most ``bits`` bits."""
+    """Return ``(number, its end)``; the end is -1 if there is no number of at most ``bits`` bits."""
     raw = np.int64(0)
     shift = 0
     while at < end and shift < bits:
@@ -29,7 +29,7 @@ def read_number(data: Bytes, at: Number, end: Number, bits: Number) -> tuple[Num
         at += 1
         raw |= (byte & 127) << shift
         if byte < 128:
-            # Bits beyond 32 are still there; of the tenth byte only one bit is not beyond 64.
+            # A number of 32 bits may have more bits here; of the tenth byte of a long one, only one bit fits.
             if (bits == 32 and raw >> 32) or (shift == 63 and byte > 1):
                 break
             return (raw >> 1 & POSITIVE) ^ -(raw & 1), at
@@ -39,9 +39,9 @@ def read_number(data: Bytes, at: Number, end: Number, bits: Number) -> tuple[Num
 
 @inner
 def read_field(data: Bytes, at: Number, end: Number) -> tuple[Number, Number, Number]:
-    """``(where the bytes begin, length or -1 for null, where it ends)``.
+    """Return ``(start of the bytes, length or -1 for null, end of the field)``.
 
-    The end is -1 when the field does not fit, -2 when its length is no number.
+    The end is -1 if the field does not fit, -2 if its length is not a valid number.
     """
     length, start = read_number(data, at, end, 32)
     if start < 0:
@@ -53,8 +53,10 @@ def read_field(data: Bytes, at: Number, end: Number) -> tuple[Number, Number, Nu
 
 @inner
 def read_headers(data: Bytes, at: Number, end: Number) -> tuple[Number, Number, Number]:
-    """``(number of headers, bytes of names, bytes of values)``, which fill all up to ``end``; -1 when not."""
-    # Nearly no record has headers.
+    """Return ``(number of headers, bytes of names, bytes of values)``; the number is -1 unless they end at
+    ``end``.
+    """
+    # Most records have no headers.
     if at == end - 1 and data[at] == 0:
         return np.int64(0), np.int64(0), np.int64(0)
     count, at = read_number(data, at, end, 32)
@@ -80,10 +82,11 @@ def read_headers(data: Bytes, at: Number, end: Number) -> tuple[Number, Number, 
 def read_record(
     data: Bytes, at: Number, end: Number
 ) -> tuple[Number, Number, Number, Number, Number, Number, Number, Number, Number]:
-    """``(code, after, timestamp_delta, delta, key_at, key_length, value_at, value_length, headers_at)``.
+    """Return ``(code, after, timestamp_delta, delta, key_at, key_length, value_at, value_length,
+    headers_at)``.
 
-    When the code is WHOLE, all of it lies before ``after``, which is not beyond ``end``. The headers fill
-    what is left, and nothing of them is checked.
+    If the code is WHOLE, all fields are before ``after``, which is not beyond ``end``. The headers are the
+    rest of the record, and are not checked.
     """
     length, at = read_number(data, at, end, 32)
     if at < 0:
@@ -108,7 +111,7 @@ def read_record(
 
 @inner
 def number_size(number: Number) -> Number:
-    """Bytes of ``number`` as a varint."""
+    """Return the size of ``number`` as a varint, in bytes."""
     raw = np.uint64(number << 1 ^ number >> 63)
     size = 1
     while raw > np.uint64(127):
@@ -119,7 +122,7 @@ def number_size(number: Number) -> Number:
 
 @inner
 def write_number(out: Bytes, at: Number, number: Number) -> Number:
-    """``number`` as a varint at ``at``; returns the position after it."""
+    """Write ``number`` as a varint at ``at``. Return the position after it."""
     raw = np.uint64(number << 1 ^ number >> 63)
     while raw > np.uint64(127):
         out[at] = np.uint8(raw & np.uint64(127) | np.uint64(128))
@@ -131,7 +134,7 @@ def write_number(out: Bytes, at: Number, number: Number) -> Number:
 
 @inner
 def write_bytes(out: Bytes, at: Number, data: Bytes, start: Number, length: Number) -> Number:
-    """A nullable field (length -1 for null) at ``at``; returns the position after it."""
+    """Write a nullable field (length -1 for null) at ``at``. Return the position after it."""
     at = write_number(out, at, length)
     if length > 0:
         copy_bytes(out, at, data, start, length)

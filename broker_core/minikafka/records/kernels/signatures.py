@@ -1,4 +1,4 @@
-"""What kernels take: 64-bit integers, and one-dimensional arrays of numbers without gaps."""
+"""The argument types of kernels: 64-bit integers, and contiguous one-dimensional arrays of numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Number = Any
-"""An int64 in compiled code. (numpy's scalars are no ``int`` to a type checker, and the loops mix them.)"""
+"""An int64 in compiled code. (To a type checker numpy's scalars are not ``int``, and the loops mix them.)"""
 Bytes = NDArray[np.uint8]
 Tables = NDArray[np.uint32]
 Longs = NDArray[np.int64]
@@ -19,14 +19,14 @@ Shorts = NDArray[np.int8]
 
 @dataclass(frozen=True, slots=True)
 class ArrayOf:
-    """An array that a kernel reads, or also writes to."""
+    """An array that a kernel reads or, if ``written``, also writes."""
 
     dtype: np.dtype[Any]
     written: bool
 
     @property
     def flags(self) -> int:
-        """numpy's flags that it must have: in one piece, aligned, and writable where it is written."""
+        """The numpy flags that it must have: contiguous, aligned, and writable if it is written."""
         return 0x1 | 0x100 | (0x400 if self.written else 0)
 
 

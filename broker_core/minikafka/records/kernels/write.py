@@ -1,4 +1,4 @@
-"""Kernels that check, change and make message sets of magic 0 and 1, and that number batches of magic 2."""
+"""Kernels to validate, change and build message sets of magic 0 and 1, and to assign offsets."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ END = decode_status.END
 
 # Places in the ``state`` of validate_run, survey_wrappers and check_contents.
 POSITION = 0  # of the next entry; in and out
-COUNT = 1  # messages passed; in and out
+COUNT = 1  # messages checked; in and out
 MAX_TIMESTAMP = 2  # in and out
-STAMPED = 3  # magic 1 messages passed; in and out
+STAMPED = 3  # magic 1 messages checked; in and out
 CONSECUTIVE = 4  # 0 once an offset was not COUNT; in and out
 MAX_MESSAGE_BYTES = 5  # of an entry with its offset and size
 KEY_NEEDED = 6  # 0 or 1
@@ -48,21 +48,21 @@ EARLIEST = 7  # allowed timestamps of magic 1, both ends included
 LATEST = 8
 INNER = 9  # 0 or 1: the content of a wrapper
 WRAPPER_MAGIC = 10
-MAX_AT = 11  # how many messages came before the first with MAX_TIMESTAMP; in and out
+MAX_AT = 11  # number of messages before the first with MAX_TIMESTAMP; in and out
 STOP = 12  # of check_contents
-# What check_contents counts; in and out.
+# Counters of check_contents; in and out.
 WRAPPED = 13  # messages in wrappers
 GAPS = 14  # wrappers of magic 1 whose inner offsets are not 0, 1, 2 …
 ABSOLUTE = 15  # wrappers of magic 0
-ABSOLUTE_BYTES = 16  # what these hold
-MISTIMED = 17  # wrappers of magic 1 with another timestamp than the largest of what they hold
+ABSOLUTE_BYTES = 16  # their content
+MISTIMED = 17  # wrappers of magic 1 with another timestamp than the largest of their messages
 CODECS = 18  # a bit for each codec of a wrapper
 STATE_SIZE = 19
 
 
 @inner
 def note_timestamp(state: Longs, timestamp: Number) -> None:
-    """Of the message whose number is COUNT."""
+    """Note the timestamp of the message with number COUNT."""
     if timestamp > state[MAX_TIMESTAMP]:
         state[MAX_TIMESTAMP] = timestamp
         state[MAX_AT] = state[COUNT]
@@ -70,7 +70,7 @@ def note_timestamp(state: Longs, timestamp: Number) -> None:
 
 @inner
 def check_entry(data: Bytes, tables: Tables, state: Longs, position: Number) -> tuple[Number, Number, Number]:
-    """``(code, end, key_length)`` of what a producer sent at ``position``: WHOLE, WRAPPER or why not."""
+    """Return ``(code, end, key_length)`` of a produced entry at ``position``: WHOLE, WRAPPER or its fault."""
     code, end = entry_end(data, position)
     if code == BATCH and state[INNER]:
         code = INNER_MAGIC
@@ -87,7 +87,7 @@ def check_entry(data: Bytes, tables: Tables, state: Longs, position: Number) -> 
     code, _, key_length, _, _ = fields(data, position, end)
     if code != WHOLE:
         return code, end, 0
-    # Inside of a wrapper the bit means nothing: the wrapper's stands for all.
+    # Inside a wrapper the bit is ignored: the wrapper's bit applies to all messages.
     if magic == 1 and attributes & 8 and not state[INNER]:
         return TIMESTAMP_TYPE, end, 0
     if attributes & 7:
@@ -97,7 +97,7 @@ def check_entry(data: Bytes, tables: Tables, state: Longs, position: Number) -> 
 
 @inner
 def check_messages(data: Bytes, tables: Tables, state: Longs) -> Number:
-    """See ``validate_run``."""
+    """Do the work of ``validate_run``."""
     position = state[POSITION]
     while True:
         code, end, key_length = check_entry(data, tables, state, position)
@@ -123,31 +123,31 @@ def check_messages(data: Bytes, tables: Tables, state: Longs) -> Number:
 
 @kernel(BYTES, TABLES, I64S_OUT)
 def validate_run(data: Bytes, tables: Tables, state: Longs) -> Number:
-    """Check what a producer sent, up to the end, a wrapper (which is checked itself), a batch (which is
-    not) or the first fault.
+    """Validate produced entries up to the end, a wrapper (which is validated itself), a batch (which is not)
+    or the first fault.
 
-    POSITION is then that of the entry where the run stopped.
+    POSITION is then that of the entry at which the run stopped.
     """
     return check_messages(data, tables, state)
 
 
-# Fields of a row of ``survey_wrappers``: what is known of a wrapper.
+# Fields of a row of ``survey_wrappers``, which describes a wrapper.
 WRAPPER_AT = 0  # its position
 WRAPPER_SIZE = 1  # with offset and size
 WRAPPER_FORMAT = 2  # its magic
 WRAPPER_CODEC = 3
-WRAPPER_VALUE = 4  # how far behind its position the content lies, -1 when there is none
-WRAPPER_TIMESTAMP = 5  # its own; then the largest of its messages, from ``check_contents``, which adds
-WRAPPER_COUNT = 6  # how many these are,
-WRAPPER_CONSECUTIVE = 7  # whether their offsets are 0, 1, 2 …,
-WRAPPER_CONTENT = 8  # and their bytes
+WRAPPER_VALUE = 4  # position of the content relative to the wrapper's, -1 if there is none
+WRAPPER_TIMESTAMP = 5  # its own; after ``check_contents`` the largest of its messages. That also sets:
+WRAPPER_COUNT = 6  # the number of its messages
+WRAPPER_CONSECUTIVE = 7  # 1 if their offsets are 0, 1, 2 …
+WRAPPER_CONTENT = 8  # their bytes
 WRAPPER_FIELDS = 9
 
 
 @kernel(BYTES, TABLES, I64S_OUT, I64S_OUT)
 def survey_wrappers(data: Bytes, tables: Tables, state: Longs, rows: Longs) -> Number:
-    """How many wrappers that are right themselves lie at POSITION one after another, as far as there are rows
-    for them. The state stays."""
+    """Return the number of consecutive valid wrappers at POSITION, up to the number of rows. The state does
+    not change."""
     position = state[POSITION]
     found = np.int64(0)
     while rows.size - found * WRAPPER_FIELDS >= WRAPPER_FIELDS:
@@ -171,11 +171,11 @@ def survey_wrappers(data: Bytes, tables: Tables, state: Longs, rows: Longs) -> N
 def check_contents(
     data: Bytes, tables: Tables, ends: Longs, inner_state: Longs, rows: Longs, state: Longs
 ) -> Number:
-    """Check what some wrappers hold, which lies one after another in ``data``, complete their rows, and count
-    them in ``state``, whose POSITION is behind them then. How many are right: of the next one, STOP in
-    ``inner_state`` says what is wrong at POSITION there, or COUNT is 0 as it holds nothing.
+    """Validate the concatenated contents of some wrappers in ``data``, complete their rows, and count them in
+    ``state``, whose POSITION is then after them. Return the number of valid wrappers. For the next one, STOP
+    in ``inner_state`` is the fault at its POSITION, or COUNT is 0 if it has no messages.
 
-    ``inner_state`` gives the limits.
+    ``inner_state`` contains the limits.
     """
     begin = np.int64(0)
     inner_state[INNER] = 1
@@ -197,7 +197,7 @@ def check_contents(
         state[WRAPPED] += count
         state[COUNT] += count
         if newest > state[MAX_TIMESTAMP]:
-            # To the log a wrapper is one entry, that of its last offset.
+            # For the log a wrapper is one entry, with its last offset.
             state[MAX_TIMESTAMP] = newest
             state[MAX_AT] = state[COUNT] - 1
         if magic == 0:
@@ -219,8 +219,9 @@ def check_contents(
 
 @kernel(BYTES_OUT, TABLES, I64S)
 def stamp_wrappers(data: Bytes, tables: Tables, rows: Longs) -> Number:
-    """Write the largest timestamp of what it holds into every wrapper of magic 1 that has another. How many
-    these were."""
+    """Write the largest timestamp of its messages into every wrapper of magic 1 with another timestamp.
+    Return the number of changed wrappers.
+    """
     changed = np.int64(0)
     for row in range(0, rows.size, WRAPPER_FIELDS):
         position = rows[row + WRAPPER_AT]
@@ -244,13 +245,13 @@ def assign_offsets(
     interval: Number,
     marks: Longs,
 ) -> Number:
-    """Write consecutive offsets into a valid set; returns the next one, or -1 when the set is not valid.
+    """Write consecutive offsets into a valid set. Return the next one, or -1 if the set is not valid.
 
-    The ``k``-th wrapper stands for ``wrapper_counts[k]`` messages and gets the offset of its last.
-    Batches get the leader epoch too.
+    The ``k``-th wrapper has ``wrapper_counts[k]`` messages and gets the offset of its last. Batches get the
+    leader epoch too.
 
     ``marks`` gets, as far as there is room, the last offset and the position of the first entry, and of each
-    that lies more than ``interval`` behind the one marked before; how many these are stands first.
+    entry more than ``interval`` bytes after the last marked one; ``marks[0]`` is their number.
     """
     position = np.int64(0)
     offset = np.int64(base_offset)
@@ -284,7 +285,7 @@ def assign_offsets(
 
 @kernel(BYTES_OUT, TABLES, I64)
 def stamp_append_time(data: Bytes, tables: Tables, timestamp: Number) -> Number:
-    """Write the timestamp and the type "log append time" into every entry of a valid set, but of magic 0."""
+    """Write the timestamp and the type "log append time" into every entry of a valid set, except magic 0."""
     position = np.int64(0)
     code, end = entry_end(data, position)
     while code in (WHOLE, BATCH):
@@ -305,7 +306,7 @@ def stamp_append_time(data: Bytes, tables: Tables, timestamp: Number) -> Number:
 def write_head(
     out: Bytes, at: Number, size: Number, magic: Number, attributes: Number, timestamp: Number
 ) -> Number:
-    """Size, magic, attributes and timestamp of an entry at ``at``; returns where its key's length goes."""
+    """Write size, magic, attributes and timestamp of an entry at ``at``. Return the position of the key."""
     store_u32(out, at + 8, np.uint32(size))
     out[at + 16] = magic
     out[at + 17] = attributes
@@ -317,7 +318,7 @@ def write_head(
 
 @inner
 def write_field(out: Bytes, at: Number, data: Bytes, start: Number, length: Number) -> Number:
-    """A nullable field (length -1 for null) at ``at``; returns the position after it."""
+    """Write a nullable field (length -1 for null) at ``at``. Return the position after it."""
     store_u32(out, at, np.uint32(np.int32(length)))
     if length > 0:
         copy_bytes(out, at + 4, data, start, length)
@@ -327,7 +328,7 @@ def write_field(out: Bytes, at: Number, data: Bytes, start: Number, length: Numb
 
 @inner
 def cell(row: Number, offsets: Ints, data: Bytes, valid: Bytes, shift: Number) -> tuple[Number, Number]:
-    """``(start, length)`` of a row of an Arrow column; length -1 for null, -2 for a row that is not there."""
+    """Return ``(start, length)`` of a row of an Arrow column; length -1 for null, -2 for an invalid row."""
     if offsets.size == 0:
         return np.int64(0), np.int64(-1)
     if row < 0 or row >= offsets.size - 1:
@@ -351,7 +352,7 @@ ENCODE_MAGIC = 4
 ENCODE_KEY_SHIFT = 5  # first bit of the keys' bitmap
 ENCODE_VALUE_SHIFT = 6
 ENCODE_WANTED = 7  # for VALUES_FULL: size of the entry or record that did not fit
-ENCODE_BASE_TIMESTAMP = 8  # of a batch: its first record's; out
+ENCODE_BASE_TIMESTAMP = 8  # of a batch: that of its first record; out
 ENCODE_STATE_SIZE = 9
 
 
@@ -369,9 +370,9 @@ def encode_run(
     out: Bytes,
     state: Longs,
 ) -> Number:
-    """Write the chosen rows as entries until ``out`` is full (VALUES_FULL) or all are there (END).
+    """Write the chosen rows as entries until ``out`` is full (VALUES_FULL) or all are written (END).
 
-    A column with no offsets is null throughout; an empty bitmap means that nothing is null.
+    A column without offsets is all null; an empty bitmap means that nothing is null.
     """
     at = state[ENCODE_BYTES]
     magic = state[ENCODE_MAGIC]
@@ -406,19 +407,19 @@ def encode_run(
 CONVERT_POSITION = 0  # of the next entry; in and out
 CONVERT_BYTES = 1  # bytes of ``out`` in use; in and out
 CONVERT_SHIFT = 2  # added to every offset
-CONVERT_MAGIC = 3  # of what is written, 0 or 1
+CONVERT_MAGIC = 3  # of the output, 0 or 1
 CONVERT_MAX_MESSAGE_BYTES = 4  # of an entry that is written
 CONVERT_COUNT = 5  # messages written; in and out
-CONVERT_MAX_TIMESTAMP = 6  # of those, when they have one; in and out
-CONVERT_MAX_AT = 7  # how many messages came before the first with that; in and out
+CONVERT_MAX_TIMESTAMP = 6  # of those with a timestamp; in and out
+CONVERT_MAX_AT = 7  # number of messages before the first with that timestamp; in and out
 CONVERT_STATE_SIZE = 8
 
 
 @kernel(BYTES, TABLES, BYTES_OUT, I64S_OUT)
 def convert_run(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Number:
-    """Copy messages to ``out`` as messages of one magic, all attributes 0; stops at a wrapper or batch.
+    """Copy messages to ``out`` as messages of one magic, with attributes 0; stop at a wrapper or batch.
 
-    What has no timestamp gets -1. ``out`` has room for 8 bytes more a message than ``data`` has.
+    A message without timestamp gets -1. ``out`` has room for 8 bytes more per message than ``data``.
     """
     position = state[CONVERT_POSITION]
     at = state[CONVERT_BYTES]
@@ -428,7 +429,7 @@ def convert_run(data: Bytes, tables: Tables, out: Bytes, state: Longs) -> Number
         code, end = entry_end(data, position)
         if code != WHOLE:
             break
-        # A new checksum over damaged bytes would hide the damage.
+        # A new checksum of damaged bytes would hide the damage.
         if load_u32(data, position + 12) != crc32(tables, data, position + 16, end):
             code = BAD_CRC
             break

@@ -140,7 +140,7 @@ def test_offsets_may_rise_anew_behind_those_that_fall() -> None:
     second = build_message_set([Record(None, b"y")] * 3, base_offset=5)
     found = checked(first + second, 0)
     assert [(one.position, one.length) for one in found.damage] == [(len(first), len(second) // 3)]
-    assert "not larger than the one before" in found.damage[0].reason
+    assert "not larger than the previous one" in found.damage[0].reason
 
 
 def test_a_file_with_a_wrong_name_is_told_once() -> None:

@@ -36,18 +36,18 @@ def test_a_number_below_zero_stays_one() -> None:
     assert (plain.producer_id, plain.producer_epoch, plain.base_sequence) == (-1, -1, -1)
 
 
-def test_a_batch_behind_one_that_is_not_plain_is_left_for_a_closer_look() -> None:
+def test_batch_after_one_that_is_not_plain_is_left_out() -> None:
     found = survey([batch(b"a"), batch(b"b", codec=Codec.GZIP), batch(b"c")])
     assert [one is not None for one in found] == [True, False, False]
 
 
-def test_two_batches_in_one_set_are_not_taken_for_those_of_two_sets() -> None:
+def test_two_batches_in_one_set_are_not_mistaken_for_two_sets() -> None:
     one = batch(b"a")
     found = survey([memoryview(bytes(one) + bytes(one)), one])
     assert found == [None, None]
 
 
-def test_a_set_that_goes_on_in_the_next_one_is_not_taken_for_a_batch() -> None:
+def test_set_that_continues_in_the_next_is_no_plain_batch() -> None:
     one = batch(b"a")
     assert survey([one[:40], one[40:]]) == [None, None]
 
@@ -63,7 +63,7 @@ def test_no_set_has_no_rows() -> None:
     assert survey([memoryview(b"")]) == [None]
 
 
-def test_what_was_surveyed_is_not_changed_and_known_as_after_a_closer_look() -> None:
+def test_fast_path_gives_the_result_of_full_validation() -> None:
     data = batch(b"a", b"b")
     before = bytes(data)
     (plain,) = survey([data])
@@ -71,7 +71,7 @@ def test_what_was_surveyed_is_not_changed_and_known_as_after_a_closer_look() -> 
     assert bytes(data) == before
 
 
-def test_a_largest_timestamp_that_is_wrong_is_mended_by_the_closer_look() -> None:
+def test_full_validation_corrects_the_largest_timestamp() -> None:
     data = batch(b"a")
     set_max_timestamp(data, 0, len(data), 900)
     assert survey([data]) == [None]

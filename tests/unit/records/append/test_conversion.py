@@ -40,7 +40,7 @@ def test_gaps_inside_of_a_wrapper_are_kept() -> None:
 
 
 @pytest.mark.parametrize("inner", [[0, -(2**63)], [-(2**63), 2**63 - 1], [3, 0, -1]])
-def test_inner_offsets_at_the_edge_of_64_bits_are_taken_modulo_as_the_iterator_does(inner: list[int]) -> None:
+def test_inner_offsets_beyond_64_bits_wrap_as_in_the_iterator(inner: list[int]) -> None:
     content = b"".join(oracle.entry(offset, magic=1, value=b"x") for offset in inner)
     data = wrap(content, offset=2**63 - 2, magic=1, codec=Codec.GZIP, timestamp_ms=-1)
     wanted = [oracle.wrap64(2**63 - 2 + offset - inner[-1]) for offset in inner]

@@ -85,7 +85,7 @@ def whole(data: bytes, position: int) -> bytes:
 
 
 @every_set
-def test_what_is_cut_off_at_the_end_is_left_out_wherever_it_is_cut(name: str) -> None:
+def test_entry_cut_off_at_any_byte_is_left_out(name: str) -> None:
     data = SETS[name]
     for length in range(len(data)):
         copied, kept = replicated(data[:length], 0), entries(data[:length])

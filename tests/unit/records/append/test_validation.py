@@ -73,7 +73,7 @@ def test_a_writable_buffer_is_kept_and_a_read_only_one_is_copied() -> None:
     assert next(iterate(data)).offset == 0
 
 
-def test_several_wrappers_and_plain_messages_in_one_set_are_numbered_in_a_row() -> None:
+def test_wrappers_and_plain_messages_get_consecutive_offsets() -> None:
     parts = [
         build_message_set(some_records(2), magic=1, codec=Codec.GZIP),
         build_message_set(some_records(3), magic=1),
@@ -96,7 +96,7 @@ def test_of_a_good_magic_1_wrapper_only_the_offset_changes(codec: Codec) -> None
 
 
 @pytest.mark.parametrize("inner", [(0, 0, 0), (5, 6, 7), (2, 1, 0), (0, 2, 4)])
-def test_a_magic_1_wrapper_with_other_inner_offsets_is_built_anew(inner: tuple[int, ...]) -> None:
+def test_magic_1_wrapper_with_other_inner_offsets_is_rebuilt(inner: tuple[int, ...]) -> None:
     content = b"".join(oracle.entry(o, magic=1, value=b"%d" % i, timestamp=i) for i, o in enumerate(inner))
     data = wrap(content, offset=0, magic=1, codec=Codec.GZIP, timestamp_ms=2)
     plain = build_message_set(some_records(2))
@@ -108,7 +108,7 @@ def test_a_magic_1_wrapper_with_other_inner_offsets_is_built_anew(inner: tuple[i
     assert [record.offset for record in iterate(rebuilt.data)] == [0, 1, 2]
 
 
-def test_a_magic_0_wrapper_behind_one_that_was_built_anew_is_found_where_it_moved() -> None:
+def test_magic_0_wrapper_after_a_rebuilt_one_is_renumbered() -> None:
     content = b"".join(oracle.entry(0, magic=1, value=b"%d" % i, timestamp=i) for i in range(40))
     odd = wrap(content, offset=0, magic=1, codec=Codec.GZIP, timestamp_ms=39)
     old = build_message_set(some_records(3), magic=0, codec=Codec.GZIP)
@@ -125,7 +125,7 @@ def test_a_magic_0_wrapper_gets_absolute_inner_offsets() -> None:
     assert [record.offset for record in iterate(content.data)] == [500, 501, 502]
 
 
-def test_a_magic_1_wrapper_gets_the_largest_timestamp_of_its_content() -> None:
+def test_magic_1_wrapper_gets_largest_timestamp_of_its_content() -> None:
     content = build_message_set([Record(None, b"a", 50), Record(None, b"b", 20)])
     data = wrap(content, offset=1, magic=1, codec=Codec.GZIP, timestamp_ms=999)
     valid = validate(data, Limits(), NOW_MS)
@@ -192,7 +192,7 @@ def test_the_timestamp_type_inside_of_a_wrapper_means_nothing() -> None:
 
 @every_codec
 @every_magic
-def test_a_message_of_just_the_limit_passes_and_one_byte_more_is_too_large(magic: int, codec: Codec) -> None:
+def test_message_one_byte_above_the_limit_is_too_large(magic: int, codec: Codec) -> None:
     first = build_message_set([Record(None, b"")], magic=magic)
     second = build_message_set([Record(b"k", b"value" * 50)] * 3, magic=magic, codec=codec)
     size = len(second) if codec is not Codec.NONE else len(second) // 3
@@ -208,7 +208,7 @@ def test_the_limit_is_not_for_messages_inside_of_a_wrapper() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
-def test_a_wrapper_that_grows_over_the_limit_when_built_anew_is_too_large(codec: Codec) -> None:
+def test_wrapper_that_exceeds_limit_when_rebuilt_is_too_large(codec: Codec) -> None:
     content = b"".join(oracle.entry(0, magic=0, value=b"") for _ in range(300))
     data = wrap(content, offset=0, magic=0, codec=codec, timestamp_ms=-1)
     valid = validate(data, Limits(max_message_bytes=len(data)), NOW_MS)
@@ -231,7 +231,7 @@ def test_what_wrappers_hold_is_not_kept_beside_them(magic: int) -> None:
     assert kept_bytes < len(inner)
 
 
-def test_a_magic_0_wrapper_that_was_prepared_for_its_offset_is_compressed_no_more(
+def test_prepared_magic_0_wrapper_is_not_compressed_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = build_message_set(some_records(3), magic=0, codec=Codec.GZIP)
@@ -304,7 +304,7 @@ def test_a_refused_set_was_not_changed_up_to_the_fault() -> None:
 
 
 @every_codec
-def test_a_message_that_is_too_large_is_refused_before_it_is_opened(
+def test_too_large_message_is_refused_before_decompression(
     codec: Codec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(content_opener, "open_group", lambda *_: pytest.fail("it was opened"))
@@ -338,7 +338,7 @@ def test_a_wrapper_inside_of_a_wrapper_is_refused(magic: int, codec: Codec) -> N
 
 @every_magic
 @pytest.mark.parametrize("other", [0, 1, 2])
-def test_a_message_of_another_magic_inside_of_a_wrapper_is_refused(magic: int, other: int) -> None:
+def test_message_of_another_magic_in_a_wrapper_is_refused(magic: int, other: int) -> None:
     data = wrap(
         build_message_set(some_records(1), magic=other),
         offset=0,
@@ -349,7 +349,7 @@ def test_a_message_of_another_magic_inside_of_a_wrapper_is_refused(magic: int, o
     if other == magic:
         assert validate(data, Limits(), NOW_MS).count == 1
         return
-    with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*another magic byte"):
+    with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*different magic byte"):
         validate(data, Limits(), NOW_MS)
 
 
@@ -358,7 +358,7 @@ def test_a_codec_that_the_format_does_not_have_is_refused(magic: int, largest: i
     for bits in range(largest + 1, 8):
         data = bytearray(build_message_set(some_records(1), magic=magic))
         data[22 if magic == 2 else 17] |= bits
-        with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*attributes name no codec"):
+        with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*unknown codec in the attributes"):
             validate(oracle.repaired(bytes(data)), Limits(max_magic=2), NOW_MS)
 
 
@@ -367,7 +367,7 @@ def _compressed(magic: int, codec: Codec, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_content_beyond_the_budget_ends_validation_and_may_be_tried_again(magic: int) -> None:
+def test_exceeded_budget_ends_validation_and_allows_a_retry(magic: int) -> None:
     data = bytearray(_compressed(magic, Codec.GZIP, 100_000))
     limits = Limits(max_magic=2)
     with pytest.raises(BudgetExceeded):
@@ -391,7 +391,7 @@ def test_a_set_that_is_written_anew_takes_more_of_the_budget() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_each_wrapper_of_large_content_is_a_step_that_names_its_memory(magic: int) -> None:
+def test_each_large_wrapper_is_a_step_that_yields_its_memory(magic: int) -> None:
     data = bytearray(_compressed(magic, Codec.LZ4, 2_000_000) * 3)
     steps = validate_steps(data, Limits(), 1)
     needs = [next(steps) for _ in range(3)]
@@ -401,13 +401,13 @@ def test_each_wrapper_of_large_content_is_a_step_that_names_its_memory(magic: in
     assert end.value.value.count == 3
 
 
-def test_wrappers_prepared_for_another_offset_are_not_compressed_again_under_the_lock() -> None:
+def test_large_wrappers_prepared_for_another_offset_raise_moved() -> None:
     valid = prepare(validate(bytearray(_compressed(0, Codec.GZIP, 100_000)), Limits(), 1), 5)
     with pytest.raises(OffsetMoved):
         assign(valid, 7)
     assert assign(prepare(valid, 7), 7).last_offset == 7
 
 
-def test_small_wrappers_prepared_for_another_offset_are_compressed_again() -> None:
+def test_small_wrappers_prepared_for_another_offset_are_rebuilt() -> None:
     valid = prepare(validate(bytearray(_compressed(0, Codec.GZIP, 1_000)), Limits(), 1), 5)
     assert assign(valid, 7).last_offset == 7

@@ -33,7 +33,7 @@ def shallow(data: memoryview) -> int:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_wrappers_of_all_codecs_between_messages_keep_what_they_hold(magic: int) -> None:
+def test_wrappers_of_all_codecs_keep_their_messages(magic: int) -> None:
     dice = Random(3)
     entries = []
     for number in range(MANY):
@@ -56,7 +56,7 @@ def test_wrappers_of_all_codecs_between_messages_keep_what_they_hold(magic: int)
 
 
 @pytest.mark.parametrize(("magic", "first_inside"), [(0, 0), (1, 7)])
-def test_of_more_wrappers_that_are_built_anew_than_some_one_is_made(magic: int, first_inside: int) -> None:
+def test_many_wrappers_to_rebuild_become_one(magic: int, first_inside: int) -> None:
     def stored(count: int) -> memoryview:
         sent = b"".join(small(k, magic, Codec.GZIP, first_inside=first_inside) for k in range(count))
         valid = prepare(validate(bytearray(sent), Limits(), NOW_MS), 9)

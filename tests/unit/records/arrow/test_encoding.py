@@ -59,7 +59,7 @@ def test_messages_before_magic_2_are_sealed_in_any_case(magic: int, codec: Codec
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_a_batch_that_is_not_sealed_lacks_the_checksum_that_its_producer_writes(codec: Codec) -> None:
+def test_unsealed_batch_gets_its_checksum_with_the_producer(codec: Codec) -> None:
     (open_one,) = encode(
         KEYS, VALUES, TIMES, all_rows(), magic=2, codec=codec, max_bytes=1 << 20, sealed=False
     )
@@ -82,7 +82,7 @@ def test_every_kind_of_column_is_taken_also_from_its_middle(kind: pa.DataType) -
     assert [(r.key, r.value) for r in iterate(encoded.data)] == [(b"a", b"a"), (None, None), (b"ccc", b"ccc")]
 
 
-def test_columns_in_chunks_fixed_size_ones_and_absent_ones_are_taken() -> None:
+def test_chunked_fixed_size_and_missing_columns_are_encoded() -> None:
     chunks = pa.chunked_array([pa.array([b"a"]), pa.array([b"b"])])
     fixed = pa.array([b"12", b"34"], pa.binary(2))
     (encoded,) = encode(chunks, fixed, TIMES[:2], all_rows(2), max_bytes=1000)
@@ -113,7 +113,7 @@ def test_no_set_of_several_rows_is_larger_than_the_bound(magic: int, codec: Code
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_rows_that_do_not_compress_are_split_when_their_wrapper_would_be_too_large(codec: Codec) -> None:
+def test_incompressible_rows_are_split_to_fit_the_wrapper_limit(codec: Codec) -> None:
     noise = random.Random(4)
     values = [noise.randbytes(30_000) for _ in range(4)]
     plain = len(build_message_set([Record(None, value, 1) for value in values]))

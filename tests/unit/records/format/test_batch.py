@@ -95,7 +95,7 @@ def test_the_recorded_transactions_end_as_the_dump_of_kafka_says() -> None:
     assert found == [(30, 1, commit), (61, 1, abort), (82, 2, commit), (83, 3, abort), (204, 1, commit)]
 
 
-def test_the_marks_and_producers_lead_to_what_a_consumer_of_committed_records_got() -> None:
+def test_markers_and_producers_give_the_committed_records() -> None:
     records = list(iterate(segment("magic2-transactions")))
     open_since: dict[int, list[StoredRecord]] = {}
     aborted: list[StoredRecord] = []
@@ -225,16 +225,16 @@ GOOD = oracle.record(0, 0, b"k", b"v", [("h", b"1")])
         (one(GOOD)[:-1] + b"\0", "checksum"),
         (one(GOOD, codec=5), "codec"),
         (one(GOOD, last_delta=-1), "delta"),
-        (one(GOOD, count=-1), "as many records"),
-        (one(GOOD, count=2, last_delta=1), "more bits|reaches beyond"),
-        (one(GOOD + GOOD, last_delta=1), "as many records"),
+        (one(GOOD, count=-1), "the number of records"),
+        (one(GOOD, count=2, last_delta=1), "a varint of the record"),
+        (one(GOOD + GOOD, last_delta=1), "the number of records"),
         (one(GOOD + GOOD, count=2, last_delta=1), "does not rise"),
         (one(oracle.record(0, 1, None, None)), "does not rise|last"),
         (one(b"\x7f" + GOOD[1:]), "record's length"),
         (one(b"\0"), "record's length"),
         (one(b"\x01"), "record's length"),
-        (one(b"\x02\0"), "reaches beyond"),
-        (one(oracle.zigzag(5) + b"\0\0\0\x01\x01"), "reaches beyond"),
+        (one(b"\x02\0"), "a varint of the record"),
+        (one(oracle.zigzag(5) + b"\0\0\0\x01\x01"), "a varint of the record"),
         (one(oracle.zigzag(7) + b"\0\0\0\x08k\x01\0"), "key's length"),
         (one(oracle.zigzag(6) + b"\0\0\0\x03\x01\0"), "key's length"),
         (one(oracle.zigzag(6) + b"\0\0\0\x01\x7f\0"), "value's length"),
@@ -243,9 +243,9 @@ GOOD = oracle.record(0, 0, b"k", b"v", [("h", b"1")])
         (one(oracle.zigzag(8) + b"\0\0\0\x01\x01\x02\x01\x01"), "headers"),
         (one(oracle.zigzag(8) + b"\0\0\0\x01\x01\x02\0\x04"), "headers"),
         (one(oracle.zigzag(7) + b"\0\0\0\x01\x01\0\0"), "record's length"),
-        (one(oracle.zigzag(20) + b"\0" + b"\xff" * 9 + b"\x02" + bytes(9)), "more bits"),
-        (one(oracle.zigzag(20) + b"\0\0" + b"\xff" * 4 + b"\x10" + bytes(13)), "more bits"),
-        (one(b"\x80" * 5 + GOOD), "more bits"),
+        (one(oracle.zigzag(20) + b"\0" + b"\xff" * 9 + b"\x02" + bytes(9)), "a varint of the record"),
+        (one(oracle.zigzag(20) + b"\0\0" + b"\xff" * 4 + b"\x10" + bytes(13)), "a varint of the record"),
+        (one(b"\x80" * 5 + GOOD), "a varint of the record"),
         (one(GOOD, codec=2)[:-8], "codec|size"),
     ],
 )

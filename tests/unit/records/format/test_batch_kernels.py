@@ -107,7 +107,7 @@ def test_made_older_it_keeps_all_that_the_format_can_hold(name: str, magic: int)
 
 
 @every_codec
-def test_a_batch_is_stored_with_new_offsets_and_the_leaders_epoch(codec: Codec) -> None:
+def test_batch_is_stored_with_new_offsets_and_leader_epoch(codec: Codec) -> None:
     data = build_batch(some_records(5), codec=codec, producer_id=4, producer_epoch=1, base_sequence=8)
     valid = validate(data, NEWEST, 0)
     assigned = assign(valid, 100, leader_epoch=3)
@@ -148,12 +148,12 @@ ONE = oracle.record(0, 0, b"k", b"v")
     ("data", "text"),
     [
         (MARK, "control records"),
-        (oracle.raw_batch(0, 0, 0, 0, 0, b""), "holds no record"),
+        (oracle.raw_batch(0, 0, 0, 0, 0, b""), "has no records"),
         (oracle.raw_batch(0, 5, 0, 0, 1, ONE), "number the records"),
         (oracle.raw_batch(0, 0, 0, 0, 1, oracle.record(0, 3, None, b"")), "number the records"),
         (oracle.raw_batch(0, 0, 0, 0, 1, ONE, oracle.Batch(producer_id=4)), "no sequence"),
         (oracle.raw_batch(0, 0, 0, 0, 1, ONE, oracle.Batch(append_time=True)), "LogAppendTime"),
-        (oracle.raw_batch(0, 0, 0, 0, 1, ONE + b"x"), "as many records"),
+        (oracle.raw_batch(0, 0, 0, 0, 1, ONE + b"x"), "the number of records"),
         (
             oracle.raw_batch(0, 0, 9000, 9000, 1, ONE),
             "timestamp 9000 ms, broker time 0 ms, allowed difference 1000 ms",

@@ -30,7 +30,7 @@ def test_each_table_is_the_one_before_after_a_zero_byte() -> None:
         assert np.array_equal(after, (before >> 8) ^ first[before & 255])
 
 
-def test_the_constants_of_folding_are_the_published_ones_of_crc_32() -> None:
+def test_folding_constants_are_the_published_ones_of_crc_32() -> None:
     low_and_high = folding_constants(0x104C11DB7).reshape(-1, 2).tolist()
     assert [low | high << 32 for low, high in low_and_high] == [
         0x1751997D0,
@@ -42,7 +42,7 @@ def test_the_constants_of_folding_are_the_published_ones_of_crc_32() -> None:
     ]
 
 
-def test_the_kernel_agrees_with_zlib_and_crcmod_at_every_length_and_place() -> None:
+def test_kernel_agrees_with_zlib_and_crcmod_at_every_length() -> None:
     noise = random.Random(3).randbytes(400)
     castagnoli = crcmod.predefined.mkCrcFun("crc-32c")
     for length in range(300):
@@ -71,7 +71,7 @@ for length in range(100):
 
 
 @pytest.mark.process
-def test_a_processor_without_carry_less_multiplication_has_the_tables() -> None:
+def test_processor_without_clmul_uses_the_tables() -> None:
     environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "MINIKAFKA_COMPILING_KERNELS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", BY_TABLES], env=environment, capture_output=True, text=True, check=False
@@ -79,7 +79,7 @@ def test_a_processor_without_carry_less_multiplication_has_the_tables() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_scan_finds_the_checksums_of_messages_of_every_length_right() -> None:
+def test_scan_accepts_checksums_of_messages_of_every_length() -> None:
     noise = random.Random(3).randbytes(300)
     for length in range(120):
         data = oracle.entry(0, magic=0, value=noise[:length])

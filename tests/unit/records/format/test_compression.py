@@ -97,7 +97,7 @@ def test_zstd_in_several_frames_also_without_content_is_read() -> None:
     assert decompress(Codec.ZSTD, skipped.join(frames) + skipped) == b"one two"
 
 
-def test_the_header_checksum_of_lz4_is_wrong_for_magic_0_as_kafkas_and_right_after_it() -> None:
+def test_lz4_header_checksum_is_wrong_for_magic_0_only() -> None:
     descriptor = b"\x60\x40"
     right = xxhash.xxh32_intdigest(descriptor) >> 8 & 0xFF
     wrong = xxhash.xxh32_intdigest(b"\x04\x22\x4d\x18" + descriptor) >> 8 & 0xFF
@@ -120,14 +120,14 @@ def lz4_frame(*blocks: bytes, flags: int = 0x60, sizes: int = 0x40, content_size
 
 @pytest.mark.parametrize("flags", [0x60, 0x64, 0x68, 0x70, 0x7C])
 @pytest.mark.parametrize("sizes", [0x40, 0x50, 0x60, 0x70])
-def test_lz4_frames_with_checksums_sizes_and_larger_blocks_are_read(flags: int, sizes: int) -> None:
+def test_lz4_frames_with_checksums_and_sizes_are_read(flags: int, sizes: int) -> None:
     assert (
         decompress(Codec.LZ4, lz4_frame(b"one ", b"two", flags=flags, sizes=sizes, content_size=7))
         == b"one two"
     )
 
 
-def test_what_lies_behind_an_lz4_frame_is_passed_over_as_kafkas_consumers_do() -> None:
+def test_bytes_after_an_lz4_frame_are_ignored() -> None:
     compressed = compress(Codec.LZ4, TEXT, 1)
     for behind in (compressed, b"\x50\x2a\x4d\x18\x02\0\0\0ab", b"x"):
         assert decompress(Codec.LZ4, compressed + behind) == TEXT
@@ -154,7 +154,7 @@ def test_what_lies_behind_an_lz4_frame_is_passed_over_as_kafkas_consumers_do() -
         (b"\x50\x2a\x4d\x18\x02\0\0\0ab" + lz4_frame(b"x"), "not an lz4 frame"),
     ],
 )
-def test_lz4_that_kafka_would_refuse_or_that_contradicts_itself_is_refused(packed: bytes, text: str) -> None:
+def test_unsupported_or_inconsistent_lz4_is_refused(packed: bytes, text: str) -> None:
     with pytest.raises(BrokerError, match=f"CORRUPT_MESSAGE.*{text}"):
         decompress(Codec.LZ4, packed)
 
@@ -249,7 +249,7 @@ compressing = pytest.mark.parametrize("codec", list(Codec)[1:])
 
 
 @compressing
-def test_content_of_exactly_the_bound_is_read_and_one_byte_more_is_refused(codec: Codec) -> None:
+def test_content_one_byte_above_the_limit_is_refused(codec: Codec) -> None:
     packed = compress(codec, bytes(100_000), 2)
     assert decompress(codec, packed, 100_000) == bytes(100_000)
     with pytest.raises(BrokerError, match=r"CORRUPT_MESSAGE.*exceed the limit of 99999"):
@@ -281,13 +281,13 @@ def test_the_bound_of_content_is_known_before_it_is_opened(codec: Codec) -> None
 
 
 @compressing
-def test_the_bound_of_damaged_content_is_the_most_that_is_allowed(codec: Codec) -> None:
+def test_bound_of_damaged_content_is_the_limit(codec: Codec) -> None:
     for packed in (b"", b"\x82", b"not of that codec at all"):
         assert content_bound(codec, packed, 1 << 20) <= 1 << 20
 
 
 @compressing
-def test_a_budget_is_taken_by_what_is_opened_and_ends_what_exceeds_it(codec: Codec) -> None:
+def test_decompression_consumes_and_respects_the_budget(codec: Codec) -> None:
     packed = compress(codec, bytes(100_000), 2)
     budget = ContentBudget(150_000)
     assert len(decompress(codec, packed, budget=budget)) == 100_000

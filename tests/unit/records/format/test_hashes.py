@@ -84,11 +84,11 @@ def test_groups_are_placed_as_kafka_0_10_1_places_them(group: str, hashed: int, 
     assert partition_of_group(group, 50) == partition_of_50
 
 
-def test_a_character_outside_of_the_basic_plane_counts_as_two_as_in_java() -> None:
+def test_character_outside_the_basic_plane_hashes_as_two() -> None:
     assert string_hash("\U0001f600") == 31 * 0xD83D + 0xDE00
 
 
-def test_strings_and_their_partitions_are_hashed_as_the_release_did() -> None:
+def test_string_hashes_and_partitions_match_the_release() -> None:
     cases = RECORDED["scala_default_partitioner"]
     texts = [case["key"] for case in cases]
     assert [string_hash(text) for text in texts] == [case["hashCode"] for case in cases]
@@ -99,7 +99,7 @@ def test_strings_and_their_partitions_are_hashed_as_the_release_did() -> None:
         assert partitions_by_java_hash(pa.array(texts, pa.large_string()), count).tolist() == wanted
 
 
-def test_bytes_and_their_partitions_are_hashed_as_the_release_did() -> None:
+def test_byte_hashes_and_partitions_match_the_release() -> None:
     cases = RECORDED["scala_byte_array_partitioner"]
     keys = [base64.b64decode(case["key"]) for case in cases]
     assert [bytes_hash(key) for key in keys] == [case["Arrays.hashCode"] for case in cases]
@@ -131,7 +131,7 @@ def test_numbers_are_hashed_as_javas_integer_or_long() -> None:
         long_hash(2**63)
 
 
-def test_what_is_cut_off_or_no_utf8_is_hashed_without_reading_further() -> None:
+def test_invalid_utf8_is_hashed_without_reading_further() -> None:
     broken = pa.array([b"\xf0\x9f", b"\xff\xff", b"\xc3"], pa.binary())
     texts = pa.Array.from_buffers(pa.string(), 3, broken.buffers())
     assert all(0 <= number < 5 for number in partitions_by_java_hash(texts, 5).tolist())

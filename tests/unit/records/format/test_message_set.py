@@ -49,13 +49,13 @@ def test_no_records_make_no_bytes() -> None:
     assert list(iterate(b"")) == []
 
 
-def test_a_wrapper_has_the_last_offset_and_the_largest_timestamp_of_its_content() -> None:
+def test_wrapper_has_last_offset_and_largest_timestamp() -> None:
     records = [Record(None, b"a", 9), Record(None, b"b", 30), Record(None, b"c", 7)]
     (wrapper,) = iterate(build_message_set(records, codec=Codec.GZIP, base_offset=10), deep=False)
     assert (wrapper.offset, wrapper.timestamp_ms, wrapper.codec) == (12, 30, Codec.GZIP)
 
 
-def test_inner_offsets_are_relative_in_magic_1_and_absolute_in_magic_0() -> None:
+def test_inner_offsets_are_absolute_in_magic_0_only() -> None:
     records = some_records(3)
     inner = {}
     for magic in MAGICS:
@@ -72,7 +72,7 @@ def test_gaps_that_compaction_left_in_a_wrapper_are_kept() -> None:
     assert [record.offset for record in iterate(data)] == [100, 103, 109]
 
 
-def test_a_wrapper_with_append_time_gives_its_time_to_every_message() -> None:
+def test_append_time_of_wrapper_applies_to_every_message() -> None:
     content = build_message_set(some_records(3))
     data = wrap(
         content,
@@ -117,7 +117,7 @@ def damaged(at: int, new: bytes) -> bytes:
         (oracle.repaired(damaged(33, b"\x80\x00\x00\x00")), "value's length"),
     ],
 )
-def test_damage_is_reported_with_its_position_after_the_good_messages(data: bytes, text: str) -> None:
+def test_damage_is_reported_with_position_after_good_messages(data: bytes, text: str) -> None:
     found = iterate(data)
     assert next(found).value == b"first"
     with pytest.raises(BrokerError, match=f"{text}.*position 39") as raised:
@@ -137,7 +137,7 @@ def wrapper_of(content: bytes | None, magic: int = 1, codec: Codec = Codec.GZIP)
         (wrapper_of(None), "no value"),
         (wrapper_of(b""), "holds no message"),
         (oracle.entry(0, magic=1, attributes=2, value=b"not snappy"), "snappy content"),
-        (wrapper_of(oracle.entry(0, magic=0, value=b"x")), "another magic"),
+        (wrapper_of(oracle.entry(0, magic=0, value=b"x")), "different magic"),
         (wrapper_of(wrapper_of(oracle.entry(0, magic=1, value=b"x"))), "compressed itself"),
         (wrapper_of(oracle.entry(0, magic=1, value=b"x")[:-1]), "not complete"),
         (wrapper_of(oracle.entry(0, magic=1, value=b"x") + b"12345"), "not complete"),
@@ -145,7 +145,7 @@ def wrapper_of(content: bytes | None, magic: int = 1, codec: Codec = Codec.GZIP)
         (wrapper_of(bytes(26)), "size field"),
     ],
 )
-def test_damage_inside_of_a_wrapper_is_reported_with_the_wrappers_position(data: bytes, text: str) -> None:
+def test_damage_in_a_wrapper_is_reported_with_its_position(data: bytes, text: str) -> None:
     first = oracle.entry(0, magic=1, value=b"x")
     with pytest.raises(BrokerError, match=f"CORRUPT_MESSAGE: .*{text}.*position {len(first)}"):
         list(iterate(first + data))
@@ -168,5 +168,5 @@ def test_the_broker_side_imports_neither_pyarrow_nor_numba() -> None:
 def test_a_wrapper_of_an_unknown_codec_is_damage(number: int) -> None:
     data = bytearray(build_message_set([Record(None, b"value", 1)], codec=Codec.GZIP))
     data[17] = number
-    with pytest.raises(BrokerError, match="CORRUPT_MESSAGE: the attributes name no codec"):
+    with pytest.raises(BrokerError, match="CORRUPT_MESSAGE: unknown codec in the attributes"):
         wrapper_value(memoryview(data), 0)

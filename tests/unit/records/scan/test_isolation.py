@@ -79,21 +79,21 @@ def test_other_producers_between_and_other_formats_are_kept() -> None:
     assert kept(data, (7, 0)) == [1, 2, 4, 5]
 
 
-def test_what_the_same_producer_wrote_outside_of_transactions_counts() -> None:
+def test_batches_outside_transactions_are_kept() -> None:
     assert kept(log(of(7), of(7, transactional=False), abort(7)), (7, 0)) == [1]
 
 
-def test_a_transaction_whose_mark_lies_behind_is_left_out_to_the_end() -> None:
+def test_aborted_transaction_without_marker_is_left_out_to_end() -> None:
     assert kept(log(PLAIN, of(7), PLAIN, of(7)), (7, 1)) == [0, 2]
 
 
-def test_a_transaction_that_began_before_is_left_out_from_the_start() -> None:
+def test_aborted_transaction_begun_before_is_left_out() -> None:
     data = log(*[PLAIN] * 4, of(7), abort(7), of(7), commit(7))
     tail = data[4 * len(PLAIN) :]
     assert kept(tail, (7, 1)) == [6]
 
 
-def test_a_producers_aborted_transactions_are_told_apart_whatever_the_order_of_the_list() -> None:
+def test_order_of_the_aborted_list_does_not_matter() -> None:
     data = log(of(7), abort(7), of(7), commit(7), of(7), abort(7))
     assert kept(data, (7, 4), (7, 0)) == [2]
 

@@ -199,7 +199,7 @@ def test_magic_0_is_found_only_by_a_time_of_minus_one() -> None:
     assert first_at_or_after(data, 0) is None
 
 
-def test_a_wrapper_that_claims_a_later_time_than_it_holds_is_passed_over() -> None:
+def test_wrapper_with_too_late_timestamp_is_skipped() -> None:
     content = build_message_set([Record(None, b"x", 10)])
     data = wrap(content, offset=0, magic=1, codec=Codec.GZIP, timestamp_ms=500)
     after = build_message_set([Record(None, b"y", 400)], base_offset=1)
@@ -257,10 +257,10 @@ def test_a_look_up_by_time_is_told_of_damage_within_a_wrapper() -> None:
         first_at_or_after(good[:-1] + bytes([good[-1] ^ 1]), 0)
 
 
-def test_a_look_up_by_time_is_told_of_a_batch_that_counts_wrongly() -> None:
+def test_look_up_by_time_reports_a_wrong_record_count() -> None:
     data = bytearray(build_message_set(some_records(3), magic=2))
     header = read_header(data, 0)
     write_header(data, replace(header, count=2))
-    with pytest.raises(BrokerError, match="as many records") as raised:
+    with pytest.raises(BrokerError, match="the number of records") as raised:
         first_at_or_after(data, 0)
     assert raised.value.code is ErrorCode.CORRUPT_MESSAGE

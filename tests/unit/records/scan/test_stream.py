@@ -68,9 +68,7 @@ class Pipe:
 @either
 @pytest.mark.parametrize("name", CASES | BATCH_CASES)
 @pytest.mark.parametrize("window", [1, 300, 1 << 20])
-def test_recorded_segments_are_read_as_kafka_read_them_whatever_the_window(
-    source: Make, name: str, window: int
-) -> None:
+def test_recorded_segments_are_read_with_any_window(source: Make, name: str, window: int) -> None:
     found = MessageSet(source(segment(name)), window_bytes=window)
     assert [row_of(record) for record in found if not record.control] == expected(name)
     assert found.size_bytes == found.valid_bytes == len(segment(name))
@@ -91,7 +89,7 @@ def test_wrappers_are_given_as_they_are_where_that_is_asked(source: Make) -> Non
 
 
 @either
-def test_pieces_are_whole_entries_of_at_most_the_size_or_one_larger_one(source: Make) -> None:
+def test_bulk_pieces_are_whole_entries_within_the_size(source: Make) -> None:
     parts = [build_message_set([Record(None, bytes(size))]) for size in (10, 10, 500, 10, 10, 10)]
     pieces = [bytes(piece) for piece in MessageSet(source(b"".join(parts))).bulk(100)]
     assert pieces == [parts[0] + parts[1], parts[2], parts[3] + parts[4], parts[5]]
@@ -152,7 +150,7 @@ def test_a_wrong_checksum_names_the_piece_that_it_lies_in(source: Make) -> None:
         list(MessageSet(source(bytes(data))))
 
 
-def test_messages_at_the_end_of_all_offsets_and_times_are_passed_like_others() -> None:
+def test_messages_with_largest_offset_and_time_are_read() -> None:
     last = 2**63 - 1
     data = oracle.entry(last, magic=1, timestamp=last, value=b"x") * 3
     assert [record.offset for record in MessageSet(data)] == [last] * 3
@@ -201,7 +199,7 @@ def test_a_part_of_it_is_written_from_a_position_on(source: Make) -> None:
         found.write_to(channel, -1, 5)
 
 
-def test_what_lies_in_a_file_goes_to_a_channel_that_takes_slices_unread(tmp_path: Path) -> None:
+def test_slice_channel_gets_file_data_unread(tmp_path: Path) -> None:
     data = build_message_set(some_records(30))
     files = RealFiles()
     source = files.open(str(tmp_path / "segment"), create=True)
