@@ -105,19 +105,19 @@ advance = Partition._advance_high_watermark
 
 def advance_beyond_wanted(partition: Partition) -> bool:
     """An ISR that is being written counts as written."""
-    known, wanted = partition._leadership, partition._wanted
+    known, wanted = partition._leadership, partition._proposed_isr
     if known is None or wanted is None:
         return advance(partition)
-    partition._leadership, partition._wanted = wanted, None
+    partition._leadership, partition._proposed_isr = wanted, None
     try:
         return advance(partition)
     finally:
-        partition._leadership, partition._wanted = known, wanted
+        partition._leadership, partition._proposed_isr = known, wanted
 
 
 def take_back(partition: Partition, replica: int, leadership: LeaderAndIsr) -> LeaderAndIsr | None:
     """Into the ISR, whatever it has."""
-    if partition._wanted is not None:
+    if partition._proposed_isr is not None:
         return None
     in_sync = {*leadership.isr, replica}
     return want(partition, leadership, tuple(one for one in leadership.replicas if one in in_sync))
@@ -313,7 +313,7 @@ MISTAKES: dict[str, Mistake] = {
     "the controller forgets the partitions of dead brokers": Mistake(
         [(Controller, "_brokers_changed", forget_failed)], seeds=(52, 12, 23)
     ),
-    "a broker that restarted at once is not bounced_brokers": Mistake(
+    "a broker that restarted at once does not count as bounced": Mistake(
         [(Context, "eligible_brokers", no_doubts)], ("careful_power_cut",), rare=True, seeds=(49, 8, 33)
     ),
     "a new controller doubts nobody": Mistake(

@@ -512,7 +512,7 @@ def test_failed_automatic_commit_is_repeated_before_the_revocation(harness: Grou
     consumer = harness.member(auto_commit=True, auto_commit_interval_ms=600_000)
     code = ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
     harness.brokers.script(ApiKey.OFFSET_COMMIT, lambda _, request: commit_answer(request, code))
-    consumer._commit_at_ms = 0
+    consumer._next_auto_commit_ms = 0
     consumer._maybe_auto_commit()
     consumer.close()
     assert harness.committed() == dict.fromkeys((T0, T1, T2, T3), 5)
