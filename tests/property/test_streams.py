@@ -1,7 +1,7 @@
-"""Streams under chance: leaders move, brokers come and go, connections break, a group rebalances.
+"""Streams in random histories: leaders move, brokers stop and start, connections break, a group rebalances.
 
-Whatever happens, each partition's messages are handed out in their order, without a gap; and none twice, but
-the one that the application had in its hands when the streams were cleared, where its partition was given up.
+In every history each partition's messages are delivered in order and without a gap. Only one message may be
+delivered twice: the one in process when the streams were cleared, if its partition was released.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SEEDS = 30
 
 
 class Run:
-    """One consumer, and what it must hand out next."""
+    """One consumer, and the next offset that it must deliver of each partition."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -57,7 +57,7 @@ class Run:
             self.infos[tp] = self.fetcher.info(stream, tp.partition, self.next[tp])
         self.fetcher.manager.start_connections(self.infos.values())
 
-    # What may happen.
+    # --- events
 
     def produce(self) -> None:
         tp = self.chance.choice(self.partitions)
@@ -93,15 +93,15 @@ class Run:
         for stream in self.streams:
             stream.stream.clear()
             stream.stream.iterator().forget_processing(kept.values())
-        in_hands, self.last = (
+        in_process, self.last = (
             set(self.last.values()),
             {number: tp for number, tp in self.last.items() if tp in kept},
         )
         for tp, info in self.infos.items():
-            assert info.consumed_offset == self.next[tp] - (tp in in_hands), str(info)
+            assert info.consumed_offset == self.next[tp] - (tp in in_process), str(info)
             if tp in kept:
                 info.fetched_offset = max(
-                    one.stream.iterator().next_fetch_offset(info) for one in self.streams
+                    stream.stream.iterator().next_fetch_offset(info) for stream in self.streams
                 )
                 assert info.fetched_offset == self.next[tp]
             else:
@@ -124,7 +124,7 @@ class Run:
             self.brokers.stop(broker)
 
     def settle(self) -> None:
-        """All is well again, and everything comes."""
+        """Repair everything, and read to the ends of the logs."""
         for broker in range(1, BROKERS + 1):
             self.brokers.network.heal(HOST, FIRST_PORT + broker)
             if broker in self.down:
@@ -137,14 +137,14 @@ class Run:
             if all(self.next[tp] == self.brokers.logs[tp].end_offset for tp in self.partitions):
                 return
         missing = {tp: (self.next[tp], self.brokers.logs[tp].end_offset) for tp in self.partitions}
-        raise AssertionError(f"not everything came: {missing}")
+        raise AssertionError(f"messages are missing (next offset, end of the log): {missing}")
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_streams_hand_out_everything_once_and_in_order(seed: int) -> None:
+def test_streams_deliver_everything_once_and_in_order(seed: int) -> None:
     run = Run(seed)
-    often = [run.produce] * 6 + [run.fetch] * 8 + [run.take] * 6
-    seldom = [run.rebalance, run.move, run.break_connection, run.stop_or_start]
+    frequent = [run.produce] * 6 + [run.fetch] * 8 + [run.take] * 6
+    rare = [run.rebalance, run.move, run.break_connection, run.stop_or_start]
     for _ in range(STEPS):
-        run.chance.choice(often + seldom)()
+        run.chance.choice(frequent + rare)()
     run.settle()

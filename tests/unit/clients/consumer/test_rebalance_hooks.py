@@ -155,7 +155,7 @@ def test_shutdown_at_the_start_of_a_rebalance_ends() -> None:
     assert ends(connector.shutdown)
 
 
-def test_shutdown_during_a_waiting_rebalance_counts_delivered_messages() -> None:
+def test_shutdown_during_a_rebalance_counts_delivered_messages() -> None:
     harness, fetcher, waits = ZooKeeperGroupHarness(t=2), FakeFetcher(), threading.Event()
     connector = on_threads(harness, fetcher, rebalance_backoff_ms=60_000, auto_commit_enable=True)
     (stream,) = connector.create_message_streams({"t": 1})["t"]

@@ -196,7 +196,7 @@ def test_undecodable_message_is_not_counted_by_commit_or_shutdown(
     assert harness.offset() == b"2"
 
 
-def test_rebalance_drops_the_chunk_and_waits_for_the_message_in_process() -> None:
+def test_rebalance_waits_for_the_message_in_process() -> None:
     harness = ZooKeeperGroupHarness(t=2)
     a = harness.consumer("a").reads(t=1)
     harness.go()
@@ -557,7 +557,7 @@ def test_stats_are_removed_with_the_last_consumer_of_a_client(harness: ZooKeeper
     assert client not in FetchRequestAndResponseStatsRegistry._stats
 
 
-def test_owned_partitions_are_counted_by_topic_until_they_are_released() -> None:
+def test_owned_partitions_are_counted_until_they_are_released() -> None:
     harness = ZooKeeperGroupHarness(t=2, u=1)
     a = harness.consumer("a").reads(t=1, u=1)
     counted = a.connector.load_balancer_listener

@@ -114,9 +114,7 @@ def test_construct_that_java_or_python_lacks_is_named(pattern: str, problem: str
         (r"\X", r"\X"),
     ],
 )
-def test_construct_that_java_releases_read_differently_is_refused_on_request(
-    pattern: str, construct: str
-) -> None:
+def test_construct_read_differently_by_java_releases_is_refused(pattern: str, construct: str) -> None:
     compile_pattern(pattern)
     with pytest.raises(BadPattern, match="releases of Java read differently") as refusal:
         compile_pattern(pattern, all_java_releases=True)

@@ -96,7 +96,7 @@ def test_encoding_error_is_raised_and_nothing_is_sent(brokers: BrokersInMemory) 
         assert producer.stats.serialization_errors == 1
 
 
-def test_keyless_messages_keep_one_partition_until_the_refresh_interval(
+def test_keyless_messages_keep_a_partition_until_the_refresh(
     brokers: BrokersInMemory,
 ) -> None:
     brokers.leaders[TopicPartition("t", 1)] = -1
@@ -358,7 +358,7 @@ def test_zstd_is_not_sent_to_an_older_broker(brokers: BrokersInMemory) -> None:
         producer.send(KeyedMessage("u", b"a"))
 
 
-def test_partitioner_sees_all_partitions_and_invalid_results_fail_alone(
+def test_invalid_results_of_a_partitioner_fail_alone(
     brokers: BrokersInMemory,
 ) -> None:
     class ByLength:
