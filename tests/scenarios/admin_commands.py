@@ -1,6 +1,6 @@
-"""What scenario scripts can say about administration over the protocol: see ``commands``.
+"""Commands of scenario scripts for administration over the protocol (see ``commands``).
 
-Each of them is a request. Errors appear as ``CODE: what is wrong``, as the answer has it.
+Each of them is a request. Errors appear as ``CODE: MESSAGE``, with the message of the response.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def _failed(result: Any) -> str:
 def _failures(results: Any) -> Lines:
     named = len(results) > 1
     return [
-        f"{getattr(one, 'name', None) or one.resource_name} " * named + _failed(one)
-        for one in results
-        if one.error_code
+        f"{getattr(result, 'name', None) or result.resource_name} " * named + _failed(result)
+        for result in results
+        if result.error_code
     ]
 
 
@@ -108,8 +108,8 @@ def create_partitions(
 ) -> ScriptRequest:
     """Give a topic ``count`` partitions in all; ``on`` assigns each new one to one broker."""
     assignments = tuple(CreatePartitionsAssignment((broker,)) for broker in on) or None
-    wish = CreatePartitionsTopic(topic, count, assignments)
-    body = CreatePartitionsRequest((wish,), timeout, validate_only)
+    new_partitions = CreatePartitionsTopic(topic, count, assignments)
+    body = CreatePartitionsRequest((new_partitions,), timeout, validate_only)
     return ScriptRequest(
         Request(ApiKey.CREATE_PARTITIONS, version, body), lambda answer: _failures(answer.results)
     )
@@ -121,7 +121,7 @@ def _resource(name: str) -> tuple[ResourceType, str]:
     if not colon:
         return ResourceType.TOPIC, name
     if kind != "broker":
-        raise ScriptError(f"{name!r} is neither a topic nor broker:ID")
+        raise ScriptError(f"expected TOPIC or broker:ID, got {name!r}")
     return ResourceType.BROKER, broker
 
 
@@ -129,8 +129,8 @@ def _resource(name: str) -> tuple[ResourceType, str]:
 def describe_configs(
     simulation: ScriptSimulation, resource: str, *names: str, version: int = 2
 ) -> ScriptRequest:
-    """Settings of a topic or of ``broker:ID``, and what else is given for them; those that are not the
-    default, or those that are named.
+    """Settings of a topic or of ``broker:ID`` with their synonyms: the named ones, or all that differ from
+    their default.
     """
 
     def show(answer: Any) -> Lines:
@@ -139,9 +139,9 @@ def describe_configs(
             return [_failed(result)]
         return [line for row in result.configs for line in _setting(row, bool(names), version)]
 
-    one = DescribeConfigsResource(*_resource(resource), names or None)
+    described = DescribeConfigsResource(*_resource(resource), names or None)
     return ScriptRequest(
-        Request(ApiKey.DESCRIBE_CONFIGS, version, DescribeConfigsRequest((one,), True)), show
+        Request(ApiKey.DESCRIBE_CONFIGS, version, DescribeConfigsRequest((described,), True)), show
     )
 
 
@@ -169,7 +169,7 @@ def alter_configs(
     version: int = 1,
     **settings: str,
 ) -> ScriptRequest:
-    """These are the settings from now on, and no others."""
+    """Replace all settings."""
     configs = tuple(AlterableConfig(*setting) for setting in settings.items())
     body = AlterConfigsRequest((AlterConfigsResource(*_resource(resource), configs),), validate_only)
     return ScriptRequest(

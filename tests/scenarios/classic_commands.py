@@ -1,4 +1,4 @@
-"""More words for scenario scripts: the texts' compact protocol, spoken to a CLASSIC listener on port 9094."""
+"""Commands of scenario scripts for the texts' compact protocol, over a CLASSIC listener on port 9094."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _consumer(simulation: ScriptSimulation) -> SimpleConsumer:
 
 
 def _fetch_request(text: str) -> FetchRequest:
-    """``TOPIC-PARTITION:OFFSET:SIZE``."""
+    """Parse ``TOPIC-PARTITION:OFFSET:SIZE``."""
     where, offset, size = text.split(":")
     topic, _, partition = where.rpartition("-")
     return FetchRequest(topic, int(partition), int(offset), int(size))
@@ -41,7 +41,7 @@ def _shown(found: FetchedMessages) -> Lines:
 
 @VOCABULARY.command
 def classic_produce(simulation: ScriptSimulation, *places: str, value: str, codec: str = "none") -> Lines:
-    """One message to each of ``TOPIC-PARTITION``; to several at once by a multi-produce request."""
+    """Send one message to each ``TOPIC-PARTITION``; to several by one multi-produce request."""
     record = Record(None, value.encode(), simulation.clock.now_ms())
     messages = build_message_set([record], codec=Codec[codec.upper()])
     produces = []
@@ -52,7 +52,7 @@ def classic_produce(simulation: ScriptSimulation, *places: str, value: str, code
     connection = simulation.network.connect(simulation.host, CLASSIC_PORT)
     request = produces[0] if len(produces) == 1 else classic.MultiProduce(tuple(produces))
     connection.send(classic.encode_request(request))
-    # There is no answer; what comes after it is served when it is done.
+    # There is no response; the next request is served when it is done.
     pending = connection.request(classic.encode_request(classic.MultiFetch(())))
     began_ms = simulation.clock.monotonic_ms()
     simulation.network.wait(lambda: pending.done() or connection.closed, began_ms + 60_000)
@@ -63,24 +63,26 @@ def classic_produce(simulation: ScriptSimulation, *places: str, value: str, code
 
 @VOCABULARY.command
 def classic_fetch(simulation: ScriptSimulation, request: str) -> Lines:
-    """Ask for ``TOPIC-PARTITION:OFFSET:SIZE``."""
+    """Fetch ``TOPIC-PARTITION:OFFSET:SIZE``."""
     with _consumer(simulation) as consumer:
         return list(_shown(consumer.fetch(_fetch_request(request))))
 
 
 @VOCABULARY.command
 def classic_multi_fetch(simulation: ScriptSimulation, *requests: str) -> Lines:
-    """Ask for several, together."""
+    """Fetch several partitions in one request."""
     with _consumer(simulation) as consumer:
         found = consumer.multifetch([_fetch_request(request) for request in requests])
         return [
-            f"{request} {line}" for request, one in zip(requests, found, strict=True) for line in _shown(one)
+            f"{request} {line}"
+            for request, messages in zip(requests, found, strict=True)
+            for line in _shown(messages)
         ]
 
 
 @VOCABULARY.command
 def classic_offsets(simulation: ScriptSimulation, place: str, *, at: str = "end", limit: int = 10) -> Lines:
-    """``getOffsetsBefore``: of the ``end``, the ``start``, or a time."""
+    """``getOffsetsBefore`` for the ``end``, the ``start``, or a time."""
     topic, _, partition = place.rpartition("-")
     named = {"start": EARLIEST_TIME, "end": LATEST_TIME}
     time_ms = named[at] if at in named else read(Duration, at, "classic-offsets: at")
@@ -91,9 +93,9 @@ def classic_offsets(simulation: ScriptSimulation, place: str, *, at: str = "end"
 
 @VOCABULARY.command
 def classic_frame(simulation: ScriptSimulation, hex_text: str) -> Lines:
-    """Send any bytes as one frame, and show the answer."""
+    """Send any bytes as one frame, and show the response."""
     connection = simulation.network.connect(simulation.host, CLASSIC_PORT)
     pending = connection.request([bytes.fromhex(hex_text)])
     if not pending.done():
-        return ["no answer"]
-    return ["connection closed"] if connection.closed else [f"answer {bytes(pending.result()).hex(' ', 4)}"]
+        return ["no response"]
+    return ["connection closed"] if connection.closed else [f"response {bytes(pending.result()).hex(' ', 4)}"]

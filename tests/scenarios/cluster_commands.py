@@ -1,6 +1,6 @@
-"""What scenario scripts can say about several brokers: see ``commands``.
+"""Commands of scenario scripts for several brokers (see ``commands``).
 
-A machine is what a broker runs on, and its number the broker's id. Clients replay to machine 0 until they
+A broker runs on a machine, whose number is the broker's id. Clients connect to machine 0 until
 ``use-machine``.
 """
 
@@ -28,31 +28,31 @@ from tests.scenarios.script_simulation import Lines, ScriptRequest, ScriptSimula
 from tests.support.simulation import PORT, Request
 
 CONTROLLER = 0
-"""In whose name ``leader-and-isr`` and its like speak."""
+"""The controller id of ``leader-and-isr`` and the other requests in a controller's name."""
 
 
 @VOCABULARY.command
 def use_machine(simulation: ScriptSimulation, machine: int) -> None:
-    """The client replays to the broker there from now on."""
+    """Connect the client to the broker on that machine."""
     simulation.move_to(simulation.machine_of(machine).host)
 
 
 @VOCABULARY.command
 def hold(simulation: ScriptSimulation, machine: int) -> None:
-    """Nothing goes on there of itself, as if every thread but those that serve requests stood still."""
+    """Pause all threads of that machine's broker except those that serve requests."""
     simulation.machine_of(machine).held = True
 
 
 @VOCABULARY.command
 def release(simulation: ScriptSimulation, machine: int) -> None:
-    """It goes on."""
+    """Resume the paused threads."""
     simulation.machine_of(machine).held = False
 
 
 @VOCABULARY.command
 def network(simulation: ScriptSimulation, fault: str, machine: int, times: int = 1) -> None:
-    """What happens to the next frames of that machine's broker: ``refuse``, ``drop-request``,
-    ``drop-response``, ``cut-request``, ``cut-response``; ``heal`` ends that.
+    """Inject a fault into the next frames of that machine's broker: ``refuse``, ``drop-request``,
+    ``drop-response``, ``cut-request``, ``cut-response``; ``heal`` removes pending faults.
     """
     host = simulation.machine_of(machine).host
     if fault == "heal":
@@ -61,25 +61,25 @@ def network(simulation: ScriptSimulation, fault: str, machine: int, times: int =
     try:
         kind = Fault[fault.upper().replace("-", "_")]
     except KeyError:
-        raise ScriptError(f"network: {fault!r} is no fault") from None
+        raise ScriptError(f"network: unknown fault {fault!r}") from None
     simulation.network.inject(host, PORT, kind, times)
 
 
 @VOCABULARY.command
 def place(simulation: ScriptSimulation, topic: str, *replicas: Numbers, **settings: str) -> ScriptRequest:
-    """Create a topic; each of ``replicas`` is a partition, on those machines."""
+    """Create a topic; each of ``replicas`` lists the machines of one partition."""
     configs = tuple(CreatableTopicConfig(*setting) for setting in settings.items())
-    assignment = tuple(CreatableReplicaAssignment(index, one) for index, one in enumerate(replicas))
+    assignment = tuple(CreatableReplicaAssignment(index, machines) for index, machines in enumerate(replicas))
     body = CreateTopicsRequest((CreatableTopic(topic, -1, -1, assignment, configs),), 5000)
     return ScriptRequest(
         Request(ApiKey.CREATE_TOPICS, 0, body),
-        lambda answer: [ErrorCode.of(one.error_code).name for one in answer.topics if one.error_code],
+        lambda answer: [ErrorCode.of(topic.error_code).name for topic in answer.topics if topic.error_code],
     )
 
 
 @VOCABULARY.command
 def replicas(simulation: ScriptSimulation, topic: str, *, partition: int = 0) -> Lines:
-    """What each running broker has of a partition."""
+    """The state of a partition on each running broker."""
     key = TopicPartition(topic, partition)
     for number, machine in sorted(simulation.machines.items()):
         if machine.running is None:
@@ -87,7 +87,7 @@ def replicas(simulation: ScriptSimulation, topic: str, *, partition: int = 0) ->
         found = machine.running.broker.partitions.get(key)
         if found is None or found.leadership is None:
             log = machine.running.broker.logs.get(key)
-            yield f"{number} has nothing" if log is None else f"{number} has a log that nobody asks for"
+            yield f"{number} has nothing" if log is None else f"{number} has an unassigned log"
             continue
         known = found.leadership
         role = "leads" if found.is_leader else f"follows {known.leader}" if known.leader >= 0 else "waits"
@@ -98,7 +98,7 @@ def replicas(simulation: ScriptSimulation, topic: str, *, partition: int = 0) ->
 
 @VOCABULARY.command
 def state(simulation: ScriptSimulation, topic: str, *, partition: int = 0) -> Lines:
-    """What ZooKeeper has of a partition."""
+    """The state of a partition in ZooKeeper."""
     observer, path = simulation.zookeeper.connect(), partition_state_path(topic, partition)
     try:
         data, stat = observer.read(path)
@@ -109,11 +109,11 @@ def state(simulation: ScriptSimulation, topic: str, *, partition: int = 0) -> Li
     return [f"leader {found.leader} epoch {found.leader_epoch} in sync {in_sync} version {stat.version}"]
 
 
-# --- in the name of a controller ----------------------------------------------------------------------------
+# --- requests in a controller's name ------------------------------------------------------------------------
 
 
 def _errors(answer: Any) -> Lines:
-    codes = [answer.error_code, *(one.error_code for one in getattr(answer, "partitions", ()))]
+    codes = [answer.error_code, *(part.error_code for part in getattr(answer, "partitions", ()))]
     return [ErrorCode.of(code).name for code in codes if code]
 
 
@@ -130,7 +130,7 @@ def leader_and_isr(
     controller_epoch: int = 1,
     partition: int = 0,
 ) -> ScriptRequest:
-    """Tell the broker who leads a partition, and where each machine is."""
+    """Send the broker the leader and ISR of a partition, and the address of each machine."""
     known = LeaderAndIsr(leader, epoch, in_sync, replicas, controller_epoch, version)
     brokers = {
         number: BrokerAddress(number, machine.host, PORT) for number, machine in simulation.machines.items()
@@ -150,7 +150,7 @@ def stop_replica(
     controller_epoch: int = 1,
     partition: int = 0,
 ) -> ScriptRequest:
-    """Tell the broker to copy a partition no longer, or to delete it."""
+    """Request the broker to stop copying a partition, or to delete it."""
     body = messages.stop_replica(
         CONTROLLER, controller_epoch, [TopicPartition(topic, partition)], delete=delete
     )
@@ -159,14 +159,14 @@ def stop_replica(
 
 @VOCABULARY.command
 def update_metadata(simulation: ScriptSimulation, *, controller_epoch: int = 1) -> ScriptRequest:
-    """Tell the broker that nobody lives."""
+    """Send the broker metadata without any live broker."""
     body = messages.update_metadata(CONTROLLER, controller_epoch, {}, {})
     return ScriptRequest(Request(ApiKey.UPDATE_METADATA, messages.UPDATE_METADATA_VERSION, body), _errors)
 
 
 @VOCABULARY.command
 def controlled_shutdown(simulation: ScriptSimulation, machine: int) -> ScriptRequest:
-    """Ask the broker to have others lead what a machine's broker leads."""
+    """Request another leader for each partition that a machine's broker leads."""
 
     def show(answer: Any) -> Lines:
         yield from _errors(answer)

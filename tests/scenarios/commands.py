@@ -55,7 +55,7 @@ def _running(simulation: ScriptSimulation, number: int) -> Machine:
 
 
 def _settings(given: dict[str, str]) -> dict[str, str]:
-    """Kafka's properties, all of which have a dot in their names: anything else is a misspelt option."""
+    """Check the names of properties: all of Kafka's have a dot, so others are misspelt options."""
     for name in given:
         if "." not in name:
             raise ScriptError(f"unknown option {name!r}")
@@ -63,7 +63,7 @@ def _settings(given: dict[str, str]) -> dict[str, str]:
 
 
 def _text(data: bytes | None) -> str:
-    """Bytes as a reader likes them."""
+    """Return bytes in a readable form."""
     if data is None:
         return "null"
     text = data.decode("ascii", "replace")
@@ -84,7 +84,7 @@ def start(simulation: ScriptSimulation, machine: int = 0, **properties: str) -> 
     if config.unknown:
         raise ScriptError(f"start: unknown properties {', '.join(config.unknown)}")
     serves = simulation.machine_of(machine).start(properties)
-    return () if serves else ("does not serve yet",)
+    return () if serves else ("not ready yet",)
 
 
 @VOCABULARY.command
@@ -95,19 +95,19 @@ def stop(simulation: ScriptSimulation, machine: int = 0) -> None:
 
 @VOCABULARY.command
 def kill(simulation: ScriptSimulation, machine: int = 0) -> None:
-    """End the process at once; what it wrote stays."""
+    """Kill the broker process; the disk keeps all writes."""
     _running(simulation, machine).kill()
 
 
 @VOCABULARY.command
 def power_cut(simulation: ScriptSimulation, machine: int = 0) -> None:
-    """End the machine at once; what was not flushed is lost."""
+    """Cut the machine's power; unflushed data is lost."""
     _running(simulation, machine).power_cut()
 
 
 @VOCABULARY.command
 def log(simulation: ScriptSimulation) -> Lines:
-    """Warnings and errors of the brokers since they were last shown."""
+    """Warnings and errors of the brokers that were not shown yet."""
     return simulation.log.take() or ("nothing",)
 
 
@@ -119,14 +119,14 @@ def advance(simulation: ScriptSimulation, time: Duration) -> None:
 
 
 @VOCABULARY.command
-def call_yourself(simulation: ScriptSimulation, client_id: str) -> None:
-    """The client's id from now on."""
+def use_client_id(simulation: ScriptSimulation, client_id: str) -> None:
+    """Set the client id of later requests."""
     simulation.client_id = client_id
 
 
 @VOCABULARY.command
 def use_port(simulation: ScriptSimulation, port: int) -> None:
-    """The client goes to another listener from now on."""
+    """Connect the client to another listener."""
     simulation.go_to(port)
 
 
@@ -202,7 +202,7 @@ def cluster(simulation: ScriptSimulation) -> ScriptRequest:
 
 
 def _value(text: str) -> bytes | None:
-    """The text, ``part*times`` multiplied; no value at all for ``null``."""
+    """Return the value of ``text``: ``part*times`` is repeated, ``null`` is no value."""
     if text == "null":
         return None
     part, star, times = text.rpartition("*")
@@ -225,8 +225,8 @@ def produce(
     sequence: int = 0,
 ) -> ScriptRequest:
     """Send one message set of VALUE or KEY:VALUE, of magic 0 up to version 1 and a batch from version 3 on,
-    with the time ``at`` or now's; ``damaged`` spoils its last bit. VALUE may be like ``x*5000``, or ``null``.
-    A ``producer`` numbers its messages from ``sequence`` on.
+    with the time ``at`` or the current one; ``damaged`` flips its last bit. VALUE may be like ``x*5000``, or
+    ``null``. A ``producer`` numbers its messages from ``sequence`` on.
     """
     timestamp_ms = simulation.clock.now_ms() if at < 0 else at
     records = []
@@ -257,7 +257,7 @@ def produce(
 
 @VOCABULARY.command
 def producer_id(simulation: ScriptSimulation, *, transactional_id: str = "") -> ScriptRequest:
-    """Get an id for a producer."""
+    """Request a producer id."""
 
     def show(answer: Any) -> Lines:
         code = answer.error_code
@@ -288,7 +288,7 @@ def fetch(
     version: int = 3,
     leader_epoch: int = -1,
 ) -> ScriptRequest:
-    """Read one partition."""
+    """Fetch from one partition."""
 
     def show(answer: Any) -> Lines:
         (part,) = answer.topics[0].partitions
@@ -298,7 +298,7 @@ def fetch(
         lines = []
         try:
             lines += [show_record(record) for record in iterate(data)]
-        except BrokerError as error:  # the consumer's finding, not the broker's answer
+        except BrokerError as error:  # found by the consumer, not the broker
             return [*lines, f"damaged: {error.detail}"]
         return lines or [f"{len(data)} bytes of a message" if len(data) else "nothing"]
 
@@ -316,7 +316,7 @@ def fetch(
 
 
 def show_record(record: StoredRecord) -> str:
-    """One message on one line."""
+    """Return one line for a message."""
     time = f" timestamp {record.timestamp_ms}" if record.magic else ""
     key = f" key {_text(record.key)}" if record.key is not None else ""
     codec = f" {record.codec.name.lower()}" if record.codec else ""
@@ -358,7 +358,7 @@ def offsets(
 def epoch(
     simulation: ScriptSimulation, topic: str, of: int, *, partition: int = 0, leader_epoch: int = -1
 ) -> ScriptRequest:
-    """Where a leader epoch of a partition ends."""
+    """The end offset of a leader epoch of a partition."""
     part = EpochPartition(partition, leader_epoch, of)
     body = OffsetForLeaderEpochRequest((EpochTopic(topic, (part,)),))
 
@@ -375,7 +375,7 @@ def epoch(
 def delete_records(
     simulation: ScriptSimulation, topic: str, before: int, *, partition: int = 0
 ) -> ScriptRequest:
-    """Let a partition start at ``before``; -1 is its end."""
+    """Delete the records of a partition before an offset; -1 is its high watermark."""
     body = DeleteRecordsRequest((DeleteRecordsTopic(topic, (DeleteRecordsPartition(partition, before),)),), 0)
 
     def show(answer: Any) -> Lines:
@@ -387,19 +387,19 @@ def delete_records(
     return ScriptRequest(Request(ApiKey.DELETE_RECORDS, 1, body), show)
 
 
-# --- requests in the background, and nonsense ---------------------------------------------------------------
+# --- requests in the background, and invalid ones -----------------------------------------------------------
 
 
 @VOCABULARY.command
 def begin(simulation: ScriptSimulation, name: str, command: str, *words: str, **options: str) -> None:
-    """Send a request as the client ``name``, and do not wait for its answer."""
+    """Send a request as the client ``name``, and do not wait for its response."""
     script_request = VOCABULARY.call(simulation, command, words, options)
     if not isinstance(script_request, ScriptRequest):
-        raise ScriptError(f"begin: {command} is no request")
+        raise ScriptError(f"begin: {command} is not a request")
     if name in simulation.open:
         raise ScriptError(f"begin: {name} has a request open")
     if not script_request.request.answered:
-        raise ScriptError(f"begin: this {command} has no answer")
+        raise ScriptError(f"begin: this {command} has no response")
     client = simulation.another_client()
     client.begin(script_request.request)
     simulation.open[name] = client, script_request
@@ -407,9 +407,9 @@ def begin(simulation: ScriptSimulation, name: str, command: str, *words: str, **
 
 @VOCABULARY.command
 def answer(simulation: ScriptSimulation, name: str) -> Lines:
-    """The answer to what was begun, or ``waits``. No time passes."""
+    """The response to a request of ``begin``, or ``waits``. No time passes."""
     if name not in simulation.open:
-        raise ScriptError(f"answer: {name} has no request open; {', '.join(simulation.open) or 'nobody'} has")
+        raise ScriptError(f"answer: {name} has no request open; open: {', '.join(simulation.open) or 'none'}")
     client, script_request = simulation.open[name]
     if not client.answered():
         return ["waits"]
@@ -419,13 +419,13 @@ def answer(simulation: ScriptSimulation, name: str) -> Lines:
 
 @VOCABULARY.command
 def frame(simulation: ScriptSimulation, text: str = "", *, hex_: str = "") -> Lines:
-    """Send any bytes as one frame over a connection of its own."""
+    """Send any bytes as one frame over a new connection."""
     connection = simulation.network.connect(simulation.host, PORT)
     pending = connection.request([text.encode() + bytes.fromhex(hex_)])
     if not pending.done():
-        return ["no answer"]
+        return ["no response"]
     try:
-        return [f"answer {bytes(pending.result()).hex(' ', 4)}"]
+        return [f"response {bytes(pending.result()).hex(' ', 4)}"]
     except NetworkError:
         return ["connection closed"]
 
@@ -435,9 +435,8 @@ def frame(simulation: ScriptSimulation, text: str = "", *, hex_: str = "") -> Li
 
 @VOCABULARY.command
 def zookeeper(simulation: ScriptSimulation, what: str, machine: int = 0) -> None:
-    """``lost`` and ``found``: the broker's connection; ``lost-with-answer``: after its next write, and before
-    the answer to it; ``expired``: its session; ``silent`` and ``replays``: it answers all, but its news are
-    held back.
+    """Change the broker's connection to ZooKeeper: ``disconnect``, ``reconnect``, ``disconnect-at-next-write``
+    (before the response), ``expire`` (the session), ``hold-watches`` and ``release-watches`` (of all brokers).
     """
     actions: dict[str, Callable[[], None]] = {
         "disconnect": lambda: simulation.zookeeper.suspend(simulation.machine_of(machine).store),
@@ -450,19 +449,19 @@ def zookeeper(simulation: ScriptSimulation, what: str, machine: int = 0) -> None
         "release-watches": lambda: setattr(simulation, "zookeeper_is_silent", False),
     }
     if what not in actions:
-        raise ScriptError(f"zookeeper: {what!r} is none of {', '.join(actions)}")
+        raise ScriptError(f"zookeeper: unknown action {what!r}; expected one of {', '.join(actions)}")
     actions[what]()
 
 
 @VOCABULARY.command
 def znode(simulation: ScriptSimulation, path: str) -> Lines:
-    """What a znode holds."""
+    """The data and children of a znode."""
     observer = simulation.zookeeper.connect()
     try:
         data, stat = observer.read(path)
         children = observer.children(path)
     except NoNode:
-        return ["not there"]
+        return ["does not exist"]
     finally:
         observer.close()
     lines = [_text(data)] * bool(data) + [f"children {', '.join(children)}"] * bool(children)
@@ -471,23 +470,25 @@ def znode(simulation: ScriptSimulation, path: str) -> Lines:
 
 @VOCABULARY.command
 def set_znode(simulation: ScriptSimulation, path: str, data: str) -> None:
-    """Write a znode, past all brokers."""
+    """Write a znode directly."""
     observer = simulation.zookeeper.connect()
     observer.write(path, data.encode())
     observer.close()
 
 
 @VOCABULARY.command
-def make_znode(simulation: ScriptSimulation, path: str, data: str = "", *, sequential: bool = False) -> None:
-    """Make a znode, past all brokers."""
+def create_znode(
+    simulation: ScriptSimulation, path: str, data: str = "", *, sequential: bool = False
+) -> None:
+    """Create a znode directly."""
     observer = simulation.zookeeper.connect()
     observer.create(path, data.encode(), sequential=sequential, make_parents=True)
     observer.close()
 
 
 @VOCABULARY.command
-def remove_znode(simulation: ScriptSimulation, path: str) -> None:
-    """Remove a znode and all below it, past all brokers."""
+def delete_znode(simulation: ScriptSimulation, path: str) -> None:
+    """Delete a znode and its descendants directly."""
     observer = simulation.zookeeper.connect()
     observer.delete(path, recursive=True)
     observer.close()
@@ -495,30 +496,30 @@ def remove_znode(simulation: ScriptSimulation, path: str) -> None:
 
 @VOCABULARY.command
 def alter(simulation: ScriptSimulation, topic: str, **settings: str) -> None:
-    """These are the topic's settings from now on, as Kafka's own tool writes it into ZooKeeper."""
+    """Replace the topic's settings in ZooKeeper, as Kafka's own tool does."""
     set_znode(simulation, f"/config/topics/{topic}", EntityConfig(_settings(settings)).to_json().decode())
-    news = json.dumps({"version": 2, "entity_path": f"topics/{topic}"})
-    make_znode(simulation, "/config/changes/config_change_", news, sequential=True)
+    change = json.dumps({"version": 2, "entity_path": f"topics/{topic}"})
+    create_znode(simulation, "/config/changes/config_change_", change, sequential=True)
 
 
 @VOCABULARY.command
 def alter_client(simulation: ScriptSimulation, client: str, **settings: str) -> None:
-    """These are the client's quotas from now on, as Kafka's own tool writes it into ZooKeeper."""
+    """Replace the client's quotas in ZooKeeper, as Kafka's own tool does."""
     _alter_entity(simulation, f"clients/{client}", settings)
 
 
 @VOCABULARY.command
 def alter_broker(simulation: ScriptSimulation, machine: int, **settings: str) -> None:
-    """These are the settings of that broker from now on, as Kafka's own tool writes it into ZooKeeper."""
+    """Replace the broker's settings in ZooKeeper, as Kafka's own tool does."""
     _alter_entity(simulation, f"brokers/{machine}", settings)
 
 
 def _alter_entity(simulation: ScriptSimulation, entity: str, settings: dict[str, str]) -> None:
     path = f"/config/{entity}"
     observer = simulation.zookeeper.connect()
-    there = observer.exists(path) is not None
+    exists = observer.exists(path) is not None
     observer.close()
-    write = set_znode if there else make_znode
+    write = set_znode if exists else create_znode
     write(simulation, path, EntityConfig(settings).to_json().decode())
-    news = json.dumps({"version": 2, "entity_path": entity})
-    make_znode(simulation, "/config/changes/config_change_", news, sequential=True)
+    change = json.dumps({"version": 2, "entity_path": entity})
+    create_znode(simulation, "/config/changes/config_change_", change, sequential=True)

@@ -37,8 +37,8 @@ def fail(
     after: int = 0,
     machine: int = 0,
 ) -> None:
-    """Let the next ``write`` (after ``after`` bytes), ``read``, ``sync``, ``truncate``, ``rename`` or ``open`` of
-    a path that contains ``path`` fail.
+    """Let the next ``write`` (after ``after`` bytes), ``read``, ``sync``, ``truncate``, ``rename`` or
+    ``open`` of a path that contains ``path`` fail.
     """
     files, number = simulation.machine_of(machine).files, getattr(errno, error, None)
     if number is None:
@@ -66,7 +66,7 @@ def files(simulation: ScriptSimulation, directory: str = "", *, machine: int = 0
             else:
                 yield f"{_shown(child)} {disk.open(child, read_only=True).size()}"
 
-    return list(below(_path(directory))) if disk.is_dir(_path(directory)) else ["not there"]
+    return list(below(_path(directory))) if disk.is_dir(_path(directory)) else ["does not exist"]
 
 
 @VOCABULARY.command

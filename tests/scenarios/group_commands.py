@@ -1,7 +1,7 @@
-"""What scenario scripts can say about groups and their offsets: see ``commands``.
+"""Commands of scenario scripts for groups and their offsets (see ``commands``).
 
-Members have names, ``join g alice``; what the broker's answers tell a member, its id and its generation, is
-remembered for what it says next. Its name is also what it tells the leader about itself.
+Members have names, ``join g alice``. A member's id and generation, from the broker's responses, are used in
+its next requests. Its name is also its metadata for the leader.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _outcome(answer: Any) -> Lines:
 def coordinator(
     simulation: ScriptSimulation, group: str, *, version: int = 2, transaction: bool = False
 ) -> ScriptRequest:
-    """Which broker keeps a group."""
+    """The coordinator of a group."""
 
     def show(answer: Any) -> Lines:
         if answer.error_code:
@@ -59,10 +59,10 @@ def coordinator(
 
 @VOCABULARY.command
 def loading(simulation: ScriptSimulation, what: str) -> None:
-    """``held``: groups that are to be loaded have to wait; ``goes``: they are loaded."""
-    if what not in {"held", "goes"}:
-        raise ScriptError(f"loading: {what!r} is neither held nor goes")
-    simulation.loading_is_held = what == "held"
+    """``hold``: pause the loading of groups; ``release``: load them."""
+    if what not in {"hold", "release"}:
+        raise ScriptError(f"loading: expected hold or release, got {what!r}")
+    simulation.loading_is_held = what == "hold"
 
 
 # --- members ------------------------------------------------------------------------------------------------
@@ -80,9 +80,9 @@ def join(
     type_: str = "consumer",
     version: int = 3,
 ) -> ScriptRequest:
-    """Ask for a place in the next generation; ``protocols`` with commas, the preferred one first."""
+    """Join the next generation; ``protocols`` separated by commas, the preferred one first."""
     known = _membership(simulation, group, member)
-    wishes = tuple(JoinGroupRequestProtocol(name, member.encode()) for name in protocols.split(","))
+    supported = tuple(JoinGroupRequestProtocol(name, member.encode()) for name in protocols.split(","))
 
     def show(answer: Any) -> Lines:
         if answer.error_code:
@@ -97,7 +97,7 @@ def join(
         role = f"leads {others}" if leads else "follows"
         return [f"generation {answer.generation_id} {answer.protocol_name}: {member} {role}"]
 
-    body = JoinGroupRequest(group, session, rebalance, known.member_id, type_, wishes)
+    body = JoinGroupRequest(group, session, rebalance, known.member_id, type_, supported)
     return ScriptRequest(Request(ApiKey.JOIN_GROUP, version, body), show)
 
 
@@ -105,7 +105,7 @@ def join(
 def sync(
     simulation: ScriptSimulation, group: str, member: str, *, version: int = 2, **shares: str
 ) -> ScriptRequest:
-    """Ask for the own share; the leader says everybody's, as ``alice=0,1``."""
+    """Request the assignment of a member; the leader sends those of all members, as ``alice=0,1``."""
     known = _membership(simulation, group, member)
     assignments = tuple(
         SyncGroupRequestAssignment(_membership(simulation, group, name).member_id, share.encode())
@@ -121,7 +121,7 @@ def sync(
 
 @VOCABULARY.command
 def heartbeat(simulation: ScriptSimulation, group: str, member: str, *, version: int = 2) -> ScriptRequest:
-    """Be alive."""
+    """Send a heartbeat of a member."""
     known = _membership(simulation, group, member)
     body = HeartbeatRequest(group, known.generation, known.member_id)
     return ScriptRequest(Request(ApiKey.HEARTBEAT, version, body), _outcome)
@@ -129,7 +129,7 @@ def heartbeat(simulation: ScriptSimulation, group: str, member: str, *, version:
 
 @VOCABULARY.command
 def leave(simulation: ScriptSimulation, group: str, member: str, *, version: int = 2) -> ScriptRequest:
-    """Go."""
+    """Leave the group."""
     known = _membership(simulation, group, member)
     return ScriptRequest(
         Request(ApiKey.LEAVE_GROUP, version, LeaveGroupRequest(group, known.member_id)), _outcome
@@ -153,7 +153,7 @@ def commit(
     epoch: int = -1,
     version: int = 6,
 ) -> ScriptRequest:
-    """Commit an offset, as a member, or outside of the group."""
+    """Commit an offset, as a member or from outside the group."""
     known = _membership(simulation, group, member) if member else Membership()
     length, star, text = metadata.rpartition("*")
     metadata = length * int(text) if star else metadata
@@ -166,7 +166,7 @@ def commit(
         (OffsetCommitRequestTopic(topic, parts),),
     )
     if version >= 5 and retention != DEFAULT_RETENTION:
-        raise ScriptError("commit: retention has a place in versions 2 to 4 only")
+        raise ScriptError("commit: only versions 2 to 4 have a retention time")
 
     def show(answer: Any) -> Lines:
         (row,) = answer.topics
@@ -184,7 +184,7 @@ def commit(
 def committed(
     simulation: ScriptSimulation, group: str, *topics: str, partition: Numbers = (0,), version: int = 5
 ) -> ScriptRequest:
-    """What a group has committed; everything where no topic is named."""
+    """The committed offsets of a group, for some or all topics."""
     wanted = tuple(OffsetFetchRequestTopic(topic, partition) for topic in topics) or None
 
     def show(answer: Any) -> Lines:
@@ -211,7 +211,7 @@ def committed(
 
 @VOCABULARY.command
 def groups(simulation: ScriptSimulation, *, version: int = 2) -> ScriptRequest:
-    """All groups of the broker."""
+    """The groups of the broker."""
 
     def show(answer: Any) -> Lines:
         yield from _outcome(answer)
@@ -225,7 +225,7 @@ def groups(simulation: ScriptSimulation, *, version: int = 2) -> ScriptRequest:
 
 @VOCABULARY.command
 def describe_group(simulation: ScriptSimulation, group: str, *, version: int = 2) -> ScriptRequest:
-    """State and members of a group."""
+    """The state and members of a group."""
 
     def show(answer: Any) -> Lines:
         (row,) = answer.groups
@@ -235,7 +235,7 @@ def describe_group(simulation: ScriptSimulation, group: str, *, version: int = 2
         yield " ".join(filter(None, (row.group_state, row.protocol_type, row.protocol_data)))
         for member in row.members:
             share = member.member_assignment.decode() or "nothing"
-            yield f"{member.member_metadata.decode() or 'somebody'} at {member.client_host} has {share}"
+            yield f"{member.member_metadata.decode() or 'a member'} at {member.client_host} has {share}"
 
     return ScriptRequest(Request(ApiKey.DESCRIBE_GROUPS, version, DescribeGroupsRequest((group,))), show)
 

@@ -1,8 +1,8 @@
-"""The exchanges of clients with Apache Kafka 0.10.1.1 in ``tests/data/wire``, said again to our broker.
+"""Replays of recorded exchanges with Apache Kafka 0.10.1.1 (``tests/data/wire``) against our broker.
 
-A recording is named FILE#NUMBER. Its request is sent as it was, but for members' ids, which the broker gives:
-ours stand in place of the recorded ones, and are the same length. The answers are compared decoded, in all
-fields but those of ``LEFT_OUT``. Where Kafka answers in the order of a hash map, the order is not looked at.
+A recording is named FILE#NUMBER. Its request is sent unchanged, except for member ids, which the broker
+assigns: ours, of the same length, replace the recorded ones. The responses are compared decoded, in all
+fields except ``LEFT_OUT``. Arrays that Kafka returns in the order of a hash map are compared in any order.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ from tests.support.simulation import PORT, Request, Simulation
 WIRE = Path(__file__).parents[1] / "data" / "wire"
 
 LEFT_OUT = {
-    "brokers": "addresses; and Kafka were two brokers, we are one",
+    "brokers": "addresses; the recording had two brokers, we have one",
     "host": "an address",
     "port": "an address",
     "client_host": "an address",
-    "cluster_id": "an id, by chance",
+    "cluster_id": "a random id",
     "api_keys": "the table of versions: ours is that of 2.1",
 }
-"""Fields that may differ, and why."""
+"""Fields that may differ -> the reason."""
 
 IN_ANY_ORDER = {"topics", "partitions", "groups", "members"}
 """Arrays that come from a hash map in Kafka."""
 
 OLD_AND_NEW = {"AwaitingSync": "CompletingRebalance"}
-"""States that 0.10.1 calls by another name than 2.1."""
+"""The states with other names in 0.10.1 -> their names in 2.1."""
 
 LOGS = {"wire-0": "01-Fetch-v3#2", "wire-1": "01-Fetch-v3#1", "twice-1": "01-Fetch-v3#3"}
-"""What has a partition's whole log, as Kafka had it."""
+"""Partition -> the recording that has its whole log."""
 
 
 class Recorded(NamedTuple):
-    """One exchange, frames without their lengths. ``response`` None: there was none."""
+    """A recorded exchange; frames without their lengths. ``response`` is None if there was none."""
 
     header: RequestHeader
     request: bytes
@@ -64,7 +64,7 @@ class Recorded(NamedTuple):
 
 
 def recorded(name: str) -> Recorded:
-    """The exchange of this name."""
+    """Return the exchange of this name."""
     file, _, number = name.partition("#")
     example = json.loads((WIRE / f"{file}.json").read_text("utf-8"))["examples"][int(number)]
     request = bytes.fromhex(example["request"])[4:]
@@ -74,7 +74,7 @@ def recorded(name: str) -> Recorded:
 
 
 def names_of(broker: str) -> Iterator[str]:
-    """All recordings of exchanges with that release."""
+    """Yield the names of all recordings with that release."""
     for path in sorted(WIRE.glob("*.json")):
         content = json.loads(path.read_text("utf-8"))
         if content["broker"] == broker:
@@ -82,22 +82,22 @@ def names_of(broker: str) -> Iterator[str]:
 
 
 def decoded(header: RequestHeader, frame: bytes) -> Any:
-    """The answer to a request with that header."""
+    """Decode the response to a request with that header."""
     correlation_id, body = split_response(frame)
     assert correlation_id == header.correlation_id
     api = APIS[ApiKey(header.api_key)]
-    # A version that is not known is refused in the form of the first.
+    # An unknown version is refused in the form of version 0.
     return api.decode_response(header.api_version if api.supports(header.api_version) else 0, body)
 
 
 def entries(log: str) -> Iterator[tuple[int, bytes]]:
-    """Of a partition's log the last offset and the bytes of each message or wrapper."""
-    one = recorded(LOGS[log])
-    assert one.response is not None
+    """Yield the last offset and the bytes of each message or wrapper of a partition's log."""
+    exchange = recorded(LOGS[log])
+    assert exchange.response is not None
     topic, _, number = log.rpartition("-")
     (records,) = (
         bytes(buffer_of(part.records))
-        for found in decoded(one.header, one.response).topics
+        for found in decoded(exchange.header, exchange.response).topics
         for part in found.partitions
         if (found.name, part.index) == (topic, int(number)) and part.records
     )
@@ -107,36 +107,36 @@ def entries(log: str) -> Iterator[tuple[int, bytes]]:
         records = records[size:]
 
 
-def beat(heartbeat: Recorded) -> HeartbeatRequest:
-    """What a heartbeat says: the group, the generation and the member."""
+def heartbeat_request(heartbeat: Recorded) -> HeartbeatRequest:
+    """Decode a heartbeat: its group, generation and member."""
     _, body = RequestHeader.decode(heartbeat.request)
-    said = APIS[ApiKey.HEARTBEAT].decode_request(heartbeat.header.api_version, body)
-    assert isinstance(said, HeartbeatRequest)
-    return said
+    request = APIS[ApiKey.HEARTBEAT].decode_request(heartbeat.header.api_version, body)
+    assert isinstance(request, HeartbeatRequest)
+    return request
 
 
 def plain(value: Any, name: str = "") -> Any:
-    """A decoded answer as dicts, lists and bytes, without what may differ."""
+    """Return a decoded response as dicts, lists and bytes, without the fields that may differ."""
     if name in LEFT_OUT:
         return None
     if name == "records":
         return bytes(buffer_of(value))
     if is_dataclass(value):
-        return {one.name: plain(getattr(value, one.name), one.name) for one in fields(value)}
+        return {field.name: plain(getattr(value, field.name), field.name) for field in fields(value)}
     if isinstance(value, tuple | list):
-        found = [plain(one) for one in value]
+        found = [plain(item) for item in value]
         return sorted(found, key=repr) if name in IN_ANY_ORDER else found
     return OLD_AND_NEW.get(value, value) if isinstance(value, str) else value
 
 
 def make_offsets_topic(simulation: Simulation) -> None:
-    """As the first client that looks for a coordinator does."""
+    """Create the offsets topic, as the first client that looks up a coordinator does."""
     simulation.call(Request(ApiKey.FIND_COORDINATOR, 0, FindCoordinatorRequest("g")))
     simulation.settle()
 
 
 class Replay:
-    """Recorded frames, to a broker with the topics of the recording."""
+    """Sends recorded frames to a broker with the topics of the recording, and compares the responses."""
 
     def __init__(self) -> None:
         self.simulation = Simulation()
@@ -155,10 +155,10 @@ class Replay:
         self._ids: dict[bytes, bytes] = {}
 
     def run(self, steps: str) -> None:
-        """Each step says a recording, or brings about what it met.
+        """Run steps, each of which sends a recording or prepares the state that it met.
 
-        TOPIC-PARTITION:OFFSET fills that log up to there. later:MS lets time pass. What was not recorded
-        of the member that sends the heartbeat NAME: join:NAME lets it join, commit:NAME commit offset 0.
+        TOPIC-PARTITION:OFFSET fills that log up to the offset. later:MS lets time pass. For requests that
+        were not recorded of the member of the heartbeat NAME: join:NAME joins, commit:NAME commits offset 0.
         """
         for step in steps.split():
             what, _, value = step.rpartition(":")
@@ -174,19 +174,22 @@ class Replay:
                 self._fill(what, int(value))
 
     def check(self, comparable: Callable[[str, Any], Any] = lambda _, answer: answer) -> None:
-        """All were answered as they were by Kafka, once ``comparable`` took from both what may differ."""
+        """Compare all responses with Kafka's, after ``comparable`` has removed differences from both."""
         self._learn_ids()
-        for name, one, pending in self._sent:
-            if one.response is None:
+        for name, exchange, pending in self._sent:
+            if exchange.response is None:
                 continue
             answer = bytes(pending.result())
             for theirs, ours in self._ids.items():
                 answer = answer.replace(ours, theirs)
-            shown = [comparable(name, plain(decoded(one.header, frame))) for frame in (answer, one.response)]
+            shown = [
+                comparable(name, plain(decoded(exchange.header, frame)))
+                for frame in (answer, exchange.response)
+            ]
             assert shown[0] == shown[1], name
 
     def closed(self) -> bool:
-        """Whether the broker closed the connection on the last request."""
+        """Return True if the broker closed the connection on the last request."""
         _, _, pending = self._sent[-1]
         assert pending.done()
         try:
@@ -197,25 +200,25 @@ class Replay:
 
     def _send(self, name: str) -> None:
         self._learn_ids()
-        one = recorded(name)
-        request = one.request
+        exchange = recorded(name)
+        request = exchange.request
         for theirs, ours in self._ids.items():
             request = request.replace(theirs, ours)
-        client = one.header.client_id or ""
+        client = exchange.header.client_id or ""
         if client not in self._connections:
             self._connections[client] = self.simulation.network.connect(self.simulation.host, PORT)
         pending = self._connections[client].request([request])
-        self._sent.append((name, one, pending))
+        self._sent.append((name, exchange, pending))
         self.simulation.network.run()
         self.simulation.settle()
-        if one.response is None:
-            # Who was not answered had left, or was put out.
+        if exchange.response is None:
+            # A client without a response had left, or was disconnected.
             del self._connections[client]
-        elif one.header.api_key == ApiKey.FETCH:
+        elif exchange.header.api_key == ApiKey.FETCH:
             pending.result()
 
     def _fill(self, log: str, end: int) -> None:
-        """With what Kafka's log had, and behind that with anything."""
+        """Fill a log with the messages of Kafka's log, and after them with any."""
         topic, _, number = log.rpartition("-")
         partition = int(number)
         at = self.simulation.fetch(topic, partition=partition).high_watermark
@@ -231,32 +234,36 @@ class Replay:
                 at = max(at, last) + 1
 
     def _join(self, heartbeat: Recorded) -> None:
-        said = beat(heartbeat)
+        request = heartbeat_request(heartbeat)
         client = self.simulation.another_client()
         client.client_id = heartbeat.header.client_id or ""
         protocols = (JoinGroupRequestProtocol("roundrobin", b""),)
-        join = JoinGroupRequest(said.group_id, 10_000, 10_000, "", "consumer", protocols)
+        join = JoinGroupRequest(request.group_id, 10_000, 10_000, "", "consumer", protocols)
         member = client.call(Request(ApiKey.JOIN_GROUP, 1, join)).member_id
-        sync = SyncGroupRequest(said.group_id, said.generation_id, member, ())
+        sync = SyncGroupRequest(request.group_id, request.generation_id, member, ())
         assert client.call(Request(ApiKey.SYNC_GROUP, 0, sync)).error_code == 0
-        self._ids[said.member_id.encode()] = member.encode()
+        self._ids[request.member_id.encode()] = member.encode()
 
     def _commit(self, heartbeat: Recorded) -> None:
         self._learn_ids()
-        said = beat(heartbeat)
-        member = self._ids[said.member_id.encode()].decode()
+        request = heartbeat_request(heartbeat)
+        member = self._ids[request.member_id.encode()].decode()
         parts = tuple(OffsetCommitRequestPartition(index, 0, -1, -1, "") for index in range(2))
         topics = tuple(OffsetCommitRequestTopic(name, parts) for name in ("orders", "payments"))
-        commit = OffsetCommitRequest(said.group_id, said.generation_id, member, -1, topics)
+        commit = OffsetCommitRequest(request.group_id, request.generation_id, member, -1, topics)
         answer = self.simulation.call(Request(ApiKey.OFFSET_COMMIT, 2, commit))
         assert {part.error_code for topic in answer.topics for part in topic.partitions} == {0}
 
     def _learn_ids(self) -> None:
-        for _, one, pending in self._sent:
-            if one.header.api_key == ApiKey.JOIN_GROUP and one.response is not None and pending.done():
+        for _, exchange, pending in self._sent:
+            if (
+                exchange.header.api_key == ApiKey.JOIN_GROUP
+                and exchange.response is not None
+                and pending.done()
+            ):
                 theirs, ours = (
-                    decoded(one.header, frame).member_id.encode()
-                    for frame in (one.response, bytes(pending.result()))
+                    decoded(exchange.header, frame).member_id.encode()
+                    for frame in (exchange.response, bytes(pending.result()))
                 )
                 assert len(theirs) == len(ours)
                 if theirs:

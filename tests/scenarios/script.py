@@ -1,4 +1,4 @@
-"""Scenario scripts: commands, and below each the output that it must have.
+"""Scenario scripts: commands, each followed by its expected output.
 
     # The first comment says in a sentence what the script shows.
 
@@ -9,14 +9,14 @@
     fetch t from=1
       offset 1 timestamp 0 value b
 
-A command stands at the beginning of a line: its name, arguments and ``option=value``, quoted as in a shell.
-The lines below it that begin with two spaces are its output, compared exactly. Comments and empty lines are
-for readers. With ``MINIKAFKA_REWRITE=1`` the output that came is written into the file: read the diff before
-you keep it, as the file says then what is, not what should be.
+A command starts at the beginning of a line: its name, arguments and ``option=value``, quoted as in a shell.
+The following lines that are indented by two spaces are its output, compared exactly. Comments and empty lines
+are for readers. With ``MINIKAFKA_REWRITE=1`` the actual output is written into the file: read the diff before
+you keep it, as the file then contains what the code does, not what it should do.
 
 A command is a function in a ``Vocabulary``. Its signature is its syntax: positional parameters are arguments,
-keyword-only ones are options (``from_`` is written ``from``, ``max_bytes`` ``max-bytes``), annotations say
-how they are read. It returns its output as lines. This module knows the language only, not its subject.
+keyword-only ones are options (``from_`` is written ``from``, ``max_bytes`` ``max-bytes``), annotations
+determine the parsing. It returns its output as lines. This module only has the language, not its subject.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _READERS: dict[Any, tuple[Callable[[str], Any], str]] = {
     Duration: (_duration, "a time like 500ms or 5s"),
     Numbers: (lambda text: tuple(map(int, text.split(","))), "whole numbers like 0,1"),
 }
-"""How a parameter of each annotation is read, and what to write."""
+"""Annotation -> its parser, and a description of its form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ class Vocabulary:
     commands: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
     def command(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Take ``function`` as the command of its name."""
+        """Register ``function`` as the command of its name."""
         self.commands[function.__name__.rstrip("_").replace("_", "-")] = function
         return function
 
     def call(self, target: Target, name: str, words: tuple[str, ...], options: dict[str, str]) -> Any:
-        """What the command returns. ScriptError for one that is not there, or not so."""
+        """Run a command and return its result. ScriptError for an unknown command or invalid arguments."""
         function = self.commands.get(name)
         if function is None:
             raise ScriptError(f"unknown command {name!r}; there are {', '.join(sorted(self.commands))}")
@@ -89,10 +89,10 @@ class Vocabulary:
         for parameter, given in list(bound.arguments.items())[1:]:
             about, where = signature.parameters[parameter], f"{name}: {_spelled(parameter)}"
             if about.kind is about.VAR_POSITIONAL:
-                bound.arguments[parameter] = tuple(read(about.annotation, one, where) for one in given)
+                bound.arguments[parameter] = tuple(read(about.annotation, value, where) for value in given)
             elif about.kind is about.VAR_KEYWORD:
                 bound.arguments[parameter] = {
-                    key: read(about.annotation, one, f"{name}: {key}") for key, one in given.items()
+                    key: read(about.annotation, value, f"{name}: {key}") for key, value in given.items()
                 }
             else:
                 bound.arguments[parameter] = read(about.annotation, given, where)
@@ -100,7 +100,7 @@ class Vocabulary:
 
 
 def _parameter(command: str, signature: inspect.Signature, option: str) -> str:
-    """The parameter that ``option`` gives."""
+    """Return the parameter of an option."""
     takes_any = False
     for name, about in signature.parameters.items():
         if about.kind is about.KEYWORD_ONLY and _spelled(name) == option:
@@ -116,7 +116,7 @@ def _spelled(parameter: str) -> str:
 
 
 def _syntax(signature: inspect.Signature) -> str:
-    """The parameters as a script gives them."""
+    """Return the parameters in the form of a script."""
     words = []
     for name, about in list(signature.parameters.items())[1:]:
         if about.kind is about.KEYWORD_ONLY:
@@ -133,7 +133,7 @@ def _syntax(signature: inspect.Signature) -> str:
 
 
 def read(annotation: Any, text: str, where: str) -> Any:
-    """What ``text`` says as a parameter of this annotation; ScriptError with ``where`` for nonsense."""
+    """Parse ``text`` as a parameter of this annotation. ScriptError, with ``where``, for invalid text."""
     reader, what = _READERS[annotation]
     try:
         return reader(text)
@@ -143,7 +143,7 @@ def read(annotation: Any, text: str, where: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One line that is no output: a command, a comment or nothing."""
+    """A line that is not output: a command, a comment or an empty line."""
 
     number: int
     text: str
@@ -154,7 +154,7 @@ class _Line:
 
 
 def _lines(text: str) -> Iterator[_Line]:
-    """The lines that are no output, checked for their form."""
+    """Yield the lines that are not output. ScriptError for an invalid form."""
     below_command = False
     first = True
     for number, line in enumerate(text.splitlines(), 1):
@@ -177,10 +177,10 @@ def _lines(text: str) -> Iterator[_Line]:
 
 
 class Target(Protocol):
-    """What the commands act on."""
+    """The object that the commands act on."""
 
     def perform(self, command: Callable[[], Any], /) -> list[str]:
-        """Run a command and make lines of what it returns or raises."""
+        """Run a command and return its result or error as lines."""
 
 
 def _perform(vocabulary: Vocabulary, target: Target, line: str) -> list[str]:
@@ -202,7 +202,7 @@ def _perform(vocabulary: Vocabulary, target: Target, line: str) -> list[str]:
 
 
 def run(text: str, name: str, vocabulary: Vocabulary, target: Target) -> str:
-    """Run a script and return it with the output that came. ScriptError with ``name`` and the line."""
+    """Run a script and return it with the actual output. ScriptError with ``name`` and the line."""
     out: list[str] = []
     try:
         for line in _lines(text):
@@ -219,24 +219,24 @@ def run(text: str, name: str, vocabulary: Vocabulary, target: Target) -> str:
     return "\n".join(out) + "\n"
 
 
-def difference(expected: str, came: str, name: str) -> str | None:
-    """Where and how what came differs from what the script says; None when it does not."""
-    old, new = expected.splitlines(), came.splitlines()
+def difference(expected: str, actual: str, name: str) -> str | None:
+    """Return the position and diff of the actual output against the script; None if they are equal."""
+    old, new = expected.splitlines(), actual.splitlines()
     if old == new:
         return None
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
-    diff = difflib.unified_diff(old, new, "the script says", "what came", n=4, lineterm="")
-    return "\n".join([f"{name}:{same + 1}: the output is another ({REWRITE}=1 writes it down)", *diff])
+    diff = difflib.unified_diff(old, new, "expected", "actual", n=4, lineterm="")
+    return "\n".join([f"{name}:{same + 1}: the output differs ({REWRITE}=1 updates the script)", *diff])
 
 
 def check(path: Path, vocabulary: Vocabulary, target: Target) -> None:
-    """Run the script in ``path`` and compare, or with MINIKAFKA_REWRITE=1 write what came into it."""
+    """Run the script in ``path`` and compare its output, or with MINIKAFKA_REWRITE=1 update the script."""
     text = path.read_text(encoding="utf-8")
-    came = run(text, path.name, vocabulary, target)
+    actual = run(text, path.name, vocabulary, target)
     if os.environ.get(REWRITE) == "1":
-        if came != text:
-            path.write_text(came, encoding="utf-8")
+        if actual != text:
+            path.write_text(actual, encoding="utf-8")
         return
-    found = difference(text, came, path.name)
+    found = difference(text, actual, path.name)
     if found is not None:
         raise AssertionError(found)

@@ -1,4 +1,4 @@
-"""The simulation as a script sees it: what a command gives becomes lines, and the brokers' log is kept."""
+"""The simulation for scripts: the results of commands become lines, and the brokers' log is kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Lines = Iterable[str]
 
 @dataclass(frozen=True, slots=True)
 class ScriptRequest:
-    """A request, and how its answer is shown."""
+    """A request of a script, and the function that shows its response."""
 
     request: Request
     show: Callable[[Any], Lines]
@@ -24,14 +24,14 @@ class ScriptRequest:
 
 @dataclass(slots=True)
 class Membership:
-    """What a member of a group was told: who it is, and of which generation."""
+    """The id and generation of a group member, from the coordinator's responses."""
 
     member_id: str = ""
     generation: int = -1
 
 
 class _Log(logging.Handler):
-    """Warnings and errors of the brokers that were not shown yet."""
+    """Collects warnings and errors of the brokers that were not shown yet."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -41,7 +41,7 @@ class _Log(logging.Handler):
         self.records.append(record)
 
     def take(self) -> list[str]:
-        """The lines, those that repeat as one, and forget them."""
+        """Return the lines, repeated ones as one, and clear them."""
         lines = [self._line(record) for record in self.records]
         self.records.clear()
         groups = [(line, len(list(again))) for line, again in itertools.groupby(lines)]
@@ -54,17 +54,17 @@ class _Log(logging.Handler):
 
 
 class ScriptSimulation(Simulation):
-    """The simulation as a script sees it. A context manager: it listens to the brokers' log."""
+    """The simulation for scripts. A context manager, which captures the brokers' log."""
 
     def __init__(self) -> None:
         super().__init__()
         self.log = _Log()
         self.open: dict[str, tuple[Client, ScriptRequest]] = {}
-        """Requests that were begun and whose answer was not shown yet, by the client's name."""
+        """Requests of ``begin`` whose response was not shown yet, by the client's name."""
         self.members: dict[tuple[str, str], Membership] = {}
-        """By group and name."""
+        """Group and member name -> its membership."""
         self.operations_before: dict[int, int] = {}
-        """How many operations each machine's disk had seen when the last command began."""
+        """Machine -> number of file operations before the last command."""
 
     def __enter__(self) -> ScriptSimulation:
         logging.getLogger("minikafka").addHandler(self.log)
@@ -74,12 +74,12 @@ class ScriptSimulation(Simulation):
         logging.getLogger("minikafka").removeHandler(self.log)
 
     def unshown_exceptions(self) -> list[str]:
-        """Exceptions in the brokers' log that the script did not show: most likely a defect."""
+        """Return exceptions in the brokers' log that the script did not show: most likely a bug."""
         self.log.records = [record for record in self.log.records if record.exc_info]
         return self.log.take()
 
     def perform(self, command: Callable[[], Any]) -> list[str]:
-        """The output of a command, after which all is settled."""
+        """Run a command and everything that it causes without time passing; return its output."""
         seen = {number: len(machine.files.operations) for number, machine in self.machines.items()}
         try:
             result = command()

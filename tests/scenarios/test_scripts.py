@@ -1,4 +1,4 @@
-"""Every script in the folders below gives the output that it states; and the language of scripts."""
+"""The scenario scripts of all folders, and the language of scripts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCRIPTS = sorted(DIRECTORY.glob("*/*.txt"))
 def test_script_gives_its_stated_output(path: Path) -> None:
     with ScriptSimulation() as simulation:
         check(path, VOCABULARY, simulation)
-        assert simulation.unshown_exceptions() == [], "show them with `log` where they are right"
+        assert simulation.unshown_exceptions() == [], "show them with `log` if they are right"
 
 
 # --- the language -------------------------------------------------------------------------------------------
@@ -88,9 +88,9 @@ def test_another_output_is_reported_with_file_line_and_difference(tmp_path: Path
     with pytest.raises(AssertionError) as failure:
         check_text(tmp_path, GOOD.replace("  x is y z", "  x is y"))
     assert str(failure.value).splitlines() == [
-        "toy.txt:9: the output is another (MINIKAFKA_REWRITE=1 writes it down)",
-        "--- the script says",
-        "+++ what came",
+        "toy.txt:9: the output differs (MINIKAFKA_REWRITE=1 updates the script)",
+        "--- expected",
+        "+++ actual",
         "@@ -5,9 +5,9 @@",
         "   one two",
         " # Comments and empty lines are for readers.",
@@ -107,7 +107,7 @@ def test_another_output_is_reported_with_file_line_and_difference(tmp_path: Path
 
 @pytest.mark.parametrize("line", ["  one two\n", "  2000 ms\n"])
 def test_a_missing_line_of_output_is_a_difference(tmp_path: Path, line: str) -> None:
-    with pytest.raises(AssertionError, match="the output is another"):
+    with pytest.raises(AssertionError, match="the output differs"):
         check_text(tmp_path, GOOD.replace(line, "", 1))
 
 
@@ -153,7 +153,7 @@ def test_a_script_that_cannot_be_run_is_refused_with_file_and_line(script: str, 
         ("create t partitons=2", "unknown option 'partitons'"),
         ("start num.partitons=2", "unknown properties num.partitons"),
         ("stop", "no broker runs on machine 0"),
-        ("begin x log", "log is no request"),
+        ("begin x log", "log is not a request"),
         ("answer x", "x has no request open"),
         ("produce t x codec=zip", "KeyError..ZIP"),
         ("remove t_0", "FileNotFoundError"),
