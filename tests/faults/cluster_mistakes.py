@@ -227,7 +227,7 @@ def no_doubts(context: Context, bounced_brokers: Collection[int] = ()) -> Eligib
 
 def stop_with_deletion(replicas: ReplicaManager, partitions: Any) -> None:
     """A broker that is told to copy no longer deletes what it has."""
-    replicas.drop(partitions, lambda topic_partition: None)
+    replicas.stop_and_delete(partitions, lambda topic_partition: None)
 
 
 def delete_in_name_only(manager: LogManager, home: DataDirectory, partition: TopicPartition) -> None:

@@ -299,7 +299,7 @@ class Oracle:
                 return f"{machine.host} cannot write {name}: {partition.log.failure}"
             ends.add(partition.log.end_offset)
             ends.add(partition.high_watermark)
-            told = machine.running.broker.image.leadership(name)
+            told = machine.running.broker.metadata_cache.leadership(name)
             if told is None or told.leader != state.leader:
                 return f"{machine.host} tells clients another leader of {name}"
         return f"{name} ends at {sorted(ends)}" if at_rest and len(ends) > 1 else ""

@@ -272,7 +272,9 @@ class Simulation:
         finds a broker that led a moment ago.
         """
         running = [one for one in self.world.machines.values() if one.running is not None]
-        head = [one for one in running if one.running is not None and one.running.broker.registrar.in_office]
+        head = [
+            one for one in running if one.running is not None and one.running.broker.zk_client.is_controller
+        ]
         others = [one for one in running if one not in head]
         if not head or not others:
             return

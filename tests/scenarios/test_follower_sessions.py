@@ -243,9 +243,9 @@ def test_above_the_rate_of_replication_a_follower_out_of_sync_gets_nothing_for_a
     follower.epoch = epoch
     running = simulation.machine.running
     assert running is not None
-    throttles = running.broker.throttles
-    throttles.set_rates({"leader.replication.throttled.rate": "100"})
-    throttles.set_topic("t", {"leader.replication.throttled.replicas": "0:0"})
+    replication_quotas = running.broker.replication_quotas
+    replication_quotas.set_rates({"leader.replication.throttled.rate": "100"})
+    replication_quotas.set_topic("t", {"leader.replication.throttled.replicas": "0:0"})
     write(simulation, b"x" * 1000)
     simulation.clock.advance(20_000)
     simulation.settle()

@@ -74,4 +74,4 @@ def test_what_the_controller_said_is_what_the_broker_does(simulation: Simulation
     roles = [running.broker.partitions[TopicPartition("twice", index)].is_leader for index in (0, 1)]
     assert roles == [True, False]
     answer_to(simulation, "06-UpdateMetadata-v2#2")
-    assert {one.port for one in running.broker.image.brokers.values()} == {29195, 29196}
+    assert {one.port for one in running.broker.metadata_cache.brokers.values()} == {29195, 29196}

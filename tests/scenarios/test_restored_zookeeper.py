@@ -14,7 +14,7 @@ from minikafka.registry import paths
 from minikafka.registry.memory import MemoryCopy, MemoryStore
 from minikafka.registry.paths import ControllerEpoch, EntityConfig
 from minikafka.server.admin import topics
-from minikafka.server.zookeeper.counters import look_at_topics
+from minikafka.server.zookeeper.counters import observe_topics
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.describe_configs import (
@@ -201,21 +201,21 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
     pass_time(simulation, 2_000)
     running = machine.running
     assert running is not None
-    registrar, name = running.broker.registrar, TopicPartition("t", 0)
+    zk_client, name = running.broker.zk_client, TopicPartition("t", 0)
     known = running.broker.partitions[name].leadership
     assert known is not None
     for write in (
-        lambda: registrar.create_topics({"mine": ({0: (0,)}, {})}),
-        lambda: registrar.request_deletions(["t"]),
-        lambda: registrar.add_partitions("t", {1: (0,)}),
-        lambda: registrar.settings.change(paths.TOPICS, "t", {"retention.ms": "1"}),
-        registrar.take_producer_ids,
-        lambda: registrar.raise_producer_ids(0, 5),
-        lambda: registrar.remove_topic("t"),
-        lambda: registrar.assign({"t": {0: (5,)}}),
-        lambda: registrar.write_leaderships({name: replace(known, version=known.version + 1)}, create=False),
-        lambda: registrar.states.report_isr_changes([name]),
-        lambda: registrar.offsets.write("g", {name: 1}),
+        lambda: zk_client.create_topics({"mine": ({0: (0,)}, {})}),
+        lambda: zk_client.request_deletions(["t"]),
+        lambda: zk_client.add_partitions("t", {1: (0,)}),
+        lambda: zk_client.settings.change(paths.TOPICS, "t", {"retention.ms": "1"}),
+        zk_client.take_producer_ids,
+        lambda: zk_client.raise_producer_ids(0, 5),
+        lambda: zk_client.remove_topic("t"),
+        lambda: zk_client.assign({"t": {0: (5,)}}),
+        lambda: zk_client.write_leaderships({name: replace(known, version=known.version + 1)}, create=False),
+        lambda: zk_client.states.report_isr_changes([name]),
+        lambda: zk_client.offsets.write("g", {name: 1}),
     ):
         with pytest.raises(InconsistentClusterId):
             write()
@@ -274,20 +274,20 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
     assert (part.error_code, part.committed_offset) == (ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, -1)
     known = broker.partitions[name].leadership
     assert known is not None
-    registrar = broker.registrar
+    zk_client = broker.zk_client
     for read in (
-        lambda: registrar.settings.of_topic("t"),
-        lambda: registrar.settings.of_topics(["t"]),
-        registrar.settings.of_all_topics,
-        registrar.settings.of_clients,
-        lambda: registrar.settings.of(paths.BROKERS, "0"),
-        lambda: registrar.creations(["t"]),
-        lambda: look_at_topics(registrar.store, broker.logs.topic_incarnations),
-        lambda: registrar.states.read({name: (0,)}),
-        lambda: registrar.offsets.read("g", [name]),
-        registrar.has_topics,
-        registrar.requests.elections,
-        registrar.requests.reassignments,
+        lambda: zk_client.settings.of_topic("t"),
+        lambda: zk_client.settings.of_topics(["t"]),
+        zk_client.settings.of_all_topics,
+        zk_client.settings.of_clients,
+        lambda: zk_client.settings.of(paths.BROKERS, "0"),
+        lambda: zk_client.creations(["t"]),
+        lambda: observe_topics(zk_client.store, broker.logs.topic_incarnations),
+        lambda: zk_client.states.read({name: (0,)}),
+        lambda: zk_client.offsets.read("g", [name]),
+        zk_client.has_topics,
+        zk_client.requests.elections,
+        zk_client.requests.reassignments,
     ):
         with pytest.raises(InconsistentClusterId):
             read()
@@ -296,7 +296,7 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
     simulation.zookeeper.end_stray_sessions()
     pass_time(simulation, 10_000)
     create_topic(simulation, "u", 1)
-    assert registrar.settings.of_topic("t") == {}
+    assert zk_client.settings.of_topic("t") == {}
 
 
 def tree(store: MemoryStore, above: str = "") -> dict[str, tuple[bytes, int]]:
@@ -316,13 +316,13 @@ def test_write_that_waits_for_a_session_is_not_done_in_another_cluster() -> None
     simulation = Simulation()
     (machine,) = cluster(simulation, 1)
     assert machine.running is not None
-    registrar = machine.running.broker.registrar
+    zk_client = machine.running.broker.zk_client
     simulation.zookeeper.restore(theirs)
     store = simulation.zookeeper.connect()
     before = store.children(paths.BROKER_TOPICS)
     for _ in range(60):  # a write that is tried before, while and after the session is made anew
         with pytest.raises(CoordinationError):
-            registrar.create_topics({"mine": ({0: (0,)}, {})})
+            zk_client.create_topics({"mine": ({0: (0,)}, {})})
         pass_time(simulation, 500)
     assert store.children(paths.BROKER_TOPICS) == before
     store.close()

@@ -33,14 +33,14 @@ def entity_rows(store: Store, kind: str, name: str, *, everything: bool) -> list
 
 def check_changes(kind: str, name: str, changes: Mapping[str, str | None]) -> None:
     """ConfigError for what no broker would act on."""
-    from minikafka.server.quotas.client_quotas import Flow
+    from minikafka.server.quotas.client_quotas import QuotaType
 
     if kind == paths.BROKERS:
         known, least = list(RATES), 0
         if not (name.isascii() and name.isdecimal()):
             raise ConfigError("NAME", name, "the id of a broker")
     else:
-        known, least = [flow.value for flow in Flow], 1
+        known, least = [flow.value for flow in QuotaType], 1
         if not name:
             raise ConfigError(
                 "NAME", name, f"a client's id, or {paths.DEFAULT_ENTITY} for all without their own"

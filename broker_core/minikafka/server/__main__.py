@@ -163,10 +163,14 @@ def announce(running: RunningBroker, config: BrokerConfig) -> None:
     # One write, also where Python does not buffer: another thread's log may go to the same file.
     sys.stdout.write(
         f"ready {host_port(address.host, address.port)} zookeeper {config.zookeeper_connect} "
-        f"cluster {running.broker.image.cluster_id}\n"
+        f"cluster {running.broker.metadata_cache.cluster_id}\n"
     )
     sys.stdout.flush()
-    report("ready", address=host_port(address.host, address.port), cluster_id=running.broker.image.cluster_id)
+    report(
+        "ready",
+        address=host_port(address.host, address.port),
+        cluster_id=running.broker.metadata_cache.cluster_id,
+    )
     for listener in config.listeners:
         advertised = running.broker.advertised[listener.name]
         complaint = unreachable(listener, advertised.port, addresses_of, can_connect)

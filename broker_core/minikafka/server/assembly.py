@@ -49,7 +49,7 @@ from minikafka.server.replication.replica_manager import ReplicaManager
 from minikafka.server.security.acl_manager import AclManager
 from minikafka.server.workers.work_pool import InlineWorkPool, WorkPool
 from minikafka.server.workers.worker import Worker
-from minikafka.server.zookeeper.counters import look_at_topics, next_broker_id
+from minikafka.server.zookeeper.counters import next_broker_id, observe_topics
 from minikafka.server.zookeeper.guarded_store import GuardedStore
 from minikafka.server.zookeeper.zookeeper_client import ZooKeeperClient
 
@@ -115,19 +115,19 @@ class RunningBroker:
         self._stops.callback(ports.worker.stop)
         self._stops.callback(ports.loader.stop)
         self._stops.callback(ports.pool.stop)
-        registrar = _registrar(config, ports, store)
-        _open(logs, registrar)
-        broker_id = self._agree_on_broker_id(config, logs.paths, ports.files, registrar)
+        zk_client = _zk_client(config, ports, store)
+        _open(logs, zk_client)
+        broker_id = self._agree_on_broker_id(config, logs.paths, ports.files, zk_client)
         self.broker = Broker(
             config,
             broker_id=broker_id,
             clock=ports.clock,
             logs=logs,
             worker=ports.worker,
-            registrar=registrar,
+            zk_client=zk_client,
             pool=ports.pool,
         )
-        _prepare(self.broker, registrar.store, ports)
+        _prepare(self.broker, zk_client.store, ports)
         coordinator = GroupCoordinator(self.broker, ports.loader, ports.random_bytes)
         self._fetchers = ReplicaFetcherManager(self.broker, ports.connector, ports.spawn)
         timeout_ms = config.replication.controller_timeout_ms
@@ -154,12 +154,12 @@ class RunningBroker:
         self.address = advertised[registered(config.listeners).name]
 
         def keep_ticket() -> None:
-            registrar.end_predecessor(ports.files, logs.paths[0])
+            zk_client.end_predecessor(ports.files, logs.paths[0])
 
         keep_ticket()
         if not config.beside_0_10:
-            check_protocol_compatibility(registrar.others(broker_id), ports.connector)
-        registrar.start(self.address, control, keep_ticket)
+            check_protocol_compatibility(zk_client.others(broker_id), ports.connector)
+        zk_client.start(self.address, control, keep_ticket)
         if config.control.controlled_shutdown:
             self._stops.callback(lambda: request_controlled_shutdown(self.broker, ports.connector))
             self._stops.callback(replicas.stop_following)
@@ -209,22 +209,22 @@ class RunningBroker:
 
     @staticmethod
     def _agree_on_broker_id(
-        config: BrokerConfig, directories: Sequence[str], files: Files, registrar: ZooKeeperClient
+        config: BrokerConfig, directories: Sequence[str], files: Files, zk_client: ZooKeeperClient
     ) -> int:
-        cluster_id, given = registrar.cluster_id, config.broker_id if config.broker_id >= 0 else None
+        cluster_id, given = zk_client.cluster_id, config.broker_id if config.broker_id >= 0 else None
         meta = claim_directories(files, directories, given, cluster_id)
         if meta is None:
             if not config.generate_broker_id:
                 raise ConfigError(
                     "broker.id", config.broker_id, "must be set when broker.id.generation.enable=false"
                 )
-            broker_id = next_broker_id(registrar.store, config.reserved_broker_max_id)
+            broker_id = next_broker_id(zk_client.store, config.reserved_broker_max_id)
             meta = claim_directories(files, directories, broker_id, cluster_id)
         assert meta is not None
         return meta.broker_id
 
 
-def _registrar(config: BrokerConfig, ports: Ports, store: Store) -> ZooKeeperClient:
+def _zk_client(config: BrokerConfig, ports: Ports, store: Store) -> ZooKeeperClient:
     """Return the ZooKeeper client. Raises InconsistentClusterId with the contents of the data directories."""
     try:
         return ZooKeeperClient(
@@ -245,10 +245,10 @@ def _registrar(config: BrokerConfig, ports: Ports, store: Store) -> ZooKeeperCli
         ) from None
 
 
-def _open(logs: LogManager, registrar: ZooKeeperClient) -> None:
+def _open(logs: LogManager, zk_client: ZooKeeperClient) -> None:
     """Open all logs, and check which topics they may belong to."""
-    logs.open_all(registrar.settings.of_all_topics(), registrar.tree)
-    look_at_topics(registrar.store, logs.topic_incarnations)
+    logs.open_all(zk_client.settings.of_all_topics(), zk_client.tree)
+    observe_topics(zk_client.store, logs.topic_incarnations)
 
 
 def start_patiently(

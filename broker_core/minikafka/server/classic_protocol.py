@@ -24,7 +24,7 @@ from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.throttle import pause_of
 from minikafka.server.handlers import fetch, list_offsets, produce
-from minikafka.server.quotas.client_quotas import Flow
+from minikafka.server.quotas.client_quotas import QuotaType
 from minikafka.server.workers.work_pool import Steps, begin, begin_here
 from minikafka.wire import classic
 from minikafka.wire.api import Api
@@ -129,7 +129,7 @@ class ClassicProtocol:
             if ticket.satisfied():
                 broker.answer(ticket)
             else:
-                keys: list[Hashable] = ["image", *(("topic", topic) for topic in topics)]
+                keys: list[Hashable] = ["metadata", *(("topic", topic) for topic in topics)]
                 broker.wait(ticket, keys, broker.clock.monotonic_ms() + TOPIC_PATIENCE_MS)
 
         broker.run(step)
@@ -156,7 +156,7 @@ class ClassicProtocol:
                 name = ErrorCode.of(answer.error_code).name
                 exchange.close(f"classic produce request to {produced.topic}-{partition} failed: {name}")
                 return
-        exchange.respond([], pause_of(broker, None, Flow.PRODUCE, size))
+        exchange.respond([], pause_of(broker, None, QuotaType.PRODUCE, size))
 
     def _fetch(
         self,
@@ -169,13 +169,13 @@ class ClassicProtocol:
         def steps() -> Steps:
             answers = yield from _read(broker, exchange, fetches)
             parts = encode(answers)
-            exchange.respond(parts, pause_of(broker, None, Flow.FETCH, total_size(parts)))
+            exchange.respond(parts, pause_of(broker, None, QuotaType.FETCH, total_size(parts)))
 
         begin_here(broker.pool, exchange, broker.clock, steps())
 
     def _any_partition(self, topic: str) -> int:
         """Return a partition of the topic that this broker leads, in turn."""
-        partitions = sorted(self._broker.image.topics.get(topic, {}))
+        partitions = sorted(self._broker.metadata_cache.topics.get(topic, {}))
         led = [
             partition
             for partition in partitions
@@ -208,9 +208,13 @@ def _permitted(
 
 def _awaited(broker: Broker, topic: str) -> bool:
     """Return True if the topic is being created, or start its creation if that is allowed."""
-    if not broker.image.brokers:
+    if not broker.metadata_cache.brokers:
         return True
-    if topic in broker.image.topics or topic in broker.image.unreadable or topic in INTERNAL_TOPICS:
+    if (
+        topic in broker.metadata_cache.topics
+        or topic in broker.metadata_cache.unreadable
+        or topic in INTERNAL_TOPICS
+    ):
         return False
     if not broker.config.auto_create_topics:
         return False
@@ -223,7 +227,7 @@ def _awaited(broker: Broker, topic: str) -> bool:
 
 
 def _led(broker: Broker, topic: str) -> bool:
-    partitions = broker.image.topics.get(topic, {})
+    partitions = broker.metadata_cache.topics.get(topic, {})
     return bool(partitions) and all(
         TopicPartition(topic, partition) in broker.partitions for partition in partitions
     )

@@ -16,7 +16,7 @@ from minikafka.server.control.controller_event_manager import ControllerEventMan
 from minikafka.server.core.broker import Broker
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.replication.failing_logs import FailingLogs
-from minikafka.server.replication.isr_writer import TELL_LOOK_MS, IsrWriter
+from minikafka.server.replication.isr_writer import REPORT_CHECK_MS, IsrWriter
 
 _log = logging.getLogger(__name__)
 
@@ -83,8 +83,8 @@ class Housekeeper:
             task(failing.find_removed, config.replication.checkpoint_interval_ms),
             task(broker.logs.checkpoint_offsets, config.flush_checkpoint_interval_ms),
             task(self.write_watermarks, config.replication.checkpoint_interval_ms),
-            task(in_sync.drop_laggards, max(1, config.replication.lag_time_max_ms // 2)),
-            task(in_sync.tell, TELL_LOOK_MS),
+            task(in_sync.shrink_isrs, max(1, config.replication.lag_time_max_ms // 2)),
+            task(in_sync.report_changes, REPORT_CHECK_MS),
             task(self._look_at_counters, _COUNTERS_MS),
             *(
                 [task(control.rebalance, config.control.rebalance_interval_ms)]

@@ -114,7 +114,7 @@ def test_bytes_that_are_no_request_end_the_connection_from_the_pool_too() -> Non
         server.handler.on_request(exchange, memoryview(bytearray(b"\0\3\0\2" + b"\x7f" * 20_000)))
 
 
-def test_a_request_larger_than_it_can_have_a_reason_to_be_ends_its_connection() -> None:
+def test_request_larger_than_any_valid_one_closes_its_connection() -> None:
     world = Simulation()
     world.machine.start()
     protocols = (JoinGroupRequestProtocol("p", bytes(MOST_BYTES)),)
@@ -168,5 +168,5 @@ def test_a_followers_large_fetch_waits_for_no_memory_of_clients_requests(client_
     assert asked_for(fetched(-1, client_id)) > SMALL_BYTES
 
 
-def test_a_large_request_of_the_controller_waits_for_no_memory_of_clients_requests() -> None:
+def test_controller_request_does_not_wait_for_clients_memory() -> None:
     assert asked_for(elected()) == 0

@@ -150,11 +150,11 @@ def _rate(name: str, text: str | None) -> DescribeConfigsResourceResult:
 
 def refresh_topics(broker: Broker, topics: Iterable[str]) -> dict[str, Settings]:
     """Read the configs of topics from ZooKeeper, and apply them to their logs on this broker."""
-    found = broker.registrar.settings.of_topics(topics)
+    found = broker.zk_client.settings.of_topics(topics)
     for topic, settings in found.items():
         if broker.logs.partitions_of(topic):
             broker.logs.set_overrides(topic, settings)
-        broker.throttles.set_topic(topic, settings)
+        broker.replication_quotas.set_topic(topic, settings)
     return found
 
 
@@ -165,14 +165,14 @@ def refresh_topic(broker: Broker, topic: str) -> Settings:
 
 def refresh_broker(broker: Broker) -> Settings:
     """Read this broker's configs from ZooKeeper, and apply the replication quotas."""
-    settings = broker.registrar.settings.of(paths.BROKERS, str(broker.broker_id))
-    broker.throttles.set_rates(settings)
+    settings = broker.zk_client.settings.of(paths.BROKERS, str(broker.broker_id))
+    broker.replication_quotas.set_rates(settings)
     return settings
 
 
 def refresh_limits(broker: Broker) -> None:
     """Read and apply the quotas of all clients and of replication."""
-    broker.quotas.replace(broker.registrar.settings.of_clients())
+    broker.quotas.replace(broker.zk_client.settings.of_clients())
     refresh_broker(broker)
 
 
@@ -198,7 +198,7 @@ def change_resource(broker: Broker, kind: int, name: str, change: Change, *, val
     if validate_only:
         return
     try:
-        broker.registrar.settings.change(paths.TOPICS, name, after)
+        broker.zk_client.settings.change(paths.TOPICS, name, after)
     except (CoordinationLost, SessionExpired):
         raise
     except CoordinationError as error:
@@ -226,7 +226,7 @@ def _change_broker(broker: Broker, name: str, change: Change, *, validate_only: 
             )
     if not validate_only:
         try:
-            broker.registrar.settings.change(paths.BROKERS, name, after)
+            broker.zk_client.settings.change(paths.BROKERS, name, after)
         except InconsistentClusterId as error:
             raise BrokerError(_code_of(error, ErrorCode.UNKNOWN), str(error)) from None
         refresh_broker(broker)
@@ -262,7 +262,7 @@ def check_broker(broker: Broker, name: str) -> None:
 def check_topic(broker: Broker, name: str) -> None:
     """Raise INVALID_TOPIC or UNKNOWN_TOPIC_OR_PARTITION unless the topic exists."""
     check_topic_name(name)
-    if name not in broker.image.topics:
+    if name not in broker.metadata_cache.topics:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
 
 

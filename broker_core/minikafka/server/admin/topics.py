@@ -176,7 +176,7 @@ class DelayedTopicOperation:
 
 def is_ready(broker: Broker, name: str, partitions: int, first: int = 0) -> bool:
     """Return whether a topic has ``partitions`` partitions, with leaders from ``first`` on."""
-    known = broker.image.topics.get(name, {})
+    known = broker.metadata_cache.topics.get(name, {})
     return len(known) >= partitions and all(
         leadership.leader != NO_LEADER
         and (leadership.leader != broker.broker_id or TopicPartition(name, index) in broker.partitions)
@@ -209,20 +209,20 @@ def plan_creation(
     ``racks_are_optional``: ignore racks when only some brokers have one; otherwise that is an error.
     """
     check_topic_name(name)
-    if name in broker.image.unreadable:
+    if name in broker.metadata_cache.unreadable:
         raise BrokerError(
             ErrorCode.TOPIC_ALREADY_EXISTS,
             f"topic {name} exists, but its znode cannot be read: delete it first",
         )
-    if name in broker.image.topics:
+    if name in broker.metadata_cache.topics:
         raise topic_exists_error(broker, name)
-    other = broker.image.alike(name)
+    other = broker.metadata_cache.alike(name)
     if other is not None:
         raise BrokerError(
             ErrorCode.INVALID_TOPIC,
             f"topic {name} collides with {other}: '.' and '_' are the same in metric names",
         )
-    live = sorted(broker.image.brokers)
+    live = sorted(broker.metadata_cache.brokers)
     partitions = broker.config.default_partitions if partitions == BROKER_DEFAULT else partitions
     if replication_factor == BROKER_DEFAULT:
         replication_factor = broker.config.default_replication_factor
@@ -234,7 +234,7 @@ def plan_creation(
     if assignment is not None:
         check_assignment(assignment, live)
     else:
-        racks = {broker_id: address.rack for broker_id, address in broker.image.brokers.items()}
+        racks = {broker_id: address.rack for broker_id, address in broker.metadata_cache.brokers.items()}
         assignment = assign_replicas(
             live,
             partitions,
@@ -309,7 +309,7 @@ def start_auto_creation(
 
     Raises BrokerError when that is not possible: LEADER_NOT_AVAILABLE when it may be possible later.
     """
-    if broker.creations.is_wanted(name):
+    if broker.creations.is_pending(name):
         return
     broker.creations.check_room(name)
     creation = plan_creation(
@@ -352,7 +352,7 @@ def plan_new_partitions(
             "partitions "
             "can be added",
         )
-    live = sorted(broker.image.brokers)
+    live = sorted(broker.metadata_cache.brokers)
     _check_size(name, count)
     room.check(name, count - len(known))
     replicas = known[min(known)]
@@ -365,7 +365,7 @@ def plan_new_partitions(
             start_index=start,
             start_shift=start,
             first_partition=len(known),
-            racks={broker_id: address.rack for broker_id, address in broker.image.brokers.items()},
+            racks={broker_id: address.rack for broker_id, address in broker.metadata_cache.brokers.items()},
         )
     else:
         added = dict(enumerate(assignments, start=len(known)))
@@ -386,7 +386,7 @@ def submit_deletions(broker: Broker, names: Iterable[str]) -> None:
         while done < len(wanted):
             some = wanted[done : done + _DELETIONS_PER_JOB]
             try:
-                broker.registrar.request_deletions(some)
+                broker.zk_client.request_deletions(some)
             except (CoordinationLost, SessionExpired):
                 raise  # the worker runs this job again
             except CoordinationError as error:
@@ -435,7 +435,7 @@ def submit_partition_creations(
 
     def add(creation: PartitionsCreation) -> None:
         try:
-            broker.registrar.add_partitions(creation.name, creation.assignment)
+            broker.zk_client.add_partitions(creation.name, creation.assignment)
             return
         except NoNode:
             failure = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {creation.name}")

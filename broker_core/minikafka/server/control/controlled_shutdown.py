@@ -36,7 +36,7 @@ def request_controlled_shutdown(broker: Broker, connector: Connector) -> None:
     """Ask the controller to move leadership; return when it is moved, or cannot be."""
     config, problem = broker.config, ""
     for attempt in range(config.control.shutdown_retries + 1):
-        if len(broker.image.brokers) < 2:
+        if len(broker.metadata_cache.brokers) < 2:
             return
         problem, left = _ask(broker, connector)
         if not problem:
@@ -52,9 +52,9 @@ def request_controlled_shutdown(broker: Broker, connector: Connector) -> None:
 
 def _ask(broker: Broker, connector: Connector) -> tuple[str, Sequence[RemainingPartition]]:
     """Send one request. Return the problem, "" for none, and the partitions still led by this broker."""
-    config, image = broker.config, broker.image
-    controller = image.brokers.get(image.controller_id)
-    if not broker.registrar.connected:
+    config, metadata_cache = broker.config, broker.metadata_cache
+    controller = metadata_cache.brokers.get(metadata_cache.controller_id)
+    if not broker.zk_client.connected:
         return "not connected to ZooKeeper", ()
     if controller is None:
         return "there is no controller", ()
@@ -78,10 +78,13 @@ def _ask(broker: Broker, connector: Connector) -> tuple[str, Sequence[RemainingP
 
 def _may_elect_others(broker: Broker, left: Sequence[RemainingPartition]) -> bool:
     """Return whether another live replica of the remaining partitions could join the ISR and lead."""
-    if not broker.registrar.connected:
+    if not broker.zk_client.connected:
         return False
-    known = [broker.image.leadership(TopicPartition(partition.topic, partition.index)) for partition in left]
-    others = broker.image.brokers.keys() - {broker.broker_id}
+    known = [
+        broker.metadata_cache.leadership(TopicPartition(partition.topic, partition.index))
+        for partition in left
+    ]
+    others = broker.metadata_cache.brokers.keys() - {broker.broker_id}
     return not left or any(
         leadership is None or not others.isdisjoint(leadership.replicas) for leadership in known
     )
@@ -92,6 +95,6 @@ def _wait(broker: Broker, connector: Connector, pending: Sequence[PendingRespons
     for left_ms in range(timeout_ms, 0, -_LOOK_MS):
         if connector.wait_any(pending, min(left_ms, _LOOK_MS)):
             return True
-        if len(broker.image.brokers) < 2 or not broker.registrar.connected:
+        if len(broker.metadata_cache.brokers) < 2 or not broker.zk_client.connected:
             return False
     return False

@@ -23,7 +23,7 @@ from minikafka.server.control import controller_requests as requests
 from minikafka.server.control.controller_channel import ControllerChannelManager, QueuedRequest
 from minikafka.server.core.broker import Broker
 from minikafka.server.replication.replica_manager import Brokers, ReplicaManager
-from minikafka.server.zookeeper.counters import look_at_topics
+from minikafka.server.zookeeper.counters import observe_topics
 from minikafka.wire.apis.leader_and_isr import LEADER_AND_ISR, LeaderAndIsrResponse
 from minikafka.wire.apis.stop_replica import STOP_REPLICA, StopReplicaResponse
 from minikafka.wire.apis.update_metadata import UPDATE_METADATA
@@ -61,7 +61,7 @@ class ControllerEventManager:
         if isinstance(event, events.BrokersChanged):
             unseen = broker.controller.partitions_with_stale_isr(event.brokers, event.sessions)
             if unseen:
-                broker.registrar.refresh(unseen)
+                broker.zk_client.refresh(unseen)
         broker.run(lambda: effects.extend(broker.controller.step(event)))
         epoch, brokers, sessions = (
             broker.controller.epoch,
@@ -103,7 +103,7 @@ class ControllerEventManager:
         broker = self._broker
 
         def step() -> None:
-            broker.image = broker.image.with_controller(controller_id)
+            broker.metadata_cache = broker.metadata_cache.with_controller(controller_id)
 
         broker.run(step)
 
@@ -112,7 +112,7 @@ class ControllerEventManager:
         broker = self._broker
 
         def step() -> None:
-            broker.image = broker.image.with_unreadable(topics)
+            broker.metadata_cache = broker.metadata_cache.with_unreadable(topics)
 
         broker.run(step)
 
@@ -124,16 +124,16 @@ class ControllerEventManager:
         broker = self._broker
 
         def step() -> None:
-            image = broker.image
-            gone = {
+            metadata_cache = broker.metadata_cache
+            deleted = {
                 TopicPartition(topic, partition): replace(known, leader=LEADER_DURING_DELETE)
                 for topic in topics
-                for partition, known in image.topics.get(topic, {}).items()
+                for partition, known in metadata_cache.topics.get(topic, {}).items()
             }
-            if gone:
-                broker.image = image.updated(image.brokers, gone)
-                broker.touch("image")
-            for topic in {topic for topic, _ in gone}:
+            if deleted:
+                broker.metadata_cache = metadata_cache.updated(metadata_cache.brokers, deleted)
+                broker.touch("metadata")
+            for topic in {topic for topic, _ in deleted}:
                 broker.touch(("topic", topic))
 
         broker.run(step)
@@ -143,15 +143,15 @@ class ControllerEventManager:
         broker = self._broker
         if not broker.config.delete_topics:
             _log.warning("ignored the request to delete topic %s: delete.topic.enable is false", topic)
-            broker.registrar.drop_deletion_request(topic)
+            broker.zk_client.drop_deletion_request(topic)
             return
         self._unreadable_deletions.add(topic)
-        self._replicas.drop(broker.logs.partitions_of(topic), lambda topic_partition: None)
-        if self._replicas.is_left_over(topic):
+        self._replicas.stop_and_delete(broker.logs.partitions_of(topic), lambda topic_partition: None)
+        if self._replicas.has_pending_deletion(topic):
             return
-        broker.registrar.remove_topic(topic)
+        broker.zk_client.remove_topic(topic)
         self._unreadable_deletions.discard(topic)
-        self.unreadable_changed(broker.image.unreadable - {topic})
+        self.unreadable_changed(broker.metadata_cache.unreadable - {topic})
         _log.info("deleted topic %s", topic)
         self.post(events.TopicRemoved(topic))
 
@@ -162,7 +162,7 @@ class ControllerEventManager:
 
     def client_config_changed(self, name: str) -> None:
         """Apply a client's quota."""
-        self._broker.quotas.change(name, self._broker.registrar.settings.of(paths.CLIENTS, name))
+        self._broker.quotas.change(name, self._broker.zk_client.settings.of(paths.CLIENTS, name))
 
     def broker_config_changed(self, name: str) -> None:
         """Apply the replication quotas if ``name`` is this broker."""
@@ -177,7 +177,7 @@ class ControllerEventManager:
 
     def counters_missed(self) -> None:
         """Discard the block of producer ids, which another broker may have been given meanwhile."""
-        look_at_topics(self._broker.registrar.store, self._broker.logs.topic_incarnations)
+        observe_topics(self._broker.zk_client.store, self._broker.logs.topic_incarnations)
         self._broker.run(self._broker.producer_ids.discard)
         self._broker.raise_counters()
 
@@ -193,9 +193,9 @@ class ControllerEventManager:
 
     def retry(self) -> None:
         """Retry failed work. For the housekeeper's thread."""
-        if not self._broker.registrar.ticket_kept:
-            self._broker.worker.submit(self._broker.registrar.retry_ticket)
-        self._broker.registrar.see_unseen()
+        if not self._broker.zk_client.ticket_kept:
+            self._broker.worker.submit(self._broker.zk_client.retry_ticket)
+        self._broker.zk_client.see_unseen()
         self._replicas.retry()
         if self._unreadable_deletions:
             self._broker.worker.submit(self._retry_unreadable_deletions)
@@ -221,36 +221,36 @@ class ControllerEventManager:
 
         ``epoch`` and ``brokers`` are those at the time of the decision.
         """
-        registrar = self._broker.registrar
-        if epoch != self._broker.controller.epoch or not registrar.in_office:
+        zk_client = self._broker.zk_client
+        if epoch != self._broker.controller.epoch or not zk_client.is_controller:
             return
         match effect:
             case events.WriteLeaderships(leaderships, create):
-                written = registrar.write_leaderships(leaderships, create=create)
+                written = zk_client.write_leaderships(leaderships, create=create)
                 if create:
                     own = self._broker.broker_id
                     self._replicas.new |= {key for key, state in written.items() if own in state.replicas}
-                gone = frozenset(leaderships.keys() - written.keys())
-                self.post(events.LeadershipsWritten(written, gone))
+                deleted = frozenset(leaderships.keys() - written.keys())
+                self.post(events.LeadershipsWritten(written, deleted))
             case events.SendLeaderAndIsr() | events.SendUpdateMetadata() | events.SendStopReplica():
                 self._send(effect, epoch, brokers)
             case events.RemoveTopic(topic):
-                registrar.remove_topic(topic)
+                zk_client.remove_topic(topic)
                 _log.info("deleted topic %s", topic)
                 self.post(events.TopicRemoved(topic))
             case events.DropDeletionRequest(topic, reason):
                 _log.warning("ignored the request to delete topic %s: %s", topic, reason)
-                registrar.drop_deletion_request(topic)
+                zk_client.drop_deletion_request(topic)
             case events.WriteAssignments(assignments):
-                registrar.assign(assignments)
+                zk_client.assign(assignments)
             case events.DropReassignments(reasons):
                 for reason in dict.fromkeys(reasons.values()):
                     named = ", ".join(str(key) for key, own in reasons.items() if own == reason)
                     _log.info("reassignment of %s: %s", named, reason)
-                registrar.requests.drop_reassignments(reasons)
+                zk_client.requests.drop_reassignments(reasons)
             case events.DropElections(reason):
                 _log.info("removed the request for preferred leader elections: %s", reason)
-                registrar.requests.drop_elections()
+                zk_client.requests.drop_elections()
             case events.LogLine(text, warning):
                 _log.log(logging.WARNING if warning else logging.INFO, "%s", text)
 
@@ -306,7 +306,7 @@ class ControllerEventManager:
         own = self._broker.broker_id
         match effect:
             case events.SendLeaderAndIsr(_, leaderships):
-                codes = self._replicas.become(leaderships, brokers)
+                codes = self._replicas.become_leader_or_follower(leaderships, brokers)
                 stale = [key for key, code in codes.items() if code is ErrorCode.STALE_CONTROLLER_EPOCH]
                 if stale:
                     self.post(events.LeaderEpochsRefused(frozenset(stale)))
@@ -315,7 +315,7 @@ class ControllerEventManager:
             case events.SendStopReplica(_, partitions, False):
                 self._replicas.stop(partitions)
             case events.SendStopReplica(_, partitions, True):
-                codes = self._replicas.drop(
+                codes = self._replicas.stop_and_delete(
                     partitions, lambda topic_partition: self.post(events.ReplicaDeleted(own, topic_partition))
                 )
                 for topic_partition, code in codes.items():
@@ -329,7 +329,7 @@ class ControllerEventManager:
             code = ErrorCode.of(response.error_code).name
             _log.warning("broker %d rejected a request of this controller: %s", broker_id, code)
         if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
-            self._broker.worker.submit(partial(self._broker.registrar.epoch_refused, epoch))
+            self._broker.worker.submit(partial(self._broker.zk_client.epoch_refused, epoch))
         elif isinstance(response, LeaderAndIsrResponse):
             self._broker.worker.submit(
                 partial(self._on_newer_epochs, epoch, _partitions_with_newer_epoch(response))

@@ -36,8 +36,8 @@ from minikafka.server.core.converted_records import PieceBudget
 from minikafka.server.core.encoded_metadata import EncodedMetadata
 from minikafka.server.core.metadata_cache import MetadataCache
 from minikafka.server.core.topic_creations import TopicCreations
-from minikafka.server.quotas.client_quotas import Quotas
-from minikafka.server.quotas.replication_quotas import Throttles
+from minikafka.server.quotas.client_quotas import ClientQuotaManager
+from minikafka.server.quotas.replication_quotas import ReplicationQuotas
 from minikafka.server.security.access_control import AccessControl
 from minikafka.server.security.acl_manager import AclManager
 from minikafka.server.workers.request_jobs import RequestJobs
@@ -76,7 +76,7 @@ class Broker:
         clock: Clock,
         logs: LogManager,
         worker: Worker,
-        registrar: ZooKeeperClient,
+        zk_client: ZooKeeperClient,
         pool: WorkPool | None = None,
     ) -> None:
         self.config = config
@@ -84,23 +84,23 @@ class Broker:
         self.clock = clock
         self.logs = logs
         self.worker = worker
-        self.registrar = registrar
+        self.zk_client = zk_client
         self.pool: WorkPool = pool or InlineWorkPool()
         """Runs requests that take more than a few milliseconds."""
         self.pieces = PieceBudget()
         """Bounds the memory of records that are converted for old consumers and not yet sent."""
-        self.image = MetadataCache(registrar.cluster_id)
+        self.metadata_cache = MetadataCache(zk_client.cluster_id)
         self.advertised: Mapping[str, BrokerAddress] = {}
         """The advertised address by listener name. Set once, when the ports are known."""
         self.partitions: dict[TopicPartition, Partition] = {}
-        """The partitions that this broker serves. ``serve`` and ``serve_no_more`` change it."""
+        """The partitions that this broker serves, changed by ``add_partition`` and ``remove_partition``."""
         self.served_version = 0
         """The number of changes to ``partitions``."""
         self.encoded_metadata = EncodedMetadata()
         self.waiting: Purgatory[Ticket] = Purgatory()
         self.controller = Controller(broker_id, delete_topics=config.delete_topics)
-        self.quotas = Quotas(config.quotas)
-        self.throttles = Throttles(
+        self.quotas = ClientQuotaManager(config.quotas)
+        self.replication_quotas = ReplicationQuotas(
             broker_id, config.replication.throttle_windows, config.replication.throttle_window_ms
         )
         self.access_control = AccessControl()
@@ -119,7 +119,7 @@ class Broker:
         """Partitions whose logs accept no writes at present: they are not fetched. See ``failing_logs``."""
         self.request_jobs = RequestJobs(worker, clock)
         """Jobs on ZooKeeper for clients' requests."""
-        self.creations = TopicCreations(worker, clock, registrar.create_topics)
+        self.creations = TopicCreations(worker, clock, zk_client.create_topics)
         """The queue of topics to be created."""
         self._lock = threading.Lock()
         self._after: list[Callable[[], None]] = []
@@ -140,19 +140,19 @@ class Broker:
         """
         partition = self.partitions.get(topic_partition)
         if partition is None:
-            known = self.image.leadership(topic_partition) is not None
+            known = self.metadata_cache.leadership(topic_partition) is not None
             raise BrokerError(
                 ErrorCode.NOT_LEADER_FOR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 str(topic_partition),
             )
         return partition
 
-    def serve(self, partition: Partition) -> None:
+    def add_partition(self, partition: Partition) -> None:
         """Add a partition to those that this broker has. Called within a step."""
         self.partitions[partition.topic_partition] = partition
         self.served_version += 1
 
-    def serve_no_more(self, topic_partition: TopicPartition) -> Partition | None:
+    def remove_partition(self, topic_partition: TopicPartition) -> Partition | None:
         """Remove and return a partition; None if this broker does not have it. Called within a step."""
         self.served_version += 1
         return self.partitions.pop(topic_partition, None)
@@ -166,13 +166,13 @@ class Broker:
         """Raise ZooKeeper's counters above all ids in use on this broker. A job: may be run twice."""
         self.raise_producer_ids()
         if self.config.generate_broker_id:
-            known = {self.broker_id, *self.image.brokers}
-            raise_broker_ids(self.registrar.store, known, self.config.reserved_broker_max_id)
+            known = {self.broker_id, *self.metadata_cache.brokers}
+            raise_broker_ids(self.zk_client.store, known, self.config.reserved_broker_max_id)
 
     def raise_producer_ids(self) -> None:
         """Raise ZooKeeper's counter above all producer ids in use on this broker. A job: may be run twice."""
         try:
-            counted = self.registrar.raise_producer_ids(self.broker_id, self.highest_producer_id())
+            counted = self.zk_client.raise_producer_ids(self.broker_id, self.highest_producer_id())
         except (CoordinationLost, SessionExpired):
             raise
         except CoordinationError as error:

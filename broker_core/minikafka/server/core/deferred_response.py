@@ -83,7 +83,7 @@ def answer_by_jobs(
     ticket = _Ticket(broker, context, refusal, answer_bytes)
     deadline_ms = broker.clock.monotonic_ms() + PATIENCE_MS
     done = 0
-    begun = False
+    started = False
 
     def answer(made: Callable[[], Any]) -> None:
         def step() -> None:
@@ -93,15 +93,15 @@ def answer_by_jobs(
         broker.run(step)
 
     def job(is_over: Callable[[], bool]) -> bool:
-        nonlocal done, begun
+        nonlocal done, started
         try:
             while done < len(items):
-                if broker.clock.monotonic_ms() >= deadline_ms and not begun:
+                if broker.clock.monotonic_ms() >= deadline_ms and not started:
                     raise _LATE
-                begun = True
+                started = True
                 work(items[done])
                 done += 1
-                begun = False
+                started = False
                 if is_over() and done < len(items):
                     return False
             answer(response)

@@ -17,22 +17,24 @@ class EncodedMetadata:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._image: MetadataCache | None = None
+        self._metadata_cache: MetadataCache | None = None
         self._served_version = -1
         self._bodies: dict[tuple[int, str], bytes] = {}
 
-    def get(self, image: MetadataCache, served_version: int, version: int, listener: str) -> bytes | None:
+    def get(
+        self, metadata_cache: MetadataCache, served_version: int, version: int, listener: str
+    ) -> bytes | None:
         """Return the body that was encoded from the same state; None if there is none."""
         with self._lock:
-            if self._image is not image or self._served_version != served_version:
+            if self._metadata_cache is not metadata_cache or self._served_version != served_version:
                 return None
             return self._bodies.get((version, listener))
 
     def put(
-        self, image: MetadataCache, served_version: int, version: int, listener: str, body: bytes
+        self, metadata_cache: MetadataCache, served_version: int, version: int, listener: str, body: bytes
     ) -> None:
-        """Keep the body that was encoded from ``image`` and the partitions served at ``served_version``."""
+        """Keep the body that was encoded from ``metadata_cache`` and the partitions of ``served_version``."""
         with self._lock:
-            if self._image is not image or self._served_version != served_version:
-                self._image, self._served_version, self._bodies = image, served_version, {}
+            if self._metadata_cache is not metadata_cache or self._served_version != served_version:
+                self._metadata_cache, self._served_version, self._bodies = metadata_cache, served_version, {}
             self._bodies[version, listener] = body

@@ -14,11 +14,11 @@ from typing import Any
 from minikafka.base.values import fast_value
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
-from minikafka.server.quotas.client_quotas import Flow
+from minikafka.server.quotas.client_quotas import QuotaType
 from minikafka.wire.api import ApiKey
 from minikafka.wire.frame_parts import total_size
 
-_FLOWS = {ApiKey.PRODUCE: Flow.PRODUCE, ApiKey.FETCH: Flow.FETCH}
+_FLOWS = {ApiKey.PRODUCE: QuotaType.PRODUCE, ApiKey.FETCH: QuotaType.FETCH}
 
 
 @fast_value
@@ -26,7 +26,7 @@ class MeteredContext(RequestContext):
     """A request that counts for a quota: a produce request by its size, a fetch by its response's size."""
 
     broker: Broker
-    flow: Flow
+    flow: QuotaType
     request_bytes: int
 
     def reply(self, response: Any) -> None:
@@ -40,11 +40,11 @@ class MeteredContext(RequestContext):
         self.exchange.respond([], self._pause_ms(0))
 
     def _pause_ms(self, response_bytes: int) -> int:
-        count = self.request_bytes if self.flow is Flow.PRODUCE else response_bytes
+        count = self.request_bytes if self.flow is QuotaType.PRODUCE else response_bytes
         return pause_of(self.broker, self.header.client_id, self.flow, count)
 
 
-def pause_of(broker: Broker, client_id: str | None, flow: Flow, count: int) -> int:
+def pause_of(broker: Broker, client_id: str | None, flow: QuotaType, count: int) -> int:
     """Record ``count`` bytes of a client; return the pause for its connection in milliseconds."""
     return broker.quotas.record(client_id or "", flow, count, broker.clock.monotonic_ms())
 
@@ -55,7 +55,7 @@ def metered(broker: Broker, context: RequestContext, request: Any, request_bytes
     Fetches of replicas are not counted.
     """
     flow = _FLOWS.get(context.api.key)
-    if flow is None or not broker.quotas.limited or (flow is Flow.FETCH and request.replica_id >= 0):
+    if flow is None or not broker.quotas.limited or (flow is QuotaType.FETCH and request.replica_id >= 0):
         return context
     return MeteredContext(
         context.header, context.api, context.exchange, broker=broker, flow=flow, request_bytes=request_bytes

@@ -92,7 +92,7 @@ class TopicCreations:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def is_wanted(self, name: str) -> bool:
+    def is_pending(self, name: str) -> bool:
         """Return True if the automatic creation of a topic is queued or in progress."""
         return name in self._automatic
 

@@ -168,7 +168,7 @@ class GroupCoordinator:
 
     def partition_of(self, group_id: str) -> TopicPartition:
         """Return the partition of the offsets topic that a group belongs to."""
-        known = self.broker.image.topics.get(OFFSETS_TOPIC)
+        known = self.broker.metadata_cache.topics.get(OFFSETS_TOPIC)
         count = max(known) + 1 if known else self._config.partitions
         return TopicPartition(OFFSETS_TOPIC, partition_of_group(group_id, count))
 
@@ -182,7 +182,7 @@ class GroupCoordinator:
             self.broker,
             OFFSETS_TOPIC,
             self._config.partitions,
-            min(self._config.replication_factor, len(self.broker.image.brokers)),
+            min(self._config.replication_factor, len(self.broker.metadata_cache.brokers)),
             {
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
@@ -442,12 +442,12 @@ class GroupCoordinator:
 
         return not self._stopped and self._run_in_step(step)
 
-    def partitions_deleted(self, gone: Sequence[TopicPartition]) -> None:
+    def partitions_deleted(self, deleted: Sequence[TopicPartition]) -> None:
         """In a step: remove all committed offsets of deleted partitions."""
         for number, shard in self._shards.items():
-            self._append_tombstones(TopicPartition(OFFSETS_TOPIC, number), shard.topics_deleted(gone))
+            self._append_tombstones(TopicPartition(OFFSETS_TOPIC, number), shard.topics_deleted(deleted))
         for lost in self._loads.values():
-            lost += gone
+            lost += deleted
 
     def _append_tombstones(self, topic_partition: TopicPartition, tombstones: list[KeyValue]) -> None:
         """Append tombstones. If one is lost, its record expires again after the next load."""

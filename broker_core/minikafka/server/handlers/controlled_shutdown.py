@@ -51,7 +51,7 @@ def handle(
 
     def shut_down() -> None:
         # Leaders change ISRs first and notify later: read the current ISRs.
-        broker.registrar.refresh(broker.controller.partitions_still_led_by(broker_id))
+        broker.zk_client.refresh(broker.controller.partitions_still_led_by(broker_id))
         control.post(events.ShutdownRequested(broker_id))
         # After the writes that this event caused.
         broker.worker.submit(lambda: answer(_TRIES))

@@ -60,10 +60,10 @@ def _check(broker: Broker, name: str, version: int) -> None:
     if not broker.config.delete_topics:
         code = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
         raise BrokerError(code, "delete.topic.enable is false on this broker")
-    if name not in broker.image.topics and not _is_known(broker, name):
+    if name not in broker.metadata_cache.topics and not _is_known(broker, name):
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
 
 
 def _is_known(broker: Broker, name: str) -> bool:
     """Return whether the topic exists, possibly without leaders or with an unreadable znode."""
-    return name in broker.image.unreadable or not broker.controller.is_unknown(name)
+    return name in broker.metadata_cache.unreadable or not broker.controller.is_unknown(name)

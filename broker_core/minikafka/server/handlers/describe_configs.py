@@ -46,7 +46,8 @@ def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequ
     topics = [
         resource.resource_name
         for resource in resources
-        if resource.resource_type == ResourceType.TOPIC and resource.resource_name in broker.image.topics
+        if resource.resource_type == ResourceType.TOPIC
+        and resource.resource_name in broker.metadata_cache.topics
     ]
     described = _Described(broker, request.include_synonyms)
 
@@ -120,7 +121,9 @@ class _Described:
         if not name:
             return ()
         check_broker(self._broker, name)
-        return self._with_synonyms(describe_broker(config.properties, self._broker.throttles.settings))
+        return self._with_synonyms(
+            describe_broker(config.properties, self._broker.replication_quotas.settings)
+        )
 
     def _with_synonyms(
         self, rows: Iterable[DescribeConfigsResourceResult]

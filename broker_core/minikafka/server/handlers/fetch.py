@@ -36,13 +36,13 @@ from minikafka.server.core.broker import Broker
 from minikafka.server.core.converted_records import PLAIN_BYTES
 from minikafka.server.replication.fetch_shares import (
     MAGIC_2_SINCE,
-    Share,
-    Shares,
+    FetchData,
+    FetchPartitionData,
     bound_of,
-    note_given,
     part_steps,
     patience_ms,
-    read_share,
+    read_partition,
+    record_sent,
 )
 from minikafka.server.replication.follower_fetch import note_follower, parts_of, serve_follower
 from minikafka.server.workers.work_pool import Steps, begin_here
@@ -67,7 +67,7 @@ class _DelayedFetch:
         self._broker = broker
         self._context = context
         self._request = request
-        self._shares: Shares = {}
+        self._shares: FetchData = {}
         self._size = 0
         self._asked: Mapping[Any, FetchPartition] = {}
         """Partition -> its part of the request, once the request waits."""
@@ -84,7 +84,7 @@ class _DelayedFetch:
         others = self._size - self._shares[topic_partition].size_bytes
         left = max(0, self._request.max_bytes - others)
         version = self._context.version
-        share = read_share(
+        share = read_partition(
             self._broker, version, self._request, topic_partition, asked, left, first=others == 0
         )
         self._shares[topic_partition] = share
@@ -165,17 +165,17 @@ def _partial_reads(exchange: Exchange, request: FetchRequest) -> PartialReads | 
     return found
 
 
-def _collect(broker: Broker, version: int, request: FetchRequest) -> Shares:
-    shares: Shares = {}
+def _collect(broker: Broker, version: int, request: FetchRequest) -> FetchData:
+    shares: FetchData = {}
     left = request.max_bytes
     nothing_yet = True
     for topic in request.topics:
         for part in topic.partitions:
             topic_partition = TopicPartition(topic.name, part.index)
             if topic_partition in shares:
-                shares[topic_partition] = Share(ErrorCode.INVALID_REQUEST)
+                shares[topic_partition] = FetchPartitionData(ErrorCode.INVALID_REQUEST)
                 continue
-            share = read_share(
+            share = read_partition(
                 broker, version, request, topic_partition, part, max(0, left), first=nothing_yet
             )
             shares[topic_partition] = share
@@ -184,12 +184,12 @@ def _collect(broker: Broker, version: int, request: FetchRequest) -> Shares:
     return shares
 
 
-def _answer(broker: Broker, context: RequestContext, request: FetchRequest, shares: Shares) -> Steps:
+def _answer(broker: Broker, context: RequestContext, request: FetchRequest, shares: FetchData) -> Steps:
     """Send the response, in steps: down-conversion may take many."""
     version = context.version
     committed_only = request.isolation_level == READ_COMMITTED
     partial_reads = _partial_reads(context.exchange, request)
-    note_given(broker, request, shares)
+    record_sent(broker, request, shares)
     topics = []
     plain_bytes = PLAIN_BYTES
     for topic in request.topics:

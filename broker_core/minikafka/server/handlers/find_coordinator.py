@@ -46,17 +46,17 @@ def _where(coordinator: GroupCoordinator, request: FindCoordinatorRequest) -> Br
             ErrorCode.INVALID_REQUEST, f"unknown key type {request.key_type}: expected 0 (group)"
         )
     broker, topic_partition = coordinator.broker, coordinator.partition_of(request.key)
-    image = broker.image
-    leadership = image.leadership(topic_partition)
+    metadata_cache = broker.metadata_cache
+    leadership = metadata_cache.leadership(topic_partition)
     if leadership is None:
         missing = f"{topic_partition} does not exist yet"
         try:
-            if topic_partition.topic not in image.topics:
+            if topic_partition.topic not in metadata_cache.topics:
                 coordinator.create_topic()
         except BrokerError as error:
             missing = f"cannot create {topic_partition.topic}: {error}"
         raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, missing)
-    address = image.brokers.get(leadership.leader)
+    address = metadata_cache.brokers.get(leadership.leader)
     not_open = leadership.leader == broker.broker_id and topic_partition not in broker.partitions
     if address is None or not_open:
         raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, f"{topic_partition} has no leader")

@@ -105,7 +105,7 @@ def _fetch(broker: Broker) -> None:
     """A job of the worker, which repeats it after a lost connection."""
     try:
         doubtful = broker.producer_ids.doubtful
-        block = broker.registrar.take_producer_ids(broker.highest_producer_id(), doubtful=doubtful)
+        block = broker.zk_client.take_producer_ids(broker.highest_producer_id(), doubtful=doubtful)
     except (CoordinationLost, SessionExpired):
         raise
     except MinikafkaError as error:

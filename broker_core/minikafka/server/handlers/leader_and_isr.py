@@ -23,11 +23,11 @@ def handle(replicas: ReplicaManager, context: RequestContext, request: LeaderAnd
     leaderships, leaders, refused = messages.parse_leader_and_isr(request)
 
     def respond() -> LeaderAndIsrResponse:
-        codes = {**replicas.become(leaderships, leaders), **refused}
+        codes = {**replicas.become_leader_or_follower(leaderships, leaders), **refused}
         answers = tuple(LeaderAndIsrPartitionError(*key, code) for key, code in codes.items())
         return LeaderAndIsrResponse(ErrorCode.NONE, answers)
 
     def refuse() -> LeaderAndIsrResponse:
         return LeaderAndIsrResponse(ErrorCode.STALE_CONTROLLER_EPOCH, ())
 
-    replicas.obey(request.controller_epoch, context, respond, refuse)
+    replicas.answer_controller(request.controller_epoch, context, respond, refuse)

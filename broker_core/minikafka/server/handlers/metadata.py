@@ -48,7 +48,7 @@ class _DelayedMetadata:
         self._request = request
 
     def satisfied(self, key: Hashable | None = None) -> bool:
-        return bool(self._broker.image.brokers)
+        return bool(self._broker.metadata_cache.brokers)
 
     def complete(self) -> None:
         _begin(self._broker, self._context, self._request)
@@ -59,7 +59,7 @@ class _DelayedMetadata:
 
 def handle(broker: Broker, context: RequestContext, request: MetadataRequest) -> None:
     """Serve one Metadata request from the metadata cache; wait for the cache after a start."""
-    if broker.image.brokers:
+    if broker.metadata_cache.brokers:
         _begin(broker, context, request)
         return
     ticket = _DelayedMetadata(broker, context, request)
@@ -68,7 +68,7 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest) ->
         if ticket.satisfied():
             broker.answer(ticket)
         else:
-            broker.wait(ticket, ["image"], broker.clock.monotonic_ms() + START_TIMEOUT_MS)
+            broker.wait(ticket, ["metadata"], broker.clock.monotonic_ms() + START_TIMEOUT_MS)
 
     broker.run(step)
 
@@ -81,10 +81,10 @@ def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -
     of_all = request.topics is None and context.replies_unchanged
     if of_all and _reply_from_cache(broker, context):
         return
-    image = broker.image
+    metadata_cache = broker.metadata_cache
     # Without duplicates: a short name repeated a million times would make a huge response.
-    names = sorted(image.topics) if request.topics is None else dict.fromkeys(request.topics)
-    total = sum(len(image.topics.get(name, ())) for name in names)
+    names = sorted(metadata_cache.topics) if request.topics is None else dict.fromkeys(request.topics)
+    total = sum(len(metadata_cache.topics.get(name, ())) for name in names)
     if total > STEP_PARTITIONS:
         yield total * PARTITION_BYTES
         # The same request of another client may have been served meanwhile.
@@ -97,31 +97,33 @@ def _answer(broker: Broker, context: RequestContext, request: MetadataRequest) -
         if done >= STEP_PARTITIONS:
             done = 0
             yield total * PARTITION_BYTES
-        partitions = image.topics.get(name)
+        partitions = metadata_cache.topics.get(name)
         if partitions is None:
             done += 1
             topics.append(_missing_topic(broker, context, name, may_create=request.allow_auto_topic_creation))
         else:
             done += len(partitions)
-            topics.append((yield from _described(broker, name, partitions, image)))
+            topics.append((yield from _described(broker, name, partitions, metadata_cache)))
     response = MetadataResponse(
         throttle_time_ms=0,
-        brokers=_brokers(broker, context, image),
-        cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
+        brokers=_brokers(broker, context, metadata_cache),
+        cluster_id=metadata_cache.cluster_id,
+        controller_id=metadata_cache.controller_id,
         topics=tuple(topics),
     )
     if of_all and total > STEP_PARTITIONS:
         encoded = join(context.api.encode_response(context.version, response))
-        broker.encoded_metadata.put(image, served, context.version, context.listener, encoded)
+        broker.encoded_metadata.put(metadata_cache, served, context.version, context.listener, encoded)
         context.reply_encoded([encoded])
     else:
         context.reply(response)
 
 
-def _brokers(broker: Broker, context: RequestContext, image: MetadataCache) -> tuple[MetadataBroker, ...]:
+def _brokers(
+    broker: Broker, context: RequestContext, metadata_cache: MetadataCache
+) -> tuple[MetadataBroker, ...]:
     """Return the brokers' addresses on the request's listener."""
-    addresses = (broker.address_for(context.listener, known) for known in image.brokers.values())
+    addresses = (broker.address_for(context.listener, known) for known in metadata_cache.brokers.values())
     return tuple(
         MetadataBroker(node_id=address.broker_id, host=address.host, port=address.port, rack=address.rack)
         for address in addresses
@@ -130,7 +132,9 @@ def _brokers(broker: Broker, context: RequestContext, image: MetadataCache) -> t
 
 def _reply_from_cache(broker: Broker, context: RequestContext) -> bool:
     """Send the cached response about all topics if it is current. Return whether it was sent."""
-    body = broker.encoded_metadata.get(broker.image, broker.served_version, context.version, context.listener)
+    body = broker.encoded_metadata.get(
+        broker.metadata_cache, broker.served_version, context.version, context.listener
+    )
     if body is not None:
         context.reply_encoded([body])
     return body is not None
@@ -146,13 +150,13 @@ def _missing_topic(broker: Broker, context: RequestContext, name: str, *, may_cr
 
 
 def _described(
-    broker: Broker, name: str, partitions: Mapping[int, LeaderAndIsr], image: MetadataCache
+    broker: Broker, name: str, partitions: Mapping[int, LeaderAndIsr], metadata_cache: MetadataCache
 ) -> Generator[int, None, MetadataTopic]:
     described: list[MetadataPartition] = []
     for index, leadership in partitions.items():
         if len(described) % STEP_PARTITIONS == STEP_PARTITIONS - 1:
             yield len(partitions) * PARTITION_BYTES
-        offline = {replica for replica in leadership.replicas if replica not in image.brokers}
+        offline = {replica for replica in leadership.replicas if replica not in metadata_cache.brokers}
         if TopicPartition(name, index) not in broker.partitions:
             offline.add(broker.broker_id)  # if it has a replica, its log is not open
         alive = leadership.leader != NO_LEADER and leadership.leader not in offline
@@ -177,9 +181,9 @@ def _missing_topic_error(
 ) -> ErrorCode:
     try:
         check_topic_name(name)
-        if not broker.image.brokers:
+        if not broker.metadata_cache.brokers:
             return ErrorCode.LEADER_NOT_AVAILABLE  # the topics are not known yet
-        if name in broker.image.unreadable:
+        if name in broker.metadata_cache.unreadable:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # a retry does not help
         if not (may_create and broker.config.auto_create_topics) or name in INTERNAL_TOPICS:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -60,7 +60,7 @@ def _serve(coordinator: GroupCoordinator, context: RequestContext, request: Offs
             if seen % STEP_PARTITIONS == 0:
                 yield total * PARTITION_BYTES
             topic_partition = TopicPartition(topic.name, part.partition_index)
-            if broker.image.leadership(topic_partition) is None:
+            if broker.metadata_cache.leadership(topic_partition) is None:
                 errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif len(part.committed_metadata or "") > broker.config.groups.metadata_max_chars:
                 errors[topic_partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -108,7 +108,7 @@ def _commit_to_zookeeper(
     response: Callable[[ErrorCode], OffsetCommitResponse],
 ) -> None:
     def write(some: Sequence[tuple[TopicPartition, int]]) -> None:
-        broker.registrar.offsets.write(group_id, dict(some))
+        broker.zk_client.offsets.write(group_id, dict(some))
 
     offsets = [(topic_partition, value.offset) for topic_partition, value in commits.items()]
     answer_by_jobs(

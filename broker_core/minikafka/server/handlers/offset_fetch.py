@@ -93,11 +93,11 @@ def _named(request: OffsetFetchRequest) -> list[TopicPartition] | None:
 
 def _fetch_from_zookeeper(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> None:
     named, keys = request.topics or (), _named(request) or []
-    known = [key for key in dict.fromkeys(keys) if broker.image.leadership(key) is not None]
+    known = [key for key in dict.fromkeys(keys) if broker.metadata_cache.leadership(key) is not None]
     committed: dict[TopicPartition, int] = {}
 
     def read(some: Sequence[TopicPartition]) -> None:
-        committed.update(broker.registrar.offsets.read(request.group_id, some))
+        committed.update(broker.zk_client.offsets.read(request.group_id, some))
 
     def row(key: TopicPartition) -> OffsetFetchResponsePartition:
         if key not in committed:

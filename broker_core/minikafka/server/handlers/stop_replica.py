@@ -29,7 +29,7 @@ def handle(replicas: ReplicaManager, context: RequestContext, request: StopRepli
     def respond() -> StopReplicaResponse:
         codes = dict.fromkeys(partitions, ErrorCode.NONE)
         if request.delete_partitions:
-            codes = replicas.drop(partitions, lambda topic_partition: None)
+            codes = replicas.stop_and_delete(partitions, lambda topic_partition: None)
         else:
             replicas.stop(partitions)
         answers = tuple(StopReplicaPartitionError(*key, code) for key, code in {**codes, **refused}.items())
@@ -38,4 +38,4 @@ def handle(replicas: ReplicaManager, context: RequestContext, request: StopRepli
     def refuse() -> StopReplicaResponse:
         return StopReplicaResponse(ErrorCode.STALE_CONTROLLER_EPOCH, ())
 
-    replicas.obey(request.controller_epoch, context, respond, refuse)
+    replicas.answer_controller(request.controller_epoch, context, respond, refuse)

@@ -24,4 +24,4 @@ def handle(replicas: ReplicaManager, context: RequestContext, request: UpdateMet
     def refuse() -> UpdateMetadataResponse:
         return UpdateMetadataResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
 
-    replicas.obey(request.controller_epoch, context, respond, refuse)
+    replicas.answer_controller(request.controller_epoch, context, respond, refuse)

@@ -30,7 +30,7 @@ _LONGEST_MS = 0x7FFFFFFF
 """The largest value of ``throttle_time_ms`` in responses: 24 days."""
 
 
-class Flow(Enum):
+class QuotaType(Enum):
     """The direction that a quota limits; the value is Kafka's name of the config."""
 
     PRODUCE = "producer_byte_rate"
@@ -97,14 +97,17 @@ class Rate:
         return max(1, elapsed_ms + missing * self.window_ms)
 
 
-class Quotas:
+class ClientQuotaManager:
     """The limits and rates of all clients. Thread-safe. Times are monotonic milliseconds."""
 
     def __init__(self, config: QuotaConfig) -> None:
         self._config = config
-        self._defaults = {Flow.PRODUCE: config.producer_default, Flow.FETCH: config.consumer_default}
-        self._limits: dict[str, dict[Flow, int]] = {}
-        self._rates: dict[tuple[str, Flow], Rate] = {}
+        self._defaults = {
+            QuotaType.PRODUCE: config.producer_default,
+            QuotaType.FETCH: config.consumer_default,
+        }
+        self._limits: dict[str, dict[QuotaType, int]] = {}
+        self._rates: dict[tuple[str, QuotaType], Rate] = {}
         self._purge_at = _SPARE_RATES
         self._lock = threading.Lock()
         self.limited = False
@@ -126,7 +129,7 @@ class Quotas:
             self._limits[client_of(name)] = limits
             self._decide()
 
-    def record(self, client_id: str, flow: Flow, count: int, now_ms: int) -> int:
+    def record(self, client_id: str, flow: QuotaType, count: int, now_ms: int) -> int:
         """Add ``count`` bytes of a client; return its pause in milliseconds."""
         with self._lock:
             limit = self._limit(client_id, flow)
@@ -139,7 +142,7 @@ class Quotas:
             rate.record(count, now_ms)
             return rate.throttle_ms(limit, now_ms)
 
-    def _limit(self, client_id: str, flow: Flow) -> int:
+    def _limit(self, client_id: str, flow: QuotaType) -> int:
         for name in (client_id, DEFAULT_ENTITY):
             limit = self._limits.get(name, {}).get(flow)
             if limit is not None:
@@ -162,10 +165,10 @@ def is_number(digits: str) -> bool:
     return digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX
 
 
-def _parsed(name: str, settings: Mapping[str, str]) -> dict[Flow, int]:
-    limits: dict[Flow, int] = {}
+def _parsed(name: str, settings: Mapping[str, str]) -> dict[QuotaType, int]:
+    limits: dict[QuotaType, int] = {}
     for key, text in settings.items():
-        if key not in {flow.value for flow in Flow}:
+        if key not in {flow.value for flow in QuotaType}:
             _log.warning("quota of clients/%s: ignored unsupported config %s", name, key)
             continue
         # Kafka 2.x writes what it parsed as a number with a fraction.
@@ -175,5 +178,5 @@ def _parsed(name: str, settings: Mapping[str, str]) -> dict[Flow, int]:
                 "quota of clients/%s: ignored %s=%s: expected bytes per second, more than 0", name, key, text
             )
             continue
-        limits[Flow(key)] = min(int(digits), UNLIMITED)
+        limits[QuotaType(key)] = min(int(digits), UNLIMITED)
     return limits

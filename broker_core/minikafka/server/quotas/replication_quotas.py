@@ -49,7 +49,7 @@ class _SimpleRate(Rate):
         return max(self.window_ms, now_ms - self.began_ms)
 
 
-class ReplicationQuota:
+class ReplicationQuotaManager:
     """One of the two rates, with its limit and partitions. Thread-safe. Times are monotonic milliseconds."""
 
     def __init__(self, windows: int, window_ms: int) -> None:
@@ -100,12 +100,12 @@ class ReplicationQuota:
         self.active = bool(self._partitions) and self._limit != UNLIMITED
 
 
-class Throttles:
+class ReplicationQuotas:
     """Both replication quotas of a broker, as configured in ZooKeeper."""
 
     def __init__(self, broker_id: int, windows: int, window_ms: int) -> None:
-        self.leader = ReplicationQuota(windows, window_ms)
-        self.follower = ReplicationQuota(windows, window_ms)
+        self.leader = ReplicationQuotaManager(windows, window_ms)
+        self.follower = ReplicationQuotaManager(windows, window_ms)
         self.settings: Mapping[str, str] = {}
         """The broker's own configs in ZooKeeper, as last read."""
         self._broker_id = broker_id

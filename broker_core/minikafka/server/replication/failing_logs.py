@@ -111,7 +111,7 @@ class FailingLogs:
         for topic_partition, failing in list(self._failing.items()):
             if not self._others(topic_partition) or now_ms - failing.last_ms >= _OVER_MS:
                 del self._failing[topic_partition]
-            elif now_ms - failing.since_ms >= _PATIENCE_MS and self._broker.registrar.connected:
+            elif now_ms - failing.since_ms >= _PATIENCE_MS and self._broker.zk_client.connected:
                 self._fatal(
                     f"failed to write to the log of {topic_partition}, and the controller has not elected "
                     "another replica: stopping this broker; free disk space or fix the disk, then start it "
@@ -134,7 +134,7 @@ class FailingLogs:
     def _others(self, topic_partition: TopicPartition) -> bool:
         """Return True if this broker leads a partition and another replica is in sync."""
         own, partition = self._broker.broker_id, self._broker.partitions.get(topic_partition)
-        known: LeaderAndIsr | None = self._replicas.wanted(topic_partition)
+        known: LeaderAndIsr | None = self._replicas.pending_leadership(topic_partition)
         if known is None and partition is not None:
             known = partition.leadership
         return known is not None and known.leader == own and any(replica != own for replica in known.isr)
@@ -149,7 +149,7 @@ class FailingLogs:
         }
         if due:
             self._broker.unwritable |= due.keys()
-            self._broker.registrar.states.report_log_failures(self._broker.broker_id, due.keys())
+            self._broker.zk_client.states.report_log_failures(self._broker.broker_id, due.keys())
             for topic_partition, failing in due.items():
                 if failing.reported_ms is None:
                     _log.warning(

@@ -44,7 +44,7 @@ zstd, batches are returned since ``MAGIC_2_SINCE``: many consumers of Fetch 4 ca
 
 
 @fast_value
-class Share:
+class FetchPartitionData:
     """The data of one partition, or its error."""
 
     error_code: ErrorCode
@@ -63,7 +63,7 @@ class Share:
         return self.read.size_bytes if self.read is not None else 0
 
 
-Shares = dict[TopicPartition, Share]
+FetchData = dict[TopicPartition, FetchPartitionData]
 
 
 def bound_of(request: FetchRequest, partition: Partition) -> int:
@@ -71,7 +71,7 @@ def bound_of(request: FetchRequest, partition: Partition) -> int:
     return partition.log.end_offset if request.replica_id >= 0 else partition.high_watermark
 
 
-def read_share(
+def read_partition(
     broker: Broker,
     version: int,
     request: FetchRequest,
@@ -80,7 +80,7 @@ def read_share(
     left: int,
     *,
     first: bool,
-) -> Share:
+) -> FetchPartitionData:
     """Read at most ``left`` bytes of a partition; the ``first`` message of a response may be larger."""
     whole_message = first and version >= WHOLE_MESSAGE_SINCE
     throttled = False
@@ -95,7 +95,7 @@ def read_share(
             partition.check_leader(part.current_leader_epoch)
             read = LogRead(None, bound)
         else:
-            if request.replica_id >= 0 and broker.throttles.leader.active:
+            if request.replica_id >= 0 and broker.replication_quotas.leader.active:
                 allowed = _allowed(broker, request.replica_id, partition)
                 throttled = allowed == 0
                 if allowed < left:
@@ -110,12 +110,12 @@ def read_share(
                 for_replica=request.replica_id >= 0,
             )
     except BrokerError as error:
-        return Share(error.code)
+        return FetchPartitionData(error.code)
     except StorageError as error:
         _log.error("failed to read %s at offset %d: %s", topic_partition, part.fetch_offset, error)
-        return Share(ErrorCode.KAFKA_STORAGE_ERROR)
+        return FetchPartitionData(ErrorCode.KAFKA_STORAGE_ERROR)
     start_offset = partition.log.start_offset
-    return Share(
+    return FetchPartitionData(
         ErrorCode.NONE, high_watermark, last_stable_offset, start_offset, read, partition, bound, throttled
     )
 
@@ -133,16 +133,16 @@ def _check_codec(version: int, partition: Partition) -> None:
 
 def _allowed(broker: Broker, replica_id: int, partition: Partition) -> int:
     """Return the bytes of a partition that the replication quota allows a follower to read now."""
-    quota, leadership = broker.throttles.leader, partition.leadership
+    quota, leadership = broker.replication_quotas.leader, partition.leadership
     if leadership is None or replica_id in leadership.isr or not quota.covers(partition.topic_partition):
         return UNLIMITED
     # At least one message, even if the limit is less than one a second.
     return 0 if quota.pause_ms(broker.clock.monotonic_ms()) else max(1, quota.limit)
 
 
-def note_given(broker: Broker, request: FetchRequest, shares: Shares) -> None:
+def record_sent(broker: Broker, request: FetchRequest, shares: FetchData) -> None:
     """Record the bytes of throttled partitions that are sent to a follower."""
-    quota = broker.throttles.leader
+    quota = broker.replication_quotas.leader
     if request.replica_id < 0 or not quota.active:
         return
     count = sum(share.size_bytes for key, share in shares.items() if quota.covers(key))
@@ -150,14 +150,14 @@ def note_given(broker: Broker, request: FetchRequest, shares: Shares) -> None:
         quota.record(count, broker.clock.monotonic_ms())
 
 
-def patience_ms(broker: Broker, request: FetchRequest, shares: Iterable[Share]) -> int:
+def patience_ms(broker: Broker, request: FetchRequest, shares: Iterable[FetchPartitionData]) -> int:
     """Return the maximum wait of a delayed fetch in milliseconds."""
     # A client that disconnects is not noticed while its request is delayed.
     most_ms = min(request.max_wait_ms, broker.config.connection_idle_max_ms)
-    if request.replica_id < 0 or not broker.throttles.leader.active:
+    if request.replica_id < 0 or not broker.replication_quotas.leader.active:
         return most_ms
     if any(share.throttled for share in shares):
-        pause_ms = broker.throttles.leader.pause_ms(broker.clock.monotonic_ms())
+        pause_ms = broker.replication_quotas.leader.pause_ms(broker.clock.monotonic_ms())
         return min(most_ms, max(1, pause_ms))
     return most_ms
 
@@ -181,7 +181,7 @@ def part_steps(
     version: int,
     topic: str,
     asked: FetchPartition,
-    share: Share,
+    share: FetchPartitionData,
     plain_bytes: int,
     *,
     committed_only: bool,

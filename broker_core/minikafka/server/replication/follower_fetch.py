@@ -20,12 +20,12 @@ from minikafka.base.ids import TopicPartition
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.replication.fetch_shares import (
-    Share,
-    Shares,
-    note_given,
+    FetchData,
+    FetchPartitionData,
     part_steps,
     patience_ms,
-    read_share,
+    read_partition,
+    record_sent,
 )
 from minikafka.server.workers.work_pool import finish
 from minikafka.wire.apis.fetch import (
@@ -177,10 +177,10 @@ class _FollowerTicket:
         self._context = context
         self._request = request
         self._session = session
-        self._shares: Shares = {}
+        self._shares: FetchData = {}
         self._size = 0
         self._failed = False
-        self._throttled: Share | None = None
+        self._throttled: FetchPartitionData | None = None
         """A share without data because the replication rate is above its limit."""
 
     def satisfied(self, key: Hashable | None = None) -> bool:
@@ -192,7 +192,7 @@ class _FollowerTicket:
             before = self._shares.pop(topic_partition, None)
             self._size -= 0 if before is None else before.size_bytes
             left = max(0, self._request.max_bytes - self._size)
-            share = read_share(
+            share = read_partition(
                 self._broker,
                 self._context.version,
                 self._request,
@@ -208,7 +208,7 @@ class _FollowerTicket:
                 self._size += share.size_bytes
         return self._failed or self._size >= self._request.min_bytes
 
-    def _is_reportable(self, topic_partition: TopicPartition, share: Share) -> bool:
+    def _is_reportable(self, topic_partition: TopicPartition, share: FetchPartitionData) -> bool:
         if share.error_code is not ErrorCode.NONE or share.size_bytes:
             return True
         more = share.partition is not None and share.bound > self._session.parts[topic_partition].fetch_offset
@@ -224,7 +224,7 @@ class _FollowerTicket:
     def complete(self) -> None:
         session = self._session
         session.waiting = None
-        note_given(self._broker, self._request, self._shares)
+        record_sent(self._broker, self._request, self._shares)
         answered: dict[str, list[FetchPartitionResponse]] = {}
         for (topic, index), share in self._shares.items():
             asked = session.parts.get(TopicPartition(topic, index))

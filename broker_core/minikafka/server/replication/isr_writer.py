@@ -19,11 +19,11 @@ from minikafka.server.core.broker import Broker
 
 _log = logging.getLogger(__name__)
 
-TELL_LOOK_MS = 2_500
+REPORT_CHECK_MS = 2_500
 """The interval between checks for changes to report, as in 0.10.1; so are the next two."""
-_TELL_QUIET_MS = 5_000
+_REPORT_QUIET_MS = 5_000
 """Changes are reported when no ISR has changed for so long,"""
-_TELL_AT_LAST_MS = 60_000
+_REPORT_MAX_INTERVAL_MS = 60_000
 """or so long after the last report."""
 
 
@@ -77,13 +77,13 @@ class IsrWriter:
         """Write the updates of partitions on this broker; return the states in ZooKeeper where known."""
         broker = self._broker
         try:
-            created = broker.registrar.creations({name.topic for name in waiting})
+            created = broker.zk_client.creations({name.topic for name in waiting})
             here = {
                 key: wanted
                 for key, (partition, wanted) in waiting.items()
                 if not self._is_deleted(partition, created)
             }
-            return broker.registrar.states.write(here)
+            return broker.zk_client.states.write(here)
         except (CoordinationLost, SessionExpired):
             raise
         except InconsistentClusterId:
@@ -109,7 +109,7 @@ class IsrWriter:
             return True
         return made_by not in {None, created.get(name.topic)}
 
-    def drop_laggards(self) -> None:
+    def shrink_isrs(self) -> None:
         """Remove lagging followers from the ISRs. For the housekeeper's thread."""
         broker = self._broker
         most_ms = broker.config.replication.lag_time_max_ms
@@ -123,11 +123,11 @@ class IsrWriter:
 
         broker.run(step)
 
-    def tell(self) -> None:
+    def report_changes(self) -> None:
         """Report changed ISRs to the controller, when that is due."""
         now_ms = self._broker.clock.monotonic_ms()
-        quiet = now_ms - self._changed_ms >= _TELL_QUIET_MS
-        if self._changed and (quiet or now_ms - self._reported_ms >= _TELL_AT_LAST_MS):
+        quiet = now_ms - self._changed_ms >= _REPORT_QUIET_MS
+        if self._changed and (quiet or now_ms - self._reported_ms >= _REPORT_MAX_INTERVAL_MS):
             changed, self._changed = self._changed, set()
             self._reported_ms = now_ms
-            self._broker.worker.submit(lambda: self._broker.registrar.states.report_isr_changes(changed))
+            self._broker.worker.submit(lambda: self._broker.zk_client.states.report_isr_changes(changed))

@@ -151,7 +151,7 @@ class ReplicaFetcher(InterBrokerConnection):
         fetching = [
             follower for follower in ready if follower.stage is Stage.FETCH and self._is_safe(follower)
         ]
-        if self._broker.throttles.follower.active:
+        if self._broker.replication_quotas.follower.active:
             fetching = self._unthrottled(fetching, now_ms)
         if not fetching:
             return False
@@ -165,7 +165,7 @@ class ReplicaFetcher(InterBrokerConnection):
 
     def _unthrottled(self, fetching: list[FollowerPartition], now_ms: int) -> list[FollowerPartition]:
         """Return the partitions that need not wait for the replication quota."""
-        quota = self._broker.throttles.follower
+        quota = self._broker.replication_quotas.follower
         pause_ms = quota.pause_ms(now_ms)
         if not pause_ms:
             return fetching
@@ -401,7 +401,7 @@ class ReplicaFetcher(InterBrokerConnection):
             self._put_off(follower, reason)
 
     def _write_lead(self, follower: FollowerPartition, known: LeaderAndIsr, leader_end: int) -> None:
-        states, own = self._broker.registrar.states, self._broker.broker_id
+        states, own = self._broker.zk_client.states, self._broker.broker_id
         current = states.read({follower.name: known.replicas}).get(follower.name)
         if current is not None and (current.leader, current.leader_epoch) == (
             known.leader,
@@ -482,7 +482,7 @@ class ReplicaFetcher(InterBrokerConnection):
                             received.append((follower, part, copied))
             to_flush: list[FollowerPartition] = []
             self._broker.run(lambda: to_flush.extend(self._append(received)))
-            if self._broker.throttles.follower.active:
+            if self._broker.replication_quotas.follower.active:
                 self._note_copied(
                     [copied for follower, _, copied in received if self._is_throttled(follower)]
                 )
@@ -490,12 +490,12 @@ class ReplicaFetcher(InterBrokerConnection):
                 self._flush(follower)
 
     def _is_throttled(self, follower: FollowerPartition) -> bool:
-        return self._broker.throttles.follower.covers(follower.name)
+        return self._broker.replication_quotas.follower.covers(follower.name)
 
     def _note_copied(self, copied: list[FollowerRecords | None]) -> None:
         count = sum(len(records.data) for records in copied if records is not None)
         if count:
-            self._broker.throttles.follower.record(count, self.clock.monotonic_ms())
+            self._broker.replication_quotas.follower.record(count, self.clock.monotonic_ms())
 
     def _copied(self, follower: FollowerPartition, part: FetchPartitionResponse) -> FollowerRecords | None:
         """Return the records to append, None for none; put the partition off after an error."""

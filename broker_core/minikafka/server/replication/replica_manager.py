@@ -26,7 +26,7 @@ from minikafka.server.core.deferred_response import portions
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.replication.replica_fetcher_manager import ReplicaFetcherManager
 from minikafka.server.replication.unassigned_logs import UnassignedLogs, is_older, named
-from minikafka.server.zookeeper.counters import look_at_topics
+from minikafka.server.zookeeper.counters import observe_topics
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class ReplicaManager:
         self._open_at_ms = 0
         self._open_pause_ms = 0
         """The pause between attempts to open logs: recovery may read gigabytes."""
-        self._begun: dict[TopicPartition, int] = {}
+        self._led_epochs: dict[TopicPartition, int] = {}
         """The last leader epochs in which this process led."""
         self._refused_ms: dict[TopicPartition, tuple[int, int]] = {}
         """Leader epochs in which this process does not lead again, and since when."""
@@ -113,7 +113,7 @@ class ReplicaManager:
         self._controller_epoch = controller_epoch
         return True
 
-    def obey(
+    def answer_controller(
         self,
         controller_epoch: int,
         context: RequestContext,
@@ -129,11 +129,11 @@ class ReplicaManager:
 
         self._broker.worker.submit(job)
 
-    def is_left_over(self, topic: str) -> bool:
+    def has_pending_deletion(self, topic: str) -> bool:
         """Return True if the deletion of some partition of a topic has failed so far."""
         return any(topic_partition.topic == topic for topic_partition in self._not_deleted)
 
-    def wanted(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
+    def pending_leadership(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
         """Return the leadership of a partition whose log cannot be opened; None for other partitions."""
         found = self._not_opened.get(topic_partition)
         return None if found is None else found[0]
@@ -156,14 +156,18 @@ class ReplicaManager:
         self._delete(dict(self._not_deleted))
 
     def _open_again(self) -> None:
+        leaderships: dict[TopicPartition, LeaderAndIsr] = {}
         leaders: dict[int, BrokerAddress] = {}
-        for _, known in self._not_opened.values():
+        for key, (leadership, known) in self._not_opened.items():
+            leaderships[key] = leadership
             leaders |= known
-        self.become({key: leadership for key, (leadership, _) in self._not_opened.items()}, leaders)
+        self.become_leader_or_follower(leaderships, leaders)
 
     # --- leading and following ------------------------------------------------------------------------------
 
-    def become(self, leaderships: Leaderships, leaders: Brokers) -> dict[TopicPartition, ErrorCode]:
+    def become_leader_or_follower(
+        self, leaderships: Leaderships, leaders: Brokers
+    ) -> dict[TopicPartition, ErrorCode]:
         """Lead or follow each partition; ``leaders`` has the addresses of the leaders.
 
         Return the result of each. An older leader epoch than the known one changes nothing and results in
@@ -173,9 +177,9 @@ class ReplicaManager:
         codes = dict.fromkeys(leaderships, ErrorCode.NONE)
         opened: dict[TopicPartition, Log] = {}
         # All reads come before any change: without ZooKeeper the job is run again from the start.
-        configs = broker.registrar.settings.of_topics(_topics(leaderships))
-        created = broker.registrar.creations(configs)
-        look_at_topics(broker.registrar.store, broker.logs.topic_incarnations)
+        configs = broker.zk_client.settings.of_topics(_topics(leaderships))
+        created = broker.zk_client.creations(configs)
+        observe_topics(broker.zk_client.store, broker.logs.topic_incarnations)
         held, registered_at = set(broker.logs.partitions()), self._registered()
         leaderships = self._of_these_topics(leaderships, created, leaders)
         behind = {key for key, leadership in leaderships.items() if self._is_behind(key, leadership)}
@@ -187,7 +191,7 @@ class ReplicaManager:
                 self._fetchers.leave(topic_partition)  # all at once: their leaders may have changed
         for topic, overrides in configs.items():
             broker.logs.set_overrides(topic, overrides)
-            broker.throttles.set_topic(topic, overrides)
+            broker.replication_quotas.set_topic(topic, overrides)
             for topic_partition, leadership in leaderships.items():
                 if topic_partition.topic != topic or self._is_known(topic_partition, leadership):
                     continue
@@ -200,9 +204,9 @@ class ReplicaManager:
                 else:
                     opened[topic_partition] = log
         made = [key for key in opened.keys() - held if created.get(key.topic, registered_at) < registered_at]
-        self._tell_lost(key for key in made if leaderships[key].leader == broker.broker_id)
-        self._write_down(opened, created, leaderships, leaders)
-        self._write_begun(opened, leaderships, leaders)
+        self._warn_of_missing_logs(key for key in made if leaderships[key].leader == broker.broker_id)
+        self._record_topics(opened, created, leaderships, leaders)
+        self._record_epochs(opened, leaderships, leaders)
         self._resign(leaderships)
         broker.run(lambda: self._take_over(opened, leaderships))
         for topic_partition in opened:
@@ -220,13 +224,13 @@ class ReplicaManager:
         """Return the zxid of this process's first registration in ZooKeeper; 0 if it is unknown."""
         if self._registered_at is None:
             path = paths.broker_path(self._broker.broker_id)
-            found = self._broker.registrar.store.read_all((path,)).get(path)
+            found = self._broker.zk_client.store.read_all((path,)).get(path)
             if found is None:
                 return 0
             self._registered_at = found[1].created_at
         return self._registered_at
 
-    def _tell_lost(self, led: Iterable[TopicPartition]) -> None:
+    def _warn_of_missing_logs(self, led: Iterable[TopicPartition]) -> None:
         """Warn of partitions led by this broker that existed before this process and had no log."""
         lost = sorted(map(str, led))
         if lost:
@@ -248,7 +252,7 @@ class ReplicaManager:
         served = [key for key in leaderships if key in self._not_opened and key in broker.partitions]
         left = [key for key in served if not self._is_known(key, leaderships[key])]
         if left:
-            broker.run(lambda: self._let_go(left))
+            broker.run(lambda: self._stop_serving(left))
 
     def _is_known(self, topic_partition: TopicPartition, leadership: LeaderAndIsr) -> bool:
         partition = self._broker.partitions.get(topic_partition)
@@ -280,7 +284,7 @@ class ReplicaManager:
             if partition is None:
                 watermark = broker.logs.high_watermarks.of(topic_partition)
                 partition = Partition(topic_partition, log, broker.broker_id, high_watermark=watermark)
-                broker.serve(partition)
+                broker.add_partition(partition)
             partition.apply_leadership(leaderships[topic_partition], now_ms)
             self._coordinator.leadership_changed(topic_partition)
             broker.touch(topic_partition)
@@ -308,7 +312,7 @@ class ReplicaManager:
                 "copy: using it for the existing topic of that name",
                 topic_partition,
             )
-        states = self._broker.registrar.states.read(strays) if strays else {}
+        states = self._broker.zk_client.states.read(strays) if strays else {}
         for topic_partition in strays:
             sent, state = leaderships[topic_partition], states.get(topic_partition)
             current = state is not None and state.leader_epoch == sent.leader_epoch
@@ -334,8 +338,8 @@ class ReplicaManager:
 
     def _set_aside(self, topic_partition: TopicPartition, why: str) -> None:
         self.stop((topic_partition,))
-        self._broker.run(lambda: self._let_go((topic_partition,)))
-        for table in (self._begun, self._refused_ms):
+        self._broker.run(lambda: self._stop_serving((topic_partition,)))
+        for table in (self._led_epochs, self._refused_ms):
             table.pop(topic_partition, None)
         self._ahead.discard(topic_partition)
         aside = self._broker.logs.mark_stray(topic_partition)
@@ -355,7 +359,7 @@ class ReplicaManager:
             return
         self._differing.add(topic_partition)
         self.stop((topic_partition,))
-        self._broker.run(lambda: self._let_go((topic_partition,)))
+        self._broker.run(lambda: self._stop_serving((topic_partition,)))
         self._not_opened[topic_partition] = known, {leader.broker_id: leader}
         self._open_at_ms = self._broker.clock.monotonic_ms()
 
@@ -363,26 +367,23 @@ class ReplicaManager:
         """Record that the log on this broker is a prefix of its leader's. A job."""
         self._ahead.discard(topic_partition)
 
-    def _let_go(self, partitions: Iterable[TopicPartition]) -> None:
+    def _stop_serving(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop serving partitions. Called within a step."""
         for topic_partition in partitions:
-            partition = self._broker.serve_no_more(topic_partition)
+            partition = self._broker.remove_partition(topic_partition)
             if partition is not None:
                 partition.drop_replica()
             self._broker.touch(topic_partition)
             self._coordinator.leadership_changed(topic_partition)
 
-    def _write_down(
+    def _record_topics(
         self,
         opened: dict[TopicPartition, Log],
         created: Mapping[str, int],
         leaderships: Leaderships,
         leaders: Brokers,
     ) -> None:
-        """Record the topics of the logs and the directory names of new logs, with one flush for all.
-
-        A flush for each of a thousand partitions would take a thousand times as long.
-        """
+        """Record the topics of logs and the directory names of new logs: one flush for all of them."""
         made = [key for key in opened if key not in self._broker.partitions]
         changes = {key: created[key.topic] for key in opened if key.topic in created}
         try:
@@ -400,7 +401,7 @@ class ReplicaManager:
                 self._broker.log_failed(topic_partition, "")
                 del opened[topic_partition]
 
-    def _write_begun(
+    def _record_epochs(
         self, opened: dict[TopicPartition, Log], leaderships: Leaderships, leaders: Brokers
     ) -> None:
         """Record in the journal which epochs start on this broker, with one flush for all partitions."""
@@ -456,7 +457,7 @@ class ReplicaManager:
                 if others and self._is_of_an_earlier_life(topic_partition, leadership.leader_epoch, log):
                     self._not_opened[topic_partition] = leadership, leaders
                     return None
-                self._begun[topic_partition] = leadership.leader_epoch
+                self._led_epochs[topic_partition] = leadership.leader_epoch
                 log.start_epoch(leadership.leader_epoch)
             elif logs.epoch_journal.of(topic_partition):
                 log.epochs.stand_alone()
@@ -481,7 +482,7 @@ class ReplicaManager:
         # Only the journal has an epoch in which nothing was written, or of which a crash left nothing.
         if (
             epoch not in (log.epochs.latest, log.epochs.latest_at_open)
-            or self._begun.get(topic_partition) == epoch
+            or self._led_epochs.get(topic_partition) == epoch
         ):
             return False
         now_ms = self._broker.clock.monotonic_ms()
@@ -502,21 +503,21 @@ class ReplicaManager:
         self.stop((*gone, *taken, *led))
 
         # Only jobs replace the cache. Built outside the core's lock: there may be 100,000 partitions.
-        image = broker.image.updated(brokers, leaderships)
+        metadata_cache = broker.metadata_cache.updated(brokers, leaderships)
 
         def step() -> None:
-            broker.image = image
-            broker.touch("image")
+            broker.metadata_cache = metadata_cache
+            broker.touch("metadata")
 
         broker.run(step)
-        self._in_steps((*gone, *taken, *led), self._let_go)
+        self._in_steps((*gone, *taken, *led), self._stop_serving)
         self._in_steps(gone, self._coordinator.partitions_deleted)
         self._in_steps(tuple(_topics(leaderships)), self._touch_topics)
-        self._unassigned.tell_taken(taken)
+        self._unassigned.log_taken(taken)
         # The controller sends first the live brokers, then the leaders, and then the metadata for clients.
-        if leaderships or not (self._serves or broker.registrar.has_topics()):
+        if leaderships or not (self._serves or broker.zk_client.has_topics()):
             self._serve()
-            self._unassigned.tell_found(broker.partitions.keys() | self._not_opened.keys())
+            self._unassigned.log_found(broker.partitions.keys() | self._not_opened.keys())
         elif self._known_since_ms is None:
             self._known_since_ms = broker.clock.monotonic_ms()
 
@@ -541,7 +542,7 @@ class ReplicaManager:
             self._not_opened.pop(topic_partition, None)
             self._fetchers.leave(topic_partition)
 
-    def drop(
+    def stop_and_delete(
         self, partitions: Iterable[TopicPartition], deleted: Callable[[TopicPartition], None]
     ) -> dict[TopicPartition, ErrorCode]:
         """Stop serving partitions and delete their logs; ``deleted`` is called for each, now or later.
@@ -549,11 +550,11 @@ class ReplicaManager:
         The result is KAFKA_STORAGE_ERROR for those whose deletion failed and is retried.
         """
         partitions = tuple(partitions)
-        created = self._broker.registrar.creations(_topics(partitions))
-        look_at_topics(self._broker.registrar.store, self._broker.logs.topic_incarnations)
+        created = self._broker.zk_client.creations(_topics(partitions))
+        observe_topics(self._broker.zk_client.store, self._broker.logs.topic_incarnations)
         self._spared.update(self._of_lost_topics(partitions, created))
         self.stop(partitions)
-        self._broker.run(lambda: self._let_go(partitions))
+        self._broker.run(lambda: self._stop_serving(partitions))
 
         def tell(topic_partition: TopicPartition) -> Callable[[], None]:
             return lambda: deleted(topic_partition)
@@ -573,7 +574,7 @@ class ReplicaManager:
             self._not_deleted[topic_partition] = partitions[topic_partition]
         for topic_partition, deleted in partitions.items():
             if topic_partition not in failed:
-                for table in (self._not_deleted, self._begun, self._refused_ms):
+                for table in (self._not_deleted, self._led_epochs, self._refused_ms):
                     table.pop(topic_partition, None)
                 self._differing.discard(topic_partition)
                 deleted()

@@ -53,15 +53,15 @@ class FetchSession:
         self, replica_id: int, parts: dict[TopicPartition, FetchPartition], config: ReplicationConfig
     ) -> FetchRequest:
         """Return the fetch of exactly these partitions. ``answered`` or ``begin_anew`` must follow."""
-        changed, gone = parts, []
+        changed, forgotten_keys = parts, []
         if self._epoch != NEW_SESSION_EPOCH:
             named, anew = self._named, self._anew
             changed = {key: part for key, part in parts.items() if key in anew or named.get(key) != part}
-            gone = [key for key in named if key not in parts]
+            forgotten_keys = [key for key in named if key not in parts]
         self._named = parts
         self._anew.difference_update(parts)
         forgotten: dict[str, list[int]] = {}
-        for topic, partition in gone:
+        for topic, partition in forgotten_keys:
             forgotten.setdefault(topic, []).append(partition)
         return FetchRequest(
             replica_id=replica_id,
@@ -72,7 +72,7 @@ class FetchSession:
             session_id=self._id,
             session_epoch=self._epoch,
             topics=_topics(changed),
-            forgotten_topics=tuple(ForgottenTopic(topic, tuple(gone)) for topic, gone in forgotten.items()),
+            forgotten_topics=tuple(ForgottenTopic(topic, tuple(named)) for topic, named in forgotten.items()),
         )
 
     def answered(self, response: FetchResponse) -> bool:

@@ -71,7 +71,7 @@ class UnassignedLogs:
             if known is not None and own not in state.replicas and state.leader != LEADER_DURING_DELETE:
                 yield key, state, known
 
-    def tell_taken(self, partitions: Sequence[TopicPartition]) -> None:
+    def log_taken(self, partitions: Sequence[TopicPartition]) -> None:
         """Log the partitions of ``find_taken``, once they are not served any more."""
         if not partitions:
             return
@@ -83,7 +83,7 @@ class UnassignedLogs:
             named([self._whereabouts(topic_partition) for topic_partition in partitions]),
         )
 
-    def tell_found(self, asked_for: Collection[TopicPartition]) -> None:
+    def log_found(self, asked_for: Collection[TopicPartition]) -> None:
         """Log the unassigned logs, once, when this broker knows the cluster. ``asked_for`` is assigned."""
         if self._reported:
             return
@@ -94,12 +94,12 @@ class UnassignedLogs:
             if key not in asked_for and key not in self._partitions
         }
         try:
-            topics = broker.registrar.creations(dict.fromkeys(topic for topic, _ in logs))
+            topics = broker.zk_client.creations(dict.fromkeys(topic for topic, _ in logs))
         except CoordinationError:
             return  # retried with the next metadata update, which must not fail for this
         self._reported = True
         for topic_partition, log in sorted(logs.items(), key=lambda item: item[0]):
-            known = broker.image.leadership(topic_partition)
+            known = broker.metadata_cache.leadership(topic_partition)
             if topic_partition.topic not in topics:
                 left.append(f"{log.directory} (there is no topic {topic_partition.topic})")
             elif known is not None and broker.broker_id not in known.replicas:
@@ -117,7 +117,10 @@ class UnassignedLogs:
             )
 
     def _whereabouts(self, topic_partition: TopicPartition) -> str:
-        log, known = self._broker.logs.get(topic_partition), self._broker.image.leadership(topic_partition)
+        log, known = (
+            self._broker.logs.get(topic_partition),
+            self._broker.metadata_cache.leadership(topic_partition),
+        )
         path = topic_partition if log is None else log.directory
         return f"{path} (its replicas are on brokers {[] if known is None else list(known.replicas)})"
 

@@ -121,7 +121,7 @@ def _take_producer_ids(
             return counted, range(first, last + 1)
 
 
-def look_at_topics(store: Store, creations: TopicIncarnations) -> None:
+def observe_topics(store: Store, creations: TopicIncarnations) -> None:
     """Pass the number of topic creations and deletions so far to ``creations``.
 
     Do nothing if the znode does not exist yet, or was removed by hand.

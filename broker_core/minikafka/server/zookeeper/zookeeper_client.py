@@ -148,7 +148,7 @@ class ZooKeeperClient:
         """Operators' requests to the controller."""
         self.offsets = ZooKeeperOffsets(store)
         """Offsets that groups have committed to ZooKeeper."""
-        self._grown = TopicWatches(store, partial(self._submit, self._see_written))
+        self._topic_watches = TopicWatches(store, partial(self._submit, self._see_written))
         self._unclean: frozenset[str] = frozenset()
         self._submitted: set[Job] = set()
         """Jobs for changes that are queued at the worker."""
@@ -158,7 +158,7 @@ class ZooKeeperClient:
         """True while the ZooKeeper session is connected."""
         self._expired = False
         self._elected_in: int | None = None
-        self._office_epoch = 0
+        self._own_epoch = 0
         """The controller epoch of the last election of this broker."""
         self._refused_epoch = 0
         """Controller epochs up to this one are too low: a broker rejected the one before it."""
@@ -321,7 +321,7 @@ class ZooKeeperClient:
         else:
             self._registrations.forget()
             self._elected_in = None
-            self._grown.keep({})
+            self._topic_watches.keep({})
             self._listener.controller_changed(-1)
             self._listener.post(events.Resigned())
 
@@ -350,8 +350,8 @@ class ZooKeeperClient:
         """
         self._listener.counters_missed()
         held = self._znodes.read(paths.CONTROLLER_EPOCH, ControllerEpoch.from_json)
-        if self.in_office and (held is None or held.epoch < self._office_epoch):
-            self.epoch_refused(self._office_epoch)
+        if self.is_controller and (held is None or held.epoch < self._own_epoch):
+            self.epoch_refused(self._own_epoch)
 
     def _renew(self) -> None:
         """Register again and take part in the election after the session and its ephemeral znodes ended."""
@@ -383,11 +383,11 @@ class ZooKeeperClient:
         self._listener.controller_changed(self._controller_in(data, stat, own))
         if stat.ephemeral_owner != self._store.session_id:
             self._elected_in = None
-            self._grown.keep({})
+            self._topic_watches.keep({})
             self._listener.post(events.Resigned())
         elif self._elected_in != stat.ephemeral_owner:
             # Created just now, or by an earlier run of this job whose response was lost.
-            self._take_office(stat.ephemeral_owner)
+            self._become_controller(stat.ephemeral_owner)
 
     def _controller_in(self, data: bytes, stat: Stat, own: ControllerRegistration) -> int:
         """Return the controller's id; -1 if the znode is invalid. This broker rewrites its own znode."""
@@ -418,7 +418,7 @@ class ZooKeeperClient:
             for partition, replicas in assignment.items()
         }
 
-    def _take_office(self, session_id: int) -> None:
+    def _become_controller(self, session_id: int) -> None:
         floor = max(self._refused_epoch, self._listener.controller_epoch)
         epoch = counters.next_controller_epoch(self._store, self._highest_epoch_seen, floor)
         elected = self._snapshot(epoch)
@@ -427,13 +427,13 @@ class ZooKeeperClient:
             # Brokers would ignore this controller, and it could not change the states.
             epoch = counters.next_controller_epoch(self._store, self._highest_epoch_seen, newest)
             elected = replace(elected, epoch=epoch)
-        self._office_epoch = epoch
+        self._own_epoch = epoch
         _log.info("broker %d was elected as controller, epoch %d", self._address.broker_id, epoch)
         self._listener.post(elected)
         self._elected_in = session_id
         if self._unseen_since_ms is not None:
             self._see_more()
-        self._grown.keep(self._stats_of(self._assignments))
+        self._topic_watches.keep(self._stats_of(self._assignments))
         self._delete_unreadable()
         self._see_log_failures()
 
@@ -443,7 +443,7 @@ class ZooKeeperClient:
         If another broker is the controller this one resigns; otherwise the counter went back, and this
         broker becomes controller with a higher epoch.
         """
-        if self.in_office and epoch == self._office_epoch:
+        if self.is_controller and epoch == self._own_epoch:
             self._refused_epoch, self._elected_in = epoch + 1, None  # the difference is unknown
             self._see_controller()
 
@@ -498,13 +498,13 @@ class ZooKeeperClient:
     # The data of a watch may be older than what the controller knows by then, so each job reads again.
 
     @property
-    def in_office(self) -> bool:
+    def is_controller(self) -> bool:
         """Return True if this broker was elected as controller in the current session."""
         return self._elected_in == self._store.session_id
 
     def _see_brokers(self) -> None:
         # A controller whose session expired would take itself for dead; Elected has all brokers again.
-        if self.in_office:
+        if self.is_controller:
             self._listener.post(events.BrokersChanged(*self._registrations.read()))
 
     def _see_deletions(self) -> None:
@@ -513,7 +513,7 @@ class ZooKeeperClient:
         if unknown:
             self._look_at_topics(unknown)  # Created just now: the deletion must not be processed first.
         self._listener.post(events.DeletionRequested(marked - self._unreadable))
-        if self.in_office:
+        if self.is_controller:
             self._delete_unreadable()
 
     def _marked(self) -> frozenset[str]:
@@ -541,12 +541,12 @@ class ZooKeeperClient:
         new = sorted(first - self._assignments.keys())
         self._unreadable &= names
         self._read_assignments(new)
-        if self.in_office:
+        if self.is_controller:
             self._unclean_are((self._unclean - vanished - first) | self._unclean_among(new))
-            self._grown.drop(vanished)
-            self._grown.add(self._stats_of(new))
+            self._topic_watches.drop(vanished)
+            self._topic_watches.add(self._stats_of(new))
         else:
-            self._grown.keep({})
+            self._topic_watches.keep({})
         self._listener.topics_vanished(vanished)
         added = {topic: self._assignments[topic] for topic in new if topic in self._assignments}
         self._listener.post(events.TopicsChanged(added, vanished))
@@ -557,7 +557,7 @@ class ZooKeeperClient:
 
     def _see_more(self) -> None:
         """Process more new topics; on the controller once all brokers have the topics before."""
-        if self.in_office:
+        if self.is_controller:
             self._listener.when_done(partial(self._submit, self._see_topics))
         else:
             self._submit(self._see_topics)
@@ -573,39 +573,39 @@ class ZooKeeperClient:
 
     def _see_written(self) -> None:
         """Process topics whose assignments were written, perhaps with more partitions."""
-        self._grown.look(self._look_again)
+        self._topic_watches.look(self._look_again)
 
     def _look_again(self, topics: Collection[str]) -> None:
         by_path = {paths.topic_path(topic): topic for topic in topics}
         read = self._store.read_all(by_path)
-        if not self.in_office:
+        if not self.is_controller:
             return
-        gone, other = set(), []
+        deleted, other = set(), []
         for path, topic in by_path.items():
             held = self._znodes.parse(path, read.get(path), _assignment_in, _ADVICE)
             known = self._assignments.get(topic)
             if held is None:
                 continue
             if known is not None and held[1].created_at != self._stats.get(topic, held[1]).created_at:
-                gone.add(topic)  # Deleted and created again by hand between two reads.
-            if topic in gone or held[0].partitions != known:
+                deleted.add(topic)  # Deleted and created again by hand between two reads.
+            if topic in deleted or held[0].partitions != known:
                 other.append(topic)
         for topic in other:
             self._assignments.pop(topic, None)
-        if gone:
-            self._listener.post(events.TopicsChanged({}, frozenset(gone)))
+        if deleted:
+            self._listener.post(events.TopicsChanged({}, frozenset(deleted)))
         if other:
             self._look_at_topics(other)
 
     def _see_elections(self) -> None:
-        if self.in_office:
+        if self.is_controller:
             asked = self.requests.elections()
             if asked:
                 self.refresh(asked)
                 self._listener.post(events.ElectionRequested(asked))
 
     def _see_reassignments(self) -> None:
-        if self.in_office:
+        if self.is_controller:
             asked = self.requests.reassignments()
             if asked:
                 self._listener.post(events.ReassignmentRequested(asked))
@@ -615,7 +615,7 @@ class ZooKeeperClient:
         self._assignments |= self.requests.write_assignments(assignments)
 
     def _see_isr_changes(self) -> None:
-        if self.in_office:
+        if self.is_controller:
             self.states.take_isr_changes(self.refresh)
 
     def _see_log_failures(self) -> None:
@@ -624,7 +624,7 @@ class ZooKeeperClient:
                 self.refresh(failure.partitions)
                 self._listener.post(events.LogsFailed(failure.broker_id, failure.partitions))
 
-        if self.in_office:
+        if self.is_controller:
             self.states.take_log_failures(seen)
 
     def refresh(self, partitions: Iterable[TopicPartition]) -> None:
@@ -651,7 +651,7 @@ class ZooKeeperClient:
             }
         )
         changed = self._configs_changed & self._assignments.keys()
-        if self.in_office and changed:
+        if self.is_controller and changed:
             self._unclean_are((self._unclean - changed) | self._unclean_among(changed))
         self._configs_changed.clear()
 

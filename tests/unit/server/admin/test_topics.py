@@ -208,14 +208,14 @@ def test_a_deletion_that_failed_unexpectedly_can_be_asked_for_again(
     def fail(names: list[str]) -> None:
         raise ValueError("a defect")
 
-    monkeypatch.setattr(broker.registrar, "request_deletions", fail)
+    monkeypatch.setattr(broker.zk_client, "request_deletions", fail)
     assert dispatched(world, deleting("t")).answered
     world.settle()
     assert "failed to delete 1 topic" in caplog.text
     monkeypatch.undo()
     assert dispatched(world, deleting("t")).answered
     world.settle()
-    assert "t" not in broker.image.topics
+    assert "t" not in broker.metadata_cache.topics
 
 
 def test_a_request_that_was_refused_is_let_go_without_a_collection() -> None:

@@ -41,12 +41,12 @@ def test_an_advertised_listener_wins_over_the_bound_one() -> None:
 
 
 @pytest.mark.parametrize("everywhere", ["", "0.0.0.0", "[::]"])
-def test_a_broker_that_listens_everywhere_advertises_a_name_that_others_can_use(everywhere: str) -> None:
+def test_listener_on_all_addresses_advertises_the_host_name(everywhere: str) -> None:
     (made,) = parse(f"PLAINTEXT://{everywhere}:9092")
     assert made.advertised_host == "node"
 
 
-def test_two_networks_are_two_listeners_with_names_and_addresses_of_their_own() -> None:
+def test_listeners_of_two_networks_have_their_own_addresses() -> None:
     inside, outside = parse(
         "INTERNAL://:9092, external://0.0.0.0:9093",
         "EXTERNAL://localhost:29093,INTERNAL://kafka:9092",
@@ -56,13 +56,13 @@ def test_two_networks_are_two_listeners_with_names_and_addresses_of_their_own() 
     assert outside == Listener("EXTERNAL", Protocol.PLAINTEXT, "0.0.0.0", 9093, "localhost", 29093)
 
 
-def test_a_classic_listener_need_not_be_advertised_as_its_clients_ask_for_no_addresses() -> None:
+def test_classic_listener_needs_no_advertised_address() -> None:
     plain, classic = parse("PLAINTEXT://:9092,CLASSIC://[::1]:9094", "PLAINTEXT://kafka:9092")
     assert plain.advertised_host == "kafka"
     assert classic == Listener("CLASSIC", Protocol.CLASSIC, "::1", 9094, "::1", 9094)
 
 
-def test_zookeeper_is_told_of_the_listener_called_plaintext_or_of_the_first_that_speaks_it() -> None:
+def test_listener_named_plaintext_or_the_first_is_registered() -> None:
     first = parse("CLASSIC://:1,A://:2,B://:3", None, "A:PLAINTEXT,B:PLAINTEXT")
     assert registered(first).name == "A"
     named = parse("A://:2,PLAINTEXT://:3", None, "A:PLAINTEXT")
@@ -111,7 +111,7 @@ def test_the_names_of_0_8_count_where_those_of_today_are_not_given() -> None:
         ("PLAINTEXT://:1", "PLAINTEXT://a:1,B://b:2", None, "advertised.listeners", "unknown listener B"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_what_to_do(
+def test_invalid_listeners_are_rejected_with_advice(
     listeners: str, advertised: str | None, protocol_map: str | None, key: str, complaint: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -144,7 +144,7 @@ def complaint_about(listeners: str, advertised: str, *, answers: bool = True) ->
         ("PLAINTEXT://10.0.0.1:9092", "PLAINTEXT://debian:9092", "which is the client itself on every other"),
     ],
 )
-def test_an_address_by_which_clients_would_connect_and_then_time_out_is_complained_of(
+def test_advertised_address_that_clients_cannot_reach_is_logged(
     listeners: str, advertised: str, problem: str
 ) -> None:
     complaint = complaint_about(listeners, advertised)
@@ -198,7 +198,9 @@ def test_a_broker_that_serves_says_so_and_then_which_addresses_look_wrong(
     serving = threading.Event()
     serving.set()
     own = BrokerAddress(0, "nowhere.invalid", 1)
-    broker = SimpleNamespace(image=MetadataCache("id"), advertised={"PLAINTEXT": own, "CLASSIC": own})
+    broker = SimpleNamespace(
+        metadata_cache=MetadataCache("id"), advertised={"PLAINTEXT": own, "CLASSIC": own}
+    )
     announce(cast("RunningBroker", SimpleNamespace(serving=serving, address=own, broker=broker)), made)
     # In one piece: another thread's log, in the same file, could come between the line and its end.
     assert out.writes == ["ready nowhere.invalid:1 zookeeper zk:1/c cluster id\n"]

@@ -137,7 +137,7 @@ def test_a_line_that_is_no_property_is_named_by_its_number_alone() -> None:
     assert "server.properties='line 2'" in str(refused.value)
 
 
-def test_defaults_are_those_of_the_texts_where_they_differ_from_the_release() -> None:
+def test_defaults_of_the_texts_override_those_of_the_release() -> None:
     config = BrokerConfig.from_properties({"zookeeper.connect": "h:1", "log.dirs": "d"})
     assert config.delete_topics
     assert not config.log.unclean_election

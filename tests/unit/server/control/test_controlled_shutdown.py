@@ -32,8 +32,8 @@ class ShutdownHarness:
     def __init__(self, *answers: ControlledShutdownResponse | None) -> None:
         self.broker = SimpleNamespace(
             broker_id=1,
-            image=MetadataCache("c", 0, BROKERS),
-            registrar=SimpleNamespace(connected=True),
+            metadata_cache=MetadataCache("c", 0, BROKERS),
+            zk_client=SimpleNamespace(connected=True),
             config=SimpleNamespace(
                 control=SimpleNamespace(shutdown_retries=3, shutdown_backoff_ms=BACKOFF_MS),
                 replication=SimpleNamespace(controller_timeout_ms=30_000),
@@ -67,7 +67,7 @@ class ShutdownHarness:
 
     def leave(self, *broker_ids: int) -> None:
         left = {number: BROKERS[number] for number in BROKERS if number not in broker_ids}
-        self.broker.image = self.broker.image.updated(left, {})
+        self.broker.metadata_cache = self.broker.metadata_cache.updated(left, {})
 
 
 class _Pending:
@@ -106,7 +106,9 @@ def test_retries_are_limited() -> None:
 def test_partition_without_live_replica_is_not_retried() -> None:
     harness = ShutdownHarness(LEFT, DONE)
     alone = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), replicas=(1, 2), controller_epoch=1)
-    harness.broker.image = harness.broker.image.updated(BROKERS, {TopicPartition("t", 0): alone})
+    harness.broker.metadata_cache = harness.broker.metadata_cache.updated(
+        BROKERS, {TopicPartition("t", 0): alone}
+    )
     harness.leave(2)
     harness.shut_down()
     assert (len(harness.asked), harness.waited_ms) == (1, 0)
@@ -115,7 +117,9 @@ def test_partition_without_live_replica_is_not_retried() -> None:
 def test_partition_with_live_replica_is_retried() -> None:
     harness = ShutdownHarness(LEFT, DONE)
     shrunk = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), replicas=(1, 2), controller_epoch=1)
-    harness.broker.image = harness.broker.image.updated(BROKERS, {TopicPartition("t", 0): shrunk})
+    harness.broker.metadata_cache = harness.broker.metadata_cache.updated(
+        BROKERS, {TopicPartition("t", 0): shrunk}
+    )
     harness.shut_down()
     assert (len(harness.asked), harness.waited_ms) == (2, BACKOFF_MS)
 
@@ -139,7 +143,7 @@ def test_wait_ends_when_zookeeper_connection_is_lost() -> None:
     harness = ShutdownHarness(None)
 
     def lose() -> None:
-        harness.broker.registrar.connected = False
+        harness.broker.zk_client.connected = False
 
     harness.meanwhile = lose
     harness.shut_down()

@@ -98,7 +98,7 @@ def test_what_is_left_behind_the_last_message_is_one_that_does_not_end(
     assert int.from_bytes(filling[8:12], "big") > len(filling) - 12
 
 
-def test_the_first_wrapper_is_given_whole_though_it_is_larger_than_what_is_stored(
+def test_first_wrapper_is_sent_whole_even_if_larger_than_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(down_conversion, "PORTION_BYTES", 1 << 20)
@@ -113,7 +113,7 @@ def test_where_nothing_is_left_a_consumer_sees_that_the_log_goes_on() -> None:
     assert given(plain(3)[:-1]) == FILLING
 
 
-def test_zstd_and_damage_are_errors_at_the_beginning_and_end_the_records_later() -> None:
+def test_zstd_and_damage_fail_at_the_start_and_end_records_later() -> None:
     zipped = bytes(build_batch(some_records(3), base_offset=3, codec=Codec.ZSTD))
     with pytest.raises(BrokerError, match="UNSUPPORTED_COMPRESSION_TYPE"):
         given(zipped)
@@ -187,7 +187,7 @@ def test_a_piece_that_was_asked_for_stays_until_its_connection_was_tried(
     assert [values(one) for one in out] == [[bytes(5_000)] * 2] * 2
 
 
-def test_who_takes_nothing_of_a_piece_that_was_asked_for_loses_it_to_others() -> None:
+def test_requested_piece_that_is_not_read_is_dropped_for_others() -> None:
     budget = PieceBudget(1_000)
     parts = [given(plain(50), budget) for _ in range(40)]
     for part in parts:

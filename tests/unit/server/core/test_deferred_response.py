@@ -67,7 +67,7 @@ def test_offsets_of_many_partitions_are_kept_in_zookeeper(world: Simulation) -> 
 def test_nothing_more_is_done_for_a_request_that_was_answered_as_late(world: Simulation) -> None:
     world.create_topic("many", partitions=250)
     assert world.machine.running is not None
-    offsets, written = world.machine.running.broker.registrar.offsets, []
+    offsets, written = world.machine.running.broker.zk_client.offsets, []
     real = offsets.write
 
     def slow(group: str, some: Mapping[TopicPartition, int]) -> None:

@@ -11,18 +11,22 @@ GOING = LeaderAndIsr(LEADER_DURING_DELETE, 0, (), (1,), 1)
 
 
 def test_an_update_adds_partitions_in_order_and_keeps_the_others() -> None:
-    image = MetadataCache("id").updated({1: ONE}, {TopicPartition("t", 2): LED, TopicPartition("u", 0): LED})
-    image = image.updated({1: ONE}, {TopicPartition("t", 0): LED})
-    assert list(image.topics["t"]) == [0, 2]
-    assert image.leadership(TopicPartition("u", 0)) == LED
+    metadata_cache = MetadataCache("id").updated(
+        {1: ONE}, {TopicPartition("t", 2): LED, TopicPartition("u", 0): LED}
+    )
+    metadata_cache = metadata_cache.updated({1: ONE}, {TopicPartition("t", 0): LED})
+    assert list(metadata_cache.topics["t"]) == [0, 2]
+    assert metadata_cache.leadership(TopicPartition("u", 0)) == LED
 
 
-def test_a_partition_that_is_being_deleted_goes_and_with_the_last_one_the_topic() -> None:
-    image = MetadataCache("id").updated({1: ONE}, {TopicPartition("t", 0): LED, TopicPartition("t", 1): LED})
-    image = image.updated({1: ONE}, {TopicPartition("t", 0): GOING})
-    assert list(image.topics["t"]) == [1]
-    image = image.updated({1: ONE}, {TopicPartition("t", 1): GOING})
-    assert "t" not in image.topics
+def test_deleted_partitions_remove_the_topic_with_the_last_one() -> None:
+    metadata_cache = MetadataCache("id").updated(
+        {1: ONE}, {TopicPartition("t", 0): LED, TopicPartition("t", 1): LED}
+    )
+    metadata_cache = metadata_cache.updated({1: ONE}, {TopicPartition("t", 0): GOING})
+    assert list(metadata_cache.topics["t"]) == [1]
+    metadata_cache = metadata_cache.updated({1: ONE}, {TopicPartition("t", 1): GOING})
+    assert "t" not in metadata_cache.topics
 
 
 def test_an_image_is_never_changed_in_place() -> None:

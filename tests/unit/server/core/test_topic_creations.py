@@ -72,18 +72,18 @@ def test_other_jobs_come_between_a_few_topics_and_the_next() -> None:
     harness.worker.submit(lambda: harness.done.append("election"))
     harness.worker.run_until_idle()
     assert harness.done == [*names(AT_ONCE), "election", *names(2 * AT_ONCE)[AT_ONCE:]]
-    assert not harness.creations.is_wanted("t00000")
+    assert not harness.creations.is_pending("t00000")
 
 
-def test_what_somebody_needs_is_made_once() -> None:
+def test_automatic_creation_is_queued_once() -> None:
     harness = Harness()
     harness.need("a", "a")
-    assert harness.creations.is_wanted("a")
+    assert harness.creations.is_pending("a")
     harness.worker.run_until_idle()
     assert harness.done == ["a"]
 
 
-def test_automatic_creation_is_refused_while_many_wait_but_for_the_offsets_topic() -> None:
+def test_full_queue_rejects_auto_creation_except_the_offsets_topic() -> None:
     harness = Harness()
     harness.need(*names(AUTOMATIC_MAX))
     with pytest.raises(BrokerError, match=r"LEADER_NOT_AVAILABLE: .* topic one-more"):
@@ -124,7 +124,7 @@ def test_a_topic_that_is_there_fails_its_request_and_no_other() -> None:
     assert harness.failures == {"a": ErrorCode.TOPIC_ALREADY_EXISTS}
 
 
-def test_after_a_lost_connection_a_topic_may_be_there_because_of_the_same_job() -> None:
+def test_existing_topic_is_no_error_after_a_lost_connection() -> None:
     harness = Harness()
     harness.error = CoordinationLost("lost")
     harness.ask("a")
@@ -152,7 +152,7 @@ def test_an_unexpected_error_fails_its_topics_and_the_next_are_made(caplog: pyte
     harness.worker.run_until_idle()
     assert (harness.failures, len(caplog.records)) == ({"a": ErrorCode.UNKNOWN}, 1)
     assert "failed to create 2 topics (a, b): unexpected error" in caplog.text
-    assert not harness.creations.is_wanted("b")
+    assert not harness.creations.is_pending("b")
     harness.ask("c")
     harness.worker.run_until_idle()
     assert (harness.done, len(harness.creations)) == (["c"], 0)
@@ -195,7 +195,7 @@ def test_topics_that_a_failed_attempt_made_are_not_taken_for_anothers() -> None:
     assert harness.failures == {"bad": ErrorCode.UNKNOWN}
 
 
-def test_a_connection_that_is_lost_between_single_topics_has_all_of_them_tried_again() -> None:
+def test_connection_lost_between_single_topics_retries_all() -> None:
     harness = Harness()
     harness.bad = {"bad": CoordinationError("too large"), "b": CoordinationLost("lost")}
     harness.ask("a", "bad", "b")

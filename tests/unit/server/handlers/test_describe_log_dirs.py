@@ -79,7 +79,7 @@ def test_a_directory_that_cannot_be_used_is_offline() -> None:
     }
 
 
-def test_a_directory_with_a_log_that_failed_is_offline_and_its_logs_are_told(world: Simulation) -> None:
+def test_directory_with_a_failed_log_is_offline_and_lists_its_logs(world: Simulation) -> None:
     running = world.machine.running
     assert running is not None
     (path, logs), *_ = running.broker.logs.by_directory().items()

@@ -72,7 +72,7 @@ def test_the_waits_double_and_begin_anew_when_it_has_come_for_more(world: Simula
     assert waited_ms(world, world, at_the_end(FINISHED)) == 5
 
 
-def test_who_does_not_come_for_more_waits_as_long_as_it_asked_to_in_the_end(world: Simulation) -> None:
+def test_client_that_does_not_fetch_the_rest_gets_its_full_wait(world: Simulation) -> None:
     gives_a_part(world)
     waits = [waited_ms(world, world, at_the_end(FINISHED)) for _ in range(20)]
     assert waits.index(MAX_WAIT_MS) < 10

@@ -97,7 +97,7 @@ def test_offsets_above_the_high_watermark_are_given_once_and_in_order() -> None:
 
 
 @pytest.mark.parametrize(("timestamp", "lags_told"), [(-1, True), (99, True), (-2, False), (1, False)])
-def test_a_new_leader_tells_consumers_no_end_before_its_high_watermark_has_come_up(
+def test_new_leader_returns_no_latest_offset_until_it_catches_up(
     timestamp: int, lags_told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = ProduceSimulation()

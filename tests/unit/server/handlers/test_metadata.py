@@ -62,11 +62,11 @@ def test_a_partition_that_is_served_no_more_is_told_of_at_once(world: Simulation
     broker = broker_of(world)
     assert [part.error_code for part in world.call(ALL_TOPICS).topics[0].partitions] == [0, 0, 0]
     key = next(iter(broker.partitions))
-    gone = broker.serve_no_more(key)
-    assert gone is not None
+    removed = broker.remove_partition(key)
+    assert removed is not None
     codes = {part.index: part.error_code for part in world.call(ALL_TOPICS).topics[0].partitions}
     assert codes.pop(key.partition) != 0
-    broker.serve(gone)
+    broker.add_partition(removed)
     assert [part.error_code for part in world.call(ALL_TOPICS).topics[0].partitions] == [0, 0, 0]
 
 

@@ -149,7 +149,7 @@ def test_a_failed_large_request_without_an_answer_ends_its_connection() -> None:
 
 
 @pytest.mark.parametrize(("others", "code"), [(2, ErrorCode.NONE), (99, ErrorCode.REQUEST_TIMED_OUT)])
-def test_wrappers_with_absolute_offsets_are_prepared_again_when_others_append_first(
+def test_wrappers_are_prepared_again_after_concurrent_appends(
     monkeypatch: pytest.MonkeyPatch, others: int, code: ErrorCode
 ) -> None:
     world = ProduceSimulation()
@@ -235,7 +235,7 @@ class ForgettingPartition:
         return LogAppendResult(assign(valid, 0), must_flush=False, leader_epoch=0)
 
 
-def test_a_small_request_for_many_partitions_keeps_little_of_what_it_becomes() -> None:
+def test_small_request_for_many_partitions_keeps_little_memory() -> None:
     broker: Any = SimpleNamespace(
         clock=ManualClock(),
         partition=functools.cache(ForgettingPartition),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.server.quotas.client_quotas import UNLIMITED, Flow, QuotaConfig, Quotas, Rate
+from minikafka.server.quotas.client_quotas import UNLIMITED, ClientQuotaManager, QuotaConfig, QuotaType, Rate
 
 
-def quotas(**config: int) -> Quotas:
-    return Quotas(QuotaConfig(**config))
+def quotas(**config: int) -> ClientQuotaManager:
+    return ClientQuotaManager(QuotaConfig(**config))
 
 
 def test_at_first_bytes_count_as_those_of_all_windows_but_one() -> None:
@@ -63,28 +63,28 @@ def test_a_pause_is_never_longer_than_a_response_can_say() -> None:
 def test_a_client_has_its_own_limit_or_the_default_or_the_brokers() -> None:
     made = quotas(producer_default=3000, windows=2)
     made.replace({"app": {"producer_byte_rate": "1000"}, "<default>": {"producer_byte_rate": "2000"}})
-    assert made.record("app", Flow.PRODUCE, 6000, 0) == 5000
-    assert made.record("other", Flow.PRODUCE, 6000, 0) == 2000
+    assert made.record("app", QuotaType.PRODUCE, 6000, 0) == 5000
+    assert made.record("other", QuotaType.PRODUCE, 6000, 0) == 2000
     made.replace({})
-    assert made.record("new", Flow.PRODUCE, 6000, 0) == 1000
-    assert made.record("new", Flow.FETCH, 1 << 40, 0) == 0
+    assert made.record("new", QuotaType.PRODUCE, 6000, 0) == 1000
+    assert made.record("new", QuotaType.FETCH, 1 << 40, 0) == 0
 
 
 def test_clients_and_directions_are_measured_apart() -> None:
     made = quotas(producer_default=1000, consumer_default=1000, windows=2)
-    assert made.record("a", Flow.PRODUCE, 1000, 0) == 0
-    assert made.record("b", Flow.PRODUCE, 1000, 0) == 0
-    assert made.record("a", Flow.FETCH, 1000, 0) == 0
-    assert made.record("a", Flow.PRODUCE, 1000, 0) == 1000
+    assert made.record("a", QuotaType.PRODUCE, 1000, 0) == 0
+    assert made.record("b", QuotaType.PRODUCE, 1000, 0) == 0
+    assert made.record("a", QuotaType.FETCH, 1000, 0) == 0
+    assert made.record("a", QuotaType.PRODUCE, 1000, 0) == 1000
 
 
 def test_a_change_holds_for_what_was_measured_before() -> None:
     made = quotas(producer_default=1000, windows=2)
-    assert made.record("a", Flow.PRODUCE, 2000, 0) == 1000
+    assert made.record("a", QuotaType.PRODUCE, 2000, 0) == 1000
     made.change("a", {"producer_byte_rate": "4000"})
-    assert made.record("a", Flow.PRODUCE, 0, 0) == 0
+    assert made.record("a", QuotaType.PRODUCE, 0, 0) == 0
     made.change("a", {})
-    assert made.record("a", Flow.PRODUCE, 0, 0) == 1000
+    assert made.record("a", QuotaType.PRODUCE, 0, 0) == 1000
 
 
 def test_nothing_needs_to_be_measured_where_nobody_has_a_limit() -> None:
@@ -101,20 +101,20 @@ def test_nothing_needs_to_be_measured_where_nobody_has_a_limit() -> None:
 def test_limits_are_numbers_as_the_releases_write_them(text: str, limit: int) -> None:
     made = quotas()
     made.change("a", {"producer_byte_rate": text})
-    assert made._limit("a", Flow.PRODUCE) == limit
+    assert made._limit("a", QuotaType.PRODUCE) == limit
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1e3", "fast", "²", "9" * 5_000])
 def test_what_is_no_limit_is_left_out_with_a_warning(text: str, caplog: pytest.LogCaptureFixture) -> None:
     made = quotas()
     made.change("a", {"producer_byte_rate": text, "consumer_byte_rate": "5"})
-    assert made._limit("a", Flow.PRODUCE) == UNLIMITED
-    assert made._limit("a", Flow.FETCH) == 5
+    assert made._limit("a", QuotaType.PRODUCE) == UNLIMITED
+    assert made._limit("a", QuotaType.FETCH) == 5
     assert "clients/a: ignored producer_byte_rate=" in caplog.text
 
 
 def test_made_up_client_ids_are_not_kept_longer_than_their_rates_count() -> None:
     made = quotas(producer_default=1000, windows=2)
     for number in range(10_000):
-        made.record(f"client-{number}", Flow.PRODUCE, 1, number * 100)
+        made.record(f"client-{number}", QuotaType.PRODUCE, 1, number * 100)
     assert len(made._rates) < 200

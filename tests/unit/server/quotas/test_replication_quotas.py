@@ -7,30 +7,30 @@ import pytest
 from minikafka.base.ids import TopicPartition
 from minikafka.registry.entity_configs import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from minikafka.server.quotas.client_quotas import UNLIMITED
-from minikafka.server.quotas.replication_quotas import ReplicationQuota, Throttles
+from minikafka.server.quotas.replication_quotas import ReplicationQuotaManager, ReplicationQuotas
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def throttles() -> Throttles:
-    return Throttles(1, 11, 1000)
+def replication_quotas() -> ReplicationQuotas:
+    return ReplicationQuotas(1, 11, 1000)
 
 
-def limited(limit: int) -> ReplicationQuota:
-    quota = ReplicationQuota(11, 1000)
+def limited(limit: int) -> ReplicationQuotaManager:
+    quota = ReplicationQuotaManager(11, 1000)
     quota.set_limit(limit)
     return quota
 
 
 def test_the_replicas_of_this_broker_are_named_by_partition_and_broker() -> None:
-    both = throttles()
+    both = replication_quotas()
     both.set_topic("t", {LEADER_REPLICAS: "0:1,1:2", FOLLOWER_REPLICAS: "1:1"})
     assert [both.leader.covers(one) for one in (FIRST, SECOND)] == [True, False]
     assert [both.follower.covers(one) for one in (FIRST, SECOND)] == [False, True]
 
 
 def test_a_star_names_all_partitions_of_its_topic() -> None:
-    both = throttles()
+    both = replication_quotas()
     both.set_topic("t", {LEADER_REPLICAS: "*"})
     assert both.leader.covers(TopicPartition("t", 999))
     assert not both.leader.covers(TopicPartition("other", 0))
@@ -41,14 +41,14 @@ def test_a_star_names_all_partitions_of_its_topic() -> None:
     "settings", [{}, {LEADER_REPLICAS: ""}, {LEADER_REPLICAS: "0:1,x"}, {LEADER_REPLICAS: f"{'9' * 5_000}:1"}]
 )
 def test_a_list_that_goes_or_makes_no_sense_names_nothing(settings: dict[str, str]) -> None:
-    both = throttles()
+    both = replication_quotas()
     both.set_topic("t", {LEADER_REPLICAS: "0:1"})
     both.set_topic("t", settings)
     assert not both.leader.covers(FIRST)
 
 
 def test_nothing_is_asked_or_counted_where_no_partition_has_a_limit() -> None:
-    both = throttles()
+    both = replication_quotas()
     assert not both.leader.active
     both.set_rates({LEADER_RATE: "1000"})
     assert not both.leader.active
@@ -59,10 +59,10 @@ def test_nothing_is_asked_or_counted_where_no_partition_has_a_limit() -> None:
     assert both.leader.limit == UNLIMITED
 
 
-def test_other_settings_of_a_broker_and_rates_that_are_no_numbers_are_said_and_have_no_effect(
+def test_unsupported_configs_and_invalid_rates_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    both = throttles()
+    both = replication_quotas()
     both.set_rates({FOLLOWER_RATE: "fast", "log.cleaner.threads": "2"})
     both.set_rates({FOLLOWER_RATE: "fast", "log.cleaner.threads": "2"})
     both.set_rates({FOLLOWER_RATE: "-1"})
@@ -78,12 +78,12 @@ def test_other_settings_of_a_broker_and_rates_that_are_no_numbers_are_said_and_h
 
 
 def test_a_rate_of_more_digits_than_a_number_may_have_is_no_limit() -> None:
-    both = throttles()
+    both = replication_quotas()
     both.set_rates({LEADER_RATE: "9" * 5_000})
     assert both.leader.limit == UNLIMITED
 
 
-def test_the_first_bytes_count_as_those_of_one_window_and_wait_as_long_as_they_take() -> None:
+def test_first_bytes_count_as_one_window_and_pause_accordingly() -> None:
     quota = limited(1000)
     assert quota.pause_ms(0) == 0
     quota.record(1000, 0)
@@ -94,7 +94,7 @@ def test_the_first_bytes_count_as_those_of_one_window_and_wait_as_long_as_they_t
     assert quota.pause_ms(3000) == 0
 
 
-def test_whoever_copies_a_second_s_worth_at_a_time_is_held_to_the_limit_from_the_start() -> None:
+def test_fetches_of_one_second_of_bytes_keep_to_the_limit() -> None:
     quota, now_ms, copied, limit = limited(1000), 0, 0, 1000
     while now_ms < 60_000:
         if quota.pause_ms(now_ms) == 0:
@@ -105,7 +105,7 @@ def test_whoever_copies_a_second_s_worth_at_a_time_is_held_to_the_limit_from_the
     assert copied >= 0.9 * limit * 60
 
 
-def test_with_a_limit_of_nothing_the_first_fetch_is_the_last_for_all_windows() -> None:
+def test_limit_of_zero_pauses_until_all_windows_have_passed() -> None:
     quota = limited(0)
     quota.record(1, 0)
     assert quota.pause_ms(10_999) == 1000

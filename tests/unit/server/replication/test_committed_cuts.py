@@ -61,7 +61,7 @@ class FollowerHarness:
             worker=self.worker,
             logs=SimpleNamespace(truncate=self.truncate),
             run=lambda step: step(),
-            registrar=SimpleNamespace(states=SimpleNamespace(read=self.refuse)),
+            zk_client=SimpleNamespace(states=SimpleNamespace(read=self.refuse)),
         )
         partition: Any = SimpleNamespace(
             topic_partition=NAME,
@@ -116,7 +116,7 @@ def test_a_follower_asks_again_after_a_cut_that_is_not_the_last(monkeypatch: pyt
     assert (harness.cuts, harness.follower.stage) == ([(5, False), (3, False)], Stage.FETCH)
 
 
-def test_a_follower_does_not_take_over_before_it_knows_where_the_logs_part(
+def test_follower_takes_over_only_after_finding_the_divergence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     harness = FollowerHarness(monkeypatch)
@@ -126,7 +126,7 @@ def test_a_follower_does_not_take_over_before_it_knows_where_the_logs_part(
     assert (harness.cuts, harness.follower.stage) == ([(4, False)], Stage.ASK)
 
 
-def test_a_log_that_the_leader_ends_below_begins_anew_though_the_leader_grew_meanwhile(
+def test_log_beyond_the_leaders_end_starts_anew_if_the_leader_grew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     harness = FollowerHarness(monkeypatch, start=10)
@@ -150,7 +150,7 @@ def test_a_take_over_that_is_refused_is_tried_again(monkeypatch: pytest.MonkeyPa
     assert harness.follower.not_before_ms > 0
 
 
-def test_a_leader_that_wrote_while_its_last_message_was_waited_for_is_not_taken_over_from(
+def test_leader_that_writes_during_the_comparison_is_compared_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     harness = FollowerHarness(monkeypatch)
@@ -164,7 +164,7 @@ def test_a_leader_that_wrote_while_its_last_message_was_waited_for_is_not_taken_
     assert (harness.cuts, harness.follower.stage) == ([(7, False)], Stage.FETCH)
 
 
-def test_a_leader_whose_last_message_is_another_one_is_not_taken_over_from(
+def test_leader_with_another_last_message_keeps_leadership(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     harness = FollowerHarness(monkeypatch)
@@ -175,7 +175,7 @@ def test_a_leader_whose_last_message_is_another_one_is_not_taken_over_from(
     assert (harness.cuts, harness.follower.stage) == ([(7, False)], Stage.FETCH)
 
 
-def test_a_log_that_is_ahead_of_zookeeper_is_set_aside_where_it_would_be_cut(
+def test_log_ahead_of_zookeeper_is_set_aside_instead_of_truncated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     harness = FollowerHarness(monkeypatch)
@@ -188,7 +188,7 @@ def test_a_log_that_is_ahead_of_zookeeper_is_set_aside_where_it_would_be_cut(
 
 
 @pytest.mark.parametrize(("last", "set_aside"), [(b"entry 19", []), (b"other 19", [NAME])])
-def test_a_log_that_is_ahead_of_zookeeper_is_followed_on_only_where_the_leader_has_the_same(
+def test_log_ahead_of_zookeeper_is_kept_only_if_equal_to_the_leader(
     last: bytes, set_aside: list[TopicPartition], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness = FollowerHarness(monkeypatch)

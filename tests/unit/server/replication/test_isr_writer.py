@@ -48,7 +48,7 @@ def broker_of(states: States, jobs: list[Callable[[], None]]) -> Any:
         logs=logs,
         partitions=partitions,
         config=SimpleNamespace(replication=SimpleNamespace(lag_time_max_ms=10_000)),
-        registrar=SimpleNamespace(creations=lambda topics: {}, states=states),
+        zk_client=SimpleNamespace(creations=lambda topics: {}, states=states),
         worker=SimpleNamespace(submit=jobs.append),
         run=lambda step: step(),
         touch=lambda key: None,
@@ -64,11 +64,11 @@ def test_where_one_cannot_be_written_all_are_tried_again() -> None:
     broker = broker_of(states, jobs)
     in_sync = IsrWriter(broker)
     states.failures = [CoordinationError("somebody took the right to write away")]
-    in_sync.drop_laggards()
+    in_sync.shrink_isrs()
     (job,) = jobs
     job()
     assert isrs(broker) == [(1, 2), (1, 2)]
-    in_sync.drop_laggards()
+    in_sync.shrink_isrs()
     jobs[1]()
     assert isrs(broker) == [(1,), (1,)]
 
@@ -78,7 +78,7 @@ def test_a_lost_connection_has_the_same_job_run_again() -> None:
     broker = broker_of(states, jobs)
     in_sync = IsrWriter(broker)
     states.failures = [CoordinationLost("away")]
-    in_sync.drop_laggards()
+    in_sync.shrink_isrs()
     (job,) = jobs
     with pytest.raises(CoordinationLost):
         job()

@@ -70,14 +70,14 @@ def broker_of(files: MemoryFiles) -> Any:
         clock=ManualClock(0),
         logs=logs,
         partitions=partitions,
-        serve=lambda partition: partitions.update({partition.topic_partition: partition}),
-        serve_no_more=lambda topic_partition: partitions.pop(topic_partition, None),
-        registrar=SimpleNamespace(
+        add_partition=lambda partition: partitions.update({partition.topic_partition: partition}),
+        remove_partition=lambda topic_partition: partitions.pop(topic_partition, None),
+        zk_client=SimpleNamespace(
             settings=SimpleNamespace(of_topics=lambda topics: {topic: {} for topic in topics}),
             creations=lambda _: {},
             store=MemoryZooKeeper().connect(),
         ),
-        throttles=SimpleNamespace(set_topic=nothing),
+        replication_quotas=SimpleNamespace(set_topic=nothing),
         worker=SimpleNamespace(submit=run),
         run=run,
         touch=nothing,
@@ -93,22 +93,22 @@ def lost(*_: object) -> Any:
     raise CoordinationLost("the connection broke")
 
 
-def test_a_broker_that_serves_takes_over_metadata_while_zookeeper_is_away() -> None:
+def test_serving_broker_updates_metadata_without_zookeeper() -> None:
     broker = broker_of(MemoryFiles())
-    broker.image = MetadataCache("cluster")
-    broker.registrar.has_topics = lambda: False
+    broker.metadata_cache = MetadataCache("cluster")
+    broker.zk_client.has_topics = lambda: False
     coordinator: Any = SimpleNamespace(partitions_deleted=nothing)
     fetching: Any = ReplicaFetcherManager()
     served: list[bool] = []
     replicas = ReplicaManager(broker, coordinator, fetching, serving=lambda: served.append(True))
     replicas.update_metadata({}, {})
     assert served
-    broker.registrar.has_topics = lost
+    broker.zk_client.has_topics = lost
     replicas.update_metadata(BROKERS, {})
-    assert broker.image.brokers == BROKERS
+    assert broker.metadata_cache.brokers == BROKERS
 
 
-def test_metadata_of_very_many_topics_holds_the_cores_lock_for_no_more_than_a_thousand_at_a_time(
+def test_metadata_update_holds_the_lock_for_1000_topics_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker, touched, locked = broker_of(MemoryFiles()), [], []
@@ -123,12 +123,12 @@ def test_metadata_of_very_many_topics_holds_the_cores_lock_for_no_more_than_a_th
         assert locked
         touched[-1] += 1
 
-    def updated(image: MetadataCache, *told: Any) -> MetadataCache:
+    def updated(metadata_cache: MetadataCache, *told: Any) -> MetadataCache:
         assert not locked
-        return real(image, *told)
+        return real(metadata_cache, *told)
 
-    broker.image, broker.run, broker.touch = MetadataCache("cluster"), step_of, touch
-    broker.registrar.has_topics = lambda: False
+    broker.metadata_cache, broker.run, broker.touch = MetadataCache("cluster"), step_of, touch
+    broker.zk_client.has_topics = lambda: False
     real = MetadataCache.updated
     monkeypatch.setattr(MetadataCache, "updated", updated)
     coordinator: Any = SimpleNamespace(partitions_deleted=nothing, leadership_changed=nothing)
@@ -138,17 +138,17 @@ def test_metadata_of_very_many_topics_holds_the_cores_lock_for_no_more_than_a_th
     for leader in (OTHER, LEADER_DURING_DELETE):
         named = {TopicPartition(f"t{number}", 0): replace(told, leader=leader) for number in range(3_500)}
         replicas.update_metadata(BROKERS, named)
-        assert len(broker.image.topics) == (0 if leader == LEADER_DURING_DELETE else 3_500)
+        assert len(broker.metadata_cache.topics) == (0 if leader == LEADER_DURING_DELETE else 3_500)
     assert sum(touched) >= 3 * 3_500
     assert max(touched) <= 1_000
 
 
-def test_a_control_request_that_zookeeper_fails_ends_its_connection_without_a_traceback(
+def test_control_request_without_zookeeper_closes_its_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     broker, closed = broker_of(MemoryFiles()), []
-    broker.image = MetadataCache("cluster")
-    broker.registrar.has_topics = lost
+    broker.metadata_cache = MetadataCache("cluster")
+    broker.zk_client.has_topics = lost
     collaborator: Any = SimpleNamespace(partitions_deleted=nothing)
     replicas = ReplicaManager(broker, collaborator, collaborator, serving=nothing)
     exchange: Any = SimpleNamespace(close=closed.append)
@@ -165,14 +165,14 @@ def test_a_control_request_that_zookeeper_fails_ends_its_connection_without_a_tr
 def test_unclaimed_logs_are_told_once_zookeeper_is_back(caplog: pytest.LogCaptureFixture) -> None:
     files = MemoryFiles()
     broker = broker_of(files)
-    broker.image = MetadataCache("cluster")
+    broker.metadata_cache = MetadataCache("cluster")
     broker.logs.create(ONE)
     coordinator: Any = SimpleNamespace(partitions_deleted=nothing)
     fetching: Any = ReplicaFetcherManager()
     replicas = ReplicaManager(broker, coordinator, fetching, serving=nothing)
-    broker.registrar.creations = lost
+    broker.zk_client.creations = lost
     replicas.update_metadata(BROKERS, led_by(OWN, 0))
-    broker.registrar.creations = lambda _: {}
+    broker.zk_client.creations = lambda _: {}
     for _ in range(2):
         replicas.update_metadata(BROKERS, led_by(OWN, 0))
     told = [
@@ -185,19 +185,19 @@ def test_unclaimed_logs_are_told_once_zookeeper_is_back(caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("file", ["leader-epochs-begun", "leader-epoch-checkpoint"])
-def test_who_led_and_cannot_follow_yet_leads_no_longer_and_follows_once_the_disk_takes_it(file: str) -> None:
+def test_former_leader_stops_leading_and_follows_after_a_disk_error(file: str) -> None:
     files, fetchers = MemoryFiles(), ReplicaFetcherManager()
     broker = broker_of(files)
     coordinator: Any = SimpleNamespace(leadership_changed=nothing)
     fetching: Any = fetchers
     replicas = ReplicaManager(broker, coordinator, fetching, serving=nothing)
     for epoch in (0, 1):  # the first one is in the log's own file
-        replicas.become(led_by(OWN, epoch), BROKERS)
+        replicas.become_leader_or_follower(led_by(OWN, epoch), BROKERS)
     assert broker.partitions[ONE].is_leader
     assert broker.logs.epoch_journal.may_contain(ONE)
 
     files.fail_next_sync(match=file)
-    replicas.become(led_by(OTHER, 2), BROKERS)
+    replicas.become_leader_or_follower(led_by(OTHER, 2), BROKERS)
     assert ONE not in broker.partitions
     assert not fetchers.followed
     if file == "leader-epochs-begun":  # a second failure is none the less one

@@ -12,7 +12,7 @@ from minikafka.server.workers.request_jobs import PART_MS, RequestJob, RequestJo
 from minikafka.server.workers.worker import InlineWorker
 
 
-class World:
+class RequestJobsHarness:
     """Jobs each of whose steps takes a whole part."""
 
     def __init__(self) -> None:
@@ -40,58 +40,58 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def harness() -> RequestJobsHarness:
+    return RequestJobsHarness()
 
 
-def test_requests_take_turns(world: World) -> None:
-    world.jobs.submit(world.job("a", 3))
-    world.jobs.submit(world.job("b", 2))
-    world.worker.run_until_idle()
-    assert world.done == ["a0", "b0", "a1", "b1", "a2"]
-    assert not len(world.jobs)
+def test_requests_take_turns(harness: RequestJobsHarness) -> None:
+    harness.jobs.submit(harness.job("a", 3))
+    harness.jobs.submit(harness.job("b", 2))
+    harness.worker.run_until_idle()
+    assert harness.done == ["a0", "b0", "a1", "b1", "a2"]
+    assert not len(harness.jobs)
 
 
-def test_another_job_of_the_worker_waits_for_one_part(world: World) -> None:
+def test_another_job_of_the_worker_waits_for_one_part(harness: RequestJobsHarness) -> None:
     for name in "abc":
-        world.jobs.submit(world.job(name, 100))
-    world.worker.submit(lambda: world.done.append("election"))
-    world.worker.run_until_idle()
-    assert world.done.index("election") == 1
+        harness.jobs.submit(harness.job(name, 100))
+    harness.worker.submit(lambda: harness.done.append("election"))
+    harness.worker.run_until_idle()
+    assert harness.done.index("election") == 1
 
 
-def test_short_requests_are_done_in_one_part(world: World) -> None:
-    world.jobs.submit(world.job("a", 3, step_ms=1))
-    world.jobs.submit(world.job("b", 1))
-    world.worker.run_until_idle()
-    assert world.done == ["a0", "a1", "a2", "b0"]
+def test_short_requests_are_done_in_one_part(harness: RequestJobsHarness) -> None:
+    harness.jobs.submit(harness.job("a", 3, step_ms=1))
+    harness.jobs.submit(harness.job("b", 1))
+    harness.worker.run_until_idle()
+    assert harness.done == ["a0", "a1", "a2", "b0"]
 
 
-def test_a_lost_connection_repeats_no_finished_step(world: World) -> None:
-    world.lost_before = {"a1"}
-    world.jobs.submit(world.job("a", 3, step_ms=1))
-    world.worker.run_until_idle()
-    assert world.done == ["a0"]
-    world.worker.run_until_idle()
-    assert world.done == ["a0", "a1", "a2"]
+def test_a_lost_connection_repeats_no_finished_step(harness: RequestJobsHarness) -> None:
+    harness.lost_before = {"a1"}
+    harness.jobs.submit(harness.job("a", 3, step_ms=1))
+    harness.worker.run_until_idle()
+    assert harness.done == ["a0"]
+    harness.worker.run_until_idle()
+    assert harness.done == ["a0", "a1", "a2"]
 
 
 def test_a_request_that_fails_unexpectedly_leaves_the_others_their_turn(
-    world: World, caplog: pytest.LogCaptureFixture
+    harness: RequestJobsHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(is_over: Callable[[], bool]) -> bool:
         raise ValueError("unexpected")
 
-    world.jobs.submit(fail)
-    world.jobs.submit(world.job("a", 1))
-    world.worker.run_until_idle()
-    assert world.done == ["a0"]
+    harness.jobs.submit(fail)
+    harness.jobs.submit(harness.job("a", 1))
+    harness.worker.run_until_idle()
+    assert harness.done == ["a0"]
     assert "ValueError: unexpected" in caplog.text
 
 
-def test_what_comes_after_the_last_request_is_done_too(world: World) -> None:
-    world.jobs.submit(world.job("a", 1))
-    world.worker.run_until_idle()
-    world.jobs.submit(world.job("b", 1))
-    world.worker.run_until_idle()
-    assert world.done == ["a0", "b0"]
+def test_what_comes_after_the_last_request_is_done_too(harness: RequestJobsHarness) -> None:
+    harness.jobs.submit(harness.job("a", 1))
+    harness.worker.run_until_idle()
+    harness.jobs.submit(harness.job("b", 1))
+    harness.worker.run_until_idle()
+    assert harness.done == ["a0", "b0"]

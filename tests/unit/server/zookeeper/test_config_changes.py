@@ -16,7 +16,7 @@ from minikafka.server.zookeeper.notifications import EXPIRATION_MS
 CHANGES = "/config/changes"
 
 
-class World:
+class NotificationsHarness:
     """The notifications in a ZooKeeper, and the topics that were told."""
 
     def __init__(self) -> None:
@@ -41,130 +41,130 @@ class World:
 
 
 def test_each_notification_is_told_once_and_in_order() -> None:
-    world = World()
-    world.notify_of("b")
-    world.notify('{"version":1,"entity_type":"topics","entity_name":"a"}')
-    world.notify_of("b")
-    assert world.follow() == ["b", "a", "b"]
-    world.notify_of("c")
-    assert world.follow() == ["c"]
-    assert world.follow() == []
+    harness = NotificationsHarness()
+    harness.notify_of("b")
+    harness.notify('{"version":1,"entity_type":"topics","entity_name":"a"}')
+    harness.notify_of("b")
+    assert harness.follow() == ["b", "a", "b"]
+    harness.notify_of("c")
+    assert harness.follow() == ["c"]
+    assert harness.follow() == []
 
 
 def test_settings_of_others_than_topics_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
+    harness = NotificationsHarness()
     with caplog.at_level(logging.INFO):
-        world.notify('{"version":2,"entity_path":"users/alice/clients/<default>"}')
-        assert world.follow() == []
+        harness.notify('{"version":2,"entity_path":"users/alice/clients/<default>"}')
+        assert harness.follow() == []
     assert caplog.messages == [
         "ignored changed configs of users/alice/clients/<default>: this version does not support them"
     ]
 
 
-def test_nonsense_is_told_once_and_the_others_are_acted_on(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
-    path = world.notify("nonsense")
-    world.notify_of("t")
-    assert world.follow() == ["t"]
-    assert world.follow() == []
+def test_invalid_notification_is_logged_once_and_others_handled(caplog: pytest.LogCaptureFixture) -> None:
+    harness = NotificationsHarness()
+    path = harness.notify("nonsense")
+    harness.notify_of("t")
+    assert harness.follow() == ["t"]
+    assert harness.follow() == []
     (line,) = caplog.messages
     assert f"{path}: invalid JSON" in line
 
 
-def test_a_notification_on_which_could_not_be_acted_is_acted_on_the_next_time() -> None:
-    world = World()
+def test_failed_notification_is_handled_again_the_next_time() -> None:
+    harness = NotificationsHarness()
     for topic in ("a", "b", "c"):
-        world.notify_of(topic)
+        harness.notify_of(topic)
 
     def lose_the_connection_at_b(topic: str) -> None:
         if topic == "b":
             raise CoordinationLost("gone")
-        world.told.append(topic)
+        harness.told.append(topic)
 
     with pytest.raises(CoordinationLost):
-        world.changes.follow({"topics": lose_the_connection_at_b})
-    assert world.told == ["a"]
-    assert world.follow() == ["b", "c"]
+        harness.changes.follow({"topics": lose_the_connection_at_b})
+    assert harness.told == ["a"]
+    assert harness.follow() == ["b", "c"]
 
 
 def test_settings_that_zookeeper_refuses_to_give_do_not_stop_others(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
-    world.notify_of("secret")
-    world.notify_of("t")
+    harness = NotificationsHarness()
+    harness.notify_of("secret")
+    harness.notify_of("t")
 
     def refuse_secrets(topic: str) -> None:
         if topic == "secret":
             raise CoordinationError("not authorised")
-        world.told.append(topic)
+        harness.told.append(topic)
 
-    world.changes.follow({"topics": refuse_secrets})
-    assert world.told == ["t"]
-    assert world.follow() == []
+    harness.changes.follow({"topics": refuse_secrets})
+    assert harness.told == ["t"]
+    assert harness.follow() == []
     assert caplog.messages == ["ignored a notification of changed configs: not authorised"]
 
 
 def test_notifications_are_removed_15_minutes_after_they_were_acted_on() -> None:
-    world = World()
-    world.notify_of("a")
-    world.notify("nonsense")
-    assert world.follow() == ["a"]
-    world.clock.advance(EXPIRATION_MS)
-    assert world.follow() == []
-    assert world.store.children(CHANGES) == ["config_change_0000000000", "config_change_0000000001"]
-    world.clock.advance(1)
-    world.notify_of("b")
-    assert world.follow() == ["b"]
-    assert world.store.children(CHANGES) == ["config_change_0000000002"]
+    harness = NotificationsHarness()
+    harness.notify_of("a")
+    harness.notify("nonsense")
+    assert harness.follow() == ["a"]
+    harness.clock.advance(EXPIRATION_MS)
+    assert harness.follow() == []
+    assert harness.store.children(CHANGES) == ["config_change_0000000000", "config_change_0000000001"]
+    harness.clock.advance(1)
+    harness.notify_of("b")
+    assert harness.follow() == ["b"]
+    assert harness.store.children(CHANGES) == ["config_change_0000000002"]
 
 
 @pytest.mark.parametrize("wrong_ms", [3_600_000, 31_536_000_000, -31_536_000_000])
 def test_a_broker_whose_clock_is_wrong_removes_notifications_in_time(wrong_ms: int) -> None:
-    world = World()
-    world.notify_of("a")
-    world.clock.adjust_wall_clock(wrong_ms)
-    assert world.follow() == ["a"]
-    assert world.follow() == []
-    assert world.store.children(CHANGES) == ["config_change_0000000000"]
-    world.clock.adjust_wall_clock(-2 * wrong_ms)
-    world.clock.advance(EXPIRATION_MS + 1)
-    assert world.follow() == []
-    assert world.store.children(CHANGES) == []
+    harness = NotificationsHarness()
+    harness.notify_of("a")
+    harness.clock.adjust_wall_clock(wrong_ms)
+    assert harness.follow() == ["a"]
+    assert harness.follow() == []
+    assert harness.store.children(CHANGES) == ["config_change_0000000000"]
+    harness.clock.adjust_wall_clock(-2 * wrong_ms)
+    harness.clock.advance(EXPIRATION_MS + 1)
+    assert harness.follow() == []
+    assert harness.store.children(CHANGES) == []
 
 
 def test_what_kafka_did_not_put_there_stays() -> None:
-    world = World()
-    world.notify("for the night shift", name="readme")
-    assert world.follow() == []
-    world.clock.advance(EXPIRATION_MS + 1)
-    assert world.follow() == []
-    assert world.store.children(CHANGES) == ["readme"]
+    harness = NotificationsHarness()
+    harness.notify("for the night shift", name="readme")
+    assert harness.follow() == []
+    harness.clock.advance(EXPIRATION_MS + 1)
+    assert harness.follow() == []
+    assert harness.store.children(CHANGES) == ["readme"]
 
 
-def test_a_notification_that_another_broker_removes_meanwhile_is_passed_over() -> None:
-    world = World()
-    world.notify_of("a")
-    path = world.notify_of("b")
-    world.notify_of("c")
+def test_notification_removed_by_another_broker_is_skipped() -> None:
+    harness = NotificationsHarness()
+    harness.notify_of("a")
+    path = harness.notify_of("b")
+    harness.notify_of("c")
     told: list[str] = []
 
     def told_while_another_removes(topic: str) -> None:
         if topic == "a":
-            world.store.delete(path)
+            harness.store.delete(path)
         told.append(topic)
 
-    world.changes.follow({"topics": told_while_another_removes})
+    harness.changes.follow({"topics": told_while_another_removes})
     assert told == ["a", "c"]
 
 
 def test_notifications_below_a_parent_that_was_made_anew_are_new_ones() -> None:
-    world = World()
-    world.notify_of("a")
-    world.follow()
-    world.store.delete(CHANGES, recursive=True)
-    assert world.follow() == []
-    world.store.create(CHANGES)
-    assert world.notify_of("b").endswith("_0000000000")
-    assert world.follow() == ["b"]
+    harness = NotificationsHarness()
+    harness.notify_of("a")
+    harness.follow()
+    harness.store.delete(CHANGES, recursive=True)
+    assert harness.follow() == []
+    harness.store.create(CHANGES)
+    assert harness.notify_of("b").endswith("_0000000000")
+    assert harness.follow() == ["b"]
 
 
 def test_one_line_tells_what_was_added_changed_and_taken_away(caplog: pytest.LogCaptureFixture) -> None:

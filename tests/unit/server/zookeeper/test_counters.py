@@ -7,7 +7,7 @@ from typing import Any
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 from minikafka.registry.store import Stat
-from minikafka.server.zookeeper.counters import look_at_topics
+from minikafka.server.zookeeper.counters import observe_topics
 
 
 class Seen:
@@ -39,11 +39,11 @@ def test_a_server_that_is_behind_catches_up_before_the_look() -> None:
     store.old = store.exists(paths.BROKER_TOPICS)
     store.create(f"{paths.BROKER_TOPICS}/t")
     seen: Any = Seen()
-    look_at_topics(store, seen)
+    observe_topics(store, seen)
     assert seen.looks == [(1, True)]
 
 
-def test_topics_that_were_all_removed_with_the_znode_above_them_are_no_sight() -> None:
+def test_missing_topics_znode_is_not_observed() -> None:
     seen: Any = Seen()
-    look_at_topics(MemoryZooKeeper().connect(), seen)
+    observe_topics(MemoryZooKeeper().connect(), seen)
     assert seen.looks == []

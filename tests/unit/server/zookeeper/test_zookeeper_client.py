@@ -1,4 +1,4 @@
-"""The broker's dealings with ZooKeeper, over the one in memory."""
+"""The broker's ZooKeeper client, over the in-memory ZooKeeper."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ T0 = TopicPartition("t", 0)
 LED = LeaderAndIsr(leader=1, leader_epoch=0, isr=(1,), replicas=(1,), controller_epoch=1)
 
 
-class World:
-    """A registrar, what it told its listener, and ZooKeeper behind it."""
+class ClientHarness:
+    """A ZooKeeper client, the calls of its listener, and the ZooKeeper behind it."""
 
     def __init__(self, zookeeper: MemoryZooKeeper | None = None) -> None:
         self.zookeeper = zookeeper or MemoryZooKeeper()
         self.store: MemoryStore = self.zookeeper.connect()
         self.worker = InlineWorker()
-        self.registrar = ZooKeeperClient(
+        self.client = ZooKeeperClient(
             self.store, ManualClock(), self.worker, random_bytes=random.Random(1).randbytes
         )
         self.heard: list[events.Event] = []
@@ -50,11 +50,11 @@ class World:
         self.counters_missed_times = 0
         self.controller_epoch = 0
 
-    def start(self) -> World:
+    def start(self) -> ClientHarness:
         def keep_ticket() -> None:
             self.tickets_kept += 1
 
-        self.registrar.start(BrokerAddress(1, "localhost", 9092), self, keep_ticket)
+        self.client.start(BrokerAddress(1, "localhost", 9092), self, keep_ticket)
         self.settle()
         return self
 
@@ -74,7 +74,7 @@ class World:
         done()
 
     def create_topic(self, topic: str, assignment: Assignment, config: Mapping[str, str]) -> None:
-        found = self.registrar.create_topics({topic: (assignment, config)})
+        found = self.client.create_topics({topic: (assignment, config)})
         if found:
             raise NodeExists(f"{topic} exists")
 
@@ -108,88 +108,88 @@ class World:
 
 
 def test_the_first_broker_becomes_controller_with_epoch_1_and_sees_itself() -> None:
-    world = World().start()
-    elected = world.last(events.Elected)
+    harness = ClientHarness().start()
+    elected = harness.last(events.Elected)
     assert isinstance(elected, events.Elected)
     assert elected.epoch == 1
     assert elected.brokers == {1: BrokerAddress(1, "localhost", 9092)}
-    assert world.controllers[-1] == 1
+    assert harness.controllers[-1] == 1
 
 
-def test_registration_and_office_are_ephemeral_and_partition_states_are_not() -> None:
-    world = World().start()
-    world.create_topic("t", {0: (1,)}, {})
-    world.registrar.write_leaderships({T0: LED}, create=True)
-    assert world.store.read("/brokers/ids/1")[1].ephemeral_owner == world.store.session_id
-    assert world.store.read("/controller")[1].ephemeral_owner == world.store.session_id
-    assert world.store.read("/brokers/topics/t/partitions/0/state")[1].ephemeral_owner == 0
+def test_registration_and_controller_are_ephemeral_states_are_not() -> None:
+    harness = ClientHarness().start()
+    harness.create_topic("t", {0: (1,)}, {})
+    harness.client.write_leaderships({T0: LED}, create=True)
+    assert harness.store.read("/brokers/ids/1")[1].ephemeral_owner == harness.store.session_id
+    assert harness.store.read("/controller")[1].ephemeral_owner == harness.store.session_id
+    assert harness.store.read("/brokers/topics/t/partitions/0/state")[1].ephemeral_owner == 0
 
 
 def test_brokers_that_start_together_agree_on_one_cluster_id() -> None:
     zookeeper = MemoryZooKeeper()
-    assert World(zookeeper).registrar.cluster_id == World(zookeeper).registrar.cluster_id
+    assert ClientHarness(zookeeper).client.cluster_id == ClientHarness(zookeeper).client.cluster_id
 
 
 def test_a_topic_written_by_hand_without_settings_is_seen() -> None:
-    world = World().start()
-    world.store.create("/brokers/topics/raw", b'{"version":1,"partitions":{"0":[1]}}')
-    world.settle()
-    changed = world.last(events.TopicsChanged)
+    harness = ClientHarness().start()
+    harness.store.create("/brokers/topics/raw", b'{"version":1,"partitions":{"0":[1]}}')
+    harness.settle()
+    changed = harness.last(events.TopicsChanged)
     assert isinstance(changed, events.TopicsChanged)
     assert changed.assignments == {"raw": {0: (1,)}}
-    assert world.registrar.settings.of_topic("raw") == {}
+    assert harness.client.settings.of_topic("raw") == {}
 
 
 def test_a_topic_whose_znode_is_nonsense_is_left_out_and_named(caplog: pytest.LogCaptureFixture) -> None:
-    world = World().start()
-    world.store.create("/brokers/topics/bad", b"nonsense")
-    world.store.create("/brokers/topics/good", b'{"version":1,"partitions":{"0":[1]}}')
-    world.settle()
-    changed = world.last(events.TopicsChanged)
+    harness = ClientHarness().start()
+    harness.store.create("/brokers/topics/bad", b"nonsense")
+    harness.store.create("/brokers/topics/good", b'{"version":1,"partitions":{"0":[1]}}')
+    harness.settle()
+    changed = harness.last(events.TopicsChanged)
     assert isinstance(changed, events.TopicsChanged)
     assert list(changed.assignments) == ["good"]
     assert "ignored an invalid znode: /brokers/topics/bad" in caplog.text
 
 
-def told_of(world: World) -> list[int]:
-    """How many topics each look told of."""
-    return [len(event.assignments) for event in world.heard if isinstance(event, events.TopicsChanged)]
+def topics_of(harness: ClientHarness) -> list[int]:
+    """Return the number of topics in each TopicsChanged event."""
+    return [len(event.assignments) for event in harness.heard if isinstance(event, events.TopicsChanged)]
 
 
 def test_many_new_topics_are_told_a_few_at_a_time() -> None:
-    world = World().start()
-    world.heard.clear()
+    harness = ClientHarness().start()
+    harness.heard.clear()
     for number in range(2 * TOPICS_AT_ONCE + 1):
-        world.store.create(f"/brokers/topics/t{number}", b'{"version":1,"partitions":{"0":[1]}}')
-    world.settle()
-    assert [count for count in told_of(world) if count] == [TOPICS_AT_ONCE, TOPICS_AT_ONCE, 1]
+        harness.store.create(f"/brokers/topics/t{number}", b'{"version":1,"partitions":{"0":[1]}}')
+    harness.settle()
+    assert [count for count in topics_of(harness) if count] == [TOPICS_AT_ONCE, TOPICS_AT_ONCE, 1]
 
 
 def test_news_that_come_together_are_looked_at_once() -> None:
-    world = World().start()
-    world.heard.clear()
+    harness = ClientHarness().start()
+    harness.heard.clear()
     for number in range(5):
-        world.store.create(f"/brokers/topics/t{number}", b'{"version":1,"partitions":{"0":[1]}}')
-        world.zookeeper.deliver()
-    world.settle()
-    assert told_of(world) == [5]
+        harness.store.create(f"/brokers/topics/t{number}", b'{"version":1,"partitions":{"0":[1]}}')
+        harness.zookeeper.deliver()
+    harness.settle()
+    assert topics_of(harness) == [5]
 
 
 def test_a_new_topic_that_is_to_be_deleted_is_told_before_its_turn() -> None:
-    world = World().start()
+    harness = ClientHarness().start()
     for number in range(2 * TOPICS_AT_ONCE):
-        world.store.create(f"/brokers/topics/a{number}", b'{"version":1,"partitions":{"0":[1]}}')
-    world.store.create("/brokers/topics/z", b'{"version":1,"partitions":{"0":[1]}}')
-    world.store.create("/admin/delete_topics/z")
-    world.heard.clear()
-    world.registrar._see_deletions()
-    changed, asked = world.heard[:2]
+        harness.store.create(f"/brokers/topics/a{number}", b'{"version":1,"partitions":{"0":[1]}}')
+    harness.store.create("/brokers/topics/z", b'{"version":1,"partitions":{"0":[1]}}')
+    harness.store.create("/admin/delete_topics/z")
+    harness.heard.clear()
+    harness.client._see_deletions()
+    changed, asked = harness.heard[:2]
     assert isinstance(changed, events.TopicsChanged)
     assert "z" in changed.assignments
     assert asked == events.DeletionRequested(frozenset("z"))
 
 
-def test_a_new_controller_takes_in_few_of_the_topics_that_nobody_led_and_the_rest_after_that() -> None:
+def test_new_controller_processes_topics_without_states_in_batches() -> None:
     zookeeper = MemoryZooKeeper()
     other = zookeeper.connect()
     for number in range(2 * TOPICS_AT_ONCE):
@@ -198,79 +198,79 @@ def test_a_new_controller_takes_in_few_of_the_topics_that_nobody_led_and_the_res
     other.create("/brokers/topics/z", b'{"version":1,"partitions":{"0":[1]}}')
     state = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
     other.create("/brokers/topics/z/partitions/0/state", state, make_parents=True)
-    world = World(zookeeper).start()
-    elected = world.last(events.Elected)
+    harness = ClientHarness(zookeeper).start()
+    elected = harness.last(events.Elected)
     assert isinstance(elected, events.Elected)
     assert len(elected.assignments) == TOPICS_AT_ONCE + 1
     assert "z" in elected.assignments
-    assert sum(told_of(world)) == TOPICS_AT_ONCE
+    assert sum(topics_of(harness)) == TOPICS_AT_ONCE
 
 
 def test_changed_settings_are_read_of_their_topic_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World().start()
+    harness = ClientHarness().start()
     for topic in ("a", "b", "c"):
-        world.create_topic(topic, {0: (1,)}, {})
-    world.settle()
+        harness.create_topic(topic, {0: (1,)}, {})
+    harness.settle()
     read: list[str] = []
-    read_all = world.store.read_all
+    read_all = harness.store.read_all
     monkeypatch.setattr(
-        world.store, "read_all", lambda wanted: read_all(read.extend(wanted := [*wanted]) or wanted)
+        harness.store, "read_all", lambda wanted: read_all(read.extend(wanted := [*wanted]) or wanted)
     )
-    world.registrar.settings.change("topics", "b", {"flush.ms": "1"})
-    world.settle()
+    harness.client.settings.change("topics", "b", {"flush.ms": "1"})
+    harness.settle()
     assert [path for path in read if path.startswith("/config/topics/")] == ["/config/topics/b"]
 
 
 def test_who_changes_settings_is_heard() -> None:
-    world = World().start()
-    world.store.create(
+    harness = ClientHarness().start()
+    harness.store.create(
         "/config/changes/config_change_", b'{"version":2,"entity_path":"topics/t"}', sequential=True
     )
-    world.settle()
-    world.store.create(
+    harness.settle()
+    harness.store.create(
         "/config/changes/config_change_", b'{"version":2,"entity_path":"clients/app"}', sequential=True
     )
-    world.settle()
-    assert world.changed == ["t"]
-    world.store.create(
+    harness.settle()
+    assert harness.changed == ["t"]
+    harness.store.create(
         "/config/changes/config_change_", b'{"version":2,"entity_path":"brokers/7"}', sequential=True
     )
-    world.settle()
-    assert world.changed_clients == ["app", "broker 7"]
+    harness.settle()
+    assert harness.changed_clients == ["app", "broker 7"]
 
 
 def test_settings_of_clients_and_brokers_are_read_anew_with_a_new_session() -> None:
-    world = World().start()
-    world.zookeeper.expire(world.store)
-    world.settle()
-    assert world.changed_clients == ["all"]
+    harness = ClientHarness().start()
+    harness.zookeeper.expire(harness.store)
+    harness.settle()
+    assert harness.changed_clients == ["all"]
 
 
 def test_changed_settings_are_written_with_news_that_every_broker_hears() -> None:
-    world = World().start()
-    world.create_topic("t", {0: (1,)}, {"segment.bytes": "100"})
-    world.registrar.settings.change("topics", "t", {"retention.ms": "5"})
-    world.settle()
-    assert world.changed == ["t"]
-    assert world.registrar.settings.of_topic("t") == {"retention.ms": "5"}
-    world.registrar.settings.change("topics", "by-hand", {"retention.ms": "6"})
-    assert world.registrar.settings.of_topic("by-hand") == {"retention.ms": "6"}, (
+    harness = ClientHarness().start()
+    harness.create_topic("t", {0: (1,)}, {"segment.bytes": "100"})
+    harness.client.settings.change("topics", "t", {"retention.ms": "5"})
+    harness.settle()
+    assert harness.changed == ["t"]
+    assert harness.client.settings.of_topic("t") == {"retention.ms": "5"}
+    harness.client.settings.change("topics", "by-hand", {"retention.ms": "6"})
+    assert harness.client.settings.of_topic("by-hand") == {"retention.ms": "6"}, (
         "it had no settings' znode before"
     )
 
 
 def test_more_partitions_are_written_beside_those_that_are_there_and_told() -> None:
-    world = World().start()
-    world.create_topic("t", {0: (1,)}, {})
-    world.settle()
+    harness = ClientHarness().start()
+    harness.create_topic("t", {0: (1,)}, {})
+    harness.settle()
     for _ in range(2):  # run again after an answer that was lost
-        world.registrar.add_partitions("t", {1: (1,), 2: (1,)})
-    assert json.loads(world.store.read("/brokers/topics/t")[0])["partitions"] == {
+        harness.client.add_partitions("t", {1: (1,), 2: (1,)})
+    assert json.loads(harness.store.read("/brokers/topics/t")[0])["partitions"] == {
         "0": [1],
         "1": [1],
         "2": [1],
     }
-    changed = world.last(events.TopicsChanged)
+    changed = harness.last(events.TopicsChanged)
     assert isinstance(changed, events.TopicsChanged)
     assert changed.assignments == {"t": {0: (1,), 1: (1,), 2: (1,)}}
 
@@ -279,185 +279,185 @@ def test_more_partitions_are_written_beside_those_that_are_there_and_told() -> N
 def test_partitions_that_somebody_else_changed_meanwhile_are_left_alone(
     added: dict[int, tuple[int, ...]],
 ) -> None:
-    world = World().start()
-    world.create_topic("t", {0: (1,)}, {})
+    harness = ClientHarness().start()
+    harness.create_topic("t", {0: (1,)}, {})
     with pytest.raises(BadVersion, match="have changed to"):
-        world.registrar.add_partitions("t", added)
-    assert json.loads(world.store.read("/brokers/topics/t")[0])["partitions"] == {"0": [1]}
+        harness.client.add_partitions("t", added)
+    assert json.loads(harness.store.read("/brokers/topics/t")[0])["partitions"] == {"0": [1]}
 
 
 def test_a_topic_that_is_being_deleted_gets_no_more_partitions() -> None:
-    world = World().start()
-    world.create_topic("t", {0: (1,)}, {})
-    world.registrar.request_deletions(["t"])
+    harness = ClientHarness().start()
+    harness.create_topic("t", {0: (1,)}, {})
+    harness.client.request_deletions(["t"])
     with pytest.raises(NoNode, match="is being deleted"):
-        world.registrar.add_partitions("t", {1: (1,)})
+        harness.client.add_partitions("t", {1: (1,)})
 
 
-def test_settings_that_are_other_than_the_last_time_are_told_by_whoever_reads_them(
+def test_config_changes_are_logged_when_they_are_read(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", "minikafka.server.zookeeper.entity_settings")
-    world = World().start()
-    world.create_topic("t", {0: (1,)}, {"flush.ms": "1"})
-    assert world.registrar.settings.of_all_topics() == {"t": {"flush.ms": "1"}}
-    world.store.write("/config/topics/t", b'{"version":1,"config":{"flush.ms":"2"}}')
+    harness = ClientHarness().start()
+    harness.create_topic("t", {0: (1,)}, {"flush.ms": "1"})
+    assert harness.client.settings.of_all_topics() == {"t": {"flush.ms": "1"}}
+    harness.store.write("/config/topics/t", b'{"version":1,"config":{"flush.ms":"2"}}')
     for _ in range(2):
-        assert world.registrar.settings.of_topic("t") == {"flush.ms": "2"}
-    world.registrar.remove_topic("t")
-    world.create_topic("t", {0: (1,)}, {"flush.ms": "3"})
-    assert world.registrar.settings.of_topic("t") == {"flush.ms": "3"}
+        assert harness.client.settings.of_topic("t") == {"flush.ms": "2"}
+    harness.client.remove_topic("t")
+    harness.create_topic("t", {0: (1,)}, {"flush.ms": "3"})
+    assert harness.client.settings.of_topic("t") == {"flush.ms": "3"}
     assert caplog.messages == ["configs of topic t changed: flush.ms 1 -> 2"]
 
 
 def test_settings_that_have_become_nonsense_are_the_last_ones_still(caplog: pytest.LogCaptureFixture) -> None:
-    world = World().start()
-    world.create_topic("t", {0: (1,)}, {"retention.ms": "-1"})
-    world.registrar.settings.of_topic("t")
-    world.store.write("/config/topics/t", b"{")
+    harness = ClientHarness().start()
+    harness.create_topic("t", {0: (1,)}, {"retention.ms": "-1"})
+    harness.client.settings.of_topic("t")
+    harness.store.write("/config/topics/t", b"{")
     for _ in range(2):
-        assert world.registrar.settings.of_topic("t") == {"retention.ms": "-1"}
-    world.store.delete("/config/topics/t")
-    assert world.registrar.settings.of_topic("t") == {}
+        assert harness.client.settings.of_topic("t") == {"retention.ms": "-1"}
+    harness.store.delete("/config/topics/t")
+    assert harness.client.settings.of_topic("t") == {}
     assert caplog.text.count("ignored an invalid znode: /config/topics/t") == 1
 
 
 def test_a_topic_that_exists_is_not_created_again_and_keeps_its_settings() -> None:
-    world = World().start()
-    world.create_topic("t", {0: (1,)}, {"retention.ms": "1"})
+    harness = ClientHarness().start()
+    harness.create_topic("t", {0: (1,)}, {"retention.ms": "1"})
     with pytest.raises(NodeExists):
-        world.create_topic("t", {0: (1,)}, {"retention.ms": "2"})
-    assert world.registrar.settings.of_topic("t") == {"retention.ms": "1"}
+        harness.create_topic("t", {0: (1,)}, {"retention.ms": "2"})
+    assert harness.client.settings.of_topic("t") == {"retention.ms": "1"}
 
 
-def test_partitions_that_a_tool_writes_beside_those_that_are_there_are_told() -> None:
-    world = World().start()
-    world.create_topic("t", {0: (1,)}, {})
-    world.settle()
-    world.store.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1],"1":[1]}}')
-    world.settle()
-    changed = world.last(events.TopicsChanged)
+def test_partitions_added_by_a_tool_are_reported() -> None:
+    harness = ClientHarness().start()
+    harness.create_topic("t", {0: (1,)}, {})
+    harness.settle()
+    harness.store.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1],"1":[1]}}')
+    harness.settle()
+    changed = harness.last(events.TopicsChanged)
     assert isinstance(changed, events.TopicsChanged)
     assert changed.assignments == {"t": {0: (1,), 1: (1,)}}
 
 
 @pytest.mark.parametrize(("replicas", "bounced_brokers"), [([1, 2], {T0: (1,)}), ([1], {})])
-def test_a_new_controller_doubts_who_registered_after_a_state_was_written_where_there_are_others(
+def test_new_controller_finds_brokers_that_bounced_since_a_state(
     replicas: list[int], bounced_brokers: dict[TopicPartition, tuple[int, ...]]
 ) -> None:
-    world = World()
+    harness = ClientHarness()
     path = "/brokers/topics/t/partitions/0/state"
     state = {"controller_epoch": 1, "leader": 1, "version": 1, "leader_epoch": 4, "isr": [1]}
-    world.store.create(
+    harness.store.create(
         "/brokers/topics/t", json.dumps({"version": 1, "partitions": {"0": replicas}}).encode()
     )
-    world.store.create(path, json.dumps(state).encode(), make_parents=True)
-    elected = world.start().last(events.Elected)
+    harness.store.create(path, json.dumps(state).encode(), make_parents=True)
+    elected = harness.start().last(events.Elected)
     assert isinstance(elected, events.Elected)
     assert elected.bounced_brokers == bounced_brokers
 
 
 def test_nobody_is_doubted_who_was_there_when_the_state_was_written() -> None:
-    world = World().start()
-    registered = {1: world.store.read("/brokers/ids/1")[1].created_at}
-    world.create_topic("t", {0: (1,)}, {})
-    world.registrar.write_leaderships({T0: LED}, create=True)
-    assert world.registrar.states.read_with_bounced_brokers({T0: (1,)}, registered) == ({T0: LED}, {})
+    harness = ClientHarness().start()
+    registered = {1: harness.store.read("/brokers/ids/1")[1].created_at}
+    harness.create_topic("t", {0: (1,)}, {})
+    harness.client.write_leaderships({T0: LED}, create=True)
+    assert harness.client.states.read_with_bounced_brokers({T0: (1,)}, registered) == ({T0: LED}, {})
 
 
 def test_a_state_that_somebody_else_wrote_first_stays_and_is_returned() -> None:
-    world = World().start()
-    world.create_topic("t", {0: (1,)}, {})
-    theirs = {"controller_epoch": 9, "leader": 1, "version": 1, "leader_epoch": 4, "isr": [1]}
-    world.store.create("/brokers/topics/t/partitions/0/state", json.dumps(theirs).encode(), make_parents=True)
-    held = world.registrar.write_leaderships({T0: LED}, create=True)
+    harness = ClientHarness().start()
+    harness.create_topic("t", {0: (1,)}, {})
+    state = b'{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":4,"isr":[1]}'
+    harness.store.create("/brokers/topics/t/partitions/0/state", state, make_parents=True)
+    held = harness.client.write_leaderships({T0: LED}, create=True)
     assert held == {T0: LeaderAndIsr(1, 4, (1,), (1,), 9)}
 
 
 def test_a_state_is_replaced_only_at_the_version_that_the_controller_knew() -> None:
-    world = World().start()
-    world.create_topic("t", {0: (1,)}, {})
-    world.registrar.write_leaderships({T0: LED}, create=True)
+    harness = ClientHarness().start()
+    harness.create_topic("t", {0: (1,)}, {})
+    harness.client.write_leaderships({T0: LED}, create=True)
     second = LeaderAndIsr(1, 1, (1,), (1,), 1, version=1)
-    assert world.registrar.write_leaderships({T0: second}, create=False) == {T0: second}
+    assert harness.client.write_leaderships({T0: second}, create=False) == {T0: second}
     late = LeaderAndIsr(1, 7, (1,), (1,), 1, version=1)
-    assert world.registrar.write_leaderships({T0: late}, create=False) == {T0: second}
+    assert harness.client.write_leaderships({T0: late}, create=False) == {T0: second}
 
 
 def test_no_state_is_written_for_a_topic_that_is_gone() -> None:
-    world = World().start()
-    assert world.registrar.write_leaderships({T0: LED}, create=True) == {}
-    assert world.store.exists("/brokers/topics/t") is None
+    harness = ClientHarness().start()
+    assert harness.client.write_leaderships({T0: LED}, create=True) == {}
+    assert harness.store.exists("/brokers/topics/t") is None
 
 
-def test_after_the_session_expired_everything_ephemeral_is_made_anew_in_a_new_epoch() -> None:
-    world = World().start()
-    world.zookeeper.expire(world.store)
-    world.settle()
-    elected = world.last(events.Elected)
+def test_expired_session_registers_again_in_a_new_controller_epoch() -> None:
+    harness = ClientHarness().start()
+    harness.zookeeper.expire(harness.store)
+    harness.settle()
+    elected = harness.last(events.Elected)
     assert isinstance(elected, events.Elected)
     assert elected.epoch == 2
-    assert world.store.exists("/brokers/ids/1") is not None
-    assert world.tickets_kept == 1
+    assert harness.store.exists("/brokers/ids/1") is not None
+    assert harness.tickets_kept == 1
 
 
-def test_a_ticket_that_cannot_be_kept_is_told_once_keeps_nobody_from_office_and_is_kept_later(
+def test_unsaved_session_is_logged_once_and_saved_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world, files = World(), MemoryFiles()
+    harness, files = ClientHarness(), MemoryFiles()
     files.make_dirs("d")
-    registrar = world.registrar
-    registrar.start(BrokerAddress(1, "localhost", 9092), world, lambda: registrar.end_predecessor(files, "d"))
-    world.settle()
-    world.zookeeper.expire(world.store)
+    client = harness.client
+    client.start(BrokerAddress(1, "localhost", 9092), harness, lambda: client.end_predecessor(files, "d"))
+    harness.settle()
+    harness.zookeeper.expire(harness.store)
     files.fail_next_open(match="zookeeper-session")  # of the old one: there is none
     files.fail_next_write(match="zookeeper-session")
-    world.settle()
-    elected = world.last(events.Elected)
+    harness.settle()
+    elected = harness.last(events.Elected)
     assert isinstance(elected, events.Elected)
     assert elected.epoch == 2
-    assert not registrar.ticket_kept
+    assert not client.ticket_kept
     files.fail_next_sync(match="zookeeper-session")
-    registrar.retry_ticket()
+    client.retry_ticket()
     assert caplog.text.count("failed to save the ZooKeeper session") == 1
-    assert not registrar.ticket_kept
-    registrar.retry_ticket()
-    assert registrar.ticket_kept
-    assert SessionTicket.from_json(read_file(files, "d/zookeeper-session"), "") == world.store.ticket
+    assert not client.ticket_kept
+    client.retry_ticket()
+    assert client.ticket_kept
+    assert SessionTicket.from_json(read_file(files, "d/zookeeper-session"), "") == harness.store.ticket
 
 
 def test_an_election_whose_answer_was_lost_is_still_an_election() -> None:
-    world = World()
+    harness = ClientHarness()
     own = b'{"version":1,"brokerid":1,"timestamp":"0"}'
-    world.zookeeper.lose_next_answer(world.store)
+    harness.zookeeper.lose_next_answer(harness.store)
     with pytest.raises(CoordinationLost):
-        world.store.create("/controller", own, ephemeral=True)
-    world.start()
-    assert isinstance(world.last(events.Elected), events.Elected)
+        harness.store.create("/controller", own, ephemeral=True)
+    harness.start()
+    assert isinstance(harness.last(events.Elected), events.Elected)
 
 
 def test_when_another_broker_holds_the_office_ours_waits_and_follows() -> None:
     zookeeper = MemoryZooKeeper()
     other = zookeeper.connect()
     other.create("/controller", b'{"version":1,"brokerid":7,"timestamp":"0"}', ephemeral=True)
-    world = World(zookeeper).start()
-    assert world.controllers[-1] == 7
-    assert not [event for event in world.heard if isinstance(event, events.Elected)]
+    harness = ClientHarness(zookeeper).start()
+    assert harness.controllers[-1] == 7
+    assert not [event for event in harness.heard if isinstance(event, events.Elected)]
     other.close()
-    world.settle()
-    assert world.controllers[-1] == 1
-    assert isinstance(world.last(events.Elected), events.Elected)
+    harness.settle()
+    assert harness.controllers[-1] == 1
+    assert isinstance(harness.last(events.Elected), events.Elected)
 
 
-def test_a_state_that_is_no_json_leaves_its_partition_without_leader_and_nothing_else(
+def test_invalid_state_leaves_only_its_partition_without_leader(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     zookeeper = MemoryZooKeeper()
     other = zookeeper.connect()
     other.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}', make_parents=True)
     other.create("/brokers/topics/t/partitions/0/state", b"{", make_parents=True)
-    world = World(zookeeper).start()
-    elected = world.last(events.Elected)
+    harness = ClientHarness(zookeeper).start()
+    elected = harness.last(events.Elected)
     assert isinstance(elected, events.Elected)
     assert elected.assignments == {"t": {0: (1,)}}
     assert elected.leaderships == {}
@@ -465,142 +465,142 @@ def test_a_state_that_is_no_json_leaves_its_partition_without_leader_and_nothing
 
 
 def test_a_broker_that_cannot_register_again_says_why_and_gives_up() -> None:
-    world = World().start()
-    world.zookeeper.expire(world.store)
-    other = world.zookeeper.connect()
+    harness = ClientHarness().start()
+    harness.zookeeper.expire(harness.store)
+    other = harness.zookeeper.connect()
     other.create("/brokers/ids/1", b"{}", ephemeral=True)
-    world.settle()
-    assert len(world.reasons) == 1
-    assert "failed to register again" in world.reasons[0]
+    harness.settle()
+    assert len(harness.reasons) == 1
+    assert "failed to register again" in harness.reasons[0]
 
 
 def test_removing_a_topic_takes_its_mark_away_last() -> None:
-    world = World().start()
-    world.create_topic("t", {0: (1,)}, {})
-    world.registrar.request_deletions(["t"])
-    world.settle()
-    requested = world.last(events.DeletionRequested)
+    harness = ClientHarness().start()
+    harness.create_topic("t", {0: (1,)}, {})
+    harness.client.request_deletions(["t"])
+    harness.settle()
+    requested = harness.last(events.DeletionRequested)
     assert isinstance(requested, events.DeletionRequested)
     assert requested.topics == {"t"}
     deleted: list[str] = []
-    delete = world.store.delete
+    delete = harness.store.delete
 
     def spy(path: str, version: int = -1, *, recursive: bool = False) -> None:
         deleted.append(path)
         delete(path, version, recursive=recursive)
 
-    world.store.delete = spy  # type: ignore[method-assign]
-    world.registrar.remove_topic("t")
+    harness.store.delete = spy  # type: ignore[method-assign]
+    harness.client.remove_topic("t")
     assert deleted == ["/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"]
 
 
 def test_generated_broker_ids_lie_above_the_reserved_ones_and_rise() -> None:
-    world = World()
-    assert [next_broker_id(world.registrar.store, 1000) for _ in range(3)] == [1001, 1002, 1003]
+    harness = ClientHarness()
+    assert [next_broker_id(harness.client.store, 1000) for _ in range(3)] == [1001, 1002, 1003]
 
 
-def test_each_block_of_producer_ids_follows_the_one_that_any_broker_took_before() -> None:
-    world = World().start()
-    assert world.registrar.take_producer_ids() == range(1000)
-    world.store.write(paths.PRODUCER_IDS, ProducerIdBlock(7, 5000, 5999).to_json())
-    assert world.registrar.take_producer_ids() == range(6000, 7000)
-    held = ProducerIdBlock.from_json(world.store.read(paths.PRODUCER_IDS)[0])
+def test_producer_id_blocks_of_all_brokers_follow_each_other() -> None:
+    harness = ClientHarness().start()
+    assert harness.client.take_producer_ids() == range(1000)
+    harness.store.write(paths.PRODUCER_IDS, ProducerIdBlock(7, 5000, 5999).to_json())
+    assert harness.client.take_producer_ids() == range(6000, 7000)
+    held = ProducerIdBlock.from_json(harness.store.read(paths.PRODUCER_IDS)[0])
     assert held == ProducerIdBlock(1, 6000, 6999)
 
 
-def test_block_of_producer_ids_lies_above_those_in_use_where_zookeeper_went_back(
+def test_producer_id_block_is_above_ids_in_use_after_a_restore(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    world = World().start()
-    world.store.create(paths.PRODUCER_IDS, ProducerIdBlock(7, 5000, 5999).to_json())
-    assert world.registrar.take_producer_ids(above=5999) == range(6000, 7000)
+    harness = ClientHarness().start()
+    harness.store.create(paths.PRODUCER_IDS, ProducerIdBlock(7, 5000, 5999).to_json())
+    assert harness.client.take_producer_ids(above=5999) == range(6000, 7000)
     assert caplog.messages == []
-    world.store.write(paths.PRODUCER_IDS, ProducerIdBlock(7, 1000, 1999).to_json())
-    block = world.registrar.take_producer_ids(above=6999)
+    harness.store.write(paths.PRODUCER_IDS, ProducerIdBlock(7, 1000, 1999).to_json())
+    block = harness.client.take_producer_ids(above=6999)
     assert block == range(1_007_000, 1_008_000)
-    assert world.registrar.take_producer_ids(above=6999) == range(1_008_000, 1_009_000)
+    assert harness.client.take_producer_ids(above=6999) == range(1_008_000, 1_009_000)
     (message,) = caplog.messages
     assert "from 2000, but 6999 is in use" in message
 
 
-def test_producer_ids_in_use_raise_the_block_in_zookeeper_where_it_is_lower() -> None:
-    world = World().start()
-    world.registrar.raise_producer_ids(1, -1)
-    assert world.store.exists(paths.PRODUCER_IDS) is None
-    world.registrar.raise_producer_ids(1, 4711)
-    assert world.registrar.take_producer_ids() == range(1_006_000, 1_007_000)
-    world.registrar.raise_producer_ids(1, 4711)
-    assert world.registrar.take_producer_ids() == range(1_007_000, 1_008_000)
+def test_producer_ids_in_use_raise_a_lower_counter() -> None:
+    harness = ClientHarness().start()
+    harness.client.raise_producer_ids(1, -1)
+    assert harness.store.exists(paths.PRODUCER_IDS) is None
+    harness.client.raise_producer_ids(1, 4711)
+    assert harness.client.take_producer_ids() == range(1_006_000, 1_007_000)
+    harness.client.raise_producer_ids(1, 4711)
+    assert harness.client.take_producer_ids() == range(1_007_000, 1_008_000)
 
 
 def test_producer_ids_of_a_clients_own_making_do_not_use_up_the_others() -> None:
-    world = World().start()
-    assert world.registrar.take_producer_ids(above=(1 << 63) - 1) == range(1000)
+    harness = ClientHarness().start()
+    assert harness.client.take_producer_ids(above=(1 << 63) - 1) == range(1000)
 
 
 def test_the_znode_of_a_release_that_made_it_without_data_is_the_beginning() -> None:
-    world = World().start()
-    world.store.create(paths.PRODUCER_IDS)
-    assert world.registrar.take_producer_ids() == range(1000)
+    harness = ClientHarness().start()
+    harness.store.create(paths.PRODUCER_IDS)
+    assert harness.client.take_producer_ids() == range(1000)
 
 
-def test_of_two_brokers_that_take_producer_ids_at_once_none_gets_the_others(
+def test_concurrent_producer_id_blocks_do_not_overlap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World().start()
-    read, others = world.store.read, [ProducerIdBlock(7, 0, 999), ProducerIdBlock(7, 1000, 1999)]
+    harness = ClientHarness().start()
+    read, others = harness.store.read, [ProducerIdBlock(7, 0, 999), ProducerIdBlock(7, 1000, 1999)]
 
     def overtaken(path: str) -> tuple[bytes, Stat]:
         found = read(path)
         if others:
-            world.store.write(path, others.pop(0).to_json())
+            harness.store.write(path, others.pop(0).to_json())
         return found
 
-    monkeypatch.setattr(world.store, "read", overtaken)
-    assert world.registrar.take_producer_ids() == range(2000, 3000)
+    monkeypatch.setattr(harness.store, "read", overtaken)
+    assert harness.client.take_producer_ids() == range(2000, 3000)
 
 
 @pytest.mark.parametrize("data", [b"nonsense", ProducerIdBlock(7, 0, (1 << 63) - 1000).to_json()])
 def test_producer_ids_that_cannot_be_taken_are_an_error(data: bytes) -> None:
-    world = World().start()
-    world.store.create(paths.PRODUCER_IDS, data)
+    harness = ClientHarness().start()
+    harness.store.create(paths.PRODUCER_IDS, data)
     with pytest.raises(CoordinationError, match=paths.PRODUCER_IDS):
-        world.registrar.take_producer_ids()
-    assert world.store.read(paths.PRODUCER_IDS)[0] == data
+        harness.client.take_producer_ids()
+    assert harness.store.read(paths.PRODUCER_IDS)[0] == data
 
 
-def test_office_that_another_broker_had_meanwhile_is_taken_again_in_the_same_session() -> None:
-    world = World().start()
-    other = world.zookeeper.connect()
-    world.store.delete(paths.CONTROLLER)
+def test_broker_is_elected_again_after_another_in_the_same_session() -> None:
+    harness = ClientHarness().start()
+    other = harness.zookeeper.connect()
+    harness.store.delete(paths.CONTROLLER)
     other.create(paths.CONTROLLER, b'{"version":1,"brokerid":2,"timestamp":"0"}', ephemeral=True)
-    world.settle()
-    assert isinstance(world.heard[-1], events.Resigned)
+    harness.settle()
+    assert isinstance(harness.heard[-1], events.Resigned)
     other.close()
-    world.settle()
-    elected = world.last(events.Elected)
+    harness.settle()
+    elected = harness.last(events.Elected)
     assert isinstance(elected, events.Elected)
     assert elected.epoch == 2
 
 
-def test_office_is_taken_anew_where_the_controller_epoch_went_back_while_there_was_no_connection() -> None:
-    world = World().start()
-    world.store.write(paths.CONTROLLER_EPOCH, b"0")
-    world.zookeeper.suspend(world.store)
-    world.zookeeper.resume(world.store)
-    world.settle()
-    elected = world.last(events.Elected)
+def test_controller_takes_a_new_epoch_after_the_counter_went_back() -> None:
+    harness = ClientHarness().start()
+    harness.store.write(paths.CONTROLLER_EPOCH, b"0")
+    harness.zookeeper.suspend(harness.store)
+    harness.zookeeper.resume(harness.store)
+    harness.settle()
+    elected = harness.last(events.Elected)
     assert isinstance(elected, events.Elected)
     assert elected.epoch == 1002
-    assert world.counters_missed_times == 1
+    assert harness.counters_missed_times == 1
 
 
-def test_refused_controller_takes_office_again_only_while_it_is_the_controller() -> None:
-    world = World().start()
-    world.registrar.epoch_refused(1)
-    elected = world.last(events.Elected)
+def test_rejected_controller_raises_its_epoch_only_while_elected() -> None:
+    harness = ClientHarness().start()
+    harness.client.epoch_refused(1)
+    elected = harness.last(events.Elected)
     assert isinstance(elected, events.Elected)
     assert elected.epoch == 1002
-    count = len(world.heard)
-    world.registrar.epoch_refused(1)
-    assert len(world.heard) == count
+    count = len(harness.heard)
+    harness.client.epoch_refused(1)
+    assert len(harness.heard) == count
