@@ -279,7 +279,7 @@ MISTAKES: dict[str, Mistake] = {
         [
             (ReplicaManager, "obey", obey_any),
             (ReplicaManager, "take_epoch", yes),
-            (ZooKeeperClient, "in_office", True),
+            (ZooKeeperClient, "is_controller", True),
         ],
         seeds=(2, 1),
     ),

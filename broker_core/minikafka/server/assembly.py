@@ -105,7 +105,7 @@ class RunningBroker:
             config.log,
             config.layout,
             ports.clock,
-            # The registrar's worker and the housekeeper write checkpoints; they and processors flush logs.
+            # The worker and the housekeeper write checkpoints; they and the processors flush logs.
             new_mutex=threading.Lock,
             run_all=ports.run_all,
         )

@@ -5,8 +5,8 @@ a request, the worker with a change in ZooKeeper, the housekeeper with a timer. 
 would cost a hand-off of 10 to 100 microseconds under the interpreter's lock; ARCHITECTURE.md has the
 measurement.) A step never blocks and never sends: responses are collected and sent once the lock is released.
 
-Everything outside comes in by the constructor (clock, logs, worker, registrar), so that the whole broker also
-runs single-threaded over a simulated network, disk and ZooKeeper.
+The constructor takes everything outside of the core (clock, logs, worker, ZooKeeper client), so that the
+whole broker also runs single-threaded over a simulated network, disk and ZooKeeper.
 """
 
 from __future__ import annotations
