@@ -1,4 +1,8 @@
-"""One partition on one broker: its role, its high watermark, and who waits for it.
+"""One partition on one broker: its role, its high watermark, and the delayed requests on it.
 
-Pure: no clock, thread, socket or registry. ``progress`` (followers) joins this floor with replication.
+    partition   the partition as leader or as follower
+    replica     leader and ISR of a partition, and the progress of its followers
+    purgatory   delayed requests
+
+Pure: no clock, thread, socket or registry. Imports ``log``, ``records`` and ``base``.
 """

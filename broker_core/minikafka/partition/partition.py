@@ -1,19 +1,19 @@
-"""The partition on this broker, as leader or as follower.
+"""A partition on this broker, as leader or as follower.
 
 Invariants
     log start offset <= high watermark <= log end offset.
-    The high watermark never goes back while this broker leads.
+    The high watermark never decreases while this broker leads.
     A message is readable for consumers once the high watermark has passed it.
-    An ISR that is being written counts together with the one before it until ZooKeeper has answered: a
-    message is committed only when both have it. So no write that turns out to have come late, or not at
-    all, can leave a committed message with fewer replicas than were promised. Where the answer is another
-    leader's state, or none, the write may have been taken before: its members count until this broker hears
-    what ZooKeeper holds of its own epoch, or of a newer one.
+    An ISR that is being written counts together with the previous one until ZooKeeper has responded: a
+    message is committed only when the replicas of both have it. So a write that takes effect late, or not at
+    all, cannot leave a committed message on fewer replicas than were promised. If the response is another
+    leader's state, or there is none, the write may have taken effect before: its members count until this
+    broker learns the state in ZooKeeper for its own epoch or a newer one.
 
-The high watermark is the smallest log end offset of the in-sync replicas. This broker's own share counts as
-soon as a message is as safe as configured: at once where nothing asks for a flush, after the flush where
-``flush.messages`` does. So no consumer reads, and no producer is told of, a message that a power cut may
-still take away against the setting.
+The high watermark is the smallest log end offset of the in-sync replicas. This broker's own log counts up to
+the messages that are as durable as configured: all messages when no flush is required, otherwise those that
+were flushed as ``flush.messages`` demands. So no message that a power cut may still lose, against the
+setting, is read by a consumer or acknowledged to a producer.
 
 Texts: "Writes", "Reads" and "Guarantees" of the Log section; AR, ISR, HW and LEO of the replication text.
 """
@@ -36,12 +36,12 @@ from minikafka.records.append.replicated import FollowerRecords
 
 @fast_value
 class LogAppendResult:
-    """The result of one append. ``must_flush``: call ``flush`` and report it before anybody is answered."""
+    """The result of an append. ``must_flush``: flush the log and report it before sending a response."""
 
     append_info: LogAppendInfo
     must_flush: bool
     leader_epoch: int
-    """Under which it was written: who waits for replicas waits for this leader."""
+    """The leader epoch of the append: a delayed response waits for replicas of this leader."""
 
 
 @fast_value
@@ -49,21 +49,21 @@ class FollowerFetchUpdate:
     """The changes that a follower's fetch caused."""
 
     high_watermark_advanced: bool
-    """The high watermark has moved."""
+    """Whether the high watermark has advanced."""
     proposed_isr: LeaderAndIsr | None
-    """The ISR to be written, with the follower; None where nothing changes."""
+    """The ISR to be written, with the follower; None if nothing changes."""
 
 
 _NOTHING_CHANGED = FollowerFetchUpdate(high_watermark_advanced=False, proposed_isr=None)
 
 
 class Partition:
-    """The mutable state of one partition on one broker. Changed under the core's lock, read by all."""
+    """The mutable state of one partition on one broker. Changed under the core's lock, read by any thread."""
 
     def __init__(
         self, topic_partition: TopicPartition, log: Log, broker_id: int, *, high_watermark: int = 0
     ) -> None:
-        """``high_watermark`` is the one that was written down last."""
+        """``high_watermark``: that of the last checkpoint."""
         self.topic_partition = topic_partition
         self.log = log
         self._broker_id = broker_id
@@ -73,18 +73,18 @@ class Partition:
         """End of the prefix that is durable under ``flush.messages``."""
         self._followers: dict[int, FollowerReplica] = {}
         self._leader_epoch_start_offset = 0
-        """Where the log ended when this broker began to lead."""
+        """The log end offset when this broker became the leader."""
         self._first_led_epoch = 0
-        """The epoch in which it did: it has led all from there on."""
+        """The epoch in which this broker became the leader: it has led in all epochs since."""
         self._proposed_isr: LeaderAndIsr | None = None
-        """An ISR that ZooKeeper was asked to take, and has not answered."""
+        """An ISR whose write to ZooKeeper is pending."""
         self._unconfirmed_isr: frozenset[int] = frozenset()
         """Replicas in ISR updates whose outcome is unknown."""
 
     def _clamp(self, offset: int) -> int:
         return min(max(offset, self.log.start_offset), self.log.end_offset)
 
-    # --- what it is -----------------------------------------------------------------------------------------
+    # --- state ----------------------------------------------------------------------------------------------
 
     @property
     def high_watermark(self) -> int:
@@ -93,24 +93,25 @@ class Partition:
 
     @property
     def is_high_watermark_behind(self) -> bool:
-        """Whether consumers may have been told a higher offset: the high watermark of a new leader is below
-        what the log had when this broker began to lead, until the followers have fetched.
+        """Return whether consumers may know a higher offset from an earlier leader: a new leader's high
+        watermark is below the log end offset at its election until the followers have fetched.
         """
         return self._high_watermark < self._leader_epoch_start_offset
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset before which whoever reads only what was committed may read: no transaction that has
-        not ended begins there. (None begins here; another release may have left one.)
+        """The offset before which ``read_committed`` consumers may read: no open transaction begins below.
+
+        This release starts no transaction, but another release may have left an open one in the log.
         """
-        begun = self.log.producers.first_undecided_offset
-        if begun is None:
+        undecided = self.log.producers.first_undecided_offset
+        if undecided is None:
             return self._high_watermark
-        return min(self._high_watermark, max(begun, self.log.start_offset))
+        return min(self._high_watermark, max(undecided, self.log.start_offset))
 
     @property
     def leadership(self) -> LeaderAndIsr | None:
-        """What the controller said last, with the ISR as this broker has it now."""
+        """The controller's last decision, with the ISR as this broker has it now."""
         return self._leadership
 
     @property
@@ -118,16 +119,17 @@ class Partition:
         """Return whether this broker leads the partition."""
         return self._leadership is not None and self._leadership.leader == self._broker_id
 
-    # --- who leads ------------------------------------------------------------------------------------------
+    # --- leadership -----------------------------------------------------------------------------------------
 
     def apply_leadership(self, leadership: LeaderAndIsr, now_ms: int = 0) -> bool:
-        """Take over the controller's decision: lead, or follow. False, and nothing changes, where as new a
-        leader epoch is known. ``now_ms``: monotonic.
+        """Apply the controller's decision: lead, or follow. ``now_ms``: monotonic.
+
+        Return False, without a change, if the known leader epoch is as new.
         """
         known = self._leadership
         if known is not None and leadership.leader_epoch <= known.leader_epoch:
             return False
-        # Who passes over an epoch may not have heard of another leader, from whom its followers copied.
+        # If this broker missed an epoch, its followers may have copied from another leader in it.
         led = known is not None and self.is_leader and leadership.leader_epoch == known.leader_epoch + 1
         self._leadership = leadership
         self._proposed_isr, self._unconfirmed_isr = None, frozenset()
@@ -143,33 +145,33 @@ class Partition:
         self._followers = {}
         for replica in leadership.replicas:
             if replica != self._broker_id:
-                # Who is in sync has the usual time to say so; who is not has to show it.
+                # A follower in the ISR has the usual time to fetch; one outside must catch up first.
                 fresh = FollowerReplica(now_ms if replica in leadership.isr else -(1 << 62))
                 self._followers[replica] = old.get(replica, fresh) if led else fresh
         self._advance_high_watermark()
         return True
 
     def drop_replica(self) -> None:
-        """This broker has no replica any more: it neither leads nor follows, and who waits here is told."""
+        """Stop leading or following: this broker has no replica any more. Delayed requests then fail."""
         self._leadership = self._proposed_isr = None
         self._followers = {}
 
     def check_leader(self, epoch: int = UNKNOWN) -> LeaderAndIsr:
-        """What this broker leads by. Raises BrokerError NOT_LEADER_FOR_PARTITION when it does not lead.
+        """Return the state under which this broker leads. NOT_LEADER_FOR_PARTITION when it does not lead.
 
-        ``epoch`` is the leader epoch that a client knows: an older one is FENCED_LEADER_EPOCH, and one that
-        this broker has not heard of yet UNKNOWN_LEADER_EPOCH (KIP-320).
+        ``epoch`` is the leader epoch that a client knows: FENCED_LEADER_EPOCH for an older one,
+        UNKNOWN_LEADER_EPOCH for one that this broker does not know yet (KIP-320). Raises BrokerError.
         """
         if epoch != UNKNOWN and self._leadership is not None and epoch != self._leadership.leader_epoch:
             known = self._leadership.leader_epoch
             raise BrokerError(
                 ErrorCode.FENCED_LEADER_EPOCH if epoch < known else ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"{self.topic_partition}: leader epoch {epoch} was named, {known} is known here",
+                f"{self.topic_partition}: the request has leader epoch {epoch}, this broker has {known}",
             )
         if self._leadership is None or not self.is_leader:
             raise BrokerError(
                 ErrorCode.NOT_LEADER_FOR_PARTITION,
-                f"broker {self._broker_id} does not lead {self.topic_partition}",
+                f"broker {self._broker_id} is not the leader of {self.topic_partition}",
             )
         return self._leadership
 
@@ -178,11 +180,11 @@ class Partition:
     def append(
         self, valid: ValidatedRecords, *, all_in_sync: bool = False, now_ms: int = 0
     ) -> LogAppendResult:
-        """Give the messages the next offsets and write them. ``now_ms``: wall-clock time.
+        """Assign the next offsets to the messages and append them. ``now_ms``: wall-clock time.
 
-        ``all_in_sync``: the producer asked for acks=all: ``min.insync.replicas`` counts. Raises BrokerError
-        NOT_LEADER_FOR_PARTITION, NOT_ENOUGH_REPLICAS, RECORD_LIST_TOO_LARGE or those of a producer's numbers
-        (``log.producers.producer_state``), and StorageError.
+        ``all_in_sync``: the producer requested acks=all, so ``min.insync.replicas`` applies. Raises
+        BrokerError NOT_LEADER_FOR_PARTITION, NOT_ENOUGH_REPLICAS, RECORD_LIST_TOO_LARGE or one for sequence
+        numbers (``log.producers.producer_state``), and StorageError.
         """
         leadership = self.check_leader()
         in_sync = len(leadership.isr)
@@ -200,22 +202,23 @@ class Partition:
         return LogAppendResult(assigned, must_flush, leadership.leader_epoch)
 
     def complete_flush(self, end_offset: int) -> bool:
-        """Everything before ``end_offset`` is on disk. True when the high watermark moved."""
+        """Note that all below ``end_offset`` is flushed. Return whether the high watermark advanced."""
         self._durable_end_offset = max(self._durable_end_offset, min(end_offset, self.log.end_offset))
         return self.is_leader and self._advance_high_watermark()
 
     def is_committed(self, offset: int, leader_epoch: int) -> bool:
-        """Whether the message at ``offset``, written under ``leader_epoch``, is on every in-sync replica.
+        """Return whether the message at ``offset``, of ``leader_epoch``, is on every in-sync replica.
 
-        Raises BrokerError NOT_LEADER_FOR_PARTITION when another leads since, or may have, as nobody knows
-        then; and NOT_ENOUGH_REPLICAS_AFTER_APPEND when these are fewer than ``min.insync.replicas`` by now.
+        Raises BrokerError NOT_LEADER_FOR_PARTITION when another broker leads since, or may have led, as that
+        makes it uncertain; and NOT_ENOUGH_REPLICAS_AFTER_APPEND when the in-sync replicas are fewer than
+        ``min.insync.replicas`` now.
         """
         leadership = self.check_leader()
         if leader_epoch < self._first_led_epoch:
             raise BrokerError(
                 ErrorCode.NOT_LEADER_FOR_PARTITION,
                 f"{self.topic_partition}: this broker leads since epoch {self._first_led_epoch}, the message "
-                f"was written in epoch {leader_epoch}",
+                f"was appended in epoch {leader_epoch}",
             )
         if self._high_watermark <= offset:
             return False
@@ -228,16 +231,16 @@ class Partition:
         return True
 
     def update_follower_fetch_state(self, replica: int, offset: int, now_ms: int) -> FollowerFetchUpdate:
-        """Follower ``replica`` has everything below ``offset``. ``now_ms``: monotonic.
+        """Note a fetch of follower ``replica`` from ``offset``: it has all below. ``now_ms``: monotonic.
 
-        Raises BrokerError as ``check_leader``, and UNKNOWN_TOPIC_OR_PARTITION where it has no replica.
+        Raises BrokerError as ``check_leader``, and UNKNOWN_TOPIC_OR_PARTITION if it is not a replica.
         """
         leadership = self.check_leader()
         progress = self._followers.get(replica)
         if progress is None:
             raise BrokerError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"broker {replica} has no replica of {self.topic_partition}: {leadership.replicas}",
+                f"broker {replica} is not a replica of {self.topic_partition}: {leadership.replicas}",
             )
         if offset > self.log.end_offset:
             progress.reset()
@@ -245,7 +248,7 @@ class Partition:
         before = progress.end_offset
         progress.update_fetch_state(offset, self.log.end_offset, now_ms)
         if replica not in leadership.isr:
-            # It counts already while it is about to be written that it is in sync.
+            # It already counts while the ISR with it is being written.
             return FollowerFetchUpdate(
                 high_watermark_advanced=self._advance_high_watermark(),
                 proposed_isr=self._expand_isr(replica, leadership),
@@ -255,33 +258,35 @@ class Partition:
         return FollowerFetchUpdate(high_watermark_advanced=self._advance_high_watermark(), proposed_isr=None)
 
     def _expand_isr(self, replica: int, leadership: LeaderAndIsr) -> LeaderAndIsr | None:
-        """The ISR with ``replica`` in it, where it has all that is committed, and all from before this
-        leader's time, which may be more.
+        """Propose the ISR with ``replica``, if it has all committed messages and all that the log had when
+        this leader was elected, which may be more.
         """
         least = max(self._high_watermark, self._leader_epoch_start_offset)
         if self._proposed_isr is not None or self._followers[replica].end_offset < least:
             return None
         in_sync = {*leadership.isr, replica}
-        return self._propose_isr(leadership, tuple(one for one in leadership.replicas if one in in_sync))
+        return self._propose_isr(
+            leadership, tuple(other for other in leadership.replicas if other in in_sync)
+        )
 
     def shrink_isr(self, now_ms: int, lag_max_ms: int) -> LeaderAndIsr | None:
-        """The ISR to be written, without those that lag (``replica.lag.time.max.ms``); None where all are in
-        sync, or this broker does not lead. ``now_ms``: monotonic.
+        """Propose the ISR without lagging replicas (``replica.lag.time.max.ms``). ``now_ms``: monotonic.
+
+        Return None if no replica lags, or this broker does not lead.
         """
         leadership = self._leadership
         if leadership is None or not self.is_leader or self._proposed_isr is not None:
             return None
         in_sync = tuple(
-            one
-            for one in leadership.isr
-            if one == self._broker_id
-            or (one in self._followers and not self._followers[one].is_lagging(now_ms, lag_max_ms))
+            replica
+            for replica in leadership.isr
+            if replica == self._broker_id
+            or (replica in self._followers and not self._followers[replica].is_lagging(now_ms, lag_max_ms))
         )
         if in_sync == leadership.isr and not self._unconfirmed_isr:
             return None
-        return self._propose_isr(
-            leadership, in_sync
-        )  # the same again, where only ZooKeeper knows what it holds
+        # The same ISR is written again while the outcome of an update is unknown.
+        return self._propose_isr(leadership, in_sync)
 
     def _propose_isr(self, leadership: LeaderAndIsr, in_sync: tuple[int, ...]) -> LeaderAndIsr:
         self._proposed_isr = replace(leadership, isr=in_sync, version=leadership.version + 1)
@@ -311,7 +316,7 @@ class Partition:
         return self.is_leader and self._advance_high_watermark()
 
     def _advance_high_watermark(self) -> bool:
-        """Raise the high watermark to what every replica that counts as in sync has."""
+        """Raise the high watermark to the smallest log end offset of the replicas that count as in sync."""
         assert self._leadership is not None
         end = self._durable_end_offset
         counted: Collection[int] = self._leadership.isr
@@ -340,7 +345,7 @@ class Partition:
         epochs: Sequence[tuple[int, int]] = (),
         now_ms: int = 0,
     ) -> bool:
-        """Write what the leader of ``leader_epoch`` gave, with the offsets that it has there.
+        """Append records from the leader of ``leader_epoch``, with their offsets.
 
         ``epochs``: see ``Log.append_as_follower``. Return whether a flush must come before the
         acknowledgement to the leader. Raises StorageError, and BrokerError as ``check_follower``.
@@ -348,29 +353,29 @@ class Partition:
         self.check_follower(leader_epoch)
         log = self.log
         if copied.first_offset < log.end_offset == log.start_offset:
-            # The leader's log starts within a batch (DeleteRecords): this one has to begin with the batch.
+            # The leader's log starts within a batch (DeleteRecords): this log must begin with the batch.
             log.truncate_fully_and_start_at(copied.first_offset)
             self.complete_truncation()
         log.append_as_follower(copied, epochs=epochs, now_ms=now_ms)
         return log.needs_flush()
 
     def check_follower(self, leader_epoch: int) -> LeaderAndIsr:
-        """What this broker follows by. NOT_LEADER_FOR_PARTITION when it has another leader by now."""
+        """Return the state under which this broker follows. NOT_LEADER_FOR_PARTITION after a new election."""
         leadership = self._leadership
         if leadership is None or self.is_leader or leadership.leader_epoch != leader_epoch:
             raise BrokerError(
                 ErrorCode.NOT_LEADER_FOR_PARTITION,
-                f"{self.topic_partition} does not follow the leader of epoch {leader_epoch} any more",
+                f"{self.topic_partition} no longer follows the leader of epoch {leader_epoch}",
             )
         return leadership
 
     def update_high_watermark(self, offset: int) -> None:
-        """The leader's high watermark is ``offset``; here it is at most what is here."""
+        """Set a follower's high watermark to the leader's, ``offset``, but at most to the log end offset."""
         if not self.is_leader:
             self._high_watermark = self._clamp(offset)
 
     def complete_truncation(self) -> None:
-        """The log was cut, or begun anew."""
+        """Adjust the offsets after the log was truncated or restarted."""
         self._high_watermark = self._clamp(self._high_watermark)
         self._durable_end_offset = min(self._durable_end_offset, self.log.end_offset)
 
@@ -387,7 +392,7 @@ class Partition:
         leader_epoch: int = UNKNOWN,
         for_replica: bool = False,
     ) -> LogRead:
-        """Messages from ``offset`` that consumers may see; ``for_replica``: all that there are.
+        """Read messages from ``offset`` that consumers may see; ``for_replica``: up to the log end offset.
 
         Raises OffsetOutOfRange and BrokerError as ``check_leader``.
         """

@@ -1,4 +1,4 @@
-"""Delayed requests: the purgatory that holds them, and how long a fetch may stay in it.
+"""Delayed requests: the purgatory that holds them, and the time that a fetch may stay in it.
 
 Text: long poll ("min bytes, max wait") of the fetch request; ``DelayedOperationPurgatory`` of Kafka.
 """
@@ -26,7 +26,7 @@ class Purgatory(Generic[Ticket]):
 
     def __init__(self) -> None:
         self._keys: dict[Ticket, tuple[Hashable, ...]] = {}
-        # The inner dict keeps the order: first come, first served.
+        # The inner dict keeps the order of arrival.
         self._by_key: dict[Hashable, dict[Ticket, None]] = {}
         self._deadlines: list[tuple[int, int, Ticket]] = []
         self._count = 0
@@ -50,7 +50,7 @@ class Purgatory(Generic[Ticket]):
         return list(self._by_key.get(key, ()))
 
     def remove(self, ticket: Ticket) -> bool:
-        """Take ``ticket`` out; return False if it is gone because another caller has completed it."""
+        """Take ``ticket`` out; return False if another caller has completed it."""
         keys = self._keys.pop(ticket, None)
         if keys is None:
             return False

@@ -1,6 +1,6 @@
-"""What is known of a partition's replicas: leader and ISR, and how far each follower has fetched.
+"""The replicas of a partition: leader and ISR, and the progress of each follower.
 
-``LeaderAndIsr`` travels from the controller to the brokers; ``FollowerReplica`` stays with the leader.
+The controller sends ``LeaderAndIsr`` to the brokers; ``FollowerReplica`` belongs to the leader.
 
 A follower fetches from the offset after the last message that it has, so each fetch acknowledges everything
 below its offset. A follower is caught up at the time of a fetch from the leader's log end offset, and at the
@@ -34,12 +34,12 @@ class LeaderAndIsr:
 
 
 class FollowerReplica:
-    """How far one follower is, as its leader knows from its fetches. Times are monotonic ms."""
+    """The progress of one follower, as its leader sees it in fetches. Times are monotonic ms."""
 
     __slots__ = ("_fetched_ms", "_leader_end", "caught_up_ms", "end_offset")
 
     def __init__(self, caught_up_ms: int) -> None:
-        """``caught_up_ms``: when the follower counts as last caught up, until its first fetch."""
+        """``caught_up_ms``: the time at which the follower counts as caught up, until its first fetch."""
         self.end_offset = UNKNOWN_END
         """Its log end offset; -1 before its first fetch."""
         self.caught_up_ms = caught_up_ms
