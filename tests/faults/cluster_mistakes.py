@@ -12,7 +12,7 @@ from typing import Any
 from minikafka.base.clock import Clock
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import controller as deciding
-from minikafka.controller.context import Context
+from minikafka.controller.context import ControllerContext
 from minikafka.controller.controller import Controller
 from minikafka.controller.election import EligibleBrokers, next_leader_and_isr
 from minikafka.groups.shard import GroupCoordinatorShard
@@ -221,7 +221,7 @@ def forget_failed(controller: Controller, brokers: Mapping[int, Any], sessions: 
 brokers_changed = Controller._brokers_changed
 
 
-def no_doubts(context: Context, bounced_brokers: Collection[int] = ()) -> EligibleBrokers:
+def no_doubts(context: ControllerContext, bounced_brokers: Collection[int] = ()) -> EligibleBrokers:
     return EligibleBrokers(context.brokers, context.shutting_down)
 
 
@@ -314,7 +314,10 @@ MISTAKES: dict[str, Mistake] = {
         [(Controller, "_brokers_changed", forget_failed)], seeds=(52, 12, 23)
     ),
     "a broker that restarted at once does not count as bounced": Mistake(
-        [(Context, "eligible_brokers", no_doubts)], ("careful_power_cut",), rare=True, seeds=(49, 8, 33)
+        [(ControllerContext, "eligible_brokers", no_doubts)],
+        ("careful_power_cut",),
+        rare=True,
+        seeds=(49, 8, 33),
     ),
     "a new controller doubts nobody": Mistake(
         [(PartitionStates, "read_with_bounced_brokers", doubt_nobody)], rare=True, seeds=(4, 1, 38)

@@ -1,5 +1,5 @@
-"""The controller's decisions: which replica leads which partition, and what becomes of a topic.
+"""The controller: it elects leaders, assigns and reassigns replicas, and creates and deletes topics.
 
-Pure: events in, effects out. ``server`` turns ZooKeeper's watches into events and effects into writes and
-messages.
+Pure: events in, effects out. ``server`` turns ZooKeeper's watches into events, and effects into writes and
+requests. Imports ``partition.replica`` and ``base``.
 """

@@ -1,10 +1,10 @@
-"""Which brokers hold the replicas of new partitions, of a new topic or of one that grows.
+"""Assignment of replicas to brokers, for the partitions of a new topic or new partitions of a topic.
 
 Methods of ``AdminUtils`` (0.10.1; text 003 names both). Without racks the first replicas go round the brokers
 from a random start; the other replicas of a partition follow at a distance that grows by one at each round of
-the partitions over the brokers, so that the load of a broker that dies spreads over all others. Where all
-brokers have racks, the brokers stand in a row that takes one of each rack in turn, and a partition gets a
-second replica in a rack only when it has one in every rack.
+the partitions over the brokers, so that the load of a dead broker spreads over all others. If all brokers
+have racks, they are ordered so that racks alternate, and a partition gets a second replica in a rack only
+when it has one in every rack.
 """
 
 from __future__ import annotations
@@ -35,16 +35,19 @@ def assign_replicas(
     INVALID_REPLICA_ASSIGNMENT where some brokers have racks and others none.
     """
     if partitions < 1:
-        raise BrokerError(ErrorCode.INVALID_PARTITIONS, f"a topic has at least 1 partition, not {partitions}")
+        raise BrokerError(
+            ErrorCode.INVALID_PARTITIONS, f"the number of partitions must be at least 1, not {partitions}"
+        )
     if replication_factor < 1:
         raise BrokerError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"the replication factor is at least 1, not {replication_factor}",
+            f"the replication factor must be at least 1, not {replication_factor}",
         )
     if replication_factor > len(broker_ids):
         raise BrokerError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} is more than the live brokers, {len(broker_ids)}",
+            f"replication factor {replication_factor} is larger than the number of live brokers, "
+            f"{len(broker_ids)}",
         )
     rack_of = _racks(broker_ids, racks or {})
     row = rack_alternated(rack_of)
@@ -55,7 +58,7 @@ def assign_replicas(
         if partition > 0 and partition % len(row) == 0:
             shift += 1
         first = (partition + start_index) % len(row)
-        # One rack for all is none: then every broker at its distance is taken.
+        # A single rack for all equals no racks: then every broker at its distance is chosen.
         followers = _followers(row, first, shift * rack_count)
         replicas = [row[first]]
         while len(replicas) < replication_factor:
@@ -68,15 +71,16 @@ def assign_replicas(
 
 
 def racks_if_all_have_one(broker_ids: Sequence[int], racks: Mapping[int, str | None]) -> dict[int, str]:
-    """The racks, where each of these brokers has one, else none (``RackAwareMode.Safe`` of 0.10.1): for what
-    must not fail because somebody gave racks to a part of the brokers only.
+    """Return the racks if each of these brokers has one, otherwise none (``RackAwareMode.Safe`` of 0.10.1).
+
+    For assignments that must not fail when only a part of the brokers has racks.
     """
     known = {broker_id: rack for broker_id in broker_ids if (rack := racks.get(broker_id)) is not None}
     return known if len(known) == len(broker_ids) else {}
 
 
 def rack_alternated(rack_of: Mapping[int, str]) -> list[int]:
-    """The brokers in a row: the first of each rack, then the second of each rack that has one, and so on."""
+    """Order brokers so that racks alternate: the first of each rack, then the second of each, and so on."""
     places = []
     for rack in sorted(set(rack_of.values())):
         members = sorted(broker_id for broker_id, own in rack_of.items() if own == rack)
@@ -85,21 +89,21 @@ def rack_alternated(rack_of: Mapping[int, str]) -> list[int]:
 
 
 def _racks(broker_ids: Sequence[int], racks: Mapping[int, str | None]) -> dict[int, str]:
-    """The rack of each broker, one and the same if nobody has any."""
+    """Return the rack of each broker, the same for all if no broker has one."""
     without = sorted(broker_id for broker_id in broker_ids if racks.get(broker_id) is None)
     if len(without) == len(broker_ids):
         return dict.fromkeys(broker_ids, "")
     if without:
         raise BrokerError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"brokers {without} have no broker.rack and others do: give all of them one, or pass over racks "
+            f"brokers {without} have no broker.rack, but others do: set it on all brokers, or ignore racks "
             "(--disable-rack-aware)",
         )
     return {broker_id: str(racks[broker_id]) for broker_id in broker_ids}
 
 
 def _followers(row: Sequence[int], first: int, shift: int) -> Iterator[int]:
-    """The other brokers, again and again, from the one at a distance of ``shift`` + 1 on."""
+    """Yield the other brokers in an endless cycle, from a distance of ``shift`` + 1 on."""
     place = 0
     while True:
         distance = 1 + (shift + place) % (len(row) - 1)
@@ -124,14 +128,14 @@ def check_assignment(assignment: Assignment, live_broker_ids: Sequence[int]) -> 
 def check_growth(
     added: Assignment, partitions: int, replication_factor: int, live_broker_ids: Sequence[int]
 ) -> None:
-    """Raise INVALID_REPLICA_ASSIGNMENT unless ``added`` can be the ``partitions`` that a topic gets more."""
+    """Raise INVALID_REPLICA_ASSIGNMENT unless ``added`` is valid for ``partitions`` new partitions."""
     problem = _wrong_brokers(added, live_broker_ids)
     if len(added) != partitions:
-        problem = f"{partitions} partitions are new, and replicas are given for {len(added)}"
+        problem = f"expected replicas for {partitions} new partitions, not for {len(added)}"
     for partition, replicas in added.items():
         if len(replicas) != replication_factor:
             problem = (
-                f"partition {partition} has {len(replicas)} replicas, those that are there have "
+                f"partition {partition} has {len(replicas)} replicas, the existing partitions have "
                 f"{replication_factor}"
             )
     if problem is not None:

@@ -1,6 +1,6 @@
 """The controller's view of the cluster (``ControllerContext`` of 0.10.1), with the state of each replica.
 
-Dicts stand where sets would do, as they keep an order: the same events must give the same effects.
+Dicts are used instead of sets, as they keep an order: the same events must give the same effects.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from minikafka.controller.states import (
     REPLICA_PREDECESSORS,
     PartitionStatus,
     ReplicaStatus,
-    check_move,
+    check_transition,
 )
 from minikafka.partition.replica import LeaderAndIsr
 
-_ON_THE_WAY_OUT = {
+_DELETION_PREDECESSORS = {
     ReplicaStatus.DELETION_STARTED: ReplicaStatus.OFFLINE,
     ReplicaStatus.DELETION_SUCCESSFUL: ReplicaStatus.DELETION_STARTED,
     ReplicaStatus.DELETION_INELIGIBLE: ReplicaStatus.DELETION_STARTED,
@@ -27,19 +27,19 @@ _ON_THE_WAY_OUT = {
 }
 
 
-class Context:
-    """The cluster as it is in one controller's term of office. Part of the Controller."""
+class ControllerContext:
+    """The state of the cluster during one controller epoch. Part of the Controller."""
 
     def __init__(self, epoch: int = 0) -> None:
         self.epoch = epoch
         self.brokers: dict[int, BrokerAddress] = {}
-        """Those that live, also those that are stopping."""
+        """The live brokers, including those that are shutting down."""
         self.sessions: dict[int, int] = {}
         self.shutting_down: dict[int, None] = {}
         self.unclean_election_topics: frozenset[str] = frozenset()
         self.assignments: dict[str, dict[int, tuple[int, ...]]] = {}
         self.leaderships: dict[TopicPartition, LeaderAndIsr] = {}
-        """What the partitions' znodes are known to hold."""
+        """The known content of the partitions' state znodes."""
         self._statuses: dict[TopicPartition, PartitionStatus] = {}
         self._replicas: dict[TopicPartition, dict[int, ReplicaStatus]] = {}
         self._on_broker: dict[int, dict[TopicPartition, None]] = {}
@@ -47,7 +47,7 @@ class Context:
     def restarted_brokers(
         self, brokers: Mapping[int, BrokerAddress], sessions: Mapping[int, int]
     ) -> list[int]:
-        """Those of ``brokers`` that live, and are known, but at another address or in another session."""
+        """Return the known ones of the live ``brokers`` that have another address or session now."""
         return [
             broker_id
             for broker_id, address in brokers.items()
@@ -62,7 +62,7 @@ class Context:
     # --- partitions and their replicas ----------------------------------------------------------------------
 
     def add_partitions(self, topic: str, assignment: Assignment) -> list[TopicPartition]:
-        """Take in the partitions of a topic that are new; return them."""
+        """Add the new partitions of a topic; return them."""
         known = self.assignments.setdefault(topic, {})
         added = []
         for partition, replicas in assignment.items():
@@ -75,7 +75,7 @@ class Context:
         return added
 
     def reassign(self, topic_partition: TopicPartition, replicas: tuple[int, ...]) -> None:
-        """Give a partition other replicas. Those that go must not exist any more, those that come not yet."""
+        """Change the replicas of a partition. Removed ones must be deleted, added ones not created yet."""
         topic, partition = topic_partition
         for replica in self.assignments[topic][partition]:
             if replica not in replicas:
@@ -85,7 +85,7 @@ class Context:
         self.assignments[topic][partition] = replicas
 
     def remove_topic(self, topic: str) -> list[TopicPartition]:
-        """Know nothing of a topic any more; return the partitions that it had."""
+        """Remove a topic; return the partitions that it had."""
         partitions = list(self.partitions_of(topic))
         for topic_partition in partitions:
             for replica in self.replicas_of(topic_partition):
@@ -101,24 +101,24 @@ class Context:
         return topic_partition.partition in self.assignments.get(topic_partition.topic, ())
 
     def replicas_of(self, topic_partition: TopicPartition) -> tuple[int, ...]:
-        """The brokers that a partition is assigned to."""
+        """Return the brokers that a partition is assigned to."""
         return self.assignments[topic_partition.topic][topic_partition.partition]
 
     def partitions_of(self, topic: str) -> Iterator[TopicPartition]:
-        """The partitions of a topic."""
+        """Return the partitions of a topic."""
         return (TopicPartition(topic, partition) for partition in self.assignments.get(topic, ()))
 
     def partitions_on(self, broker_id: int) -> Collection[TopicPartition]:
-        """The partitions that have a replica on a broker."""
+        """Return the partitions that have a replica on a broker."""
         return self._on_broker.get(broker_id, {})
 
     def partitions(self) -> Iterator[TopicPartition]:
-        """All partitions."""
+        """Yield all partitions."""
         for topic in self.assignments:
             yield from self.partitions_of(topic)
 
     def eligible_brokers(self, bounced_brokers: Collection[int] = ()) -> EligibleBrokers:
-        """Who can lead, when these brokers were away meanwhile."""
+        """Return the brokers that can lead, when ``bounced_brokers`` were away since the last decision."""
         if not bounced_brokers:
             return EligibleBrokers(self.brokers, self.shutting_down)
         return EligibleBrokers(self.brokers, {**self.shutting_down, **dict.fromkeys(bounced_brokers)})
@@ -139,12 +139,12 @@ class Context:
         return self._statuses.get(topic_partition, PartitionStatus.NON_EXISTENT)
 
     def set_status(self, topic_partition: TopicPartition, to: PartitionStatus) -> None:
-        """Bring a partition to another state, which must be one that may follow."""
-        check_move(topic_partition, self.status(topic_partition), to, PARTITION_PREDECESSORS)
+        """Change the state of a partition. The transition must be valid."""
+        check_transition(topic_partition, self.status(topic_partition), to, PARTITION_PREDECESSORS)
         self._statuses[topic_partition] = to
 
     def load_state(self, topic_partition: TopicPartition, leadership: LeaderAndIsr | None) -> None:
-        """Begin with what ZooKeeper holds of a partition: a new controller's states."""
+        """Set the states of a partition and its replicas from ZooKeeper, for a new controller."""
         if leadership is None:
             self._statuses[topic_partition] = PartitionStatus.NEW
         else:
@@ -161,9 +161,9 @@ class Context:
         return self._replicas.get(topic_partition, {}).get(broker_id, ReplicaStatus.NON_EXISTENT)
 
     def set_replica_status(self, topic_partition: TopicPartition, broker_id: int, to: ReplicaStatus) -> None:
-        """Bring a replica to another state, which must be one that may follow."""
+        """Change the state of a replica. The transition must be valid."""
         now = self.replica_status(topic_partition, broker_id)
-        check_move((broker_id, topic_partition), now, to, REPLICA_PREDECESSORS)
+        check_transition((broker_id, topic_partition), now, to, REPLICA_PREDECESSORS)
         if to is ReplicaStatus.NON_EXISTENT:
             self._replicas[topic_partition].pop(broker_id, None)
         else:
@@ -172,9 +172,9 @@ class Context:
     def advance_replica_deletion(
         self, topic_partition: TopicPartition, broker_id: int, to: ReplicaStatus
     ) -> None:
-        """Bring a replica through all states of a deletion that come before ``to``, and there."""
+        """Change the state of a replica to ``to``, through all states of a deletion that precede it."""
         if self.replica_status(topic_partition, broker_id) is to:
             return
-        if to in _ON_THE_WAY_OUT:
-            self.advance_replica_deletion(topic_partition, broker_id, _ON_THE_WAY_OUT[to])
+        if to in _DELETION_PREDECESSORS:
+            self.advance_replica_deletion(topic_partition, broker_id, _DELETION_PREDECESSORS[to])
         self.set_replica_status(topic_partition, broker_id, to)

@@ -1,19 +1,19 @@
-"""The controller: one broker of the cluster decides for all.
+"""The controller: one broker of the cluster that decides for all.
 
-An event changes what is known (``context``) or wanted (``reassignment``, ``preferred``, ``deletion``); then
-each partition that it touches is settled: its state is compared with what it should be, and if it differs the
-next state is written. The answer settles the partition again, until nothing is left to write; then it is
-announced. So what happens while a write is under way, and what a controller finds that comes in the middle,
-need no cases of their own.
+An event changes the known state (``context``) or the requested one (``reassignment``, ``deletion``,
+``preferred_replica_election``). Then each affected partition is reconciled: its state is compared with the
+state that it should have, and if they differ the next state is written. The response reconciles the partition
+again, until nothing is left to write; then its state is announced to the brokers. So events during a write,
+and work that an earlier controller left unfinished, need no special cases.
 
 Invariants
     Nothing is sent to a broker about a partition before its state znode holds it.
-    A state is written over one that ZooKeeper was seen to hold, on the condition that it still does; of one
-    partition one write is under way.
+    A state replaces one that ZooKeeper was seen to hold, on the condition that it still does; each partition
+    has at most one pending write.
     A partition's leader epoch grows with every value that is written; controller epochs fence earlier
-    controllers. The replicas in sync never become none.
-    A topic's znodes go only after every replica was dropped, so that a broker that comes back cannot revive
-    it.
+    controllers. The ISR never becomes empty.
+    A topic's znodes are removed only after every replica was deleted, so that a returning broker cannot
+    revive it.
 
 Text 003 ("Topic management", "The controller"); ``KafkaController`` and ``TopicDeletionManager`` of 0.10.1.
 """
@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
-from minikafka.controller.context import Context
+from minikafka.controller.context import ControllerContext
 from minikafka.controller.deletion import TopicDeletions
 from minikafka.controller.effect_batch import EffectBatch
 from minikafka.controller.election import (
@@ -46,20 +46,20 @@ _EPOCH_STEP_MAX = 1 << 20
 
 @dataclass(slots=True)
 class _PendingWrite:
-    """A state that is being written, and not answered yet."""
+    """A state whose write is pending."""
 
     leadership: LeaderAndIsr
     bounced_brokers: Collection[int]
-    """Brokers that were away before it was decided."""
+    """Brokers that were away before the decision."""
     force_new_epoch: bool
     bounced_since: set[int] = field(default_factory=set)
-    """Brokers that were away since."""
+    """Brokers that were away since the decision."""
 
 
 class Controller:
-    """State of the active controller; idle until Elected.
+    """The state machine of the controller; idle until Elected.
 
-    Same events in the same order give the same effects.
+    The same events in the same order give the same effects.
     """
 
     def __init__(self, broker_id: int, *, delete_topics: bool) -> None:
@@ -70,24 +70,24 @@ class Controller:
 
     def _reset(self, epoch: int) -> None:
         self.active = True
-        self._context = Context(epoch)
+        self._context = ControllerContext(epoch)
         self._deletions = TopicDeletions(self._context, enabled=self._delete_topics)
         self._reassignments = PartitionReassignments(self._context)
         self._elections = PreferredReplicaElections(self._context)
         self._effects = EffectBatch(self._context)
         self._pending_writes: dict[TopicPartition, _PendingWrite] = {}
         self._failed_writes: dict[TopicPartition, set[int]] = {}
-        """Brokers that were away, where that could not be written: the state is gone or cannot be read."""
+        """Bounced brokers of partitions whose state could not be written: it is missing or cannot be read."""
         self._epoch_steps: dict[TopicPartition, int] = {}
-        """By how much the leader epochs of partitions rise, where ZooKeeper's went back."""
+        """Increments of leader epochs, for partitions whose epoch in ZooKeeper went back."""
         self._full_metadata_pending = False
-        """Brokers wait for all that they are to tell clients, which follows the first states written."""
+        """Whether the full metadata must still be sent to brokers, after the first states are written."""
 
-    # --- what others may ask --------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
-        """The controller epoch of this term of office; 0 while not active."""
+        """The controller epoch; 0 while not active."""
         return self._context.epoch
 
     @property
@@ -101,27 +101,27 @@ class Controller:
         return self._context.sessions
 
     def status(self, topic_partition: TopicPartition) -> PartitionStatus:
-        """Where the partition stands."""
+        """Return the state of a partition."""
         return self._context.status(topic_partition)
 
     def replica_status(self, topic_partition: TopicPartition, broker_id: int) -> ReplicaStatus:
-        """Where a replica stands."""
+        """Return the state of a replica."""
         return self._context.replica_status(topic_partition, broker_id)
 
     def leadership(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
-        """What the partition's state znode is known to hold; None for a new one, or one that is going."""
+        """Return the known content of the state znode; None for a partition that is new or being deleted."""
         return self._context.leaderships.get(topic_partition)
 
     def assignment_of(self, topic: str) -> Assignment | None:
-        """The replicas of a topic's partitions; None for one that is not there, or is to be deleted."""
+        """Return the replicas of a topic's partitions; None if it does not exist or will be deleted."""
         return None if topic in self._deletions else self._context.assignments.get(topic)
 
     def is_unknown(self, topic: str) -> bool:
-        """Return whether nothing is known of a topic, and nothing of it waits to be deleted."""
+        """Return whether a topic does not exist and is not waiting to be deleted."""
         return topic not in self._context.assignments and topic not in self._deletions
 
     def partitions_still_led_by(self, broker_id: int) -> tuple[TopicPartition, ...]:
-        """Partitions with other replicas that a broker leads still: none of those could take over."""
+        """Return the replicated partitions that a broker still leads: no other replica could take over."""
         context = self._context
         return tuple(
             topic_partition
@@ -134,11 +134,12 @@ class Controller:
     def partitions_with_stale_isr(
         self, brokers: Mapping[int, BrokerAddress], sessions: Mapping[int, int]
     ) -> tuple[TopicPartition, ...]:
-        """What to look at before BrokersChanged tells of these: partitions where a broker that failed may
-        have come in sync unseen, as leaders tell that later.
+        """Return the partitions whose state must be read before BrokersChanged with these brokers.
+
+        A failed broker may have joined their ISR unnoticed, as leaders report that later.
         """
         context = self._context
-        failed = [one for one in context.brokers if one not in brokers]
+        failed = [broker_id for broker_id in context.brokers if broker_id not in brokers]
         return tuple(
             topic_partition
             for broker_id in failed + context.restarted_brokers(brokers, sessions)
@@ -150,7 +151,7 @@ class Controller:
     # --- events ---------------------------------------------------------------------------------------------
 
     def step(self, event: Event) -> list[Effect]:
-        """Take in what happened; return what is to be done. While not active, only Elected is heard."""
+        """Process an event; return the effects to perform. While not active, only Elected is processed."""
         if isinstance(event, events.Elected):
             self._elected(event)
         elif not self.active:
@@ -174,10 +175,10 @@ class Controller:
         match event:
             case events.BrokersChanged(brokers, sessions):
                 self._brokers_changed(brokers, sessions)
-            case events.TopicsChanged(assignments, gone):
-                self._topics_changed(assignments, gone)
-            case events.LeadershipsWritten(leaderships, gone):
-                self._leaderships_written(leaderships, gone)
+            case events.TopicsChanged(assignments, removed):
+                self._topics_changed(assignments, removed)
+            case events.LeadershipsWritten(leaderships, missing):
+                self._leaderships_written(leaderships, missing)
             case events.IsrChanged(leaderships):
                 self._isr_changed(leaderships)
             case events.DeletionRequested(topics):
@@ -216,12 +217,12 @@ class Controller:
                 context.load_state(topic_partition, event.leaderships.get(topic_partition))
         self._deletions.request(event.deletions, out)
         if event.preferred_elections and not self._start_elections(event.preferred_elections, resumed=True):
-            out.add_last(events.DropElections("none of its partitions is there"))
+            out.add_last(events.DropElections("none of its partitions exists"))
         self._reassign(event.reassignments, resumed=True)
         self._start_deletions()
         for topic_partition in context.partitions():
             if not self._deletions.is_under_way(topic_partition.topic):
-                # Nobody knows whom the earlier controller had told of the new replicas.
+                # It is unknown which brokers the earlier controller had notified of the new replicas.
                 force_new_epoch = (
                     topic_partition in self._reassignments and topic_partition in context.leaderships
                 )
@@ -232,7 +233,7 @@ class Controller:
                 ):
                     self._send_leader_and_isr(topic_partition, context.brokers)
         out.add_live_brokers(broker_id for broker_id in context.brokers if broker_id != self._broker_id)
-        # Who leads is told before clients are told of it: of what is being written when it is.
+        # Brokers learn that they lead before clients do. So the metadata waits for pending writes.
         self._full_metadata_pending = bool(self._pending_writes)
         if not self._pending_writes:
             out.add_full_metadata(context.brokers)
@@ -285,7 +286,7 @@ class Controller:
             self._reconcile(topic_partition)
 
     def _logs_failed(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
-        """Others in sync are to lead what a broker cannot write to; alone, it leads on."""
+        """Elect other leaders from the ISR for logs that a broker cannot write; a sole member still leads."""
         context = self._context
         for topic_partition in sorted(partitions):
             known = context.leaderships.get(topic_partition)
@@ -293,24 +294,24 @@ class Controller:
                 continue
             if self._deletions.is_under_way(topic_partition.topic):
                 continue
-            if any(one != broker_id and context.eligible_brokers().is_stable(one) for one in known.isr):
+            eligible = context.eligible_brokers()
+            if any(replica != broker_id and eligible.is_stable(replica) for replica in known.isr):
                 self._effects.add_log_line(
-                    f"broker {broker_id} cannot write to its log of {topic_partition}: another replica leads",
+                    f"broker {broker_id} cannot write its log of {topic_partition}: electing another leader",
                     warning=True,
                 )
                 self._reconcile(topic_partition, (broker_id,))
 
     # --- topics ---------------------------------------------------------------------------------------------
 
-    def _topics_changed(self, assignments: Mapping[str, Assignment], gone: Collection[str]) -> None:
+    def _topics_changed(self, assignments: Mapping[str, Assignment], removed: Collection[str]) -> None:
         context = self._context
-        for topic in sorted(gone):
+        for topic in sorted(removed):
             if topic not in context.assignments or self._deletions.is_under_way(topic):
                 continue
-            # Somebody removed the znodes by hand: forget the topic, leave the logs (text 003, manual
-            # deletion).
+            # The znodes were removed by hand: forget the topic, keep the logs (text 003, manual deletion).
             self._effects.add_log_line(
-                f"the znodes of topic {topic} were removed by hand: nobody serves it any more; its logs and "
+                f"the znodes of topic {topic} were removed by hand: it is no longer served; its logs and "
                 "settings stay",
                 warning=True,
             )
@@ -333,7 +334,7 @@ class Controller:
             self._pending_writes.pop(topic_partition, None)
             self._failed_writes.pop(topic_partition, None)
             if topic_partition in self._reassignments:
-                self._reassignments.cancel(topic_partition, f"topic {topic} is gone", self._effects)
+                self._reassignments.cancel(topic_partition, f"topic {topic} was removed", self._effects)
             self._elections.complete(topic_partition, self._effects)
             self._epoch_steps.pop(topic_partition, None)
         self._deletions.complete_topic(topic, self._effects)
@@ -358,7 +359,7 @@ class Controller:
                 if topic not in busy:
                     self._deletions.start(topic, self._effects)
 
-    # --- preferred leaders, other replicas ------------------------------------------------------------------
+    # --- preferred replica elections, reassignments ---------------------------------------------------------
 
     def _start_elections(
         self, partitions: Collection[TopicPartition], *, asked: bool = True, resumed: bool = False
@@ -367,11 +368,11 @@ class Controller:
         for topic_partition in sorted(partitions):
             if not self._context.has_partition(topic_partition):
                 self._effects.add_log_line(
-                    f"no preferred election of {topic_partition}: it is not there", warning=True
+                    f"no preferred election of {topic_partition}: no such partition", warning=True
                 )
             elif topic_partition.topic in self._deletions and not resumed:
                 self._effects.add_log_line(
-                    f"no preferred election of {topic_partition}: it is to be deleted", warning=True
+                    f"no preferred election of {topic_partition}: its topic will be deleted", warning=True
                 )
             else:
                 electable.append(topic_partition)
@@ -458,8 +459,8 @@ class Controller:
                 context.set_status(topic_partition, PartitionStatus.OFFLINE)
             if leadership.leader != NO_LEADER and leadership.leader not in known.isr:
                 out.add_log_line(
-                    f"no replica of {topic_partition} in sync is alive ({list(known.isr)}): broker "
-                    f"{leadership.leader} leads, and what it does not have is lost",
+                    f"no replica in the ISR of {topic_partition} is alive ({list(known.isr)}): electing "
+                    f"broker {leadership.leader}, messages that it does not have are lost",
                     warning=True,
                 )
         self._pending_writes[topic_partition] = _PendingWrite(leadership, bounced_brokers, force_new_epoch)
@@ -467,7 +468,7 @@ class Controller:
         return False
 
     def _leaderships_written(
-        self, leaderships: Mapping[TopicPartition, LeaderAndIsr], gone: Collection[TopicPartition]
+        self, leaderships: Mapping[TopicPartition, LeaderAndIsr], missing: Collection[TopicPartition]
     ) -> None:
         context = self._context
         for topic_partition, held in leaderships.items():
@@ -495,20 +496,18 @@ class Controller:
                 )
             if settled:
                 self._announce(topic_partition, NO_LEADER if known is None else known.leader)
-        for topic_partition in sorted(gone):
-            lost = self._pending_writes.pop(topic_partition, None)
+        for topic_partition in sorted(missing):
+            failed = self._pending_writes.pop(topic_partition, None)
             if context.has_partition(topic_partition):
-                if lost is not None:
-                    self._failed_writes[topic_partition] = {*lost.bounced_brokers, *lost.bounced_since}
+                if failed is not None:
+                    self._failed_writes[topic_partition] = {*failed.bounced_brokers, *failed.bounced_since}
                 if topic_partition in self._reassignments:
-                    reason = f"the state of {topic_partition} is gone, or cannot be read"
+                    reason = f"the state of {topic_partition} is missing or cannot be read"
                     self._reassignments.cancel(topic_partition, reason, self._effects)
                 self._elections.complete(topic_partition, self._effects)
 
     def _raise_leader_epochs(self, partitions: Collection[TopicPartition]) -> None:
-        """Brokers refuse the leader epochs that they were told, as they know of newer ones: try higher ones,
-        ever farther above.
-        """
+        """Write higher leader epochs, in growing steps: brokers have refused the current ones as too old."""
         context = self._context
         for topic_partition in sorted(partitions):
             known = context.leaderships.get(topic_partition)
@@ -519,8 +518,8 @@ class Controller:
             step = 2 * self._epoch_steps.get(topic_partition, 0) or 1
             self._epoch_steps[topic_partition] = min(step, _EPOCH_STEP_MAX)
             self._effects.add_log_line(
-                f"brokers know of a newer leader epoch of {topic_partition} than {known.leader_epoch}, which "
-                "ZooKeeper has: it was restored from an older copy; the epoch is raised",
+                f"brokers have a newer leader epoch of {topic_partition} than {known.leader_epoch} in "
+                "ZooKeeper, which was restored from an older copy: raising the epoch",
                 warning=True,
             )
             self._reconcile(topic_partition, force_new_epoch=True)
@@ -540,23 +539,23 @@ class Controller:
                 self._effects.add_update_metadata({topic_partition: context.leaderships[topic_partition]})
                 settled = self._reconcile(topic_partition)
                 if settled and (known is None or known.leader_epoch != held.leader_epoch):
-                    # Written by an earlier controller, which could not announce it any more.
+                    # Written by an earlier controller, which could not announce it.
                     self._announce(topic_partition, NO_LEADER if known is None else known.leader)
 
     def _is_of_this_term(self, topic_partition: TopicPartition, held: LeaderAndIsr) -> bool:
         if held.controller_epoch > self.epoch:
             self._effects.add_log_line(
-                f"the state of {topic_partition} is of controller epoch {held.controller_epoch}: this "
-                f"controller, of epoch {self.epoch}, leaves it alone",
+                f"ignoring the state of {topic_partition}: it has controller epoch {held.controller_epoch}, "
+                f"this controller has {self.epoch}",
                 warning=True,
             )
             return False
         return True
 
     def _adopt(self, topic_partition: TopicPartition, held: LeaderAndIsr, *, ours: bool) -> None:
-        """Know what a partition's znode holds: what we wrote, or what somebody else did.
+        """Set the known content of a partition's znode, written by this controller (``ours``) or not.
 
-        The znode does not hold the replicas: if the value is not ours, brokers know those of the last one.
+        The znode does not hold the replicas: if the value is not ours, brokers have those of the last value.
         """
         context = self._context
         if not ours:
@@ -572,26 +571,26 @@ class Controller:
         led = held.leader in context.brokers
         context.set_status(topic_partition, PartitionStatus.ONLINE if led else PartitionStatus.OFFLINE)
 
-    # --- what brokers are told ------------------------------------------------------------------------------
+    # --- requests to brokers --------------------------------------------------------------------------------
 
     def _announce(self, topic_partition: TopicPartition, leader_before: int) -> None:
-        """A partition has another state: tell its replicas, and then everybody."""
+        """Send a partition's new state to its replicas, and then its metadata to all brokers."""
         context = self._context
         known = context.leaderships[topic_partition]
-        told = []
+        recipients = []
         for replica in known.replicas:
             if replica in context.shutting_down and replica != known.leader:
                 if replica != leader_before:
                     continue
-                # It hears that it leads no more, and then must not follow, or it would be in sync again.
+                # The old leader must stop leading, and not follow, or it would join the ISR again.
                 self._effects.add_stop_replica(replica, topic_partition, delete=False)
-            told.append(replica)
-        self._send_leader_and_isr(topic_partition, told)
+            recipients.append(replica)
+        self._send_leader_and_isr(topic_partition, recipients)
         if not self._full_metadata_pending:
             self._effects.add_update_metadata({topic_partition: known})
 
     def _send_leader_and_isr(self, topic_partition: TopicPartition, broker_ids: Collection[int]) -> None:
-        """Tell these brokers, if they live and have a replica, what a partition's znode holds."""
+        """Send a partition's state to these brokers, if they are alive and have a replica."""
         known = self._context.leaderships.get(topic_partition)
         if known is not None:
             for replica in known.replicas:

@@ -1,9 +1,9 @@
 """Topics that are being deleted (``TopicDeletionManager`` of 0.10.1).
 
-A deletion waits until no reassignment and no preferred election of the topic is under way, and until few
-enough replicas of others are being deleted. Then the brokers
-forget the topic, and each live replica is deleted. What a broker could not delete, or what lies on a dead
-one, waits for the broker. The topic's znodes go after the last replica, so that none can come back with it.
+A deletion waits until no reassignment and no preferred election of the topic is in progress, and until few
+enough replicas of other topics are being deleted. Then the topic is hidden from clients, and each live
+replica is deleted. A replica that could not be deleted, or is on a dead broker, waits for the broker. The
+topic's znodes are removed after the last replica, so that no replica can return.
 """
 
 from __future__ import annotations
@@ -12,58 +12,60 @@ from collections.abc import Collection
 
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
-from minikafka.controller.context import Context
+from minikafka.controller.context import ControllerContext
 from minikafka.controller.effect_batch import EffectBatch
 from minikafka.controller.states import PartitionStatus, ReplicaStatus
 
 REPLICAS_AT_ONCE = 100
-"""Replicas that are being deleted while another topic's deletion is started."""
+"""The deletion of another topic starts only while fewer replicas are being deleted."""
 
 
 class TopicDeletions:
-    """The deletions that wait or are under way. Part of the Controller."""
+    """The topic deletions, waiting or in progress. Part of the Controller."""
 
-    def __init__(self, context: Context, *, enabled: bool) -> None:
+    def __init__(self, context: ControllerContext, *, enabled: bool) -> None:
         self._context = context
         self._enabled = enabled
         self._waiting: dict[str, None] = {}
         self._remaining: dict[str, set[tuple[int, TopicPartition]]] = {}
-        """Topic -> replicas that are still there."""
+        """Topic -> replicas that are not deleted yet."""
         self._in_flight: set[tuple[int, TopicPartition]] = set()
-        """Replicas that a broker which lives was told to delete, and has not answered for."""
+        """Replicas whose deletion was requested from a live broker, without a response yet."""
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._waiting or topic in self._remaining
 
     def is_under_way(self, topic: str) -> bool:
-        """Return whether a topic's deletion has begun: nobody leads it any more."""
+        """Return whether a topic's deletion has started: its partitions have no leader any more."""
         return topic in self._remaining
 
     def has_room(self) -> bool:
-        """Whether another topic may be started: brokers delete one log after the other, and what they hear
-        behind that, of other leaders for one, must not wait for thousands.
+        """Return whether another topic's deletion may start.
+
+        Brokers delete one log after the other, and later requests, such as those for new leaders, must not
+        wait for thousands of deletions.
         """
         return len(self._in_flight) < REPLICAS_AT_ONCE
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """Topics that are to be deleted once nothing else of them is under way."""
+        """Topics that will be deleted once they have no reassignment or election in progress."""
         return tuple(self._waiting)
 
     def request(self, topics: Collection[str], out: EffectBatch) -> None:
-        """Take in the topics that are marked; drop the marks that mean nothing."""
+        """Add topics to delete; drop the requests that cannot be carried out."""
         for topic in sorted(topics):
             if topic in self:
                 continue
             if topic not in self._context.assignments:
-                out.add_last(events.DropDeletionRequest(topic, "there is no such topic"))
+                out.add_last(events.DropDeletionRequest(topic, "no such topic"))
             elif not self._enabled:
                 out.add_last(events.DropDeletionRequest(topic, "delete.topic.enable is false"))
             else:
                 self._waiting[topic] = None
 
     def start(self, topic: str, out: EffectBatch) -> None:
-        """Hide the topic and have its replicas deleted."""
+        """Hide the topic and start the deletion of its replicas."""
         context = self._context
         partitions = list(context.partitions_of(topic))
         out.add_update_metadata(context.deletion_metadata(partitions))
@@ -85,7 +87,7 @@ class TopicDeletions:
     def start_replica_deletion(
         self, topic_partition: TopicPartition, broker_id: int, out: EffectBatch
     ) -> None:
-        """Have a replica deleted that is still there, if its broker lives."""
+        """Start the deletion of a remaining replica, if its broker is alive."""
         if (broker_id, topic_partition) not in self._remaining[topic_partition.topic]:
             return
         self._context.advance_replica_deletion(topic_partition, broker_id, ReplicaStatus.DELETION_STARTED)
@@ -96,7 +98,7 @@ class TopicDeletions:
             self.fail_replica_deletion(topic_partition, broker_id)
 
     def fail_replica_deletion(self, topic_partition: TopicPartition, broker_id: int) -> None:
-        """A replica was not deleted, or its broker died: it waits for the broker."""
+        """Note that a replica was not deleted, or its broker died: it waits for the broker."""
         self._in_flight.discard((broker_id, topic_partition))
         if (broker_id, topic_partition) in self._remaining.get(topic_partition.topic, ()):
             self._context.advance_replica_deletion(
@@ -106,7 +108,7 @@ class TopicDeletions:
     def complete_replica_deletion(
         self, topic_partition: TopicPartition, broker_id: int, out: EffectBatch
     ) -> None:
-        """A replica is deleted; after the last one the topic goes."""
+        """Note that a replica is deleted; after the last one the topic is removed."""
         self._in_flight.discard((broker_id, topic_partition))
         left = self._remaining.get(topic_partition.topic, set())
         if (broker_id, topic_partition) not in left:
@@ -117,7 +119,7 @@ class TopicDeletions:
             out.add_last(events.RemoveTopic(topic_partition.topic))
 
     def complete_topic(self, topic: str, out: EffectBatch) -> None:
-        """The topic's znodes are gone."""
+        """End the deletion of a topic whose znodes were removed."""
         context = self._context
         if topic in self._remaining:
             for topic_partition in context.partitions_of(topic):
@@ -128,4 +130,4 @@ class TopicDeletions:
             del self._remaining[topic]
         elif topic in self._waiting:
             del self._waiting[topic]
-            out.add_last(events.DropDeletionRequest(topic, "its znodes are gone"))
+            out.add_last(events.DropDeletionRequest(topic, "its znodes were removed"))

@@ -1,4 +1,4 @@
-"""The effects of one step, gathered and brought into their order: one message of each kind a broker."""
+"""The effects of one step, collected and ordered: one request of each kind for a broker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
-from minikafka.controller.context import Context
+from minikafka.controller.context import ControllerContext
 from minikafka.controller.events import Effect
 from minikafka.partition.replica import LeaderAndIsr
 
@@ -14,12 +14,12 @@ from minikafka.partition.replica import LeaderAndIsr
 class EffectBatch:
     """Collects the effects of one step.
 
-    The order: log lines; assignments that grow; state znodes (other leaders, which clients wait for, then new
-    partitions, then what only shrinks); what brokers are told; and last what ends a piece of work, so
-    that a controller that dies before finds it undone.
+    The order: log lines; assignments that grow; state znodes (new leaders, which clients wait for, then new
+    partitions, then other changes); requests to brokers; and last the effects that end a piece of work, so
+    that the next controller finds it unfinished if this one dies before.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._log_lines: list[Effect] = []
         self._grown_assignments: dict[str, None] = {}
@@ -37,13 +37,13 @@ class EffectBatch:
         self._dropped_reassignments: dict[TopicPartition, str] = {}
 
     def add_log_line(self, text: str, *, warning: bool = False) -> None:
-        """Have a line logged."""
+        """Add a line for the log."""
         self._log_lines.append(events.LogLine(text, warning))
 
     def add_state_write(
         self, topic_partition: TopicPartition, leadership: LeaderAndIsr, known: LeaderAndIsr | None
     ) -> None:
-        """Have a state znode written, in place of ``known``."""
+        """Add the write of a state znode, which replaces ``known``."""
         if known is None:
             self._created[topic_partition] = leadership
         elif known.leader != leadership.leader:
@@ -52,47 +52,47 @@ class EffectBatch:
             self._changed[topic_partition] = leadership
 
     def add_assignment_write(self, topic: str) -> None:
-        """Have a topic's assignment, which has grown, written before its leaders are."""
+        """Add the write of a topic's larger assignment, before those of its leaders."""
         self._grown_assignments[topic] = None
 
     def add_leader_and_isr(
         self, broker_id: int, topic_partition: TopicPartition, leadership: LeaderAndIsr
     ) -> None:
-        """Tell a broker what it leads or follows."""
+        """Add a partition to the LeaderAndIsr request for a broker."""
         self._leaderships.setdefault(broker_id, {})[topic_partition] = leadership
 
     def add_update_metadata(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> None:
-        """Tell all brokers who leads what."""
+        """Add partitions to the UpdateMetadata request for all brokers."""
         self._update_metadata.update(leaderships)
 
     def add_live_brokers(self, broker_ids: Iterable[int]) -> None:
-        """Tell brokers who is alive, before they hear of leaders: 0.10.1 follows only whom it knows."""
+        """Send the live brokers to brokers, before leaders: 0.10.1 follows only leaders that it knows."""
         self._send_live_brokers_to.update(dict.fromkeys(broker_ids))
 
     def add_full_metadata(self, broker_ids: Iterable[int]) -> None:
-        """Tell brokers of every partition."""
+        """Send the metadata of every partition to brokers."""
         self._send_full_metadata_to.update(dict.fromkeys(broker_ids))
 
     def add_stop_replica(self, broker_id: int, topic_partition: TopicPartition, *, delete: bool) -> None:
-        """Have a broker stop a replica."""
+        """Add a replica to a StopReplica request for a broker."""
         stopped = self._deleted if delete else self._stopped
         stopped.setdefault(broker_id, {})[topic_partition] = None
 
     def complete_reassignment(self, topic_partition: TopicPartition) -> None:
-        """A reassignment is done: have its topic's assignment written, and then the request removed."""
+        """Add the end of a reassignment: write its topic's assignment, then remove the request."""
         self._completed_assignments[topic_partition.topic] = None
         self._dropped_reassignments[topic_partition] = "done"
 
     def drop_reassignment(self, topic_partition: TopicPartition, reason: str) -> None:
-        """Have the request for a reassignment removed that is not carried out."""
+        """Add the removal of a reassignment request that is not carried out."""
         self._dropped_reassignments[topic_partition] = reason
 
     def add_last(self, effect: Effect) -> None:
-        """Have this done after all else."""
+        """Add an effect after all others."""
         self._last.append(effect)
 
     def effects(self) -> list[Effect]:
-        """All of it, in order."""
+        """Return all effects, in order."""
         brokers = dict(self._context.brokers)
         effects = [
             *self._log_lines,
@@ -106,7 +106,10 @@ class EffectBatch:
         effects += [
             events.SendUpdateMetadata(broker_id, brokers, {}) for broker_id in self._send_live_brokers_to
         ]
-        effects += [events.SendLeaderAndIsr(broker_id, told) for broker_id, told in self._leaderships.items()]
+        effects += [
+            events.SendLeaderAndIsr(broker_id, leaderships)
+            for broker_id, leaderships in self._leaderships.items()
+        ]
         all_known = (
             {**self._context.leaderships, **self._update_metadata} if self._send_full_metadata_to else {}
         )

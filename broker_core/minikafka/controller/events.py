@@ -17,7 +17,7 @@ from minikafka.partition.replica import LeaderAndIsr
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """This broker is the controller; what ZooKeeper holds at that moment.
+    """This broker has become the controller. The fields are the content of ZooKeeper at that moment.
 
     ``sessions``: broker id -> the ZooKeeper session that registered it. ``unclean_election_topics``: topics
     where a replica outside the ISR may lead. ``reassignments``: those of ``/admin/reassign_partitions``.
@@ -39,12 +39,12 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class Resigned:
-    """This broker is not the controller any more."""
+    """This broker is no longer the controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """The live brokers, all of them. One with another session than before was restarted in between."""
+    """All live brokers. A broker with another session than before was restarted in between."""
 
     brokers: Mapping[int, BrokerAddress]
     sessions: Mapping[int, int] = field(default_factory=dict)
@@ -52,30 +52,30 @@ class BrokersChanged:
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged:
-    """Topics that are new, or have been written anew, with their assignments, and those that are ``gone``.
+    """Topics that were created or changed, with their assignments, and topics that were ``removed``.
 
-    Of a topic that is known only partitions that are new count: other replicas come by reassignment.
+    Of a known topic only new partitions count: replicas are changed by reassignment.
     """
 
     assignments: Mapping[str, Assignment]
-    gone: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class LeadershipsWritten:
-    """The state znodes of these partitions now hold this: ours, or what was there before us.
+    """The content of state znodes after a write: the written value, or the one that prevented the write.
 
-    ``gone``: partitions of the same write that have no znode, or one that cannot be read.
+    ``missing``: partitions of the same write whose znode does not exist or cannot be read.
     """
 
     leaderships: Mapping[TopicPartition, LeaderAndIsr]
-    gone: frozenset[TopicPartition] = frozenset()
+    missing: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderEpochsRefused:
-    """A broker has heard of newer leader epochs of these partitions than the ones that it was told, or its
-    logs have: the epochs that ZooKeeper holds went back.
+    """A broker or its logs have newer leader epochs of these partitions than the controller sent: the epochs
+    in ZooKeeper went back.
     """
 
     partitions: frozenset[TopicPartition]
@@ -83,14 +83,14 @@ class LeaderEpochsRefused:
 
 @dataclass(frozen=True, slots=True)
 class DeletionRequested:
-    """Topics named under ``/admin/delete_topics``."""
+    """The topics under ``/admin/delete_topics``."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDeleted:
-    """A broker has removed its replica of a partition."""
+    """A broker has deleted its replica of a partition."""
 
     broker_id: int
     topic_partition: TopicPartition
@@ -98,7 +98,7 @@ class ReplicaDeleted:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaNotDeleted:
-    """A broker could not remove its replica: that waits until it says ReplicaDeleted, or comes back."""
+    """A broker could not delete its replica, which waits until ReplicaDeleted or the broker's next start."""
 
     broker_id: int
     topic_partition: TopicPartition
@@ -106,14 +106,14 @@ class ReplicaNotDeleted:
 
 @dataclass(frozen=True, slots=True)
 class TopicRemoved:
-    """Nothing of the topic is left in ZooKeeper."""
+    """The topic was removed from ZooKeeper."""
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
 class IsrChanged:
-    """Leaders wrote these states themselves (``/isr_change_notification``); what the znodes hold now."""
+    """The current states of partitions whose leaders have written them (``/isr_change_notification``)."""
 
     leaderships: Mapping[TopicPartition, LeaderAndIsr]
 
@@ -128,35 +128,38 @@ class LogsFailed:
 
 @dataclass(frozen=True, slots=True)
 class UncleanElectionChanged:
-    """The topics, all of them, where a replica out of sync may lead if none in sync lives."""
+    """All topics where a replica outside the ISR may lead if no replica in the ISR is alive."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ElectionRequested:
-    """Partitions that are to be led by their preferred replica, the first one assigned."""
+    """Partitions for which the preferred replica, the first one assigned, should become leader."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceDue:
-    """Time for the automatic preferred election: on each broker that others lead more than this for."""
+    """The automatic preferred election is due, for brokers whose imbalance is above ``limit_percent``.
+
+    The imbalance is the share of the partitions preferring a broker that other brokers lead.
+    """
 
     limit_percent: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentRequested:
-    """All that ``/admin/reassign_partitions`` asks for, with the replicas that each partition is to have."""
+    """The content of ``/admin/reassign_partitions``: partitions, and the replicas requested for each."""
 
     reassignments: Mapping[TopicPartition, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
-    """A broker wants to stop, and to be led by others first; see ``Controller.partitions_still_led_by``."""
+    """A broker will shut down and hand over its leaderships; see ``Controller.partitions_still_led_by``."""
 
     broker_id: int
 
@@ -186,10 +189,10 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class WriteLeaderships:
-    """Write the state znodes of partitions; answered by one LeadershipsWritten.
+    """Write the state znodes of partitions; one LeadershipsWritten follows.
 
-    Each is made (``create``), or replaced if it still has the version before the value's own.
-    One effect for all, so that no client ever sees a part of a new topic's partitions.
+    Each znode is created (``create``), or replaced if it still has the version before the value's own. One
+    effect for all, so that no client ever sees only a part of a new topic's partitions.
     """
 
     leaderships: Mapping[TopicPartition, LeaderAndIsr]
@@ -198,7 +201,7 @@ class WriteLeaderships:
 
 @dataclass(frozen=True, slots=True)
 class SendLeaderAndIsr:
-    """Tell a broker what it leads or follows."""
+    """Send LeaderAndIsr: the partitions that a broker leads or follows."""
 
     broker_id: int
     leaderships: Mapping[TopicPartition, LeaderAndIsr]
@@ -206,7 +209,7 @@ class SendLeaderAndIsr:
 
 @dataclass(frozen=True, slots=True)
 class SendUpdateMetadata:
-    """Tell a broker who leads what, so that it can tell clients. A leader of -2 means the topic is going."""
+    """Send UpdateMetadata: the leaders, for clients. Leader -2 means that the topic is being deleted."""
 
     broker_id: int
     brokers: Mapping[int, BrokerAddress]
@@ -215,9 +218,9 @@ class SendUpdateMetadata:
 
 @dataclass(frozen=True, slots=True)
 class SendStopReplica:
-    """Tell a broker to stop following; with ``delete``, to drop replicas and their logs.
+    """Send StopReplica: stop following; with ``delete``, delete replicas and their logs.
 
-    A deletion is answered by ReplicaDeleted or ReplicaNotDeleted for each.
+    ReplicaDeleted or ReplicaNotDeleted follows for each deletion.
     """
 
     broker_id: int
@@ -227,7 +230,7 @@ class SendStopReplica:
 
 @dataclass(frozen=True, slots=True)
 class RemoveTopic:
-    """Remove every znode of a topic; answered by TopicRemoved."""
+    """Remove every znode of a topic; TopicRemoved follows."""
 
     topic: str
 
@@ -244,9 +247,9 @@ class DropDeletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class WriteAssignments:
-    """Write the replicas of topics. Partitions that their znodes have besides came meanwhile, and stay.
+    """Write the replicas of topics. Other partitions in their znodes were added meanwhile, and stay.
 
-    One effect for all: many topics move at a time, and the controller's other work waits for it.
+    One effect for all: many topics may move at the same time, and the controller's other work waits for it.
     """
 
     assignments: Mapping[str, Assignment]
@@ -254,9 +257,9 @@ class WriteAssignments:
 
 @dataclass(frozen=True, slots=True)
 class DropReassignments:
-    """Take partitions out of ``/admin/reassign_partitions``: done or refused, as the reason of each says.
+    """Remove partitions from ``/admin/reassign_partitions``: done or refused, as the reason of each says.
 
-    One effect for all: each would write anew what is left of the request.
+    One effect for all: each removal rewrites the rest of the request.
     """
 
     reasons: Mapping[TopicPartition, str]

@@ -6,24 +6,24 @@ from collections.abc import Collection
 
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events
-from minikafka.controller.context import Context
+from minikafka.controller.context import ControllerContext
 from minikafka.controller.effect_batch import EffectBatch
 
 
 class PreferredReplicaElections:
     """The elections in progress, requested or automatic. Part of the Controller."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._under_way: dict[TopicPartition, None] = {}
+        self._in_progress: dict[TopicPartition, None] = {}
         self._requested: dict[TopicPartition, None] = {}
-        """Those of ``/admin/preferred_replica_election``, which is removed after the last of them."""
+        """Partitions of ``/admin/preferred_replica_election``, which is removed after the last of them."""
 
     def __contains__(self, topic_partition: TopicPartition) -> bool:
-        return topic_partition in self._under_way
+        return topic_partition in self._in_progress
 
     def __bool__(self) -> bool:
-        return bool(self._under_way)
+        return bool(self._in_progress)
 
     @property
     def is_requested(self) -> bool:
@@ -32,22 +32,22 @@ class PreferredReplicaElections:
 
     def topics(self) -> set[str]:
         """Return the topics of the partitions in progress."""
-        return {topic_partition.topic for topic_partition in self._under_way}
+        return {topic_partition.topic for topic_partition in self._in_progress}
 
     def start(self, partitions: Collection[TopicPartition], out: EffectBatch, *, asked: bool) -> None:
         """Start the election of ``partitions``, which the controller then reconciles one by one."""
-        names = ",".join(_name(key) for key in partitions if key not in self._under_way)
+        names = ",".join(_name(key) for key in partitions if key not in self._in_progress)
         if names:
             out.add_log_line(f"Starting preferred replica leader election for partitions {names}")
-        self._under_way.update(dict.fromkeys(partitions))
+        self._in_progress.update(dict.fromkeys(partitions))
         if asked:
             self._requested.update(dict.fromkeys(partitions))
 
     def complete(self, topic_partition: TopicPartition, out: EffectBatch) -> None:
         """Log how the election of a partition ended, if there was one: nothing is left to write for it."""
-        if topic_partition not in self._under_way:
+        if topic_partition not in self._in_progress:
             return
-        del self._under_way[topic_partition]
+        del self._in_progress[topic_partition]
         context, name = self._context, _name(topic_partition)
         known = context.leaderships.get(topic_partition)
         preferred = context.replicas_of(topic_partition)[0]

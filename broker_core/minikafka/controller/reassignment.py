@@ -1,15 +1,15 @@
-"""Partitions on their way to other replicas (``onPartitionReassignment`` of 0.10.1).
+"""Partition reassignments: move partitions to other replicas (``onPartitionReassignment`` of 0.10.1).
 
-A partition is assigned to its old and new replicas until all new ones are in sync. Then, with one new value
-of its state, a new replica leads if none does, and only the new ones are in sync and assigned. Once ZooKeeper
-holds that, the old ones are stopped and deleted, the assignment is written and the request is taken away: in
-this order, so that a controller that comes in between finds the request, and goes on from what it sees.
+A partition is assigned to its old and new replicas until all new ones are in sync. Then one new value of its
+state makes a new replica the leader, unless one is already, and only the new ones in sync and assigned. Once
+ZooKeeper holds it, the old ones are stopped and deleted, the assignment is written and the request is
+removed: in this order, so that a controller elected in between finds the request and continues.
 """
 
 from __future__ import annotations
 
 from minikafka.base.ids import TopicPartition
-from minikafka.controller.context import Context
+from minikafka.controller.context import ControllerContext
 from minikafka.controller.effect_batch import EffectBatch
 from minikafka.controller.election import EligibleBrokers
 from minikafka.controller.states import ReplicaStatus
@@ -17,9 +17,9 @@ from minikafka.partition.replica import LeaderAndIsr
 
 
 class PartitionReassignments:
-    """The reassignments under way. Part of the Controller."""
+    """The reassignments in progress. Part of the Controller."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._targets: dict[TopicPartition, tuple[int, ...]] = {}
 
@@ -30,33 +30,33 @@ class PartitionReassignments:
         return bool(self._targets)
 
     def topics(self) -> set[str]:
-        """The topics of the partitions under way."""
+        """Return the topics of the partitions in progress."""
         return {topic_partition.topic for topic_partition in self._targets}
 
     def rejection_reason(
         self, topic_partition: TopicPartition, replicas: tuple[int, ...], *, resumed: bool
     ) -> str | None:
-        """Why a request cannot be carried out; None when it can.
+        """Return why a request cannot be carried out; None when it can.
 
-        One that is ``resumed`` by a new controller was accepted once: it waits for brokers that are dead.
+        A request ``resumed`` by a new controller was accepted before: it waits for dead brokers.
         """
         context = self._context
         if not context.has_partition(topic_partition):
-            return f"there is no partition {topic_partition}"
+            return f"no such partition: {topic_partition}"
         known = context.leaderships.get(topic_partition)
-        # Where replicas are only added, the assignment does not tell how far an earlier controller came.
+        # If replicas are only added, the assignment does not show how far an earlier controller got.
         half_done = resumed and known is not None and not set(replicas) <= set(known.isr)
         if context.replicas_of(topic_partition) == replicas and not half_done:
-            return f"{topic_partition} is assigned to {list(replicas)} already"
+            return f"{topic_partition} is already assigned to {list(replicas)}"
         if not replicas or len(set(replicas)) != len(replicas):
-            return f"{topic_partition} cannot have the replicas {list(replicas)}: one or more, each once"
+            return f"invalid replicas of {topic_partition}: {list(replicas)}; expected one or more, each once"
         dead = [replica for replica in replicas if replica not in context.brokers]
         if dead and not resumed:
             return f"{topic_partition} cannot move to brokers that are not alive: {dead}"
         return None
 
     def start(self, topic_partition: TopicPartition, replicas: tuple[int, ...], out: EffectBatch) -> None:
-        """Assign the partition to its new replicas beside the old ones."""
+        """Assign the partition to its new replicas in addition to the old ones."""
         context = self._context
         self._targets[topic_partition] = replicas
         old = context.replicas_of(topic_partition)
@@ -71,7 +71,7 @@ class PartitionReassignments:
         out.add_assignment_write(topic_partition.topic)
 
     def replicas_for(self, topic_partition: TopicPartition, eligible: EligibleBrokers) -> tuple[int, ...]:
-        """The replicas that the partition's next state is for: the new ones alone once all are in sync."""
+        """Return the replicas for the partition's next state: only the new ones once all are in sync."""
         target = self._targets.get(topic_partition)
         known = self._context.leaderships.get(topic_partition)
         if (
@@ -83,7 +83,7 @@ class PartitionReassignments:
         return self._context.replicas_of(topic_partition)
 
     def finish(self, topic_partition: TopicPartition, known: LeaderAndIsr, out: EffectBatch) -> None:
-        """Stop the old replicas, if ``known``, which ZooKeeper holds, is led by the new ones alone."""
+        """Stop the old replicas, if ``known``, the state in ZooKeeper, has only the new ones."""
         context, target = self._context, self._targets.get(topic_partition)
         if target is None or known.replicas != target or set(known.isr) != set(target):
             return
@@ -99,6 +99,6 @@ class PartitionReassignments:
         out.complete_reassignment(topic_partition)
 
     def cancel(self, topic_partition: TopicPartition, reason: str, out: EffectBatch) -> None:
-        """Drop a request that is under way, or was not accepted."""
+        """Drop a request that is in progress or was not accepted."""
         self._targets.pop(topic_partition, None)
         out.drop_reassignment(topic_partition, reason)

@@ -1,7 +1,7 @@
-"""The states of partitions and of replicas, and which may follow which.
+"""The states of partitions and of replicas, and their valid predecessors.
 
 The tables are those of ``PartitionStateMachine`` and ``ReplicaStateMachine`` of Kafka 0.10.1. Text 003 gives
-NonExistent -> New the work of New -> Online; see ARCHITECTURE.md.
+NonExistent -> New the work of New -> Online; see docs/deviations/from-the-texts.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 
 class PartitionStatus(Enum):
-    """Where a partition stands in its life."""
+    """The state of a partition in its life cycle."""
 
     NON_EXISTENT = "NonExistentPartition"
     """Never created, or created and then deleted."""
@@ -25,7 +25,7 @@ class PartitionStatus(Enum):
 
 
 class ReplicaStatus(Enum):
-    """Where one replica of a partition stands in its life."""
+    """The state of a replica of a partition in its life cycle."""
 
     NEW = "NewReplica"
     """Assigned just now, by a new topic or a reassignment; follows, if there is a leader."""
@@ -34,11 +34,11 @@ class ReplicaStatus(Enum):
     OFFLINE = "OfflineReplica"
     """Its broker died or is stopping, or it is about to be deleted."""
     DELETION_STARTED = "ReplicaDeletionStarted"
-    """Its broker was told to delete it."""
+    """Its broker was requested to delete it."""
     DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
     """Its broker has deleted it."""
     DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
-    """Its broker could not delete it, or was dead when this controller came."""
+    """Its broker could not delete it, or was dead when this controller was elected."""
     NON_EXISTENT = "NonExistentReplica"
     """Never assigned, or deleted."""
 
@@ -66,9 +66,9 @@ REPLICA_PREDECESSORS: Mapping[ReplicaStatus, frozenset[ReplicaStatus]] = {
 Status = TypeVar("Status", PartitionStatus, ReplicaStatus)
 
 
-def check_move(
+def check_transition(
     what: object, now: Status, to: Status, predecessors: Mapping[Status, frozenset[Status]]
 ) -> None:
-    """Raise AssertionError, for an error of ours, unless ``to`` may follow ``now``."""
+    """Raise AssertionError, as a bug in the controller, unless ``to`` may follow ``now``."""
     if now not in predecessors[to]:
         raise AssertionError(f"{what} cannot go from {now.value} to {to.value}")

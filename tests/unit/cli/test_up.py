@@ -153,7 +153,7 @@ def test_a_topic_that_is_not_there_is_a_failure_and_is_not_made(
         (
             ("--replicas", "3"),
             2,
-            "INVALID_REPLICATION_FACTOR: replication factor 3 is more than the live brokers",
+            "INVALID_REPLICATION_FACTOR: replication factor 3 is larger than the number of live brokers",
         ),
         (("--config", "segment.bytes=little"), 2, "INVALID_CONFIG: segment.bytes='little'"),
         ((), 1, "TOPIC_ALREADY_EXISTS: topic test_a_topic"),

@@ -77,8 +77,8 @@ def test_partitions_that_come_later_go_on_round_the_brokers() -> None:
 @pytest.mark.parametrize(
     ("added", "complaint"),
     [
-        ({2: (1,)}, "2 partitions are new, and replicas are given for 1"),
-        ({2: (1,), 3: (1, 2)}, "partition 3 has 2 replicas, those that are there have 1"),
+        ({2: (1,)}, "expected replicas for 2 new partitions, not for 1"),
+        ({2: (1,), 3: (1, 2)}, "partition 3 has 2 replicas, the existing partitions have 1"),
         ({2: (1,), 3: (9,)}, r"not alive: \[9\]"),
     ],
 )

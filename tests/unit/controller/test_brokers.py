@@ -60,7 +60,7 @@ def test_an_unclean_leader_is_elected_with_a_warning_where_the_topic_allows_it()
     cluster.lose(1)
     assert cluster.known() == state(2, (2,), (1, 2), leader_epoch=1, version=1)
     assert cluster.of(events.LogLine)[0].warning
-    assert "no replica of t-0 in sync is alive ([1]): broker 2 leads" in cluster.notes()[0]
+    assert "no replica in the ISR of t-0 is alive ([1]): electing broker 2" in cluster.notes()[0]
 
 
 def test_a_topic_that_comes_to_allow_it_gets_its_unclean_leader_at_once() -> None:
@@ -156,7 +156,7 @@ def test_what_a_broker_cannot_write_to_is_led_by_another_one_in_sync() -> None:
     cluster = Cluster((1, 2, 3), {T0: state(1, (1, 2, 3)), T1: state(2, (1, 2, 3))})
     cluster.tell(events.LogsFailed(1, frozenset({T0, T1})))
     assert cluster.written() == [state(2, (2, 3), (1, 2, 3), leader_epoch=1, version=1)]
-    assert cluster.notes() == ["broker 1 cannot write to its log of t-0: another replica leads"]
+    assert cluster.notes() == ["broker 1 cannot write its log of t-0: electing another leader"]
 
 
 def test_what_nobody_else_has_is_led_on() -> None:
@@ -228,7 +228,7 @@ def test_a_state_that_is_gone_is_not_written_until_something_happens() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
     cluster.answers = False
     cluster.lose(1)
-    assert cluster.tell(events.LeadershipsWritten({}, gone=frozenset({T0}))) == []
+    assert cluster.tell(events.LeadershipsWritten({}, missing=frozenset({T0}))) == []
     cluster.start(1)
     assert len(cluster.written()) == 1
 

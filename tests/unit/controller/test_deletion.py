@@ -101,7 +101,7 @@ def test_a_topic_that_is_to_be_deleted_is_not_reassigned_nor_elected() -> None:
     cluster.tell(events.ReassignmentRequested({T0: (2,)}))
     assert cluster.effects == [events.DropReassignments({T0: "topic t is being deleted"})]
     cluster.tell(events.ElectionRequested(frozenset({T0})))
-    assert cluster.notes() == ["no preferred election of t-0: it is to be deleted"]
+    assert cluster.notes() == ["no preferred election of t-0: its topic will be deleted"]
 
 
 def test_a_preferred_election_comes_to_its_end_before_the_deletion_begins() -> None:
@@ -129,7 +129,9 @@ def test_a_topic_that_vanishes_while_its_deletion_waits_takes_its_request_with_i
     cluster.tell(events.ReassignmentRequested({T0: (2,)}))
     cluster.tell(WANTED)
     cluster.tell(events.TopicsChanged({}, frozenset("t")))
-    assert cluster.of(events.DropDeletionRequest) == [events.DropDeletionRequest("t", "its znodes are gone")]
+    assert cluster.of(events.DropDeletionRequest) == [
+        events.DropDeletionRequest("t", "its znodes were removed")
+    ]
     assert cluster.controller.is_unknown("t")
 
 

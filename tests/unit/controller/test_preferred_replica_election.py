@@ -60,7 +60,7 @@ def test_the_request_stays_until_its_last_partition_is_settled() -> None:
 def test_partitions_that_are_not_there_are_left_out_and_a_request_of_nothing_else_is_dropped() -> None:
     cluster = Cluster((1,))
     ask(cluster, TopicPartition("ghost", 0))
-    assert cluster.notes() == ["no preferred election of ghost-0: it is not there"]
+    assert cluster.notes() == ["no preferred election of ghost-0: no such partition"]
     assert len(cluster.of(events.DropElections)) == 1
 
 

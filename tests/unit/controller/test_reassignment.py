@@ -94,12 +94,12 @@ def test_another_order_makes_another_preferred_leader() -> None:
 @pytest.mark.parametrize(
     ("key", "replicas", "reason"),
     [
-        (TopicPartition("ghost", 0), (1,), "there is no partition ghost-0"),
-        (TopicPartition("t", 7), (1,), "there is no partition t-7"),
-        (T0, (1, 2), "t-0 is assigned to [1, 2] already"),
+        (TopicPartition("ghost", 0), (1,), "no such partition: ghost-0"),
+        (TopicPartition("t", 7), (1,), "no such partition: t-7"),
+        (T0, (1, 2), "t-0 is already assigned to [1, 2]"),
         (T0, (1, 8), "t-0 cannot move to brokers that are not alive: [8]"),
-        (T0, (1, 1), "t-0 cannot have the replicas [1, 1]: one or more, each once"),
-        (T0, (), "t-0 cannot have the replicas []: one or more, each once"),
+        (T0, (1, 1), "invalid replicas of t-0: [1, 1]; expected one or more, each once"),
+        (T0, (), "invalid replicas of t-0: []; expected one or more, each once"),
         (T1, (1,), "t-1 has never had a leader"),
     ],
 )
@@ -119,7 +119,7 @@ def test_what_is_refused_together_is_taken_out_of_the_request_by_one_effect() ->
     assert effect == events.DropReassignments(
         {
             T0: "t-0 cannot move to brokers that are not alive: [8]",
-            TopicPartition("u", 3): "there is no partition u-3",
+            TopicPartition("u", 3): "no such partition: u-3",
         }
     )
 
@@ -221,4 +221,4 @@ def test_it_waits_for_a_new_replica_that_is_dead() -> None:
 def test_a_topic_that_vanishes_takes_its_reassignments_with_it() -> None:
     cluster = under_way()
     cluster.tell(events.TopicsChanged({}, frozenset("t")))
-    assert cluster.of(events.DropReassignments) == [events.DropReassignments({T0: "topic t is gone"})]
+    assert cluster.of(events.DropReassignments) == [events.DropReassignments({T0: "topic t was removed"})]

@@ -7,7 +7,7 @@ from minikafka.controller.states import (
     REPLICA_PREDECESSORS,
     PartitionStatus,
     ReplicaStatus,
-    check_move,
+    check_transition,
 )
 
 P, R = PartitionStatus, ReplicaStatus
@@ -46,4 +46,4 @@ def test_a_replica_comes_to_a_state_only_from_these(to: ReplicaStatus, before: s
 
 def test_an_impossible_transition_is_an_error_of_ours() -> None:
     with pytest.raises(AssertionError, match="t-0 cannot go from OnlinePartition to NewPartition"):
-        check_move("t-0", P.ONLINE, P.NEW, PARTITION_PREDECESSORS)
+        check_transition("t-0", P.ONLINE, P.NEW, PARTITION_PREDECESSORS)
