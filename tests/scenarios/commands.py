@@ -435,8 +435,8 @@ def frame(simulation: ScriptSimulation, text: str = "", *, hex_: str = "") -> Li
 
 @VOCABULARY.command
 def zookeeper(simulation: ScriptSimulation, what: str, machine: int = 0) -> None:
-    """Change the broker's connection to ZooKeeper: ``disconnect``, ``reconnect``, ``disconnect-at-next-write``
-    (before the response), ``expire`` (the session), ``hold-watches`` and ``release-watches`` (of all brokers).
+    """Change the broker's connection to ZooKeeper: ``disconnect``, ``reconnect``, ``expire`` (the session),
+    ``disconnect-at-next-write`` (before the response), ``hold-watches``, ``release-watches`` (all brokers).
     """
     actions: dict[str, Callable[[], None]] = {
         "disconnect": lambda: simulation.zookeeper.suspend(simulation.machine_of(machine).store),
