@@ -1,5 +1,4 @@
-"""The command line: one module a noun, and what they share (options, output, progress, connections).
+"""The command line: a module for each noun, and their shared options, output, progress and connections.
 
-``main`` starts; ``commands`` loads the module of the command that was given, and no other. Only this
-package knows typer and rich.
+``main`` is the entry point; ``commands`` assembles the commands. Only this package imports typer and rich.
 """

@@ -1,4 +1,4 @@
-"""``minikafka acl``: who may do what, as ``kafka-acls`` has it."""
+"""``minikafka acl``: access control lists, as in ``kafka-acls``."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from minikafka.clients.admin.acls import AclBackend, AclBinding
 
 app = typer.Typer(
-    help="Who may do what: rules of topics, groups and the cluster, for brokers that have an authorizer.",
+    help="Access rules of topics, groups and the cluster, for brokers with an authorizer.",
     no_args_is_help=True,
 )
 
 COLUMNS = ["resource", "name", "principal", "permission", "operation", "host"]
 ADVICE = {
-    ErrorCode.UNSUPPORTED_VERSION: "give --zookeeper HOST:PORT/CHROOT, where the rules are kept",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "past the brokers: give --zookeeper HOST:PORT/CHROOT",
-    ErrorCode.SECURITY_DISABLED: "rules can be made before it is: give --zookeeper HOST:PORT/CHROOT",
+    ErrorCode.UNSUPPORTED_VERSION: "use --zookeeper HOST:PORT/CHROOT, where the rules are stored",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "to bypass the brokers, use --zookeeper HOST:PORT/CHROOT",
+    ErrorCode.SECURITY_DISABLED: "to add rules before one is enabled, use --zookeeper HOST:PORT/CHROOT",
 }
-"""What else to try, by the broker's error code."""
+"""The advice for the user, by the broker's error code."""
 NOTHING_REMOVED = 1
-"""The status of ``remove`` where there was nothing to remove."""
+"""The status of ``remove`` when no rule matches."""
 
 
 class AclRequestFailed(BrokerError):
-    """A broker's error on a request about rules; the message has advice already."""
+    """A broker's error on a request about rules; the message already contains advice."""
 
 
 def _repeatable(name: str, metavar: str, text: str) -> object:
@@ -51,28 +51,26 @@ def _repeatable(name: str, metavar: str, text: str) -> object:
 
 
 Texts = Optional[list[str]]  # noqa: UP045
-Topics = Annotated[Texts, _repeatable("--topic", "T", "A topic, or '*' for all; may be given again.")]
-Groups = Annotated[
-    Texts, _repeatable("--group", "G", "A consumer group, or '*' for all; may be given again.")
-]
+Topics = Annotated[Texts, _repeatable("--topic", "T", "A topic, or '*' for all; may be repeated.")]
+Groups = Annotated[Texts, _repeatable("--group", "G", "A consumer group, or '*' for all; may be repeated.")]
 OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
-Allowed = Annotated[Texts, _repeatable("--allow-principal", "P", "Who may: User:NAME, or 'User:*' for all.")]
-Denied = Annotated[Texts, _repeatable("--deny-principal", "P", "Who may not, whatever else allows it.")]
-AllowHosts = Annotated[
-    Texts, _repeatable("--allow-host", "IP", "From where they may; from everywhere without.")
+Allowed = Annotated[
+    Texts, _repeatable("--allow-principal", "P", "A principal to allow: User:NAME, or 'User:*' for all.")
 ]
-DenyHosts = Annotated[
-    Texts, _repeatable("--deny-host", "IP", "From where they may not; from anywhere without.")
+Denied = Annotated[
+    Texts, _repeatable("--deny-principal", "P", "A principal to deny, even if another rule allows it.")
 ]
+AllowHosts = Annotated[Texts, _repeatable("--allow-host", "IP", "The addresses to allow. [all]")]
+DenyHosts = Annotated[Texts, _repeatable("--deny-host", "IP", "The addresses to deny. [all]")]
 Operations = Annotated[
     Texts, _repeatable("--operation", "OP", "Read, Write, Create, Delete, Alter, Describe … or All.")
 ]
 Producer = Annotated[
     bool,
-    typer.Option("--producer", help="What a producer needs: Write and Describe, and Create of the cluster."),
+    typer.Option("--producer", help="A producer's rules: Write and Describe, and Create on the cluster."),
 ]
 Consumer = Annotated[
-    bool, typer.Option("--consumer", help="What a consumer needs: Read and Describe, and Read of its group.")
+    bool, typer.Option("--consumer", help="A consumer's rules: Read and Describe, and Read on its group.")
 ]
 Idempotent = Annotated[
     bool,
@@ -84,7 +82,7 @@ AclZooKeeper = Annotated[
     typer.Option(
         "--zookeeper",
         metavar="HOST:PORT/CHROOT",
-        help="In place of --bootstrap, also where no broker runs: where the rules are kept.",
+        help="Instead of --bootstrap: ZooKeeper, where the rules are stored. Works without brokers.",
         show_default=False,
     ),
 ]
@@ -109,9 +107,9 @@ def add(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Make rules. Brokers act on them at once. Without --operation they are about all operations.
+    """Add rules. Brokers apply them at once. Without --operation they cover all operations.
 
-    Shows those that were not there yet.
+    Prints the new rules.
     """
     from minikafka.clients.admin.acls import AclBinding
 
@@ -119,19 +117,17 @@ def add(
     role = Role(producer, consumer, idempotent)
     asked = AclSelection.of(allowed, denied, allow_hosts, deny_hosts, operations)
     if not asked.principals:
-        raise ConfigError(
-            "--allow-principal", None, "say who may (User:NAME), or --deny-principal who may not"
-        )
-    rules = [AclBinding(*one) for one in build_rules(resources, asked, role)]
-    with _acl_store(bootstrap, zookeeper, data_dir) as keeper:
-        about = dict.fromkeys(one.resource for one in rules)
-        known = {rule for one in about for rule in keeper.find(AclFilter(one.type, one.name))}
-        new = [one for one in rules if one not in known]
+        raise ConfigError("--allow-principal", None, "required (User:NAME); or set --deny-principal")
+    rules = [AclBinding(*rule) for rule in build_rules(resources, asked, role)]
+    with _acl_store(bootstrap, zookeeper, data_dir) as backend:
+        about = dict.fromkeys(rule.resource for rule in rules)
+        known = {rule for resource in about for rule in backend.find(AclFilter(resource.type, resource.name))}
+        new = [rule for rule in rules if rule not in known]
         if not dry_run:
-            keeper.add(rules)
+            backend.add(rules)
     print_rows(_rows(new), COLUMNS, style)
-    there = f", {len(rules) - len(new)} of them there already" if len(new) < len(rules) else ""
-    note(f"minikafka: {counted(len(rules), 'rule')}{there}{'; nothing was changed' * dry_run}")
+    known_note = f", {len(rules) - len(new)} of them existed already" if len(new) < len(rules) else ""
+    note(f"minikafka: {counted(len(rules), 'rule')}{known_note}{'; nothing was changed' * dry_run}")
 
 
 @app.command("list")
@@ -141,23 +137,24 @@ def list_(
     cluster: OfCluster = False,
     principal: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option("--principal", metavar="P", help="Only of this one.", show_default=False),
+        typer.Option("--principal", metavar="P", help="Only rules of this principal.", show_default=False),
     ] = None,
     bootstrap: Bootstrap = None,
     zookeeper: AclZooKeeper = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Rules; of a topic or group also those about all ('*'), as they hold for it too."""
+    """List rules. For a topic or group that includes rules for all ('*'), which apply to it too."""
     resources = parse_resources(topics, groups, cluster=cluster, required=False)
     if principal is not None:
         principal = parse_principal(principal, "--principal")
     wanted = [
-        AclFilter(one.type, one.name, principal=principal, match_wildcard=True) for one in resources
+        AclFilter(resource.type, resource.name, principal=principal, match_wildcard=True)
+        for resource in resources
     ] or [AclFilter(principal=principal)]
-    with _acl_store(bootstrap, zookeeper, data_dir) as keeper:
-        found = {rule for one in wanted for rule in keeper.find(one)}
-    print_rows(_rows(sorted(found)), COLUMNS, style, nothing="there are no such rules")
+    with _acl_store(bootstrap, zookeeper, data_dir) as backend:
+        found = {rule for acl_filter in wanted for rule in backend.find(acl_filter)}
+    print_rows(_rows(sorted(found)), COLUMNS, style, nothing="no matching rules")
 
 
 @app.command()
@@ -179,53 +176,55 @@ def remove(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """Remove rules: those of the resources that say what is given, and without more, all of them.
+    """Remove the rules of the resources that match the other options; without any, all of them.
 
-    Shows what was removed. Status 1 where there was no such rule.
+    Prints the removed rules. Status 1 if no rule matches.
     """
     resources = parse_resources(topics, groups, cluster=cluster)
     asked = AclSelection.of(allowed, denied, allow_hosts, deny_hosts, operations)
-    means = rule_filter(resources, asked, Role(producer, consumer, idempotent))
-    with _acl_store(bootstrap, zookeeper, data_dir) as keeper:
+    matches = rule_filter(resources, asked, Role(producer, consumer, idempotent))
+    with _acl_store(bootstrap, zookeeper, data_dir) as backend:
         broken: list[Resource] = []
-        if means is None:
-            broken = _forget_unreadable(keeper, resources, dry_run=dry_run)
+        if matches is None:
+            broken = _forget_unreadable(backend, resources, dry_run=dry_run)
         about = [CLUSTER, *resources] if producer else resources
-        doomed = [
+        matching = [
             rule
-            for one in dict.fromkeys(about)
-            if one not in broken
-            for rule in keeper.find(AclFilter(one.type, one.name))
-            if means is None or means((rule.resource, rule.acl))
+            for resource in dict.fromkeys(about)
+            if resource not in broken
+            for rule in backend.find(AclFilter(resource.type, resource.name))
+            if matches is None or matches((rule.resource, rule.acl))
         ]
-        if doomed and not dry_run:
-            keeper.remove(doomed)
-    print_rows(_rows(doomed), COLUMNS, style)
-    if not doomed and not broken:
-        note("minikafka: there is no such rule")
+        if matching and not dry_run:
+            backend.remove(matching)
+    print_rows(_rows(matching), COLUMNS, style)
+    if not matching and not broken:
+        note("minikafka: no matching rule")
         return NOTHING_REMOVED
-    lost = "".join(f", and all of {one}, which nobody could read" for one in broken)
+    unreadable = "".join(f", and the unreadable rules of {resource}" for resource in broken)
     done = "; nothing was changed" if dry_run else " removed"
-    note(f"minikafka: {counted(len(doomed), 'rule')}{lost}{done}")
+    note(f"minikafka: {counted(len(matching), 'rule')}{unreadable}{done}")
     return 0
 
 
-def _forget_unreadable(keeper: AclBackend, resources: Sequence[Resource], *, dry_run: bool) -> list[Resource]:
-    """Take away what stands in ZooKeeper in place of rules; of which resources."""
+def _forget_unreadable(
+    backend: AclBackend, resources: Sequence[Resource], *, dry_run: bool
+) -> list[Resource]:
+    """Delete the unreadable rules of ``resources`` in ZooKeeper. Return the resources that have such."""
     from minikafka.clients.admin.acls import ZooKeeperAcls
 
-    if not isinstance(keeper, ZooKeeperAcls):
+    if not isinstance(backend, ZooKeeperAcls):
         return []
-    unreadable = keeper.unreadable()
-    broken = [one for one in resources if one in unreadable]
+    unreadable = backend.unreadable()
+    broken = [resource for resource in resources if resource in unreadable]
     if not dry_run:
-        keeper.forget(broken)
+        backend.forget(broken)
     return broken
 
 
 @contextlib.contextmanager
 def _acl_store(bootstrap: str | None, zookeeper: str | None, data_dir: Path | None) -> Iterator[AclBackend]:
-    """Brokers, or with --zookeeper what stands there."""
+    """Yield the rules of the brokers, or with --zookeeper those stored there."""
     from minikafka.cli.connect import cluster_client, zookeeper_store
     from minikafka.clients.admin.acls import BrokerAcls, ZooKeeperAcls
 
@@ -246,12 +245,12 @@ def _acl_store(bootstrap: str | None, zookeeper: str | None, data_dir: Path | No
 def _rows(rules: Iterable[AclBinding]) -> list[dict[str, object]]:
     return [
         {
-            "resource": one.resource.type.label,
-            "name": one.resource.name + "*" * one.prefixed,
-            "principal": one.acl.principal,
-            "permission": one.acl.permission.label,
-            "operation": one.acl.operation.label,
-            "host": one.acl.host,
+            "resource": rule.resource.type.label,
+            "name": rule.resource.name + "*" * rule.prefixed,
+            "principal": rule.acl.principal,
+            "permission": rule.acl.permission.label,
+            "operation": rule.acl.operation.label,
+            "host": rule.acl.host,
         }
-        for one in rules
+        for rule in rules
     ]

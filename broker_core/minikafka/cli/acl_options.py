@@ -1,4 +1,4 @@
-"""From the options of ``minikafka acl`` to rules: checked before anything is asked."""
+"""Parses the options of ``minikafka acl`` into rules, and checks them before any request."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _VALID_OPERATIONS = {
         *(Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.IDEMPOTENT_WRITE),
     },
 }
-"""What can be done to each: 2.1's ``AclCommand.ResourceTypeToValidOperations``."""
+"""The operations of each resource type: 2.1's ``AclCommand.ResourceTypeToValidOperations``."""
 
 Rule = tuple[Resource, Acl]
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What somebody is to be able to do, in one word."""
+    """The options that stand for the operations of a producer or consumer."""
 
     producer: bool = False
     consumer: bool = False
@@ -41,7 +41,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class AclSelection:
-    """Who, from where, and what. An empty tuple stands for what was not given."""
+    """The principals, hosts and operations that options name. An empty tuple for options that are not set."""
 
     principals: tuple[tuple[str, Permission], ...]
     allow_hosts: tuple[str, ...]
@@ -57,14 +57,14 @@ class AclSelection:
         deny_hosts: Sequence[str] | None,
         operations: Sequence[str] | None,
     ) -> AclSelection:
-        """Check the texts. Raises ConfigError under the option's name."""
+        """Parse the texts. Raise ConfigError with the option's name."""
         principals: list[tuple[str, Permission]] = []
         for option, names, hosts, permission in (
             ("allow", allowed, allow_hosts, Permission.ALLOW),
             ("deny", denied, deny_hosts, Permission.DENY),
         ):
             if hosts and not names:
-                raise ConfigError(f"--{option}-host", hosts[0], f"goes with --{option}-principal")
+                raise ConfigError(f"--{option}-host", hosts[0], f"requires --{option}-principal")
             checked = (parse_principal(name, f"--{option}-principal") for name in names or ())
             principals += [(name, permission) for name in checked]
         return cls(
@@ -75,7 +75,7 @@ class AclSelection:
         )
 
     def acls(self, operations: Iterable[Operation]) -> list[Acl]:
-        """Rules of these operations for all who are named."""
+        """Return the rules of these operations for all principals."""
         return [
             Acl(principal, permission, host, operation)
             for principal, permission in self.principals
@@ -83,8 +83,8 @@ class AclSelection:
             for operation in operations
         ]
 
-    def means(self, acl: Acl) -> bool:
-        """Whether a rule says what was given; what was not given may be anything."""
+    def matches(self, acl: Acl) -> bool:
+        """Return True if a rule matches the options; options that are not set match anything."""
         if self.operations and acl.operation not in self.operations:
             return False
         if not self.principals:
@@ -99,20 +99,20 @@ class AclSelection:
 def parse_resources(
     topics: Sequence[str] | None, groups: Sequence[str] | None, *, cluster: bool, required: bool = True
 ) -> list[Resource]:
-    """What is named, each once. ConfigError for nothing where something is ``required``."""
+    """Return the named resources, without duplicates. Raise ConfigError for none if ``required``."""
     found = [Resource(ResourceType.TOPIC, _topic(name.strip())) for name in topics or ()]
     for name in groups or ():
         if not name.strip() or "/" in name:
-            raise ConfigError("--group", name, "a group's name, without '/'; '*' for all")
+            raise ConfigError("--group", name, "must be a group's name without '/', or '*' for all")
         found.append(Resource(ResourceType.GROUP, name.strip()))
     found += [CLUSTER] * cluster
     if required and not found:
-        raise ConfigError("--topic", None, "say what it is about: --topic T, --group G or --cluster")
+        raise ConfigError("--topic", None, "required; or set --group G or --cluster")
     return list(dict.fromkeys(found))
 
 
 def build_rules(resources: Sequence[Resource], asked: AclSelection, role: Role) -> list[Rule]:
-    """The rules that the options stand for, each once. ConfigError where they do not go together."""
+    """Return the rules that the options mean, without duplicates. Raise ConfigError if they conflict."""
     if role:
         rules = _role_rules(resources, asked, role)
     else:
@@ -127,17 +127,18 @@ def _role_rules(resources: Sequence[Resource], asked: AclSelection, role: Role) 
     kinds = {resource.type for resource in resources}
     option = "--producer" if role.producer else "--consumer"
     if role.idempotent and not role.producer:
-        raise ConfigError("--idempotent", True, "goes with --producer")
+        raise ConfigError("--idempotent", True, "requires --producer")
     if asked.operations:
-        raise ConfigError(option, True, "says which operations: leave --operation out")
+        raise ConfigError(option, True, "cannot be combined with --operation")
     if any(permission is Permission.DENY for _, permission in asked.principals):
-        raise ConfigError(option, True, "says what somebody may: leave --deny-principal out")
+        raise ConfigError(option, True, "cannot be combined with --deny-principal")
     if ResourceType.TOPIC not in kinds:
-        raise ConfigError(option, True, "of which topic? give --topic T")
+        raise ConfigError(option, True, "requires --topic T")
     if role.consumer and ResourceType.GROUP not in kinds:
-        raise ConfigError("--consumer", True, "in which group? give --group G")
+        raise ConfigError("--consumer", True, "requires --group G")
     if ResourceType.CLUSTER in kinds or (ResourceType.GROUP in kinds and not role.consumer):
-        raise ConfigError(option, True, "is about topics (and a consumer's group), and names no more")
+        other = "--cluster" if ResourceType.CLUSTER in kinds else "--group"
+        raise ConfigError(option, True, f"cannot be combined with {other}")
     rules: list[Rule] = []
     for resource in resources:
         operations: list[Operation] = []
@@ -156,27 +157,27 @@ def _role_rules(resources: Sequence[Resource], asked: AclSelection, role: Role) 
 def rule_filter(
     resources: Sequence[Resource], asked: AclSelection, role: Role
 ) -> Callable[[Rule], bool] | None:
-    """Which of the resources' rules the options name; None for all of them. Raises ConfigError."""
+    """Return a predicate for the rules that the options name; None for all of them. Raise ConfigError."""
     if role:
         if not asked.principals:
-            raise ConfigError("--allow-principal", None, "say whose rules as a producer or consumer")
+            raise ConfigError("--allow-principal", None, "required with --producer and --consumer")
         exact = frozenset(build_rules(resources, asked, role))
         return lambda rule: rule in exact
     if not asked.principals and not asked.operations:
         return None
-    return lambda rule: asked.means(rule[1])
+    return lambda rule: asked.matches(rule[1])
 
 
 def parse_principal(text: str, option: str) -> str:
-    """``User:NAME``. Raises ConfigError."""
+    """Parse ``User:NAME``. Raise ConfigError."""
     kind, colon, name = text.strip().partition(":")
     if not (kind and colon and name):
-        raise ConfigError(option, text, "must be User:NAME; User:* is everybody")
+        raise ConfigError(option, text, "must be User:NAME, or User:* for all")
     return text.strip()
 
 
 def parse_host(text: str, option: str) -> str:
-    """An address as rules have it. ConfigError for a name: brokers see addresses only."""
+    """Parse an address into the form of rules. Raise ConfigError for a name: brokers see only addresses."""
     from minikafka.server.security.authorizer import normalize_host
 
     if text.strip() == WILDCARD_HOST:
@@ -184,18 +185,19 @@ def parse_host(text: str, option: str) -> str:
     try:
         ip_address(text.strip())
     except ValueError:
-        raise ConfigError(option, text, "an IP address, or * for all; brokers know no names") from None
+        allowed = "must be an IP address, or * for all; brokers do not resolve names"
+        raise ConfigError(option, text, allowed) from None
     return normalize_host(text.strip())
 
 
 def parse_operation(text: str) -> Operation:
-    """``Read``, in any case, also ``CLUSTER_ACTION``. Raises ConfigError."""
+    """Parse ``Read``, in any case, also ``CLUSTER_ACTION``. Raise ConfigError."""
     wanted = text.strip().replace("_", "").replace("-", "").lower()
-    for one in Operation:
-        if one.label.lower() == wanted:
-            return one
-    known = ", ".join(one.label for one in Operation)
-    raise ConfigError("--operation", text, f"one of {known}")
+    for operation in Operation:
+        if operation.label.lower() == wanted:
+            return operation
+    known = ", ".join(operation.label for operation in Operation)
+    raise ConfigError("--operation", text, f"must be one of {known}")
 
 
 def _topic(name: str) -> str:
@@ -208,6 +210,6 @@ def _check_operations(resource: Resource, operations: Iterable[Operation]) -> No
     fitting = _VALID_OPERATIONS[resource.type]
     for operation in operations:
         if operation not in fitting:
-            known = ", ".join(one.label for one in sorted(fitting))
+            known = ", ".join(known_operation.label for known_operation in sorted(fitting))
             kind = resource.type.label.lower()
-            raise ConfigError("--operation", operation.label, f"nobody does that to a {kind}: {known}")
+            raise ConfigError("--operation", operation.label, f"must be one of {known} for a {kind}")

@@ -1,4 +1,4 @@
-"""``minikafka broker``: one broker on Kafka's own property names, against a ZooKeeper that runs already."""
+"""``minikafka broker``: one broker with Kafka's own property names and a running ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``minikafka cluster``: the cluster as a whole."""
+"""``minikafka cluster``: brokers, data directories and health of the cluster."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import typer
 
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
 
-app = typer.Typer(help="Look at the cluster as a whole.", no_args_is_help=True)
+app = typer.Typer(help="Show the brokers, data directories and health of the cluster.", no_args_is_help=True)
 
 
 @app.command()
 def describe(
     bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE
 ) -> None:
-    """Its id and its brokers: where they listen, which is the controller, what each leads."""
+    """Show the cluster id and the brokers: addresses, the controller, and how much each leads."""
     from minikafka.base.text import counted
     from minikafka.cli.connect import cluster_client
     from minikafka.cli.output import print_json, print_rows, say
@@ -24,7 +24,7 @@ def describe(
 
     with cluster_client(bootstrap, data_dir) as cluster:
         found = Admin(cluster).describe_cluster()
-    partitions = [one for topic in found.topics.values() for one in topic.partitions]
+    partitions = [partition for topic in found.topics.values() for partition in topic.partitions]
     rows = [
         {
             "broker": broker.broker_id,
@@ -32,8 +32,8 @@ def describe(
             "port": broker.port,
             "rack": broker.rack,
             "controller": broker.broker_id == found.controller_id,
-            "leads": sum(one.leader_id == broker.broker_id for one in partitions),
-            "replicas": sum(broker.broker_id in one.replicas for one in partitions),
+            "leads": sum(partition.leader_id == broker.broker_id for partition in partitions),
+            "replicas": sum(broker.broker_id in partition.replicas for partition in partitions),
         }
         for _, broker in sorted(found.brokers.items())
     ]
@@ -50,20 +50,20 @@ def describe(
 def log_dirs(
     broker: Annotated[
         list[int] | None,
-        typer.Option("--broker", metavar="ID", help="The id of a broker; several times for several. [all]"),
+        typer.Option("--broker", metavar="ID", help="A broker id; may be repeated. [all]"),
     ] = None,
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="T", help="Only this topic; several times for several. [all]"),
+        typer.Option("--topic", metavar="T", help="Only this topic; may be repeated. [all]"),
     ] = None,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """The data directories of brokers, and the size of each log in them, in bytes.
+    """Show the data directories of brokers, and the size of each log in them, in bytes.
 
-    Offset lag: how many offsets a log ends before its partition's high watermark. Future: a log that is being
-    moved to another directory.
+    Offset lag: the number of offsets from the end of a log to its partition's high watermark. Future: a log
+    that is being moved to another directory.
 
     Status 1: a directory is offline, or a --topic has no log.
     """
@@ -74,11 +74,11 @@ def log_dirs(
     with cluster_client(bootstrap, data_dir) as cluster:
         found = Admin(cluster).describe_log_dirs(broker or None)
     rows: list[dict[str, object]] = []
-    for one in found:
-        error = None if one.error is None else one.error.code.name
-        where = {"broker": one.broker_id, "log_dir": one.path, "error": error}
+    for log_dir in found:
+        error = None if log_dir.error is None else log_dir.error.code.name
+        where = {"broker": log_dir.broker_id, "log_dir": log_dir.path, "error": error}
         replicas = [
-            replica for replica in one.replicas if not topic or replica.topic_partition.topic in topic
+            replica for replica in log_dir.replicas if not topic or replica.topic_partition.topic in topic
         ]
         rows += [
             {
@@ -97,23 +97,24 @@ def log_dirs(
     if not any(row.get("error") for row in rows):
         columns.remove("error")
     print_rows([dict.fromkeys(columns) | row for row in rows], columns, style)
-    there = {replica.topic_partition.topic for one in found for replica in one.replicas}
+    there = {replica.topic_partition.topic for log_dir in found for replica in log_dir.replicas}
     missing = [name for name in topic or () if name not in there]
     for name in missing:
         note(f"minikafka: topic {name!r} has no log in these directories")
-    return 1 if missing or any(one.error is not None for one in found) else 0
+    return 1 if missing or any(log_dir.error is not None for log_dir in found) else 0
 
 
 @app.command()
 def health(
     watch: Annotated[
-        bool, typer.Option("--watch", help="Go on, and tell it again whenever it changes, until stopped.")
+        bool, typer.Option("--watch", help="Keep running, and print every change until stopped.")
     ] = False,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """Whether all partitions are led and in sync and all data directories in use, and what each broker has.
+    """Check that all partitions have a leader and are in sync and all data directories are online. List the
+    brokers.
 
     Status 0: healthy. 1: not.
     """

@@ -1,7 +1,7 @@
-"""All commands: puts the nouns together and turns errors into one line and an exit status.
+"""All commands: assembles the nouns and turns errors into one line and an exit status.
 
-Status 0: done (and healthy, where that was asked). 1: it failed. 2: what was asked for cannot be (a bad
-option, value, name; a directory in use). 3: still under way (`reassign verify`).
+Status 0: done (and healthy, for a check). 1: failed. 2: invalid (an option, value or name; a directory in
+use). 3: still in progress (`reassign verify`).
 Nothing heavier than typer is imported before a command runs.
 """
 
@@ -57,7 +57,7 @@ BAD_INPUT = frozenset(
         ErrorCode.INVALID_REQUIRED_ACKS,
     }
 )
-"""Codes by which a broker says that the request itself can never succeed."""
+"""The error codes of requests that can never succeed."""
 
 FORBIDDEN = frozenset(
     {
@@ -66,10 +66,10 @@ FORBIDDEN = frozenset(
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
-"""Codes of access rules that do not permit something."""
+"""The error codes of access that the rules deny."""
 RULES_ADVICE = (
-    "see `minikafka acl list`; `minikafka acl add` permits more "
-    "(where brokers refuse these too, with --zookeeper)"
+    "see `minikafka acl list`; grant access with `minikafka acl add` "
+    "(with --zookeeper if the brokers refuse these too)"
 )
 
 app = typer.Typer(
@@ -120,7 +120,7 @@ _UsageProblem = next(base for base in typer.BadParameter.__mro__ if base.__name_
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its status."""
-    # What nobody has set up another place for: Python would print it without our name.
+    # For loggers without a handler: Python would print their warnings without the prefix.
     before, logging.lastResort = logging.lastResort, NoteHandler()
     try:
         return _run(arguments)
@@ -134,16 +134,16 @@ def _run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except BrokenPipeError:
-        # Whoever read our output has had enough, as `head` does. Python would complain again at exit.
+        # The reader of the output has closed it, as `head` does. Python would report that again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (KeyboardInterrupt, typer.Abort):
         return 130
-    except Exception as error:  # the last place that can turn it into a line
+    except Exception as error:  # the last handler: every error becomes one line
         if os.environ.get("MINIKAFKA_TRACEBACK"):
             raise
         if type(error).__name__ == "NoArgsIsHelpError":
-            print(str(error), file=sys.stderr)  # the help text, of many lines
+            print(str(error), file=sys.stderr)  # the help text, several lines
             return 2
         status, line = error_line(error, argument_names(arguments))
         note(f"minikafka: {line}")
@@ -151,13 +151,13 @@ def _run(arguments: list[str]) -> int:
 
 
 SETTINGS = frozenset({"--set", "--config", "--property", "--add-config"})
-"""Options before settings, which may hold secrets."""
+"""Options that take settings, which may contain secrets."""
 
 
 def argument_names(arguments: list[str]) -> list[str]:
-    """The words of a command line that name things, as topics and groups; no settings."""
+    """Return the words of a command line that are names, such as topics and groups, and not settings."""
     if arguments[:1] == ["config"]:
-        arguments = arguments[:4]  # settings are behind these
+        arguments = arguments[:4]  # settings follow these
     before = ["", *arguments]
     return [
         word
@@ -167,11 +167,11 @@ def argument_names(arguments: list[str]) -> list[str]:
 
 
 _HINT = re.compile(r"\. Did you mean ([^?]+)\?\Z")
-"""The end of typer's message on an unknown command; typer has no field for the hint."""
+"""The hint at the end of typer's message about an unknown command; typer has no field for it."""
 
 
 def error_line(error: Exception, names: Iterable[str] = ()) -> tuple[int, str]:
-    """Exit status and the one line for ``error``. names: what the user typed that is no secret."""
+    """Return the exit status and the one line for ``error``. names: words of the user that are not secret."""
     text, status = str(error), 1
     if isinstance(error, _UsageProblem):
         text, status = error.format_message(), error.exit_code  # type: ignore[attr-defined]
@@ -188,12 +188,12 @@ def error_line(error: Exception, names: Iterable[str] = ()) -> tuple[int, str]:
     elif isinstance(error, NoSuchBroker) or (
         isinstance(error, NetworkError) and isinstance(error.__cause__, BrokerError)
     ):
-        pass  # a broker did answer
+        pass  # a broker has answered
     elif isinstance(error, NetworkError):
-        text += "; start a broker with `minikafka up`, or name a running one by --bootstrap or --data-dir"
+        text += "; start a broker with `minikafka up`, or set --bootstrap or --data-dir of a running one"
     elif isinstance(error, MinikafkaError):
-        # A broker process that would not start has an exit code, by the same rule.
+        # The error of a broker process that did not start has an exit code, by the same rule.
         status = 2 if getattr(error, "exit_code", None) == 2 else 1
     elif not isinstance(error, OSError):
-        text = f"internal error: {type(error).__name__}: {error}; MINIKAFKA_TRACEBACK=1 shows where"
+        text = f"internal error: {type(error).__name__}: {error}; for the traceback set MINIKAFKA_TRACEBACK=1"
     return status, redact_text(" ".join(text.split()), names)

@@ -23,7 +23,7 @@ app = typer.Typer(help="Read and change settings of topics, brokers and clients.
 
 
 class Kind(str, Enum):
-    """What has settings."""
+    """The kind of entity that has settings."""
 
     TOPIC = "topic"
     BROKER = "broker"
@@ -31,7 +31,7 @@ class Kind(str, Enum):
 
     @property
     def plural(self) -> str:
-        """As in paths of ZooKeeper."""
+        """The plural, as in ZooKeeper paths."""
         return f"{self.value}s"
 
 
@@ -45,16 +45,18 @@ Name = Annotated[
 def get(
     kind: Of,
     name: Name,
-    everything: Annotated[bool, typer.Option("--all", help="Those that have their default too.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Include settings with their default value.")
+    ] = False,
     bootstrap: Bootstrap = None,
     zookeeper: ZooKeeper = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Settings that are not the default, and where they come from.
+    """Show the settings that differ from the default, and their sources.
 
-    Of clients, the quotas: `client ID`, or `client '<default>'` for all that have none of their own. With
-    --zookeeper, of a broker what stands there: the rates of replication.
+    For clients, the quotas: `client ID`, or `client '<default>'` for all clients without their own. With
+    --zookeeper, the settings of a broker that are stored there: replication throttles.
     """
     from minikafka.cli import entity_configs
     from minikafka.cli.connect import cluster_client, zookeeper_store
@@ -75,19 +77,19 @@ def get(
     rows = [
         {
             kind.value: name,
-            "setting": one.name,
-            "value": redact(one.name, one.value),
-            "source": one.source.name.lower().replace("_", " "),
-            "secret": one.is_sensitive,
+            "setting": setting.name,
+            "value": redact(setting.name, setting.value),
+            "source": setting.source.name.lower().replace("_", " "),
+            "secret": setting.is_sensitive,
         }
-        for one in settings
-        if everything or one.source is not ConfigSource.DEFAULT
+        for setting in settings
+        if everything or setting.source is not ConfigSource.DEFAULT
     ]
     print_rows(rows, ["setting", "value", "source"], style, nothing=no_settings_text(kind, name))
 
 
 def no_settings_text(kind: Kind, name: str) -> str:
-    """What is said where nothing was set."""
+    """Return the note for an entity without settings of its own."""
     return f"{kind.value} {name!r} has no settings of its own; --all lists the defaults"
 
 
@@ -102,7 +104,7 @@ def set_(
     delete: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option(
-            "--delete", metavar="K", help="Back to the default; may be given again.", show_default=False
+            "--delete", metavar="K", help="Reset to the default; may be repeated.", show_default=False
         ),
     ] = None,
     bootstrap: Bootstrap = None,
@@ -110,15 +112,15 @@ def set_(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Change settings. A running broker acts on them at once.
+    """Change settings. Running brokers apply them at once.
 
-    Of clients, the quotas producer_byte_rate and consumer_byte_rate, in bytes a second: `client ID`, or
-    `client '<default>'` for all that have none of their own. Of brokers, the rates of replication,
-    leader.replication.throttled.rate and follower.replication.throttled.rate, in bytes a second.
+    For clients, the quotas producer_byte_rate and consumer_byte_rate, in bytes per second: `client ID`, or
+    `client '<default>'` for all clients without their own. For brokers, the replication throttles
+    leader.replication.throttled.rate and follower.replication.throttled.rate, in bytes per second.
     """
     changes = changes_of("--delete", key_values("K=V", settings), delete)
     if not changes:
-        raise ConfigError("K=V", None, "give settings to change, or --delete K")
+        raise ConfigError("K=V", None, "required; or set --delete K")
 
     from minikafka.cli import entity_configs
     from minikafka.cli.connect import cluster_client, existing_topic, zookeeper_store
@@ -144,17 +146,18 @@ def set_(
 
 
 def uses_zookeeper(kind: Kind, zookeeper: str | None) -> bool:
-    """Whether the settings are read and changed there, past the brokers. ConfigError for topics."""
+    """Return True if the settings are read and changed in ZooKeeper. Raise ConfigError for topics."""
     if zookeeper and kind is Kind.TOPIC:
-        raise ConfigError("--zookeeper", zookeeper, "is for clients and brokers; for topics give --bootstrap")
+        allowed = "is only for clients and brokers; for topics use --bootstrap"
+        raise ConfigError("--zookeeper", zookeeper, allowed)
     return kind is Kind.CLIENT or bool(zookeeper)
 
 
 def changes_of(option: str, settings: dict[str, str], deleted: list[str] | None) -> dict[str, str | None]:
-    """What is set, and None for what is deleted. Raises ConfigError where a setting is both."""
+    """Return the new values, None for deleted settings. Raise ConfigError if a setting is both."""
     for key in deleted or ():
         if key in settings:
-            raise ConfigError(option, key, "is set by the same command: do one of them")
+            raise ConfigError(option, key, "cannot be set and deleted by the same command")
         if not key.strip() or "=" in key:
             raise ConfigError(option, key, "must be the name of a setting")
     return {**settings, **dict.fromkeys(deleted or ())}
@@ -163,19 +166,19 @@ def changes_of(option: str, settings: dict[str, str], deleted: list[str] | None)
 def check_settings_exist(
     admin: Admin, of: ResourceType, name: str, option: str, deleted: Sequence[str] | None
 ) -> None:
-    """ConfigError for a setting that there is not: brokers take it as one that has its default already."""
+    """Raise ConfigError if a deleted setting does not exist: brokers accept unknown names."""
     if not deleted:
         return
-    known = {one.name for one in admin.describe_configs(of, name)}
+    known = {setting.name for setting in admin.describe_configs(of, name)}
     for key in deleted:
         if key not in known:
             raise ConfigError(
-                option, key, f"{name} has no such setting; `config get --all` lists what it has"
+                option, key, f"{name} has no such setting; `config get --all` lists its settings"
             )
 
 
 def warn_of_too_few_replicas(topic: str, changes: Mapping[str, str | None], replicas: int) -> None:
-    """Say so where a topic's new ``min.insync.replicas`` is more than it has replicas, which Kafka allows."""
+    """Print a note if a topic's new ``min.insync.replicas`` exceeds its replicas, which Kafka allows."""
     from minikafka.base.text import counted
     from minikafka.cli.output import note
 
@@ -183,13 +186,13 @@ def warn_of_too_few_replicas(topic: str, changes: Mapping[str, str | None], repl
     if least is not None and least > replicas:
         note(
             f"minikafka: {MIN_ISR}={least} is more than {topic} has ({counted(replicas, 'replica')} of "
-            f"each partition): every write with acks=all is refused; set it to {replicas} or less, or give "
-            "the partitions more replicas with `minikafka reassign`"
+            f"each partition): every write with acks=all is refused; set it to {replicas} or less, or add "
+            "replicas with `minikafka reassign`"
         )
 
 
 def format_changes(changes: dict[str, str | None]) -> str:
-    """``retention.ms=5, segment.bytes by default``."""
+    """Return ``retention.ms=5, segment.bytes by default``."""
     return ", ".join(
         f"{key} by default" if value is None else f"{key}={redact(key, value)}"
         for key, value in changes.items()

@@ -1,4 +1,4 @@
-"""From ``--bootstrap`` or ``--data-dir`` to a connected client."""
+"""Connects to the cluster, or its ZooKeeper, that the options of a command name."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 CLIENT_ID = "minikafka-cli"
 REACH_TIMEOUT_MS = 5_000
 UNKNOWN_TOPIC_TIMEOUT_MS = 800
-"""Whoever types a name wants to know soon that there is no such topic (any more)."""
+"""The time to wait for the metadata of a topic that seems not to exist: users want a quick answer."""
 
 
 @contextlib.contextmanager
 def cluster_client(
     bootstrap: str | None, data_dir: Path | None, *, writes: bool = False
 ) -> Iterator[ClusterClient]:
-    """A client of the cluster that the options name; closed at the end of the block.
+    """Yield a client of the cluster that the options name. It is closed at the end of the block.
 
-    Only a command that ``writes`` makes what is not there: a cluster in ``data_dir``, or a topic.
+    Only a command that ``writes`` creates what does not exist: a cluster in ``data_dir``, or a topic.
     """
     cluster = ClusterClient(
         bootstrap_address(bootstrap, data_dir, writes=writes),
@@ -49,15 +49,15 @@ def cluster_client(
         unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS,
     )
     try:
-        # Whoever types an address wants to know soon that nobody is there; requests may take longer.
+        # Report an unreachable address quickly; requests may take longer.
         try:
             cluster.metadata(None, timeout_ms=REACH_TIMEOUT_MS)
         except NetworkError as error:
             if data_dir is None:
                 raise
             raise MinikafkaError(
-                f"{error}, where the cluster of {data_dir} says that it is (advertised.listeners); "
-                "name another of its addresses by --bootstrap"
+                f"{error}; the cluster of {data_dir} advertises this address (advertised.listeners); use "
+                "another of its addresses with --bootstrap"
             ) from error
         yield cluster
     finally:
@@ -65,48 +65,47 @@ def cluster_client(
 
 
 def bootstrap_address(bootstrap: str | None, data_dir: Path | None, *, writes: bool) -> str:
-    """The bootstrap list. A data directory wins, as MINIKAFKA_BOOTSTRAP may be set for everything else."""
+    """Return the bootstrap list. A data directory takes precedence over MINIKAFKA_BOOTSTRAP."""
     if data_dir is None:
         return bootstrap or DEFAULT_BOOTSTRAP
-    _check_one(bootstrap, data_dir)
-    return _local(data_dir, writes=writes).bootstrap_servers
+    _check_conflict(bootstrap, data_dir)
+    return _local_cluster(data_dir, writes=writes).bootstrap_servers
 
 
-def _check_one(bootstrap: str | None, data_dir: Path) -> None:
+def _check_conflict(bootstrap: str | None, data_dir: Path) -> None:
     if is_typed(bootstrap):
-        raise ConfigError(
-            "--bootstrap", bootstrap, f"--data-dir {data_dir} names a cluster too: give one of them"
-        )
+        allowed = f"conflicts with --data-dir {data_dir}; set only one of them"
+        raise ConfigError("--bootstrap", bootstrap, allowed)
 
 
 def is_typed(bootstrap: str | None) -> bool:
-    """Whether it was given as an option, and not by the environment."""
+    """Return True if ``bootstrap`` was set as an option, not by the environment."""
     return bool(bootstrap) and bootstrap != os.environ.get(BOOTSTRAP_VARIABLE)
 
 
 @contextlib.contextmanager
 def zookeeper_store(zookeeper: str | None, bootstrap: str | None, data_dir: Path | None) -> Iterator[Store]:
-    """ZooKeeper of the cluster that the options name, where there is one; closed at the end of the block."""
+    """Yield a store in the ZooKeeper of the cluster that the options name. It is closed at the end of the
+    block. Raise ConfigError if they name none, or no cluster uses it.
+    """
     if is_typed(bootstrap):
-        reason = "brokers do not tell: give --zookeeper HOST:PORT/CHROOT"
+        reason = "this needs ZooKeeper, not brokers; use --zookeeper HOST:PORT/CHROOT"
         if zookeeper:
-            reason = f"--zookeeper {zookeeper} names a cluster too: give one of them"
+            reason = f"conflicts with --zookeeper {zookeeper}; set only one of them"
         raise ConfigError("--bootstrap", bootstrap, reason)
     if zookeeper and data_dir is not None:
-        raise ConfigError(
-            "--zookeeper", zookeeper, f"--data-dir {data_dir} names a cluster too: give one of them"
-        )
+        allowed = f"conflicts with --data-dir {data_dir}; set only one of them"
+        raise ConfigError("--zookeeper", zookeeper, allowed)
     from minikafka.registry.entity_configs import check_cluster as check_coordinated
     from minikafka.registry.zookeeper import ZooKeeperStore
 
     if zookeeper:
         connect = zookeeper
     elif data_dir is not None:
-        connect = _local(data_dir, writes=False).zookeeper_connect
+        connect = _local_cluster(data_dir, writes=False).zookeeper_connect
     else:
-        raise ConfigError(
-            "--zookeeper", None, "give the address that `minikafka up` printed, or --data-dir D"
-        )
+        allowed = "required (the address that `minikafka up` printed); or set --data-dir D"
+        raise ConfigError("--zookeeper", None, allowed)
     store = ZooKeeperStore(connect, connect_timeout_ms=REACH_TIMEOUT_MS, make_chroot=False)
     try:
         check_coordinated(store, connect)
@@ -117,8 +116,10 @@ def zookeeper_store(zookeeper: str | None, bootstrap: str | None, data_dir: Path
 
 @dataclass(frozen=True, slots=True)
 class GroupAccess:
-    """The groups of a cluster: ``cluster`` is None where its brokers cannot be asked, which ``why`` tells;
-    ``store`` where nobody said where its ZooKeeper is.
+    """Access to the groups of a cluster.
+
+    cluster: None if its brokers are unreachable, for the reason ``why``.
+    store: None if its ZooKeeper is unknown.
     """
 
     cluster: ClusterClient | None
@@ -127,7 +128,7 @@ class GroupAccess:
 
     @property
     def stores(self) -> GroupStores:
-        """All that can be asked."""
+        """The group stores that are reachable."""
         from minikafka.clients.admin.group_stores import GroupStores
         from minikafka.clients.admin.groups import GroupAdmin
         from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
@@ -142,9 +143,9 @@ class GroupAccess:
 
     @property
     def brokers(self) -> ClusterClient:
-        """A client of the brokers. MinikafkaError where they cannot be asked."""
+        """The client of the brokers. Raises MinikafkaError if they are unreachable."""
         if self.cluster is None:
-            raise MinikafkaError(f"the brokers have to be asked: {self.why}")
+            raise MinikafkaError(f"cannot reach the brokers: {self.why}")
         return self.cluster
 
 
@@ -152,13 +153,14 @@ class GroupAccess:
 def group_access(
     zookeeper: str | None, bootstrap: str | None, data_dir: Path | None
 ) -> Iterator[GroupAccess]:
-    """The groups of the cluster that the options name, at its brokers and, where that is known, in ZooKeeper.
+    """Yield access to the groups of the cluster that the options name, at its brokers and, if it is known, in
+    its ZooKeeper.
 
-    With ``zookeeper`` the brokers are those that are registered there, unless some were named as an option.
+    With ``zookeeper`` the brokers are those that are registered there, unless an option names some.
     """
     with contextlib.ExitStack() as stack:
         if data_dir is not None:
-            _check_one(bootstrap, data_dir)
+            _check_conflict(bootstrap, data_dir)
             store = stack.enter_context(zookeeper_store(zookeeper, None, data_dir))
             yield GroupAccess(stack.enter_context(cluster_client(None, data_dir)), store)
         elif not zookeeper:
@@ -168,33 +170,33 @@ def group_access(
             if is_typed(bootstrap):
                 yield GroupAccess(stack.enter_context(cluster_client(bootstrap, None)), store)
                 return
-            yield _beside(store, str(zookeeper), stack)
+            yield _with_registered_brokers(store, str(zookeeper), stack)
 
 
-def _beside(store: Store, zookeeper: str, stack: contextlib.ExitStack) -> GroupAccess:
-    """ZooKeeper with the brokers that are registered there, as far as they can be asked."""
-    found = _registered(store)
+def _with_registered_brokers(store: Store, zookeeper: str, stack: contextlib.ExitStack) -> GroupAccess:
+    """Return access to ZooKeeper and, if they are reachable, the brokers that are registered there."""
+    found = _registered_brokers(store)
     if not found:
-        return GroupAccess(None, store, f"none that takes plain text is registered at {zookeeper}")
+        return GroupAccess(None, store, f"no broker with a PLAINTEXT listener is registered at {zookeeper}")
     try:
         return GroupAccess(stack.enter_context(cluster_client(found, None)), store)
     except NetworkError as error:
         return GroupAccess(None, store, str(error))
 
 
-def _registered(store: Store) -> str:
-    """The bootstrap list of the brokers that live, empty where there is none."""
+def _registered_brokers(store: Store) -> str:
+    """Return the bootstrap list of the live brokers; empty for none."""
     from minikafka.clients.admin.zookeeper.groups import live_addresses
 
-    return ",".join(host_port(one.host, one.port) for one in live_addresses(store))
+    return ",".join(host_port(broker.host, broker.port) for broker in live_addresses(store))
 
 
-def _local(data_dir: Path, *, writes: bool) -> LocalCluster:
+def _local_cluster(data_dir: Path, *, writes: bool) -> LocalCluster:
     (check_data_dir if writes else check_has_cluster)(data_dir)
     make_data_dir(data_dir)
     from minikafka.embedded import local, owners
 
-    # For as long as this command runs, not the nearest JVM above it, which may be the editor.
+    # Owned by this command, not by the nearest parent JVM, which may be the editor.
     itself = owners.owner_of(os.getpid())
     assert itself is not None
     if local.running(str(data_dir)) is None:
@@ -203,7 +205,7 @@ def _local(data_dir: Path, *, writes: bool) -> LocalCluster:
 
 
 def existing_topic(admin: Admin, name: str) -> TopicMetadata:
-    """What is known of a topic. Raises BrokerError where there is none, and never makes one."""
+    """Return the metadata of a topic. Raise BrokerError if it does not exist; never create it."""
     check_topic_name(name)
     found = admin.describe_topics([name])[name]
     if isinstance(found, BrokerError):

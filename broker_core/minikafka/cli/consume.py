@@ -1,4 +1,4 @@
-"""``minikafka consume``: the messages of a topic, from any place on; of many topics as one of a group."""
+"""``minikafka consume``: prints the messages of a topic from any position, or of a group's topics."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from minikafka.clients.consumer.topic_filter import TopicFilter
 
 
-class Shown(Protocol):
-    """What is printed of a message."""
+class Message(Protocol):
+    """The parts of a message that are printed."""
 
     @property
     def offset(self) -> int: ...
@@ -41,7 +41,7 @@ class Shown(Protocol):
 
 CLIENTS = "minikafka.clients"
 """The logger of all clients."""
-Show = Callable[[TopicPartition, Shown], None]
+Show = Callable[[TopicPartition, Message], None]
 
 
 TopicOrNone = Annotated[
@@ -53,14 +53,14 @@ From = Annotated[
 ]
 Limit = Annotated[
     Optional[int],  # noqa: UP045
-    typer.Option("--max", metavar="N", min=1, help="End after N messages; else go on.", show_default=False),
+    typer.Option("--max", metavar="N", min=1, help="Stop after N messages. [no limit]", show_default=False),
 ]
 Group = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         "--group",
         metavar="G",
-        help="Share the topics with the other members of G, and go on where it has stopped.",
+        help="Read as a member of the group G, from its committed offsets.",
         show_default=False,
     ),
 ]
@@ -69,14 +69,14 @@ Whitelisted = Annotated[
     typer.Option(
         "--whitelist",
         metavar="REGEX",
-        help="With --group: all topics whose names match, also new ones. As Java's; a comma is an or.",
+        help="With --group: all topics whose names match, also new ones. Java syntax; a comma means or.",
         show_default=False,
     ),
 ]
 Blacklisted = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
-        "--blacklist", metavar="REGEX", help="All topics but those whose names match.", show_default=False
+        "--blacklist", metavar="REGEX", help="All topics except those that match.", show_default=False
     ),
 ]
 OfZooKeeper = Annotated[
@@ -84,7 +84,7 @@ OfZooKeeper = Annotated[
     typer.Option(
         "--zookeeper",
         metavar="HOST:PORT/CHROOT",
-        help="In place of --bootstrap: G lives in ZooKeeper, as groups of Kafka's consumers of 0.8 do.",
+        help="Instead of --bootstrap: G is a group in ZooKeeper, as of Kafka's consumers of 0.8.",
         show_default=False,
     ),
 ]
@@ -93,7 +93,7 @@ Properties = Annotated[
     typer.Option(
         "--property",
         metavar="KEY=VALUE",
-        help="With --zookeeper: a setting of 0.10.1's old consumer, as offsets.storage=kafka.",
+        help="With --zookeeper: a property of 0.10.1's old consumer, such as offsets.storage=kafka.",
         show_default=False,
     ),
 ]
@@ -112,18 +112,18 @@ def consume(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Print the messages of topics as they come, until --max or Ctrl-C.
+    """Print the messages of topics as they arrive, until --max or Ctrl-C.
 
-    A key or value that is null is shown as null. To a pipe or a file, keys and values go as they are; bytes
-    that are no UTF-8 as \\xff, or with --format json in base64. On a terminal, which would act on them,
-    control characters are shown as escapes (\\x1b), as they are in names everywhere.
+    A null key or value is printed as null. Keys and values are printed unchanged to a pipe or a file; bytes
+    that are not UTF-8 as \\xff, or in base64 with --format json. On a terminal, control characters are
+    escaped (\\x1b); in names they are escaped everywhere.
     """
     where = parse_start(start)
     wanted = _topic_or_filter(topic, whitelist, blacklist)
     _check_group(group, where, start, wanted, zookeeper)
     given = key_values("--property", properties)
     if given and not zookeeper:
-        raise ConfigError("--property", next(iter(properties or ())), "is for --zookeeper")
+        raise ConfigError("--property", next(iter(properties or ())), "requires --zookeeper")
 
     from minikafka.cli.progress import Progress
     from minikafka.cli.signals import stop_on_signal
@@ -132,7 +132,7 @@ def consume(
     show_text = functools.partial(show_line_of_many if several else show_line, terminal=sys.stdout.isatty())
     show: Show = show_json if style is Format.JSON else show_text
     with stop_on_signal():
-        # A bar would be in the way of messages that go to the same terminal.
+        # No progress bar among messages on the same terminal.
         progress = Progress(f"consuming {wanted}", limit, hidden=sys.stdout.isatty())
         out = _Output(show, limit, progress)
         if group is not None and zookeeper:
@@ -145,13 +145,14 @@ def consume(
 
 
 def _topic_or_filter(topic: str | None, whitelist: str | None, blacklist: str | None) -> str | TopicFilter:
-    """A topic, or a filter. ConfigError for none, for several, and for a pattern that Java has not."""
+    """Return the topic or the filter. Raise ConfigError for none, several or an invalid Java pattern."""
     options = {"TOPIC": topic, "--whitelist": whitelist, "--blacklist": blacklist}
     given = {name: value for name, value in options.items() if value is not None}
     if len(given) != 1:
         *others, (name, value) = given.items() or [("TOPIC", None)]
-        too = "".join(f"{one}={other!r} is given too: " for one, other in others)
-        raise ConfigError(name, value, f"{too}give one of: a topic, --whitelist REGEX, --blacklist REGEX")
+        conflicts = "".join(f"conflicts with {option}={other!r}; " for option, other in others)
+        allowed = f"{conflicts}set exactly one of TOPIC, --whitelist REGEX and --blacklist REGEX"
+        raise ConfigError(name, value, allowed)
     if topic is not None:
         return topic
     from minikafka.clients.consumer.topic_filter import Blacklist, Whitelist
@@ -167,27 +168,27 @@ def _topic_or_filter(topic: str | None, whitelist: str | None, blacklist: str | 
 def _check_group(
     group: str | None, where: Start, start: str, wanted: str | TopicFilter, zookeeper: str | None
 ) -> None:
-    """ConfigError for a group that cannot be, and for what only a group can do."""
+    """Raise ConfigError for an invalid group, and for options that need a group."""
     if group is None:
         if zookeeper:
-            raise ConfigError("--zookeeper", zookeeper, "give --group G too, which lives there")
+            raise ConfigError("--zookeeper", zookeeper, "requires --group G")
         if not isinstance(wanted, str):
-            raise ConfigError("--group", None, "name the group by which topics are chosen by a pattern")
+            raise ConfigError("--group", None, "required with --whitelist and --blacklist")
         return
     if group == "":
-        raise ConfigError("--group", group, "a name that the members share")
+        raise ConfigError("--group", group, "must not be empty")
     if where.offset is not None or where.timestamp_ms is not None:
         raise ConfigError(
             "--from",
             start,
-            "with --group it is beginning or end, for partitions that the group has no offset of; "
-            "`group reset` sets others",
+            "with --group must be beginning or end, the start in partitions without a committed offset; "
+            "`group reset` sets other offsets",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """Where messages go, how many, and what counts them."""
+    """The output of messages: how they are printed, how many, and their progress."""
 
     show: Show
     limit: int | None
@@ -200,7 +201,7 @@ def _read_alone(
     at: tuple[str | None, Path | None],
     out: _Output,
 ) -> None:
-    """All partitions of a topic, from anywhere."""
+    """Print all partitions of a topic without a group."""
     from minikafka.cli.connect import cluster_client
     from minikafka.cli.partition_reader import read_partitions, starting_positions
 
@@ -219,7 +220,7 @@ def _read_as_member(
     at: tuple[str | None, Path | None],
     out: _Output,
 ) -> None:
-    """As a member of a group of the coordinator."""
+    """Print the messages of a member of a group that a broker coordinates."""
     from minikafka.cli.connect import cluster_client
     from minikafka.cli.group_reader import GroupReader
     from minikafka.clients.group.config import Reset
@@ -240,7 +241,7 @@ def _read_zookeeper_group(
     properties: dict[str, str],
     out: _Output,
 ) -> None:
-    """As a consumer of a group in ZooKeeper."""
+    """Print the messages of a consumer in a ZooKeeper group."""
     from minikafka.cli.connect import CLIENT_ID, zookeeper_store
     from minikafka.cli.output import note, warnings_as_notes
     from minikafka.cli.zookeeper_group_reader import ZooKeeperGroupReader, consumer_config
@@ -254,9 +255,9 @@ def _read_zookeeper_group(
                 reason = why_unknown(store, TopicPartition(wanted, 0), known)
                 raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
         elif not any(
-            wanted.is_topic_allowed(one, config.exclude_internal_topics) for one in list_topics(store)
+            wanted.is_topic_allowed(name, config.exclude_internal_topics) for name in list_topics(store)
         ):
-            note(f"minikafka: there is no topic yet that {wanted} chooses; waiting for one")
+            note(f"minikafka: no topic matches {wanted} yet; waiting for one")
     with warnings_as_notes(CLIENTS, once=True), out.progress, ZooKeeperGroupReader(config, wanted) as member:
         for topic_partition, line in itertools.islice(member.messages(), out.limit):
             with member.printing(topic_partition, line):
@@ -264,11 +265,11 @@ def _read_zookeeper_group(
             out.progress.advance()
 
 
-def show_line(one: TopicPartition, record: Shown, *, terminal: bool = False) -> None:
-    """A line for people: partition, offset, time, key, value.
+def show_line(topic_partition: TopicPartition, record: Message, *, terminal: bool = False) -> None:
+    """Print a line for people: partition, offset, time, key, value.
 
-    A terminal would act on control characters, so they are escaped there; elsewhere they stand as they are.
-    A key or value that is null is shown as Kafka's console consumer does: `null`, as the text of that name.
+    Control characters are escaped for a terminal and unchanged elsewhere. A null key or value is printed as
+    `null`, as by Kafka's console consumer, like the text of that name.
     """
     from minikafka.cli.output import text_or_none, utc_text
 
@@ -277,22 +278,22 @@ def show_line(one: TopicPartition, record: Shown, *, terminal: bool = False) -> 
         for text in (text_or_none(record.key), text_or_none(record.value))
     )
     when = utc_text(record.timestamp_ms) or "-"
-    print(f"{one.partition:>3} {record.offset:>9}  {when:<24}  {key}\t{value}")
+    print(f"{topic_partition.partition:>3} {record.offset:>9}  {when:<24}  {key}\t{value}")
 
 
-def show_line_of_many(one: TopicPartition, record: Shown, *, terminal: bool = False) -> None:
-    """As ``show_line``, with the topic before it."""
-    print(f"{printable(one.topic):<16} ", end="")
-    show_line(one, record, terminal=terminal)
+def show_line_of_many(topic_partition: TopicPartition, record: Message, *, terminal: bool = False) -> None:
+    """Print the topic and then the line of ``show_line``."""
+    print(f"{printable(topic_partition.topic):<16} ", end="")
+    show_line(topic_partition, record, terminal=terminal)
 
 
-def show_json(one: TopicPartition, record: Shown) -> None:
-    """One JSON object. What is not UTF-8 stands as base64 under ``key_base64`` or ``value_base64``."""
+def show_json(topic_partition: TopicPartition, record: Message) -> None:
+    """Print a JSON object. Bytes that are not UTF-8 are base64 in ``key_base64`` or ``value_base64``."""
     from minikafka.cli.output import print_json
 
     row: dict[str, object] = {
-        "topic": one.topic,
-        "partition": one.partition,
+        "topic": topic_partition.topic,
+        "partition": topic_partition.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms if record.timestamp_ms >= 0 else None,
     }
@@ -300,7 +301,7 @@ def show_json(one: TopicPartition, record: Shown) -> None:
 
 
 def as_text(name: str, data: bytes | None) -> dict[str, object]:
-    """``{name: text}``, or ``{name_base64: …}`` where it is no text."""
+    """Return ``{name: text}``, or ``{name_base64: …}`` for bytes that are not UTF-8."""
     from minikafka.cli.output import base64_or_none
 
     if data is None:

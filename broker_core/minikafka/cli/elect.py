@@ -1,4 +1,4 @@
-"""``minikafka elect``: the first replica of each partition leads it again."""
+"""``minikafka elect``: elects the preferred replica of each partition as leader."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def elect(
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every partition of the cluster.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show who leads, and who should.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show the leaders and the preferred ones.")
+    ] = False,
     timeout_s: Annotated[
         float, typer.Option("--timeout", metavar="S", min=0, help="Seconds to wait for the election's end.")
     ] = 30,
@@ -40,21 +42,21 @@ def elect(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """Let the preferred replica lead, the first of each partition's. Status 1 where one does not."""
+    """Elect the preferred replica, the first one, as leader of each partition. Status 1 if that fails."""
     from minikafka.cli.connect import zookeeper_store
     from minikafka.clients import zookeeper_metadata
     from minikafka.clients.admin.zookeeper import elections
 
     if sum(map(bool, (topics, file, everything))) != 1:
-        raise ConfigError("--file", str(file or ""), "give one of: topics, --file J, --all")
+        raise ConfigError("--file", str(file or ""), "set exactly one of TOPIC, --file J and --all")
     named = None if file is None else elections.read_file(read_file(file), "--file", str(file))
     with zookeeper_store(zookeeper, None, data_dir) as store:
         if topics:
             named = elections.assigned_partitions(store, topics)
         found = elections.candidates(store, named)
-        if everything and (going := sorted(zookeeper_metadata.topics_to_delete(store))):
-            note(f"minikafka: left out, as marked for deletion: {', '.join(going)}")
-        wanting = [one.topic_partition for one in found if not one.done]
+        if everything and (marked := sorted(zookeeper_metadata.topics_to_delete(store))):
+            note(f"minikafka: skipped, marked for deletion: {', '.join(marked)}")
+        wanting = [candidate.topic_partition for candidate in found if not candidate.done]
         if dry_run or not wanting:
             print_rows(election_rows(found), COLUMNS, style)
             note(f"minikafka: {forecast(found)}{'; nothing was changed' * dry_run}")
@@ -69,41 +71,41 @@ def elect(
                 break
         found = elections.candidates(store, wanting)
     print_rows(election_rows(found), COLUMNS, style)
-    left = sum(not one.done for one in found)
+    left = sum(not candidate.done for candidate in found)
     if not ended:
-        note(f"minikafka: not ended after {timeout_s:g} s, it goes on; look again later")
+        note(f"minikafka: the election has not ended after {timeout_s:g} s and continues; check again later")
     elif left:
         note(
-            f"minikafka: {left} of {counted(len(found), 'partition')} could not be led by the preferred "
-            "replica, which is dead or not in sync"
+            f"minikafka: no election in {left} of {counted(len(found), 'partition')}: the preferred replica "
+            "is dead or not in sync"
         )
     return 1 if left or not ended else 0
 
 
 def print_election(written: str, share: Iterable[TopicPartition]) -> None:
-    """The two lines that 0.10.1's ``kafka-preferred-replica-election.sh`` prints, on stderr."""
+    """Print the two lines of 0.10.1's ``kafka-preferred-replica-election.sh`` on stderr."""
     note(f"Created preferred replica election path with {written}")
     partitions = ", ".join(f"[{topic},{partition}]" for topic, partition in share)
     note(f"Successfully started preferred replica election for partitions Set({partitions})")
 
 
 def election_rows(found: Iterable[Candidate]) -> list[dict[str, object]]:
-    """A row for each partition."""
+    """Return a row for each partition."""
     return [
         {
-            "topic": one.topic_partition.topic,
-            "partition": one.topic_partition.partition,
-            "leader": one.leader,
-            "preferred": one.preferred,
-            "in_sync": list(one.in_sync),
-            "done": one.done,
+            "topic": candidate.topic_partition.topic,
+            "partition": candidate.topic_partition.partition,
+            "leader": candidate.leader,
+            "preferred": candidate.preferred,
+            "in_sync": list(candidate.in_sync),
+            "done": candidate.done,
         }
-        for one in found
+        for candidate in found
     ]
 
 
 def read_file(file: Path, option: str = "--file") -> bytes:
-    """The bytes of a file that was named. ConfigError where it cannot be read."""
+    """Return the bytes of a file that an option names. Raise ConfigError if it cannot be read."""
     try:
         return file.read_bytes()
     except OSError as error:
@@ -111,11 +113,11 @@ def read_file(file: Path, option: str = "--file") -> bytes:
 
 
 def forecast(found: Sequence[Candidate]) -> str:
-    """What an election would do."""
-    wanting = [one for one in found if not one.done]
+    """Describe the result of an election."""
+    wanting = [candidate for candidate in found if not candidate.done]
     if not wanting:
-        return "the preferred replica leads every partition already"
-    possible = sum(one.possible for one in wanting)
+        return "the preferred replica already leads every partition"
+    possible = sum(candidate.possible for candidate in wanting)
     rest = len(wanting) - possible
     text = f"{possible} of {counted(len(found), 'partition')} would get another leader"
-    return text + f", of {rest} the preferred replica is not in sync" * bool(rest)
+    return text + f"; in {rest} the preferred replica is not in sync" * bool(rest)

@@ -1,4 +1,4 @@
-"""Settings that stand in ZooKeeper and nowhere else: byte rates of clients and of replication."""
+"""Settings that only ZooKeeper stores: byte rates of clients and of replication."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def entity_rows(store: Store, kind: str, name: str, *, everything: bool) -> list[dict[str, object]]:
-    """What a client or broker has of its own; with ``everything``, what all clients have besides."""
+    """Return rows with the settings of a client or broker; with ``everything`` also the clients' defaults."""
     found: dict[str, dict[str, object]] = {}
-    everybody = [paths.DEFAULT_ENTITY] * (everything and kind == paths.CLIENTS)
-    one = kind.removesuffix("s")
-    for owner in [*everybody, name]:
-        source = owner if owner == paths.DEFAULT_ENTITY else one
+    defaults = [paths.DEFAULT_ENTITY] * (everything and kind == paths.CLIENTS)
+    entity_type = kind.removesuffix("s")
+    for owner in [*defaults, name]:
+        source = owner if owner == paths.DEFAULT_ENTITY else entity_type
         for setting, value in read_config(store, kind, _entity(kind, owner)).items():
             found[setting] = {
-                one: name,
+                entity_type: name,
                 "setting": setting,
                 "value": redact(setting, value),
                 "source": source,
@@ -32,32 +32,30 @@ def entity_rows(store: Store, kind: str, name: str, *, everything: bool) -> list
 
 
 def check_changes(kind: str, name: str, changes: Mapping[str, str | None]) -> None:
-    """ConfigError for what no broker would act on."""
+    """Raise ConfigError for names and values that brokers ignore."""
     from minikafka.server.quotas.client_quotas import QuotaType
 
     if kind == paths.BROKERS:
         known, least = list(RATES), 0
         if not (name.isascii() and name.isdecimal()):
-            raise ConfigError("NAME", name, "the id of a broker")
+            raise ConfigError("NAME", name, "must be a broker id")
     else:
-        known, least = [flow.value for flow in QuotaType], 1
+        known, least = [quota.value for quota in QuotaType], 1
         if not name:
             raise ConfigError(
-                "NAME", name, f"a client's id, or {paths.DEFAULT_ENTITY} for all without their own"
+                "NAME", name, f"must be a client id, or {paths.DEFAULT_ENTITY} for clients without their own"
             )
     for key, value in changes.items():
         if value is None:
             continue
         if key not in known:
-            raise ConfigError(
-                key, value, f"no setting of {kind} that is in ZooKeeper: give {' or '.join(known)}"
-            )
+            raise ConfigError(key, value, f"not a setting of {kind} in ZooKeeper; use {' or '.join(known)}")
         if not (value.isascii() and value.isdecimal() and int(value) >= least):
-            raise ConfigError(key, value, f"bytes a second, at least {least}")
+            raise ConfigError(key, value, f"must be bytes per second, at least {least}")
 
 
 def change_entity(store: Store, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
-    """Write what is set, and take away what is None. ConfigError for what is not there to be taken away."""
+    """Write the changed settings and delete those that are None. Raise ConfigError if one does not exist."""
     entity = _entity(kind, name)
     config = read_config(store, kind, entity)
     for key, value in changes.items():

@@ -1,7 +1,7 @@
-"""``minikafka group``: which groups read a cluster, how far behind they are, and where they go on.
+"""``minikafka group``: lists, describes, resets and deletes consumer groups.
 
-Groups are found at the brokers, and with ``--zookeeper`` or ``--data-dir`` in ZooKeeper too. Status 1 where
-only a part of what was asked for is known or done.
+Groups are found at the brokers, and with ``--zookeeper`` or ``--data-dir`` in ZooKeeper too. Status 1 if only
+a part of the request is known or done.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, describe, reset and delete groups of consumers.", no_args_is_help=True)
 
-IN_ZOOKEEPER = "one that lives in ZooKeeper is found with --zookeeper HOST:PORT/CHROOT"
+IN_ZOOKEEPER = "for a group in ZooKeeper use --zookeeper HOST:PORT/CHROOT"
 NAMED_MAX = 4
-"""Partitions that are named where something is said of many."""
+"""The most partitions that a note names."""
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
 
@@ -40,7 +40,7 @@ def list_(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """All groups with their kinds, states and members; one that is of both kinds has two lines."""
+    """List all groups with their kinds, states and members; a group of both kinds has two lines."""
     from minikafka.cli.connect import group_access
     from minikafka.cli.group_rows import LIST_COLUMNS, listed
     from minikafka.cli.output import print_rows
@@ -51,9 +51,9 @@ def list_(
     with group_access(zookeeper, bootstrap, data_dir) as places, spinner("looking for groups"):
         at_brokers = GroupAdmin(places.cluster).describe_all() if places.cluster else []
         in_zookeeper = ZooKeeperGroups(places.store).list_groups() if places.store else []
-    nowhere = "there are no groups at the brokers" if places.store is None else "there are no groups"
+    nothing = "there are no groups at the brokers" if places.store is None else "there are no groups"
     rows = listed(at_brokers, in_zookeeper)
-    print_rows(rows, LIST_COLUMNS, style, nothing=nowhere if places.cluster else "")
+    print_rows(rows, LIST_COLUMNS, style, nothing=nothing if places.cluster else "")
     return completeness_status(places)
 
 
@@ -65,7 +65,7 @@ def describe(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """How far a group is in each partition, and who reads it."""
+    """Show a group's offset, lag and reader in each partition."""
     from minikafka.cli import group_rows
     from minikafka.cli.connect import group_access
     from minikafka.cli.output import print_rows, say
@@ -83,11 +83,11 @@ def describe(
         rows = group_rows.zookeeper_rows(found.zookeeper, found.partition_offsets)
         if style is Format.TABLE:  # consumers have a table of their own
             rows = rows[: len(found.partition_offsets)]
-        print_rows(rows, group_rows.standing_columns(found.partition_offsets), style)
+        print_rows(rows, group_rows.offset_columns(found.partition_offsets), style)
         if style is Format.TABLE and found.zookeeper.consumers:
             say()
             print_rows(group_rows.consumer_rows(found.zookeeper), group_rows.CONSUMER_COLUMNS, style)
-    # Of a group in ZooKeeper the brokers may have nothing but offsets, which stand above.
+    # The brokers may have only offsets of a group in ZooKeeper; these are in the table above.
     if found.kafka is not None and (found.zookeeper is None or found.kafka.members):
         if style is Format.TABLE:
             if found.zookeeper is not None:
@@ -100,7 +100,7 @@ def describe(
 
 @contextlib.contextmanager
 def _zookeeper_hint(places: GroupAccess) -> Iterator[None]:
-    """That there is no such group comes with where else one may be, where that was not looked at."""
+    """Add a hint about ZooKeeper to an error for an unknown group, if ZooKeeper was not searched."""
     from minikafka.base.errors import BrokerError, ErrorCode
 
     try:
@@ -112,12 +112,12 @@ def _zookeeper_hint(places: GroupAccess) -> Iterator[None]:
 
 
 def completeness_status(places: GroupAccess) -> int:
-    """Status 1, and a line that says so, where the brokers could not be asked."""
+    """Return status 1, after a note, if the brokers are unreachable; otherwise 0."""
     from minikafka.cli.output import note
 
     if places.cluster is not None:
         return 0
-    note(f"minikafka: this is what ZooKeeper knows; the brokers could not be asked: {places.why}")
+    note(f"minikafka: only ZooKeeper was read; cannot reach the brokers: {places.why}")
     return 1
 
 
@@ -126,14 +126,14 @@ Topics = Annotated[
     typer.Option(
         "--topic",
         metavar="T[:P,P]",
-        help="A topic, or some of its partitions; may be given again. Else all that the group has read.",
+        help="A topic, or some of its partitions; may be repeated. [all that the group has read]",
         show_default=False,
     ),
 ]
-ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="Where the log begins.")]
-ToLatest = Annotated[bool, typer.Option("--to-latest", help="Where the log ends.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="The start of the log.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="The end of the log.")]
 ToCurrent = Annotated[
-    bool, typer.Option("--to-current", help="Where the group is: the end where it has no offset yet.")
+    bool, typer.Option("--to-current", help="The committed offset, or the end of the log without one.")
 ]
 ByDuration = Annotated[
     Optional[str],  # noqa: UP045
@@ -164,7 +164,7 @@ ShiftBy = Annotated[
         "--shift-by",
         parser=parse_shift,
         metavar="N",
-        help="N messages on, or back with -N.",
+        help="N messages forward, or back with -N.",
         show_default=False,
     ),
 ]
@@ -174,14 +174,14 @@ FromFile = Annotated[
         "--from-file",
         parser=parse_file,
         metavar="F",
-        help="As a file says, in lines topic,partition,offset or in JSON: what --export prints.",
+        help="The offsets in a file: lines topic,partition,offset or JSON, as --export prints them.",
         show_default=False,
     ),
 ]
 Export = Annotated[
     bool,
     typer.Option(
-        "--export", help="Print topic,partition,new offset for --from-file, or with --format json JSON."
+        "--export", help="Print topic,partition,offset for --from-file, or JSON with --format json."
     ),
 ]
 
@@ -191,7 +191,7 @@ def reset(
     name: Name,
     topics: Topics = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All that the group has read, as without --topic.")
+        bool, typer.Option("--all-topics", help="All topics that the group has read, as without --topic.")
     ] = False,
     to_earliest: ToEarliest = False,
     to_latest: ToLatest = False,
@@ -202,16 +202,18 @@ def reset(
     shift_by: ShiftBy = None,
     from_file: FromFile = None,
     export: Export = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; else it is only shown.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Set the offsets; without it they are only shown.")
+    ] = False,
     zookeeper: GroupsZooKeeper = None,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Let a group without members go on elsewhere. Shows what would be, until --execute is given.
+    """Reset the offsets of a group without members. Without --execute, only show the new offsets.
 
-    With --zookeeper or --data-dir, a group that is in ZooKeeper and at the brokers goes on there in both. One
-    that is nowhere is made: in ZooKeeper with --zookeeper, else at the brokers.
+    With --zookeeper or --data-dir, a group in ZooKeeper and at the brokers is reset in both. A group that
+    does not exist is created: in ZooKeeper with --zookeeper, otherwise at the brokers.
     """
     from minikafka.cli.elect import read_file
     from minikafka.cli.group_reset import parse_target, parse_topic, read_plan
@@ -219,7 +221,7 @@ def reset(
 
     if topics and (all_topics or from_file is not None):
         other = "--all-topics" if all_topics else "--from-file"
-        raise ConfigError("--topic", topics[0], f"{other} is given too: give one of them")
+        raise ConfigError("--topic", topics[0], f"conflicts with {other}; set only one of them")
     target = parse_target(
         earliest=to_earliest,
         latest=to_latest,
@@ -244,7 +246,7 @@ def reset(
 
 @dataclass(frozen=True, slots=True)
 class _Reset:
-    """What a reset has found, and where the group goes on."""
+    """The logs and the new offsets of a reset, and the storages that have the group."""
 
     places: OffsetsStorages
     logs: dict[TopicPartition, Log]
@@ -281,7 +283,7 @@ def _reset(
     if not places:
         places = (OffsetsStorage.ZOOKEEPER if new_in_zookeeper else OffsetsStorage.KAFKA,)
     if OffsetsStorage.ZOOKEEPER in places:
-        consumer_group_path(name)  # raises for what cannot be in a path
+        consumer_group_path(name)  # raises for a name that cannot be in a path
     if execute:
         groups.set_offsets(name, offsets, places)
     return _Reset(places, logs, offsets)
@@ -313,7 +315,7 @@ def _show(done: _Reset, name: str, style: Format, *, execute: bool, export: bool
         print_rows(rows, ["topic", "partition", "offset", "new_offset"], style)
     if not execute:
         where = f" in {_store_names(done.places)}" if OffsetsStorage.ZOOKEEPER in done.places else ""
-        note(f"minikafka: nothing was changed; add --execute to do it{where}")
+        note(f"minikafka: nothing was changed; add --execute to set the offsets{where}")
     elif OffsetsStorage.ZOOKEEPER in done.places:
         note(f"minikafka: set in {_store_names(done.places)}")
 
@@ -328,7 +330,7 @@ def _partitions(
     chosen: list[tuple[str, tuple[int, ...] | None]],
     committed: dict[TopicPartition, int],
 ) -> list[TopicPartition]:
-    """What is to be reset, sorted: each of it exists. BrokerError for what does not."""
+    """Return the partitions to reset, sorted. Raise BrokerError for one that does not exist."""
     from minikafka.base.errors import BrokerError, ErrorCode
     from minikafka.cli.connect import existing_topic
     from minikafka.clients.network.cluster import describe_partitions
@@ -336,12 +338,14 @@ def _partitions(
     if not chosen:
         known = admin.list_topics(internal=True)
         if not committed:
-            raise ConfigError("--topic", None, f"group {group!r} has no offsets yet: name the topics")
+            raise ConfigError("--topic", None, f"required, as group {group!r} has no committed offsets")
         return sorted(tp for tp in committed if tp.topic in known)
     wanted = set()
     for name, numbers in chosen:
         topic = existing_topic(admin, name)
-        partitions = {one.topic_partition.partition: one.topic_partition for one in topic.partitions}
+        partitions = {
+            partition.topic_partition.partition: partition.topic_partition for partition in topic.partitions
+        }
         for number in partitions if numbers is None else numbers:
             if number not in partitions:
                 raise BrokerError(
@@ -372,18 +376,19 @@ def _logs(
 
 
 def _note_out_of_range(target: Target, logs: Mapping[TopicPartition, Log]) -> None:
-    """Say where the offset that was asked for is not there: a line, whatever the number of partitions."""
+    """Print one note about all partitions whose log does not have the requested offset."""
     from minikafka.cli.group_reset import out_of_range_offset
     from minikafka.cli.output import note
 
-    told = [
+    adjusted = [
         f"{tp} at {wanted} ({log.start_offset} to {log.end_offset})"
         for tp, log in logs.items()
         if (wanted := out_of_range_offset(target, log)) is not None
     ]
-    if told:
-        more = f" and {len(told) - NAMED_MAX} more" if len(told) > NAMED_MAX else ""
-        note(f"minikafka: outside of the log: {', '.join(told[:NAMED_MAX])}{more}; the nearer end is taken")
+    if adjusted:
+        more = f" and {len(adjusted) - NAMED_MAX} more" if len(adjusted) > NAMED_MAX else ""
+        named = ", ".join(adjusted[:NAMED_MAX])
+        note(f"minikafka: out of range: {named}{more}; using the nearer end of the log")
 
 
 @app.command()
@@ -397,19 +402,19 @@ def delete(
         typer.Option(
             "--topic",
             metavar="T",
-            help="Only what they have of this topic in ZooKeeper; the whole group where that is all.",
+            help="Only this topic's offsets in ZooKeeper, or the whole group if it has no others.",
             show_default=False,
         ),
     ] = None,
     all_groups: Annotated[
-        bool, typer.Option("--all-groups", help="With --topic: of all groups that have anything of it.")
+        bool, typer.Option("--all-groups", help="With --topic: all groups that have offsets of it.")
     ] = False,
     zookeeper: GroupsZooKeeper = None,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """Delete groups without members, with all their offsets, wherever they are. Status 1 where one is not."""
+    """Delete groups without members, with all their offsets in all storages. Status 1 if one remains."""
     from minikafka.cli.connect import group_access
     from minikafka.cli.output import note
     from minikafka.cli.progress import Progress
@@ -436,20 +441,21 @@ def delete(
 def _check_deletion(
     names: list[str] | None, topic: str | None, all_groups: bool, zookeeper_known: bool
 ) -> None:
-    """ConfigError for what names nothing, or too much."""
+    """Raise ConfigError for options that name no group, or too many."""
     from minikafka.base.ids import check_topic_name
 
     if topic is None and all_groups:
-        raise ConfigError("--all-groups", "given", "give --topic T too: not everything is deleted at once")
+        raise ConfigError("--all-groups", "given", "requires --topic T")
     if bool(names) is all_groups:
-        what = "--all-groups is given too" if names else "name the groups"
-        raise ConfigError("NAME", ", ".join(names or ()), f"{what}; or give --topic T --all-groups")
+        what = "conflicts with --all-groups" if names else "required"
+        raise ConfigError(
+            "NAME", ", ".join(names or ()), f"{what}; set either NAME or --topic T --all-groups"
+        )
     if topic is not None:
         check_topic_name(topic)
         if not zookeeper_known:
-            raise ConfigError(
-                "--topic", topic, "brokers of these releases delete no part of a group: give --zookeeper"
-            )
+            allowed = "requires --zookeeper: brokers of these releases cannot delete a part of a group"
+            raise ConfigError("--topic", topic, allowed)
 
 
 def _groups_of(found: GroupAccess, topic: str) -> list[str]:
@@ -479,6 +485,6 @@ def _delete(found: GroupAccess, name: str, topic: str | None, style: Format) -> 
         say(f"deleted {name}{where}" if topic is None else f"deleted {topic} of {name}{where}")
     if topic is not None and stores.has_in_kafka(name, topic):
         note(
-            f"minikafka: the brokers keep their own offsets of {topic} for {name}: "
-            "no request of these releases deletes a part of a group"
+            f"minikafka: the brokers still have offsets of {topic} for {name}: "
+            "these releases cannot delete a part of a group there"
         )

@@ -1,4 +1,4 @@
-"""Reading topics as a member of a group: what was printed is committed, and where it began to read."""
+"""Reads topics as a member of a group, and commits the offsets of printed messages and its start offsets."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 POLL_MS = 500
 COMMIT_MS = 5_000
 TOPIC_CHECK_MS = 5_000
-"""How often is looked whether the topic is still there."""
+"""The interval of checks that the topic still exists."""
 
 
 def filter_pattern(wanted: TopicFilter) -> re.Pattern[str]:
-    """What matches the names of the topics that a filter chooses, for Python."""
+    """Return a Python pattern that matches the names of the topics that a filter selects."""
     import re
 
     from minikafka.clients.consumer.topic_filter import Blacklist
@@ -40,12 +40,12 @@ def filter_pattern(wanted: TopicFilter) -> re.Pattern[str]:
 
 
 class GroupReader:
-    """One member that reads one topic, or those that a filter chooses. Use it as a context manager: it leaves
+    """One member that reads one topic, or those that a filter selects. Use it as a context manager: it leaves
     the group at the end.
 
-    Call ``shown`` for each message that was printed; that is what is committed, after each round of messages,
-    before partitions are given up, and at the end. Of a partition of which nothing was printed it is where
-    this member began: the next one does not begin at another end, and misses nothing that came meanwhile.
+    Call ``shown`` for each printed message. The offsets after the printed messages are committed after each
+    poll, before partitions are revoked, and at the end. For a partition without a printed message the start
+    offset is committed: the next member then starts there, and misses no message that arrived since.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class GroupReader:
         )
         self._consumer = GroupConsumer(cluster, config, listener=self, threads=threads)
         self._shown: dict[TopicPartition, Committed] = {}
-        self._begun: dict[TopicPartition, Committed] = {}
-        """Where this member began, as far as that is not committed yet."""
-        self._fresh: set[TopicPartition] = set()
-        """Assigned, and not known yet where it begins."""
-        self._look_at_ms = cluster.clock.monotonic_ms() + TOPIC_CHECK_MS
+        self._start_offsets: dict[TopicPartition, Committed] = {}
+        """The start offsets that are not committed yet."""
+        self._unstarted: set[TopicPartition] = set()
+        """Assigned partitions whose start offset is not known yet."""
+        self._check_at_ms = cluster.clock.monotonic_ms() + TOPIC_CHECK_MS
 
     def __enter__(self) -> GroupReader:
         if isinstance(self._wanted, str):
@@ -78,70 +78,70 @@ class GroupReader:
         pattern = filter_pattern(self._wanted)
         self._consumer.subscribe(pattern=pattern)
         if not any(pattern.fullmatch(name) for name in Admin(self._cluster).list_topics()):
-            note(f"minikafka: there is no topic yet that {self._wanted} chooses; waiting for one")
+            note(f"minikafka: no topic matches {self._wanted} yet; waiting for one")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and issubclass(kind, OSError):
-            # The output has ended: what of it was still in memory is gone, and a flush would not say so.
+            # After an error of the output, buffered messages are lost, and a flush would not report that.
             self._shown = {}
         self._consumer.close()
 
     def messages(self) -> Iterator[tuple[TopicPartition, StoredRecord]]:
-        """Messages of this member's partitions as they come, for ever."""
+        """Yield messages of this member's partitions as they arrive, without end."""
         while True:
-            sets = self._consumer.poll(POLL_MS)
-            self._begin({fetched.topic_partition: fetched.start_offset for fetched in sets})
-            for fetched in sets:
+            batches = self._consumer.poll(POLL_MS)
+            self._record_starts({fetched.topic_partition: fetched.start_offset for fetched in batches})
+            for fetched in batches:
                 for record in fetched.records():
                     yield fetched.topic_partition, record
             self._commit()
-            self._look()
+            self._check_topic()
 
     def shown(self, partition: TopicPartition, record: StoredRecord) -> None:
-        """This message was printed."""
+        """Record that this message was printed."""
         self._shown[partition] = Committed(record.offset + 1)
 
     def revoked(self, partitions: Collection[TopicPartition]) -> None:
         """See ``RebalanceListener``."""
         self._commit()
-        self._fresh = set()
+        self._unstarted = set()
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """See ``RebalanceListener``."""
-        self._fresh = set(partitions)
-        self._begun = {}
+        self._unstarted = set(partitions)
+        self._start_offsets = {}
 
-    def _begin(self, given: Mapping[TopicPartition, int]) -> None:
-        """Note where this member begins; ``given``: the first offsets of what it is about to print."""
-        for partition in tuple(self._fresh):
+    def _record_starts(self, given: Mapping[TopicPartition, int]) -> None:
+        """Record the start offsets of this member; ``given``: the first offsets of the fetched messages."""
+        for partition in tuple(self._unstarted):
             offset = given.get(partition, self._consumer.position(partition))
             if offset is not None:
-                self._begun[partition] = Committed(offset)
-                self._fresh.discard(partition)
+                self._start_offsets[partition] = Committed(offset)
+                self._unstarted.discard(partition)
 
     def _commit(self) -> None:
-        offsets = self._begun | self._shown
+        offsets = self._start_offsets | self._shown
         if not offsets:
             return
-        # Whoever reads our output has it before the group goes on behind it.
+        # The output must be written before its offsets are committed.
         sys.stdout.flush()
         try:
             self._consumer.commit_sync(offsets, timeout_ms=COMMIT_MS)
-            self._begun = {}
+            self._start_offsets = {}
         except MinikafkaError as error:
             if self._shown:
-                note(f"minikafka: messages that were printed will come again: {error}")
+                note(f"minikafka: failed to commit offsets; printed messages will be read again: {error}")
         self._shown = {}
 
-    def _look(self) -> None:
-        """Raise MinikafkaError when the one topic was deleted."""
+    def _check_topic(self) -> None:
+        """Raise MinikafkaError if the one topic was deleted."""
         if not isinstance(self._wanted, str):
             return
         now_ms = self._cluster.clock.monotonic_ms()
-        if now_ms < self._look_at_ms:
+        if now_ms < self._check_at_ms:
             return
-        self._look_at_ms = now_ms + TOPIC_CHECK_MS
+        self._check_at_ms = now_ms + TOPIC_CHECK_MS
         try:
             existing_topic(Admin(self._cluster), self._wanted)
         except BrokerError as error:

@@ -1,7 +1,7 @@
-"""Where ``group reset`` lets a group go on: the rule, and what it makes of each partition.
+"""The new offsets of ``group reset``: the rule, and its result in each partition.
 
-A plan, as ``--export`` prints it and ``--from-file`` reads it, is lines ``topic,partition,offset``, as
-Kafka's own tool has it from 0.11 on, or JSON in the form of Kafka's ``--offset-json-file``:
+A plan, printed by ``--export`` and read by ``--from-file``, is lines ``topic,partition,offset``, as in
+Kafka's own tool from 0.11 on, or JSON in the form of Kafka's ``--offset-json-file``:
 ``{"version": 1, "partitions": [{"topic": "t", "partition": 0, "offset": 7}]}``.
 """
 
@@ -26,11 +26,11 @@ OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 
 Plan = dict[TopicPartition, int]
-"""Where to go on in each partition."""
+"""The new offset of each partition."""
 
 
 class Rule(Enum):
-    """One of the options; ``--by-duration`` is a time too."""
+    """The option that determines the offsets; ``--by-duration`` counts as a time."""
 
     EARLIEST = "--to-earliest"
     LATEST = "--to-latest"
@@ -43,22 +43,22 @@ class Rule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to; ``value`` is the offset, the time in ms since the epoch, or the number of messages."""
+    """The target of a reset. value: the offset, the time in ms since the epoch, or the number of messages."""
 
     rule: Rule
     value: int = 0
 
 
 class NotOneTarget(ConfigError):
-    """Nothing says where the group is to go on, or several options do."""
+    """No option sets the target of a reset, or several do."""
 
     def __init__(self, given: Sequence[str]) -> None:
-        super().__init__(given[1] if given else "--to-earliest", "", f"give one of {OPTIONS}")
+        super().__init__(given[1] if given else "--to-earliest", "", f"set exactly one of {OPTIONS}")
         self._given = given
 
     def __str__(self) -> str:
-        told = f"{' and '.join(self._given)} say different things" if self._given else "where to is not said"
-        return f"{told}: {self.allowed}"
+        what = f"{' and '.join(self._given)} conflict" if self._given else "no new offsets are set"
+        return f"{what}; {self.allowed}"
 
 
 def parse_target(
@@ -72,7 +72,7 @@ def parse_target(
     shift: int | None,
     file: bool = False,
 ) -> Target:
-    """The one target that was given. NotOneTarget for none, and for several."""
+    """Return the one target that was given. Raise NotOneTarget for none or several."""
     given = [
         *([Target(Rule.EARLIEST)] if earliest else []),
         *([Target(Rule.LATEST)] if latest else []),
@@ -89,43 +89,45 @@ def parse_target(
 
 
 def parse_offset(text: str) -> int:
-    """``--to-offset N``. Raises ConfigError."""
+    """Parse ``--to-offset N``. Raise ConfigError."""
     number = _digits(text.strip())
     if not _is_number(number, OFFSET_MAX):
-        raise ConfigError(Rule.OFFSET.value, text, "must be an offset, a number from 0 on")
+        raise ConfigError(Rule.OFFSET.value, text, "must be an offset, a whole number of at least 0")
     return number
 
 
 def parse_shift(text: str) -> int:
-    """``--shift-by N``. Raises ConfigError."""
+    """Parse ``--shift-by N``. Raise ConfigError."""
     digits = _digits(text.strip().removeprefix("-"))
     if not _is_number(digits, OFFSET_MAX):
-        raise ConfigError(Rule.SHIFT.value, text, "must be a number of messages, as 10 or -10")
+        raise ConfigError(Rule.SHIFT.value, text, "must be a number of messages, such as 10 or -10")
     return -digits if text.strip().startswith("-") else digits
 
 
 def parse_file(text: str) -> Path:
-    """``--from-file F``. ConfigError for no name, which would silently mean the current directory."""
+    """Parse ``--from-file F``. Raise ConfigError for an empty name: it would mean the current directory."""
     if not text.strip():
         raise ConfigError(FROM_FILE, text, "must name a file")
     return Path(text)
 
 
 def parse_topic(text: str) -> tuple[str, tuple[int, ...] | None]:
-    """``T`` or ``T:0,2`` as topic and partitions, None for all of them. Raises ConfigError."""
+    """Parse ``T`` or ``T:0,2`` into a topic and partitions, None for all of them. Raise ConfigError."""
     topic, colon, numbers = text.partition(":")
     if not colon:
         return topic, None
     parts = [part.strip() for part in numbers.split(",")]
     if not topic or not all(part.isascii() and part.isdigit() for part in parts):
-        raise ConfigError("--topic", text, "a topic, or topic:partition,partition")
+        raise ConfigError("--topic", text, "must be a topic, or topic:partition,partition")
     return topic, tuple(dict.fromkeys(map(int, parts)))
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One partition. ``at_time`` is the offset of the first message at or after the time, None for none;
-    ``planned`` the one that a file names.
+    """The log of one partition.
+
+    at_time: the offset of the first message at or after the time, None for none.
+    planned: the offset in the file.
     """
 
     start_offset: int
@@ -136,9 +138,10 @@ class Log:
 
 
 def new_offset(target: Target, log: Log) -> int:
-    """Where the group goes on in a partition: always within the log, as in Kafka's own tool.
+    """Return the new offset of a partition. It is always within the log, as in Kafka's own tool.
 
-    A time after the last message is the end; so is the present offset where there is none.
+    The result is the end of the log for a time after the last message, and for ``--to-current`` without a
+    committed offset.
     """
     if target.rule is Rule.EARLIEST:
         return log.start_offset
@@ -152,7 +155,7 @@ def new_offset(target: Target, log: Log) -> int:
 
 
 def out_of_range_offset(target: Target, log: Log) -> int | None:
-    """The offset that was asked for where the log does not have it; None where it does."""
+    """Return the requested offset if the log does not have it, otherwise None."""
     if target.rule not in (Rule.OFFSET, Rule.CURRENT, Rule.SHIFT, Rule.FILE) or (
         target.rule is Rule.CURRENT and log.committed is None
     ):
@@ -170,33 +173,33 @@ def _wanted(target: Target, log: Log) -> int:
 def check_shift(
     target: Target, committed: Mapping[TopicPartition, int], wanted: Iterable[TopicPartition]
 ) -> None:
-    """ConfigError where an offset shall be shifted that there is not."""
+    """Raise ConfigError for a shift of a partition without a committed offset."""
     none = [tp for tp in wanted if tp not in committed]
     if target.rule is Rule.SHIFT and none:
         raise ConfigError(
-            Rule.SHIFT.value, target.value, f"the group has no offset of {none[0]} that could be shifted"
+            Rule.SHIFT.value, target.value, f"the group has no committed offset of {none[0]} to shift"
         )
 
 
 def read_plan(data: bytes, path: str) -> Plan:
-    """The plan in a file. ConfigError, with its ``path`` and the place in it, for what is none."""
+    """Parse the plan in a file. Raise ConfigError with its ``path`` and the invalid line or entry."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(FROM_FILE, path, f"no text in UTF-8: {error.reason}") from None
+        raise ConfigError(FROM_FILE, path, f"not valid UTF-8: {error.reason}") from None
     rows = _json_rows(text, path) if text.lstrip().startswith(("{", "[")) else _lines(text, path)
     plan: Plan = {}
     for where, topic, partition, offset in rows:
         if not isinstance(topic, str) or not topic or not _is_number(partition, PARTITION_MAX):
-            raise ConfigError(FROM_FILE, path, f"{where}: a topic and the number of a partition are wanted")
+            raise ConfigError(FROM_FILE, path, f"{where}: expected a topic and a partition number")
         if not _is_number(offset, OFFSET_MAX):
-            raise ConfigError(FROM_FILE, path, f"{where}: an offset is wanted, not {offset!r}")
+            raise ConfigError(FROM_FILE, path, f"{where}: expected an offset, got {offset!r}")
         tp = TopicPartition(topic, partition)
         if tp in plan:
-            raise ConfigError(FROM_FILE, path, f"{where}: {tp} is there twice")
+            raise ConfigError(FROM_FILE, path, f"{where}: {tp} appears twice")
         plan[tp] = offset
     if not plan:
-        raise ConfigError(FROM_FILE, path, "there is no offset in it")
+        raise ConfigError(FROM_FILE, path, "contains no offsets")
     return plan
 
 
@@ -204,10 +207,10 @@ def _json_rows(text: str, path: str) -> list[tuple[str, object, object, object]]
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(FROM_FILE, path, f"no JSON: {error}") from None
+        raise ConfigError(FROM_FILE, path, f"not valid JSON: {error}") from None
     rows = whole.get("partitions") if isinstance(whole, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ConfigError(FROM_FILE, path, 'an object with a list "partitions" of objects is wanted')
+        raise ConfigError(FROM_FILE, path, 'expected an object with a list "partitions" of objects')
     return [
         (f"entry {number}", row.get("topic"), row.get("partition"), row.get("offset"))
         for number, row in enumerate(rows, 1)
@@ -221,7 +224,7 @@ def _lines(text: str, path: str) -> list[tuple[str, object, object, object]]:
             continue
         parts = [part.strip().strip('"') for part in line.split(",")]
         if len(parts) != 3:
-            raise ConfigError(FROM_FILE, path, f"line {number}: topic,partition,offset is wanted")
+            raise ConfigError(FROM_FILE, path, f"line {number}: expected topic,partition,offset")
         topic, partition, offset = parts
         rows.append((f"line {number}", topic, _digits(partition), _digits(offset)))
     return rows
@@ -236,12 +239,12 @@ def _is_number(value: object, most: int) -> TypeGuard[int]:
 
 
 def plan_lines(plan: Mapping[TopicPartition, int]) -> list[str]:
-    """A plan as lines ``topic,partition,offset``."""
+    """Return a plan as lines ``topic,partition,offset``."""
     return [f"{tp.topic},{tp.partition},{offset}" for tp, offset in sorted(plan.items())]
 
 
 def plan_json(plan: Mapping[TopicPartition, int]) -> dict[str, object]:
-    """A plan as a JSON object."""
+    """Return a plan as a JSON object."""
     rows = [
         {"topic": tp.topic, "partition": tp.partition, "offset": offset}
         for tp, offset in sorted(plan.items())

@@ -1,4 +1,4 @@
-"""The rows of ``group list`` and ``group describe``, of groups at brokers and of those in ZooKeeper."""
+"""The rows of ``group list`` and ``group describe``, for groups at brokers and in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -15,61 +15,63 @@ Rows = list[dict[str, object]]
 
 LIST_COLUMNS = ["group", "kind", "state", "members", "assignor", "coordinator"]
 KAFKA_COLUMNS = ["topic", "partition", "offset", "end_offset", "lag", "member", "client", "host"]
-STANDING_COLUMNS = ["topic", "partition", "offset", "end_offset", "lag", "owner"]
-BOTH_COLUMNS = [*STANDING_COLUMNS[:2], "offset_zookeeper", "offset_kafka", *STANDING_COLUMNS[3:]]
-"""Where a group has offsets in both places: the larger counts."""
+OFFSET_COLUMNS = ["topic", "partition", "offset", "end_offset", "lag", "owner"]
+BOTH_COLUMNS = [*OFFSET_COLUMNS[:2], "offset_zookeeper", "offset_kafka", *OFFSET_COLUMNS[3:]]
+"""The columns of a group with offsets in both storages; the larger offset counts."""
 CONSUMER_COLUMNS = ["consumer", "pattern", "subscription", "streams", "partitions", "since"]
 
 
 def listed(at_brokers: Iterable[GroupDescription], in_zookeeper: Iterable[ZooKeeperListing]) -> Rows:
-    """A row for each group, by name; one that is in both places has two."""
+    """Return a row for each group, by name; a group in both storages has two."""
     rows: Rows = [
         {
-            "group": one.group_id,
+            "group": group.group_id,
             "kind": OffsetsStorage.KAFKA.value,
-            "state": one.state,
-            "members": len(one.members),
-            "assignor": one.protocol or None,
-            "coordinator": one.coordinator.broker_id,
+            "state": group.state,
+            "members": len(group.members),
+            "assignor": group.protocol or None,
+            "coordinator": group.coordinator.broker_id,
         }
-        for one in at_brokers
+        for group in at_brokers
     ]
     rows += [
         {
-            "group": one.group_id,
+            "group": group.group_id,
             "kind": OffsetsStorage.ZOOKEEPER.value,
-            "state": one.state,
-            "members": one.consumers,
+            "state": group.state,
+            "members": group.consumers,
             "assignor": None,
             "coordinator": None,
         }
-        for one in in_zookeeper
+        for group in in_zookeeper
     ]
     return sorted(rows, key=lambda row: (str(row["group"]), str(row["kind"])))
 
 
 def kafka_title(group: GroupDescription) -> str:
-    """The line above a group at the brokers."""
+    """Return the line above the table of a group at the brokers."""
     assignor = f", {group.protocol}" if group.protocol else ""
     members = counted(len(group.members), "member")
     return f"{group.group_id}: {group.state}, {members}{assignor}, coordinated by {group.coordinator}"
 
 
 def kafka_rows(group: GroupDescription, lags: tuple[PartitionLag, ...]) -> Rows:
-    """A row for each partition, and one for each member without any; one for a group that has neither."""
-    whole = {
+    """Return a row for each partition, and one for each member without partitions; one row for a group that
+    has neither.
+    """
+    common: dict[str, object] = {
         "group": group.group_id,
         "kind": OffsetsStorage.KAFKA.value,
         "state": group.state,
         "assignor": group.protocol or None,
         "coordinator": group.coordinator.broker_id,
     }
-    places = [(one, one.member) for one in lags]
+    places = [(lag, lag.member) for lag in lags]
     idle = [(None, member) for member in group.members if not member.partitions]
     rows: Rows = []
     for lag, member in [*places, *idle] or [(None, None)]:
         rows.append(
-            whole
+            common
             | {
                 "topic": lag and lag.topic_partition.topic,
                 "partition": lag and lag.topic_partition.partition,
@@ -85,33 +87,39 @@ def kafka_rows(group: GroupDescription, lags: tuple[PartitionLag, ...]) -> Rows:
 
 
 def zookeeper_title(group: ZooKeeperGroup, found: tuple[PartitionOffsets, ...]) -> str:
-    """The line above a group in ZooKeeper, which tells how many partitions nobody reads."""
-    whole = f"{group.group_id}: {group.state}, {counted(len(group.consumers), 'consumer')} in ZooKeeper"
+    """Return the line above the table of a group in ZooKeeper, with the number of unowned partitions."""
+    title = f"{group.group_id}: {group.state}, {counted(len(group.consumers), 'consumer')} in ZooKeeper"
     if not group.consumers:
-        return whole
-    free = sum(one.owner is None for one in found)
-    unowned = f", {counted(free, 'partition')} without an owner" if free else ""
-    return f"{whole} with {counted(group.streams, 'stream')}{unowned}"
+        return title
+    count = sum(offsets.owner is None for offsets in found)
+    unowned = f", {counted(count, 'partition')} without an owner" if count else ""
+    return f"{title} with {counted(group.streams, 'stream')}{unowned}"
 
 
 def zookeeper_rows(group: ZooKeeperGroup, found: tuple[PartitionOffsets, ...]) -> Rows:
-    """A row for each partition, and one for each consumer without any; one for a group that has neither."""
-    whole = {"group": group.group_id, "kind": OffsetsStorage.ZOOKEEPER.value, "state": group.state}
-    places = [(one, group.consumer_of(one.owner) if one.owner else None) for one in found]
+    """Return a row for each partition, and one for each consumer without partitions; one row for a group that
+    has neither.
+    """
+    common: dict[str, object] = {
+        "group": group.group_id,
+        "kind": OffsetsStorage.ZOOKEEPER.value,
+        "state": group.state,
+    }
+    places = [(offsets, group.consumer_of(offsets.owner) if offsets.owner else None) for offsets in found]
     idle = [(None, consumer) for consumer in group.consumers if not consumer.partitions]
     rows: Rows = []
-    for one, consumer in [*places, *idle] or [(None, None)]:
+    for offsets, consumer in [*places, *idle] or [(None, None)]:
         rows.append(
-            whole
+            common
             | {
-                "topic": one and one.topic_partition.topic,
-                "partition": one and one.topic_partition.partition,
-                "offset": one and one.offset,
-                "offset_zookeeper": one and one.in_zookeeper,
-                "offset_kafka": one and one.in_kafka,
-                "end_offset": one and one.end_offset,
-                "lag": one and one.lag,
-                "owner": one and one.owner,
+                "topic": offsets and offsets.topic_partition.topic,
+                "partition": offsets and offsets.topic_partition.partition,
+                "offset": offsets and offsets.offset,
+                "offset_zookeeper": offsets and offsets.in_zookeeper,
+                "offset_kafka": offsets and offsets.in_kafka,
+                "end_offset": offsets and offsets.end_offset,
+                "lag": offsets and offsets.lag,
+                "owner": offsets and offsets.owner,
                 "consumer": consumer and consumer.consumer_id,
                 "pattern": consumer and consumer.pattern,
                 "subscription": consumer and dict(consumer.subscription),
@@ -121,24 +129,24 @@ def zookeeper_rows(group: ZooKeeperGroup, found: tuple[PartitionOffsets, ...]) -
     return rows
 
 
-def standing_columns(found: tuple[PartitionOffsets, ...]) -> list[str]:
-    """What the table of partitions shows: both offsets where there are both."""
-    both = any(one.in_kafka is not None for one in found) and any(
-        one.in_zookeeper is not None for one in found
+def offset_columns(found: tuple[PartitionOffsets, ...]) -> list[str]:
+    """Return the columns of the table of partitions, with both offsets if both storages have some."""
+    both = any(offsets.in_kafka is not None for offsets in found) and any(
+        offsets.in_zookeeper is not None for offsets in found
     )
-    return BOTH_COLUMNS if both else STANDING_COLUMNS
+    return BOTH_COLUMNS if both else OFFSET_COLUMNS
 
 
 def consumer_rows(group: ZooKeeperGroup) -> Rows:
-    """A row for each consumer that lives."""
+    """Return a row for each live consumer."""
     return [
         {
-            "consumer": one.consumer_id,
-            "pattern": one.pattern or None,
-            "subscription": list(one.subscription),
-            "streams": one.streams,
-            "partitions": len(one.partitions),
-            "since": utc_text(one.since_ms),
+            "consumer": consumer.consumer_id,
+            "pattern": consumer.pattern or None,
+            "subscription": list(consumer.subscription),
+            "streams": consumer.streams,
+            "partitions": len(consumer.partitions),
+            "since": utc_text(consumer.since_ms),
         }
-        for one in group.consumers
+        for consumer in group.consumers
     ]

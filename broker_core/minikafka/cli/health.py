@@ -1,4 +1,4 @@
-"""``minikafka cluster health``: what is wrong with a cluster, if anything, once or whenever that changes."""
+"""``minikafka cluster health``: prints the health of a cluster, once or at every change."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from minikafka.clients.network.metadata import PartitionMetadata
 
 POLL_S = 0.5
-"""Between two looks of ``--watch``."""
+"""The poll interval of ``--watch``."""
 ASK_TIMEOUT_MS = 2_000
 SHOWN_MAX = 20
-"""Most partitions of a kind in a table; JSON has all."""
-RULES = "access rules are enforced: topics that this client may not describe are not seen"
+"""The most partitions in a table; JSON has all."""
+RULES = "access rules are enforced: topics that this client may not describe are missing here"
 ANY_ZOOKEEPER = "--zookeeper HOST:PORT"
 COLUMNS = ["broker", "alive", "address", "controller", "leads", "follows", "preferred", "out_of_sync"]
 LOG_DIR_COLUMNS = ["broker", "log_dir"]
@@ -33,7 +33,7 @@ PARTITION_COLUMNS = ["topic", "partition", "leader", "replicas", "in_sync"]
 
 
 def print_health(health: ClusterHealth, style: Format, at: str = ANY_ZOOKEEPER) -> None:
-    """Print it; ``at`` is the option by which ``reassign`` finds this cluster."""
+    """Print the health of a cluster. at: the option of ``reassign`` that names this cluster."""
     if style is Format.JSON:
         print_json(as_json(health))
     else:
@@ -57,7 +57,7 @@ def print_change(health: ClusterHealth | None, style: Format, at: str = ANY_ZOOK
 
 
 def changes(admin: Admin) -> Iterator[ClusterHealth | None]:
-    """The health now and whenever it is another one; None while nobody answers. Without end."""
+    """Yield the health now and at every change, without end; None while no broker answers."""
     last: object = ()
     while True:
         found: ClusterHealth | None = None
@@ -70,7 +70,7 @@ def changes(admin: Admin) -> Iterator[ClusterHealth | None]:
 
 
 def summary(health: ClusterHealth) -> str:
-    """All in one line."""
+    """Return the health in one line."""
     dead = [broker.broker_id for broker in health.brokers if broker.address is None]
     wrong = [
         "no controller" * (health.controller_id is None),
@@ -81,12 +81,14 @@ def summary(health: ClusterHealth) -> str:
         counted(len(health.offline_log_dirs), "offline log dir") * bool(health.offline_log_dirs),
     ]
     what = "healthy" if health.healthy else "not known to be healthy" if health.unseen else "not healthy"
-    told = [counted(len(health.live), "broker"), counted(health.partitions, "partition")]
-    return f"cluster {health.cluster_id} is {what}: {', '.join([*told, *filter(None, wrong)])}"
+    counts = [counted(len(health.live), "broker"), counted(health.partitions, "partition")]
+    return f"cluster {health.cluster_id} is {what}: {', '.join([*counts, *filter(None, wrong)])}"
 
 
 def health_lines(health: ClusterHealth, at: str = ANY_ZOOKEEPER) -> Iterator[str]:
-    """The sentence, the brokers, the partitions that want for something, and what is one broker from it."""
+    """Yield the summary, the brokers, the partitions and directories with problems, and advice for internal
+    topics with too few replicas.
+    """
     yield summary(health)
     if health.access_rules:
         yield RULES
@@ -101,13 +103,14 @@ def health_lines(health: ClusterHealth, at: str = ANY_ZOOKEEPER) -> Iterator[str
             if len(partitions) > SHOWN_MAX:
                 yield f"and {len(partitions) - SHOWN_MAX} more"
     if health.offline_log_dirs:
-        yield "offline, or with a log that takes no more messages, for a reason that the broker's log tells:"
+        yield "offline, or with an offline log (see the broker's log for the reason):"
         yield from table_lines(log_dir_rows(health), LOG_DIR_COLUMNS)
     if (few := health.few_replicas) is not None:
         brokers = ",".join(map(str, health.live))
         yield (
-            f"{few.topic} has {counted(few.has, 'replica')} where {few.wanted} are wanted "
-            "(offsets.topic.replication.factor): its groups wait while a broker is away; give it more:"
+            f"{few.topic} has {counted(few.has, 'replica')} instead of {few.wanted} "
+            "(offsets.topic.replication.factor): groups are unavailable while a broker is down; to add "
+            "replicas:"
         )
         plan = f"--brokers {brokers} --replicas {few.wanted} {at} > offsets.json"
         yield f"  minikafka reassign generate {few.topic} {plan}"
@@ -115,7 +118,7 @@ def health_lines(health: ClusterHealth, at: str = ANY_ZOOKEEPER) -> Iterator[str
 
 
 def as_json(health: ClusterHealth) -> dict[str, object]:
-    """One object."""
+    """Return the health as a JSON object."""
     return {
         "cluster": health.cluster_id,
         "healthy": health.healthy,
@@ -132,36 +135,38 @@ def as_json(health: ClusterHealth) -> dict[str, object]:
 
 
 def broker_rows(health: ClusterHealth) -> list[dict[str, object]]:
-    """A row for each broker, also for dead ones that have replicas."""
+    """Return a row for each broker, also for dead ones with replicas."""
     return [
         {
-            "broker": one.broker_id,
-            "alive": one.address is not None,
-            "address": None if one.address is None else host_port(one.address.host, one.address.port),
-            "controller": one.broker_id == health.controller_id,
-            "leads": one.leads,
-            "follows": one.follows,
-            "preferred": one.preferred,
-            "out_of_sync": one.out_of_sync,
+            "broker": broker.broker_id,
+            "alive": broker.address is not None,
+            "address": None
+            if broker.address is None
+            else host_port(broker.address.host, broker.address.port),
+            "controller": broker.broker_id == health.controller_id,
+            "leads": broker.leads,
+            "follows": broker.follows,
+            "preferred": broker.preferred,
+            "out_of_sync": broker.out_of_sync,
         }
-        for one in health.brokers
+        for broker in health.brokers
     ]
 
 
 def log_dir_rows(health: ClusterHealth) -> list[dict[str, object]]:
-    """A row for each data directory that is offline."""
-    return [{"broker": one.broker_id, "log_dir": one.path} for one in health.offline_log_dirs]
+    """Return a row for each offline data directory."""
+    return [{"broker": log_dir.broker_id, "log_dir": log_dir.path} for log_dir in health.offline_log_dirs]
 
 
 def partition_rows(partitions: Sequence[PartitionMetadata]) -> list[dict[str, object]]:
-    """A row for each partition."""
+    """Return a row for each partition."""
     return [
         {
-            "topic": one.topic_partition.topic,
-            "partition": one.topic_partition.partition,
-            "leader": one.leader_id if one.leader_id >= 0 else None,
-            "replicas": list(one.replicas),
-            "in_sync": list(one.in_sync),
+            "topic": partition.topic_partition.topic,
+            "partition": partition.topic_partition.partition,
+            "leader": partition.leader_id if partition.leader_id >= 0 else None,
+            "replicas": list(partition.replicas),
+            "in_sync": list(partition.in_sync),
         }
-        for one in partitions
+        for partition in partitions
     ]

@@ -1,4 +1,4 @@
-"""``minikafka perf latency``: how long a message takes to a consumer, as Kafka's EndToEndLatency."""
+"""``minikafka perf latency``: measures the time of a message to a consumer, as Kafka's EndToEndLatency."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ END = 1 << 62
 
 def latency(
     topic: Topic,
-    records: Annotated[int, typer.Option("--records", metavar="N", min=1, help="How many.")] = 10_000,
-    size: Annotated[int, typer.Option("--size", metavar="BYTES", min=8, help="Of each value.")] = 100,
+    records: Annotated[
+        int, typer.Option("--records", metavar="N", min=1, help="Number of messages.")
+    ] = 10_000,
+    size: Annotated[int, typer.Option("--size", metavar="BYTES", min=8, help="Size of each value.")] = 100,
     acks: Annotated[str, typer.Option("--acks", metavar="A", help="1 or all.")] = "1",
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
@@ -33,7 +35,7 @@ def latency(
 ) -> None:
     """Send one message at a time to partition 0, and wait until it is read."""
     if acks not in ACKS:
-        raise ConfigError("--acks", acks, "1 or all")
+        raise ConfigError("--acks", acks, "must be 1 or all")
 
     from minikafka.cli.connect import cluster_client, existing_topic
     from minikafka.cli.output import print_rows
@@ -50,11 +52,11 @@ def latency(
         times_ms = []
         with BatchingProducer(cluster, BatchingConfig(acks=ACKS[acks])) as producer:
             passes = round_trips(cluster, producer, partition, size)
-            # What comes first makes connections and loads code.
+            # The first round trips open connections and load code.
             for _ in itertools.islice(passes, WARM_UP_RECORDS):
                 pass
-            for one in itertools.islice(passes, records):
-                times_ms.append(one)
+            for time_ms in itertools.islice(passes, records):
+                times_ms.append(time_ms)
                 progress.advance(1)
     row = summary(times_ms)
     print_rows([row], list(row), style)
@@ -63,7 +65,7 @@ def latency(
 def round_trips(
     cluster: ClusterClient, producer: BatchingProducer, partition: TopicPartition, size: int
 ) -> Iterator[float]:
-    """The ms that each message takes from ``send`` to when it was read, for ever."""
+    """Yield the ms from ``send`` to the read of each message, without end."""
     from minikafka.clients.admin.admin import LATEST, Admin
     from minikafka.clients.fetch.range_fetcher import RangeFetcher
     from minikafka.records.format.message_set import iterate
@@ -79,12 +81,12 @@ def round_trips(
         found = [record.value for record in iterate(next(sets))]
         elapsed_s = time.perf_counter() - began_s
         if found != [value]:
-            raise MinikafkaError(f"{partition} is written to by somebody else: take a topic of its own")
+            raise MinikafkaError(f"another client writes to {partition}; use a topic of its own")
         yield elapsed_s * 1000
 
 
 def summary(times_ms: list[float]) -> dict[str, object]:
-    """Mean, median, 99th and 99.9th percentile and largest of ``times_ms``, which are not empty."""
+    """Return mean, median, 99th and 99.9th percentile and maximum of ``times_ms``, which is not empty."""
     times = sorted(times_ms)
 
     def percentile(per_mille: int) -> float:

@@ -1,6 +1,4 @@
-"""``minikafka ps`` and ``stop``: clusters of this user and host, whoever started them: Spark, a command or
-``up``.
-"""
+"""``minikafka ps`` and ``stop``: the local clusters of this user, started by Spark, a command or ``up``."""
 
 from __future__ import annotations
 
@@ -28,27 +26,32 @@ def ps(style: OutputFormat = Format.TABLE) -> None:
     clusters = local.list_running()
     rows: list[dict[str, object]] = [
         {
-            "data_dir": one.data_dir,
-            "bootstrap": one.bootstrap_servers,
-            "zookeeper": one.zookeeper_connect,
-            "cluster": one.cluster_id,
-            "pid": one.pid,
+            "data_dir": cluster.data_dir,
+            "bootstrap": cluster.bootstrap_servers,
+            "zookeeper": cluster.zookeeper_connect,
+            "cluster": cluster.cluster_id,
+            "pid": cluster.pid,
             "broker": None,
         }
-        for one in clusters
+        for cluster in clusters
     ]
     strays = local.list_strays()
     rows += [
         dict.fromkeys(columns)
-        | {"data_dir": one.data_dir, "bootstrap": one.address or None, "pid": one.pid, "broker": one.number}
-        for one in strays
+        | {
+            "data_dir": stray.data_dir,
+            "bootstrap": stray.address or None,
+            "pid": stray.pid,
+            "broker": stray.number,
+        }
+        for stray in strays
     ]
     rows.sort(key=lambda row: str(row["data_dir"]))
-    print_rows(rows, columns if strays else columns[:-1], style, nothing="no cluster of this user runs here")
-    served = {one.data_dir for one in clusters}
-    for one in strays:
-        if one.data_dir not in served:
-            note(f"minikafka: {one} {one.status}")
+    print_rows(rows, columns if strays else columns[:-1], style, nothing="no cluster of this user is running")
+    served = {cluster.data_dir for cluster in clusters}
+    for stray in strays:
+        if stray.data_dir not in served:
+            note(f"minikafka: {stray} {stray.status}")
 
 
 def _named(text: str) -> Path:
@@ -74,26 +77,28 @@ def stop(
     elif cluster is not None or not strays:
         local.stop(str(data_dir))
         say(f"stopped {data_dir}")
-    for stray in strays:  # after the cluster, which might end with the last of them, or have others take over
+    for stray in strays:  # after the cluster: it might end with the last one, or elect new leaders
         stray.stop()
         origin = "whose cluster had been killed" if stray.ending else "which was started by hand"
         say(f"stopped {stray}, {origin}")
 
 
 def cluster_without_directory(data_dir: Path) -> LocalCluster | None:
-    """The cluster that still runs although its directory, with all that `stop` goes by, was removed."""
+    """Return the running cluster whose directory, with all files that `stop` uses, was removed; or None."""
     from minikafka.embedded import local
 
     wanted = os.path.realpath(data_dir)
-    return next((one for one in local.list_running() if one.data_dir == wanted), None)
+    return next((cluster for cluster in local.list_running() if cluster.data_dir == wanted), None)
 
 
 def stop_by_signal(cluster: LocalCluster) -> None:
-    """Tell a cluster to stop, and wait for its end: it notices by itself that its directory is gone."""
+    """Stop a cluster by SIGTERM, and wait for its end. Its own watch of the directory may end it first."""
     from minikafka.embedded import local, owners, process
 
     owner = owners.Owner(cluster.pid, cluster.started)
     with contextlib.suppress(ProcessLookupError):
         os.kill(cluster.pid, signal.SIGTERM)
     if not process.wait_until(lambda: not owners.is_alive(owner), local.STOP_TIMEOUT_S):
-        raise MinikafkaError(f"process {cluster.pid}, which served {cluster.data_dir}, does not stop")
+        raise MinikafkaError(
+            f"timed out stopping process {cluster.pid} (data directory {cluster.data_dir}, removed)"
+        )

@@ -1,4 +1,4 @@
-"""``minikafka log``: look into the files of a log, and check them."""
+"""``minikafka log``: prints and checks the files of a log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from minikafka.log.tools.verify import Finding, PartitionReport
     from minikafka.records.format.message_set import StoredRecord
 
-app = typer.Typer(help="Look into the files of a log, and check them.", no_args_is_help=True)
+app = typer.Typer(help="Print and check the files of a log.", no_args_is_help=True)
 
 MEGABYTE = 1_000_000
 COLUMNS = ("topic", "partition", "start_offset", "end_offset", "segments", "records", "bytes", "problems")
@@ -32,14 +32,16 @@ def dump(
         list[Path],
         typer.Argument(metavar="FILE…", exists=True, dir_okay=False, readable=True, show_default=False),
     ],
-    text: Annotated[bool, typer.Option("--text", help="Keys and values as text, not as base64.")] = False,
+    text: Annotated[
+        bool, typer.Option("--text", help="Print keys and values as text, not as base64.")
+    ] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Check everything, and print a line a file in place of its rows.")
+        bool, typer.Option("--verify", help="Check everything, and print one line per file, not its records.")
     ] = False,
 ) -> int:
-    """Print one JSON record a line: of segments, indexes, snapshots and checkpoints, told by their names.
+    """Print one JSON record a line: of segments, indexes, snapshots and checkpoints, recognized by name.
 
-    Says on stderr where a file is damaged, and ends with 1 then.
+    Damage is reported on stderr with its position, and the status is 1.
     """
     from minikafka.base.errors import StorageError
     from minikafka.cli.output import note
@@ -55,7 +57,7 @@ def dump(
 
 
 def _dumped(path: str, text: bool) -> bool:
-    """Print what a file holds; whether it is damaged."""
+    """Print the content of a file. Return True if it is damaged."""
     from minikafka.base.files import RealFiles
     from minikafka.cli.output import note, print_json
     from minikafka.cli.progress import Progress
@@ -90,9 +92,9 @@ _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def line_of(record: StoredRecord, show: Callable[[bytes | None], str]) -> bytes:
-    """The line of JSON that stands for a record; ``show`` gives bytes as JSON.
+    """Return the line of JSON for a record; ``show`` converts bytes to JSON.
 
-    Put together by hand: a general encoder takes as long as all the rest.
+    Formatted manually: a general encoder takes as long as all the rest.
     """
     timestamp = record.timestamp_ms if record.timestamp_ms >= 0 else "null"
     headers = ",".join(f"[{_quoted(name)},{show(value)}]" for name, value in record.headers)
@@ -106,7 +108,7 @@ def line_of(record: StoredRecord, show: Callable[[bytes | None], str]) -> bytes:
 
 
 def _verified(path: str) -> bool:
-    """Check a file and print its summary; whether anything is wrong."""
+    """Check a file and print its summary. Return True if there is a problem."""
     from minikafka.base.files import RealFiles
     from minikafka.cli.output import print_json
     from minikafka.log.tools.verify import verify_file
@@ -118,19 +120,19 @@ def _verified(path: str) -> bool:
 
 
 def _print_findings(findings: Iterable[Finding]) -> bool:
-    """Say on stderr what was found; whether there is a problem among it."""
+    """Print the findings on stderr. Return True if there is a problem among them."""
     from minikafka.cli.output import note
 
     problems = False
-    for one in findings:
-        problems |= not one.note
-        note(f"minikafka: {'note: ' if one.note else ''}{one.text}")
+    for finding in findings:
+        problems |= not finding.note
+        note(f"minikafka: {'note: ' if finding.note else ''}{finding.text}")
     return problems
 
 
 @contextlib.contextmanager
 def _checking(total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """Show how much is checked, in MB; gives what is to be told of each piece."""
+    """Show the progress of a check, in MB. Yields the function to call with the bytes of each piece."""
     from minikafka.cli.progress import Progress
 
     done = 0
@@ -150,9 +152,10 @@ def verify(
     data_dir: Annotated[Path, typer.Argument(metavar="DATA_DIR", show_default=False)],
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """Check all logs of a data directory, of minikafka or of Kafka; a line a partition. Nothing is changed.
+    """Check all logs of a data directory, of minikafka or of Kafka. Prints one line per partition; changes
+    nothing.
 
-    What is wrong or unusual stands on stderr. Ends with 1 when anything is wrong.
+    Problems and stale files are reported on stderr. Status 1 if there is a problem.
     """
     from minikafka.base.files import RealFiles
     from minikafka.cli.output import note, print_rows
@@ -168,17 +171,17 @@ def verify(
     found = [
         (list_directory(files, path), is_in_use(path)) for path in data_directories(files, str(data_dir))
     ]
-    with _checking(sum(one.total_bytes for one, _ in found)) as more:
-        for one, in_use in found:
+    with _checking(sum(directory.total_bytes for directory, _ in found)) as more:
+        for directory, in_use in found:
             if in_use:
-                note(f"minikafka: note: {one.path} is in use: a broker may be writing to it")
-            problems |= _print_findings(one.findings)
+                note(f"minikafka: note: {directory.path} is in use: a broker may be writing to it")
+            problems |= _print_findings(directory.findings)
             reports = []
-            for report in verify_partitions(files, one, in_use=in_use, on_bytes=more):
+            for report in verify_partitions(files, directory, in_use=in_use, on_bytes=more):
                 problems |= _print_findings(report.findings)
                 reports.append(report)
                 rows.append(_row(report))
-            problems |= _print_findings(verify_checkpoints(one, reports, in_use=in_use))
+            problems |= _print_findings(verify_checkpoints(directory, reports, in_use=in_use))
     print_rows(rows, COLUMNS, style)
     return 1 if problems else 0
 
@@ -192,5 +195,5 @@ def _row(report: PartitionReport) -> dict[str, object]:
         "segments": report.segments,
         "records": report.records,
         "bytes": report.size_bytes,
-        "problems": sum(not one.note for one in report.findings),
+        "problems": sum(not finding.note for finding in report.findings),
     }

@@ -1,7 +1,7 @@
 """The console script ``minikafka``: a process that ends with a status and never with a traceback.
 
-Ctrl-C may come at any moment, also while the commands are imported, so nothing is imported before it is
-prepared for. Status 130 says that it ended a command.
+Ctrl-C may come at any moment, also while the commands are imported, so its handler is installed before any
+import. Status 130 means that it ended a command.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main() -> None:
     if sys.platform == "win32":
         print("minikafka: runs on Linux and macOS; on Windows, run it inside WSL", file=sys.stderr)
         sys.exit(2)
-    # A shell's background job ignores Ctrl-C, and must go on doing so.
+    # A shell's background job ignores Ctrl-C, and must continue to do so.
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:
         if ours:
@@ -31,9 +31,9 @@ def main() -> None:
         status = run(sys.argv[1:])
     except KeyboardInterrupt:
         status = INTERRUPTED
-    # What comes now changes nothing any more. Where this command took a signal it is ignored from here on, as
-    # the interpreter's end puts the system's own handlers in place, which kill, whatever thread it comes to.
-    # Python complains of one that comes meanwhile: this thread holds it back, of another's nothing is said.
+    # The status is final. Signals that this command handled are ignored from here on: at its end the
+    # interpreter restores the system's handlers, which kill the process. Python reports a signal that arrives
+    # during the change: this thread blocks it, and the report of another thread's is suppressed.
     sys.unraisablehook = _unless_a_late_signal
     taken = {number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))}
     signal.pthread_sigmask(signal.SIG_BLOCK, taken)
@@ -48,7 +48,7 @@ def _unless_a_late_signal(unraisable: sys.UnraisableHookArgs) -> None:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    # At once: nothing was begun, and an exception inside of an import may be printed.
+    # Exit at once: nothing was started, and an exception inside an import may be printed.
     os._exit(INTERRUPTED)
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, as annotated types: they read and behave the same everywhere."""
+"""Options that several commands share, as annotated types with the same text and behaviour everywhere."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from minikafka.base.cache_dirs import make_private
 from minikafka.base.errors import ConfigError
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+"""The default address of ``minikafka up``."""
 BOOTSTRAP_VARIABLE = "MINIKAFKA_BOOTSTRAP"
-"""Where ``minikafka up`` serves when nothing else is said."""
 DATA_DIR_OPTION = "--data-dir"
 
 
 def parse_data_dir(text: str | Path, option: str = DATA_DIR_OPTION) -> Path:
-    """Return the directory. ConfigError for an empty name, which would mean the current directory."""
+    """Return the directory. Raise ConfigError for an empty name, which would mean the current directory."""
     if not str(text).strip():
         raise ConfigError(option, text, "must name a directory; use . for the current one")
     return Path(text)
 
 
 class Format(str, Enum):
-    """How results are printed: aligned for people, or one JSON value a line for programs."""
+    """The output format of results: an aligned table for people, or one JSON value a line for programs."""
 
     TABLE = "table"
     JSON = "json"
@@ -39,7 +39,7 @@ Bootstrap = Annotated[
         "--bootstrap",
         envvar=BOOTSTRAP_VARIABLE,
         metavar="HOST:PORT",
-        help=f"Brokers to ask first, separated by commas. Without it and --data-dir: {DEFAULT_BOOTSTRAP}.",
+        help=f"Bootstrap brokers, separated by commas. [{DEFAULT_BOOTSTRAP}, unless --data-dir is set]",
         show_default=False,
     ),
 ]
@@ -49,7 +49,7 @@ DataDir = Annotated[
         "--data-dir",
         parser=parse_data_dir,
         metavar="D",
-        help="In place of --bootstrap: the cluster of this data directory, started when it is not running.",
+        help="Instead of --bootstrap: the cluster of this data directory, started if it is not running.",
         show_default=False,
     ),
 ]
@@ -58,7 +58,7 @@ ZooKeeper = Annotated[
     typer.Option(
         "--zookeeper",
         metavar="HOST:PORT/CHROOT",
-        help="Past the brokers, through ZooKeeper: the address that `up` printed.",
+        help="Use ZooKeeper instead of the brokers: the address that `up` printed.",
         show_default=False,
     ),
 ]
@@ -67,7 +67,7 @@ RequiredZooKeeper = Annotated[
     typer.Option(
         "--zookeeper",
         metavar="HOST:PORT/CHROOT",
-        help="Where the cluster is coordinated: the address that `up` printed. Or --data-dir.",
+        help="ZooKeeper of the cluster: the address that `up` printed. Required without --data-dir.",
         show_default=False,
     ),
 ]
@@ -76,7 +76,7 @@ GroupsZooKeeper = Annotated[
     typer.Option(
         "--zookeeper",
         metavar="HOST:PORT/CHROOT",
-        help="Groups that live in ZooKeeper too: the address that `up` printed. The brokers are found there.",
+        help="Include groups in ZooKeeper: the address that `up` printed. The brokers are found there.",
         show_default=False,
     ),
 ]
@@ -85,17 +85,17 @@ DisableRackAware = Annotated[
 ]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 CodecName = Annotated[str, typer.Option("--codec", metavar="C", help="none, gzip, snappy, lz4 or zstd.")]
-OutputFormat = Annotated[Format, typer.Option("--format", help="A table, or JSON a line.")]
+OutputFormat = Annotated[Format, typer.Option("--format", help="table, or json with one object a line.")]
 Settings = Annotated[
     Optional[list[str]],  # noqa: UP045
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="A broker property; may be given again.", show_default=False
+        "--set", metavar="KEY=VALUE", help="A broker property; may be repeated.", show_default=False
     ),
 ]
 
 
 def key_values(name: str, given: list[str] | None) -> dict[str, str]:
-    """``key=value`` texts as a dict; the later one wins. Raises ConfigError under ``name``."""
+    """Parse ``key=value`` texts into a dict; the last value of a key wins. Raise ConfigError for ``name``."""
     pairs: dict[str, str] = {}
     for text in given or ():
         key, equals, value = text.partition("=")
@@ -106,7 +106,7 @@ def key_values(name: str, given: list[str] | None) -> dict[str, str]:
 
 
 def check_data_dir(data_dir: Path) -> None:
-    """Raise ConfigError unless a cluster can be kept in the directory, which need not exist yet."""
+    """Raise ConfigError unless the directory is usable for a cluster. It need not exist yet."""
     path = data_dir.absolute()
     existing = next(parent for parent in (path, *path.parents) if os.path.lexists(parent))
     name = "it" if existing == path else str(existing)
@@ -120,7 +120,7 @@ def check_data_dir(data_dir: Path) -> None:
 
 
 def make_data_dir(data_dir: Path) -> None:
-    """Create the directory and its parents, private to this user. Raises ConfigError."""
+    """Create the directory and its parents, private to this user. Raise ConfigError if that fails."""
     try:
         make_private(data_dir)
     except OSError as error:
@@ -131,7 +131,7 @@ def make_data_dir(data_dir: Path) -> None:
 def check_has_cluster(data_dir: Path) -> None:
     """Raise ConfigError unless the directory has a cluster: a reader must not start an empty one."""
     check_data_dir(data_dir)
-    # Written at every start, before anything else of a broker.
+    # A broker writes this file first, at every start.
     if not (data_dir / "broker-0.properties").is_file():
         raise ConfigError(
             DATA_DIR_OPTION,

@@ -1,7 +1,7 @@
-"""Printing of results: tables for people; JSON, one object a line, for any tool to read as it comes.
+"""Printing of results: tables for people; JSON, one object a line, for programs.
 
-Whatever a command prints goes through here, where control characters of names and texts from outside are
-escaped (``base.printable``). Only ``consume`` passes the bytes of messages on, where no terminal reads them.
+All output of commands goes through here; control characters of names and texts from outside are escaped
+(``base.printable``). Only ``consume`` writes the bytes of messages unchanged, and not to a terminal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Row = Mapping[str, object]
 def print_rows(rows: Sequence[Row], columns: Sequence[str], style: Format, nothing: str = "") -> None:
     """Print ``rows``: as a table with ``columns``, or each whole row as a line of JSON.
 
-    nothing: what to say on stderr where there are none; standard output stays empty for scripts.
+    nothing: the note on stderr if there are no rows; standard output stays empty for scripts.
     """
     if nothing and not rows:
         note(f"minikafka: {nothing}")
@@ -41,7 +41,7 @@ def say(text: str = "", *, flush: bool = False) -> None:
 
 
 def table_lines(rows: Iterable[Row], columns: Sequence[str]) -> list[str]:
-    """A header and a line for each row, in aligned columns; numbers stand to the right."""
+    """Return a header and a line for each row, in aligned columns; numbers are right-aligned."""
     cells = [[_cell(row.get(column)) for column in columns] for row in rows]
     header = [column.replace("_", " ").upper() for column in columns]
     widths = [max(len(line[index]) for line in [header, *cells]) for index in range(len(columns))]
@@ -65,49 +65,49 @@ def _cell(value: object) -> str:
     if isinstance(value, list | tuple):
         return printable(",".join(map(str, value))) or "-"
     if isinstance(value, Mapping):
-        return printable(",".join(f"{key}={one}" for key, one in value.items())) or "-"
+        return printable(",".join(f"{key}={item}" for key, item in value.items())) or "-"
     return printable(str(value))
 
 
 def print_json(value: Row) -> None:
-    """One line of JSON, as UTF-8 whatever the locale says."""
+    """Print one line of JSON, in UTF-8 regardless of the locale."""
     line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     sys.stdout.buffer.write(json_bytes(line) + b"\n")
 
 
 def json_bytes(line: str) -> bytes:
-    """JSON as UTF-8, without what a terminal would act on: it stands as JSON's own escapes."""
+    """Encode JSON as UTF-8. Control characters become JSON escapes, so that a terminal ignores them."""
     if not line.isascii() or "\x7f" in line:
         line = UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
     return line.encode("utf-8")
 
 
 def note(text: str) -> None:
-    """A line for people, on stderr, where it cannot get in the way of results."""
+    """Print a line for people on stderr, separate from the results."""
     print(printable(text), file=sys.stderr, flush=True)
 
 
-TOLD_MAX = 100
-"""Warnings that are remembered, so as not to be repeated."""
+REMEMBERED_MAX = 100
+"""The most warnings that are remembered to suppress repetitions."""
 
 
 class NoteHandler(logging.Handler):
-    """What libraries warn of, as lines like all that the command says; the same ``once``."""
+    """Prints the warnings of libraries as notes of the command; with ``once``, each text once."""
 
     def __init__(self, *, once: bool = False) -> None:
         super().__init__(logging.WARNING)
         self._once = once
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say it."""
+        """Print a warning."""
         text = " ".join(record.getMessage().removeprefix("minikafka: ").split())
         if self._once:
-            if text in self._told:
+            if text in self._printed:
                 return
-            if len(self._told) >= TOLD_MAX:
-                self._told.clear()
-            self._told.add(text)
+            if len(self._printed) >= REMEMBERED_MAX:
+                self._printed.clear()
+            self._printed.add(text)
         if record.exc_info and record.exc_info[1] is not None:
             text += f": {record.exc_info[1]}"
         note(f"minikafka: {text}")
@@ -115,7 +115,7 @@ class NoteHandler(logging.Handler):
 
 @contextlib.contextmanager
 def warnings_as_notes(logger: str, *, once: bool = False) -> Iterator[None]:
-    """What is warned of by ``logger`` and those below it within the block are lines like all others."""
+    """Print the warnings of ``logger`` and its children within the block as notes."""
     clients, notes = logging.getLogger(logger), NoteHandler(once=once)
     clients.addHandler(notes)
     try:
@@ -125,17 +125,17 @@ def warnings_as_notes(logger: str, *, once: bool = False) -> Iterator[None]:
 
 
 def base64_or_none(data: bytes | None) -> str | None:
-    """Standard base64 with padding; None stays None."""
+    """Encode as standard base64 with padding; None stays None."""
     return None if data is None else base64.b64encode(data).decode("ascii")
 
 
 def text_or_none(data: bytes | None) -> str | None:
-    """UTF-8, with what is not UTF-8 shown as backslash escapes; None stays None."""
+    """Decode UTF-8, with other bytes as backslash escapes; None stays None."""
     return None if data is None else data.decode("utf-8", "backslashreplace")
 
 
 def utc_text(timestamp_ms: int | None) -> str | None:
-    """``2013-01-01T05:15:00.000Z``; None for none, and the number where no calendar has it."""
+    """Return ``2013-01-01T05:15:00.000Z``; None for no timestamp; the number itself beyond the calendar."""
     if timestamp_ms is None or timestamp_ms < 0:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Reading a topic on and on: where to begin, what comes, and how a topic that goes away is noticed."""
+"""Reads a topic continuously: its start positions, its messages, and the detection of its deletion."""
 
 from __future__ import annotations
 
@@ -20,114 +20,114 @@ if TYPE_CHECKING:
     from minikafka.records.format.message_set import StoredRecord
 
 POLL_INTERVAL_MS = 200
-"""How soon a new message is seen."""
+"""The interval of look-ups at the end of the log."""
 READABLE_EVERY_MS = 5_000
-"""How soon whoever waits at the end learns that they may not read the topic (any more)."""
-BEHIND_PATIENCE_MS = 800
-"""How long the end of a log may lie before what was read: the leader may be a new one that catches up."""
+"""The interval of checks, at the end of the log, that access rules still permit reading."""
+LAG_TIMEOUT_MS = 800
+"""The time for which the end of a log may be before the position: a new leader may still catch up."""
 NAMED_MAX = 5
-"""Partitions that a note names."""
+"""The most partitions that a note names."""
 
 Positions = dict[TopicPartition, int]
 
 
 def starting_positions(cluster: ClusterClient, topic: str, where: Start) -> Positions:
-    """The offset to begin at for each partition. Raises BrokerError for a topic that does not exist.
+    """Return the offset to start from in each partition. Raise BrokerError for a topic that does not exist.
 
-    An offset outside a partition's range is moved to its nearer end, as one number is meant for many
-    partitions, and a note on stderr says so.
+    An offset outside a partition's range is moved to the nearer end of the range, with a note on stderr,
+    because one number is used for many partitions.
     """
     admin = Admin(cluster)
-    partitions = [one.topic_partition for one in existing_topic(admin, topic).partitions]
+    partitions = [partition.topic_partition for partition in existing_topic(admin, topic).partitions]
     first = _known(admin.offsets(dict.fromkeys(partitions, EARLIEST)))
     end = _known(admin.offsets(dict.fromkeys(partitions, LATEST)))
     if where.at_end:
         return end
     if where.timestamp_ms is not None:
         found = admin.offsets(dict.fromkeys(partitions, where.timestamp_ms))
-        late = [one for one in partitions if found[one] is None]
+        late = [tp for tp in partitions if found[tp] is None]
         when = utc_text(where.timestamp_ms)
-        _say(f"no message as late as {when} in", late, "ends at", end, "waiting at the end for new ones")
-        return {one: end[one] if offset is None else offset for one, offset in found.items()}
+        _note(f"no message at or after {when} in", late, "ends at", end, "waiting at the end for new ones")
+        return {tp: end[tp] if offset is None else offset for tp, offset in found.items()}
     if where.offset is None:
         return first
     wanted = where.offset
-    beyond = [one for one in partitions if wanted > end[one]]
-    gone = [one for one in partitions if wanted < first[one]]
-    _say(f"no offset {wanted} yet in", beyond, "ends at", end, "waiting at the end for new messages")
-    _say(f"no offset {wanted} any more in", gone, "begins at", first, "reading from there")
-    return {one: min(max(wanted, first[one]), end[one]) for one in partitions}
+    beyond = [tp for tp in partitions if wanted > end[tp]]
+    deleted = [tp for tp in partitions if wanted < first[tp]]
+    _note(f"no offset {wanted} yet in", beyond, "ends at", end, "waiting at the end for new messages")
+    _note(f"offset {wanted} was deleted in", deleted, "starts at", first, "reading from there")
+    return {tp: min(max(wanted, first[tp]), end[tp]) for tp in partitions}
 
 
 def read_partitions(
     cluster: ClusterClient, positions: Positions
 ) -> Iterator[tuple[TopicPartition, StoredRecord]]:
-    """Messages from ``positions`` on, each partition in order, for ever. Moves ``positions`` along.
+    """Yield the messages from ``positions`` on, each partition in order, without end. Update ``positions``.
 
-    Raises MinikafkaError once the topic was deleted, also when there is a new one of that name.
+    Raise MinikafkaError once the topic is deleted, also if it is recreated.
     """
     admin = Admin(cluster)
-    patience, look = cluster.deadline(), cluster.deadline(0)
+    deadline, next_check = cluster.deadline(), cluster.deadline(0)
     while True:
         try:
             ends = _known(admin.offsets(dict.fromkeys(positions, LATEST)))
-            for one, end in ends.items():
-                if end < positions[one]:
-                    _check_end(cluster, one, positions[one])
-                yield from _read(cluster, positions, one, end)
-            if look.expired and ends == positions:
-                one, position = next(iter(positions.items()))
-                check_readable(cluster, one, position)
-                look = cluster.deadline(READABLE_EVERY_MS)
-            patience = cluster.deadline()
+            for tp, end in ends.items():
+                if end < positions[tp]:
+                    _check_end(cluster, tp, positions[tp])
+                yield from _read(cluster, positions, tp, end)
+            if next_check.expired and ends == positions:
+                tp, position = next(iter(positions.items()))
+                check_readable(cluster, tp, position)
+                next_check = cluster.deadline(READABLE_EVERY_MS)
+            deadline = cluster.deadline()
         except BrokerError as error:
-            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or patience.expired:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or deadline.expired:
                 raise
             _check_topic(cluster, positions)
             ends = {}
         sys.stdout.flush()
-        if all(end <= positions[one] for one, end in ends.items()):
+        if all(end <= positions[tp] for tp, end in ends.items()):
             cluster.waiter.wait(POLL_INTERVAL_MS)
 
 
 def _read(
-    cluster: ClusterClient, positions: Positions, one: TopicPartition, end: int
+    cluster: ClusterClient, positions: Positions, tp: TopicPartition, end: int
 ) -> Iterator[tuple[TopicPartition, StoredRecord]]:
-    """The messages of a partition up to ``end``."""
+    """Yield the messages of a partition up to ``end``."""
     try:
-        while positions[one] < end:
-            # Whether the topic is still there is asked here, and sooner than a fetcher would give up.
+        while positions[tp] < end:
+            # The existence of the topic is checked here, sooner than a fetcher would give up.
             at_once = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-            for data in RangeFetcher(cluster, one, positions[one], end, unretried_codes=at_once):
+            for data in RangeFetcher(cluster, tp, positions[tp], end, unretried_codes=at_once):
                 for record in iterate(data):
-                    # A compressed set may begin before the offset that was asked for.
-                    if positions[one] <= record.offset < end:
-                        positions[one] = record.offset + 1
-                        yield one, record
-            positions[one] = end
+                    # A compressed batch may start before the requested offset.
+                    if positions[tp] <= record.offset < end:
+                        positions[tp] = record.offset + 1
+                        yield tp, record
+            positions[tp] = end
     except OffsetOutOfRange as error:
         if error.offset > error.end_offset:
-            _check_end(cluster, one, error.offset)
+            _check_end(cluster, tp, error.offset)
         else:
-            first = {one: error.start_offset}
-            _say(f"no offset {error.offset} any more in", [one], "begins at", first, "reading from there")
-            positions[one] = error.start_offset
+            first = {tp: error.start_offset}
+            _note(f"offset {error.offset} was deleted in", [tp], "starts at", first, "reading from there")
+            positions[tp] = error.start_offset
 
 
-def _check_end(cluster: ClusterClient, one: TopicPartition, position: int) -> None:
-    """Raise MinikafkaError unless the log of a partition soon reaches to what was read of it."""
-    deadline = cluster.deadline(BEHIND_PATIENCE_MS)
+def _check_end(cluster: ClusterClient, tp: TopicPartition, position: int) -> None:
+    """Raise MinikafkaError unless the end of the log reaches ``position`` within LAG_TIMEOUT_MS."""
+    deadline = cluster.deadline(LAG_TIMEOUT_MS)
     while True:
-        end = _known(Admin(cluster).offsets({one: LATEST}))[one]
+        end = _known(Admin(cluster).offsets({tp: LATEST}))[tp]
         if end >= position:
             return
         if deadline.expired:
-            raise MinikafkaError(_made_anew(one.topic, f"{one} was read to {position} and ends at {end} now"))
+            raise MinikafkaError(_recreated(tp.topic, f"{tp} was read to {position} and now ends at {end}"))
         cluster.waiter.wait(POLL_INTERVAL_MS)
 
 
 def _check_topic(cluster: ClusterClient, positions: Positions) -> None:
-    """Raise MinikafkaError when the topic is not there any more, or has lost partitions."""
+    """Raise MinikafkaError if the topic no longer exists, or has lost partitions."""
     topic = next(iter(positions)).topic
     cluster.invalidate(topic)
     try:
@@ -136,26 +136,27 @@ def _check_topic(cluster: ClusterClient, positions: Positions) -> None:
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise MinikafkaError(f"topic {topic!r} was deleted while it was read") from None
         raise
-    lost = [one for one in positions if found.partition(one.partition) is None]
+    lost = [tp for tp in positions if found.partition(tp.partition) is None]
     if lost:
-        raise MinikafkaError(_made_anew(topic, f"there is no {lost[0]} any more"))
+        raise MinikafkaError(_recreated(topic, f"{lost[0]} no longer exists"))
 
 
-def _made_anew(topic: str, sign: str) -> str:
+def _recreated(topic: str, sign: str) -> str:
     return (
-        f"topic {topic!r} was deleted and made anew while it was read: {sign}; run it again for the new one"
+        f"topic {topic!r} was deleted and recreated while it was read: {sign}; run the command again to "
+        "read the new topic"
     )
 
 
 def _known(offsets: Mapping[TopicPartition, int | None]) -> Positions:
-    return {one: offset or 0 for one, offset in offsets.items()}
+    return {tp: offset or 0 for tp, offset in offsets.items()}
 
 
-def _say(
-    what: str, where: list[TopicPartition], bound: str, offsets: Mapping[TopicPartition, int], then: str
+def _note(
+    what: str, partitions: list[TopicPartition], bound: str, offsets: Mapping[TopicPartition, int], then: str
 ) -> None:
-    """A note about the partitions ``where``, if there are any."""
-    if where:
-        places = [f"{one} ({bound} {offsets[one]})" for one in where[:NAMED_MAX]]
-        more = f" and {len(where) - NAMED_MAX} more" if len(where) > NAMED_MAX else ""
-        note(f"minikafka: {what} {', '.join(places)}{more}: {then}")
+    """Print a note about ``partitions``, if there are any."""
+    if partitions:
+        named = [f"{tp} ({bound} {offsets[tp]})" for tp in partitions[:NAMED_MAX]]
+        more = f" and {len(partitions) - NAMED_MAX} more" if len(partitions) > NAMED_MAX else ""
+        note(f"minikafka: {what} {', '.join(named)}{more}: {then}")

@@ -1,7 +1,7 @@
-"""``minikafka perf``: how fast a cluster takes and gives messages, on the bulk paths that Spark uses.
+"""``minikafka perf``: measures the throughput and latency of a cluster, on the bulk paths that Spark uses.
 
-A rate counts from the first message to the last acknowledgement, or to the last decoded message, with
-checksums made and checked. MB are 10**6 bytes of keys and values.
+A rate is measured from the first message to the last acknowledgement, or to the last decoded message, with
+checksums computed and checked. MB are 10**6 bytes of keys and values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from minikafka.records.columns import EncodedRecords
     from minikafka.records.format.message_set import Codec
 
-app = typer.Typer(help="Measure how fast a cluster takes and gives messages.", no_args_is_help=True)
+app = typer.Typer(help="Measure the throughput and latency of a cluster.", no_args_is_help=True)
 app.command("latency")(latency)
 
 CHUNK_RECORDS = 10_000
@@ -35,12 +35,12 @@ ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
 
 
 class Latencies:
-    """Times from the sending of a batch to its acknowledgement, taken on the producer's threads."""
+    """The times from the sending of a batch to its acknowledgement, measured on the producer's threads."""
 
     def __init__(self) -> None:
         self.failure: MinikafkaError | None = None
         self.records = 0
-        """Acknowledged."""
+        """The number of acknowledged records."""
         self._lock = threading.Lock()
         self._times_ms: list[float] = []
 
@@ -58,7 +58,7 @@ class Latencies:
         delivery.on_done(done)
 
     def summary(self) -> dict[str, object]:
-        """Median, 99th percentile and largest, in ms, of the batches that were acknowledged."""
+        """Return median, 99th percentile and maximum, in ms, of the acknowledged batches."""
         times = sorted(self._times_ms) or [0.0]
         return {
             "batches": len(self._times_ms),
@@ -71,22 +71,24 @@ class Latencies:
 @app.command()
 def produce(
     topic: Topic,
-    records: Annotated[int, typer.Option("--records", metavar="N", min=1, help="How many.")] = 1_000_000,
-    size: Annotated[int, typer.Option("--size", metavar="BYTES", min=0, help="Of each value.")] = 100,
+    records: Annotated[
+        int, typer.Option("--records", metavar="N", min=1, help="Number of messages.")
+    ] = 1_000_000,
+    size: Annotated[int, typer.Option("--size", metavar="BYTES", min=0, help="Size of each value.")] = 100,
     acks: Annotated[str, typer.Option("--acks", metavar="A", help="0, 1 or all.")] = "1",
     codec: CodecName = "none",
     batch_bytes: Annotated[
-        int, typer.Option("--batch-bytes", metavar="BYTES", min=1, help="Of a batch, at most.")
+        int, typer.Option("--batch-bytes", metavar="BYTES", min=1, help="Largest size of a batch.")
     ] = 262_144,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Send random messages to all partitions of a topic, as fast as they are taken. Ctrl-C prints the totals
-    so far.
+    """Send random messages to all partitions of a topic, as fast as possible. Ctrl-C prints the totals so
+    far.
     """
     if acks not in ACKS:
-        raise ConfigError("--acks", acks, "0, 1 or all")
+        raise ConfigError("--acks", acks, "must be 0, 1 or all")
 
     from minikafka.cli.connect import cluster_client, existing_topic
     from minikafka.cli.output import print_rows
@@ -105,16 +107,18 @@ def produce(
         cluster_client(bootstrap, data_dir, writes=True) as cluster,
         Progress(f"producing to {topic}", records, lines=True) as progress,
     ):
-        partitions = [one.topic_partition for one in existing_topic(Admin(cluster), topic).partitions]
+        partitions = [
+            partition.topic_partition for partition in existing_topic(Admin(cluster), topic).partitions
+        ]
         producer = BatchingProducer(cluster, config)
         magic = producer.magic(partitions[0])
         warm_up(compression, magic)
         started_s = time.perf_counter()
         try:
             sets = random_batches(records, size, compression, batch_bytes, magic)
-            for number, one in enumerate(sets):
-                latencies.watch(send(producer, partitions[number % len(partitions)], one), one.count)
-                progress.advance(one.count)
+            for number, batch in enumerate(sets):
+                latencies.watch(send(producer, partitions[number % len(partitions)], batch), batch.count)
+                progress.advance(batch.count)
                 if latencies.failure is not None:
                     break
         except KeyboardInterrupt:
@@ -136,14 +140,14 @@ def consume(
     records: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(
-            "--records", metavar="N", min=1, help="At most; else all there are.", show_default=False
+            "--records", metavar="N", min=1, help="Most messages to read. [all]", show_default=False
         ),
     ] = None,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Read a topic from the beginning to its present end and decode it into columns."""
+    """Read a topic from the beginning to its current end and decode it into columns."""
     from minikafka.cli.connect import cluster_client
     from minikafka.cli.output import print_rows
     from minikafka.cli.progress import Progress
@@ -167,7 +171,7 @@ def consume(
 
 
 def rates(records: int, size_bytes: int, elapsed_s: float) -> dict[str, object]:
-    """What both measurements print."""
+    """Return the row that both measurements print."""
     elapsed_s = max(elapsed_s, 1e-9)
     return {
         "records": records,
@@ -180,8 +184,8 @@ def rates(records: int, size_bytes: int, elapsed_s: float) -> dict[str, object]:
 def random_batches(
     records: int, size: int, codec: Codec, batch_bytes: int, magic: int
 ) -> Iterator[EncodedRecords]:
-    """Message sets with ``records`` values of ``size`` random letters in all; every chunk has the same
-    letters.
+    """Yield encoded batches with a total of ``records`` values of ``size`` random letters; every chunk has
+    the same letters.
     """
     import numpy as np
     import pyarrow as pa
@@ -207,30 +211,30 @@ def random_batches(
         records -= rows
 
 
-def send(producer: BatchingProducer, topic_partition: TopicPartition, one: EncodedRecords) -> SendFuture:
-    """Hand a message set to the producer."""
-    return producer.send_encoded(topic_partition, one.data, one.count)
+def send(producer: BatchingProducer, topic_partition: TopicPartition, batch: EncodedRecords) -> SendFuture:
+    """Send an encoded batch."""
+    return producer.send_encoded(topic_partition, batch.data, batch.count)
 
 
 def ranges_of(
     cluster: ClusterClient, topic: str, limit: int | None
 ) -> Iterator[tuple[TopicPartition, int, int]]:
-    """Partition, first offset and end of what there is, ``limit`` messages at most."""
+    """Yield partition, first offset and end offset of the messages, at most ``limit`` in total."""
     from minikafka.cli.connect import existing_topic
     from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin
 
     admin = Admin(cluster)
-    partitions = [one.topic_partition for one in existing_topic(admin, topic).partitions]
+    partitions = [partition.topic_partition for partition in existing_topic(admin, topic).partitions]
     first = admin.offsets(dict.fromkeys(partitions, EARLIEST))
     last = admin.offsets(dict.fromkeys(partitions, LATEST))
     left = limit
-    for one in partitions:
-        start, end = first[one] or 0, last[one] or 0
+    for tp in partitions:
+        start, end = first[tp] or 0, last[tp] or 0
         if left is not None:
             end = min(end, start + left)
             left -= end - start
         if start < end:
-            yield one, start, end
+            yield tp, start, end
 
 
 def decoded(
@@ -249,8 +253,8 @@ def decoded(
 
 
 def warm_up(codec: Codec, magic: int) -> None:
-    """Compile and load what a first message would have to wait for."""
+    """Compile and load the code that the first message would otherwise wait for."""
     from minikafka.records.columns import decode
 
-    for one in random_batches(1, 1, codec, 1024, magic):
-        decode(one.data, 0, 1)
+    for batch in random_batches(1, 1, codec, 1024, magic):
+        decode(batch.data, 0, 1)

@@ -1,4 +1,4 @@
-"""``minikafka produce``: lines from stdin become messages."""
+"""``minikafka produce``: sends lines from stdin as messages."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 LINGER_MS = 5
 BATCH_BYTES = 65_536
 INTERRUPTED_TIMEOUT_MS = 3_000
-"""How long what was typed before Ctrl-C may still take."""
+"""The time limit after Ctrl-C for lines that were read before."""
 RETRIES = "minikafka.clients.produce.retries"
-"""The logger of what is tried again."""
+"""The logger of retries."""
 SHOWN_BYTES = 40
-"""Of a line that cannot be sent."""
+"""The bytes of an invalid line that the error shows."""
 MESSAGE_ERRORS = frozenset(
     {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_TIMESTAMP}
 )
-"""Refusals that a message brings upon itself."""
+"""The error codes that one message causes; other messages may succeed."""
 
 
 def produce(
@@ -39,7 +39,7 @@ def produce(
     key_separator: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
-            "--key-separator", metavar="S", help="What comes before it is the key.", show_default=False
+            "--key-separator", metavar="S", help="The text before S is the key.", show_default=False
         ),
     ] = None,
     codec: CodecName = "none",
@@ -47,9 +47,9 @@ def produce(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Send each line of stdin as a message; return when all replicas in sync have all of them.
+    """Send each line of stdin as a message; end when all in-sync replicas have all of them.
 
-    A line that no broker takes, as it is too large, does not keep the others back.
+    A line that a broker refuses, for example because it is too large, does not stop the others.
     """
     if key_separator == "":
         raise ConfigError("--key-separator", key_separator, "must not be empty")
@@ -66,12 +66,12 @@ def produce(
     config = BatchingConfig(
         acks=ACKS_ALL, linger_ms=LINGER_MS, batch_bytes=BATCH_BYTES, compression=Codec.parse(codec)
     )
-    # What was not acknowledged is told here, once.
+    # The command itself reports unacknowledged messages, once.
     logging.getLogger("minikafka.clients.produce").addHandler(logging.NullHandler())
     with (
         warnings_as_notes(RETRIES),
         cluster_client(bootstrap, data_dir, writes=True) as cluster,
-        # A bar would be in the way of lines that somebody types.
+        # No progress bar among typed lines.
         Progress(f"producing to {topic}", hidden=sys.stdin.isatty(), lines=True) as progress,
     ):
         sent = send_all(
@@ -92,22 +92,22 @@ def produce(
 
 
 class SendResults:
-    """What became of the messages so far. ``notice`` may be called by any thread."""
+    """The results of the messages so far. ``record_result`` may be called by any thread."""
 
     def __init__(self) -> None:
         self.given = 0
         self.acknowledged = 0
         self.failure: MinikafkaError | None = None
         self.failed_line = 0
-        """Line of the first message of those that ``failure`` is about; from 1."""
+        """The first line that failed with ``failure``; from 1."""
         self.stop_cause: MinikafkaError | None = None
-        """Why no more was read: the first error that no message has brought upon itself."""
+        """The error that ended the reading: the first one that is not in MESSAGE_ERRORS."""
         self.all_read = False
         self.interrupted = False
         self._lock = threading.Lock()
 
-    def notice(self, line: int, delivery: SendFuture) -> None:
-        """The message of ``line`` was acknowledged, or never will be."""
+    def record_result(self, line: int, delivery: SendFuture) -> None:
+        """Record that the message of ``line`` was acknowledged or has failed."""
         if delivery.error is not None:
             self.fail(line, delivery.error)
             return
@@ -115,7 +115,7 @@ class SendResults:
             self.acknowledged += 1
 
     def fail(self, line: int, error: MinikafkaError) -> None:
-        """The message of ``line`` failed. The first error is kept, with the first line that it is about."""
+        """Record that the message of ``line`` has failed. The first error is kept, with its first line."""
         with self._lock:
             if self.failure is None or (self.failure is error and line < self.failed_line):
                 self.failure, self.failed_line = error, line
@@ -124,31 +124,31 @@ class SendResults:
 
     @property
     def missing(self) -> int:
-        """How many messages that were read have not been acknowledged."""
+        """The number of messages that were read and not acknowledged."""
         return self.given - self.acknowledged
 
     @property
     def summary(self) -> str:
-        """How many messages are not there, and whether all lines were read."""
+        """The number of unacknowledged messages, and the last line if not all were read."""
         unread = "" if self.all_read else f"; nothing was read after line {self.given}"
         return f"{self.missing} of {counted(self.given, 'message')} not acknowledged{unread}"
 
     def error(self) -> MinikafkaError:
-        """What ``produce`` fails with: of the kind of what stopped it, or of the first failure, and with what
-        became of all messages.
+        """Return the error of the command: the type of ``stop_cause``, or of the first failure, with the
+        summary of all messages.
         """
         reason = self.stop_cause or self.failure
         assert reason is not None
         where = f", at line {self.failed_line}" if _is_message_error(reason) else ""
-        text = f"{self.summary}; the first reason{where}: "
+        text = f"{self.summary}; first error{where}: "
         if isinstance(reason, BrokerError):
-            told: MinikafkaError = BrokerError(reason.code, text + (reason.detail or reason.code.name))
+            error: MinikafkaError = BrokerError(reason.code, text + (reason.detail or reason.code.name))
         elif isinstance(reason, NetworkError):
-            told = NetworkError(text + str(reason))
+            error = NetworkError(text + str(reason))
         else:
             return reason
-        told.__cause__ = reason.__cause__
-        return told
+        error.__cause__ = reason.__cause__
+        return error
 
 
 def _is_message_error(error: MinikafkaError) -> bool:
@@ -158,32 +158,32 @@ def _is_message_error(error: MinikafkaError) -> bool:
 def send_all(
     producer: BatchingProducer, topic: str, pairs: Iterable[tuple[bytes | None, bytes]], progress: Progress
 ) -> SendResults:
-    """Send ``pairs`` of key and value and close ``producer``; ``progress`` shows what was acknowledged.
+    """Send ``pairs`` of key and value and close ``producer``; ``progress`` shows the acknowledged messages.
 
-    A message that is itself to blame (OF_A_MESSAGE) fails alone, as in Kafka's console producer. After the
-    first failure of another kind no more is read and what is still on its way is given up, as it would fail
-    too, each after its own two minutes. Before a line that cannot be read (ConfigError) all gets its time.
-    Ctrl-C leaves it a few seconds.
+    A message with an error of its own (MESSAGE_ERRORS) fails alone, as in Kafka's console producer. After the
+    first failure of another kind reading stops and unacknowledged messages are abandoned: they would fail
+    too, each after its own two minutes. After an invalid line (ConfigError) the messages before it have their
+    full time; after Ctrl-C a few seconds.
     """
     sent = SendResults()
-    patience_ms = None
+    timeout_ms = None
     try:
         for line, (key, value) in enumerate(pairs, start=1):
             sent.given = line
             try:
                 delivery = producer.send(topic, value, key=key)
             except (BrokerError, NetworkError) as error:
-                # Of what was sent before it is told how much has arrived.
+                # If messages were sent before, the error reports how many were acknowledged.
                 if not _is_message_error(error) and (isinstance(error, BrokerError) or line == 1):
                     raise
                 sent.fail(line, error)
                 if sent.stop_cause is not None:
                     break
                 continue
-            delivery.on_done(partial(sent.notice, line))
+            delivery.on_done(partial(sent.record_result, line))
             progress.advance(sent.acknowledged - progress.done)
             if sent.stop_cause is not None:
-                patience_ms = 0
+                timeout_ms = 0
                 break
         else:
             sent.all_read = True
@@ -192,16 +192,16 @@ def send_all(
         sent.stop_cause = sent.stop_cause or error
     except KeyboardInterrupt:
         sent.interrupted = True
-        patience_ms = INTERRUPTED_TIMEOUT_MS
+        timeout_ms = INTERRUPTED_TIMEOUT_MS
     finally:
-        producer.close(patience_ms)
+        producer.close(timeout_ms)
     return sent
 
 
 def messages(lines: Iterable[bytes], key_separator: str | None) -> Iterator[tuple[bytes | None, bytes]]:
-    """Key and value of each line, which loses its newline and nothing else.
+    """Yield key and value of each line, without its newline.
 
-    Raises ConfigError at the first line that has no separator; the lines before it were good.
+    Raise ConfigError at the first line without the separator.
     """
     separator = None if key_separator is None else key_separator.encode("utf-8")
     for number, line in enumerate(lines, start=1):
@@ -211,11 +211,11 @@ def messages(lines: Iterable[bytes], key_separator: str | None) -> Iterator[tupl
             continue
         key, found, value = text.partition(separator)
         if not found:
-            begin = text[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
+            shown = text[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
             raise ConfigError(
                 "--key-separator",
                 key_separator,
-                f"is not in line {number}, which begins with {begin!r}: it was not sent, nor what comes "
-                "after it; what came before was",
+                f"not found in line {number}, which starts with {shown!r}; the lines before it were sent, "
+                "this and later ones were not",
             )
         yield key, value

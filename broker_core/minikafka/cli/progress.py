@@ -1,4 +1,4 @@
-"""How far something is, on stderr: a bar for whoever looks, after a second; a line now and then for a log."""
+"""Progress on stderr: a bar on a terminal, after one second; a line every ten seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ if TYPE_CHECKING:
     import rich.progress
 
 SHOW_AFTER_S = 1.0
-"""What is done sooner shows no bar at all."""
+"""The delay of the bar: shorter work shows none."""
 REDRAW_S = 0.1
 LINE_EVERY_S = 10.0
-"""Time between two lines where there is no terminal."""
+"""The time between two lines without a terminal."""
 
 
 class Progress:
-    """Counts what is done; draws a bar once a second has gone by, where ``stream`` is a terminal.
+    """Counts finished work, and draws a bar after one second if ``stream`` is a terminal.
 
-    ``total`` is None where nobody knows it; ``hidden`` keeps the bar away where it would be in the way;
-    ``lines`` says how far it is in a line every ten seconds where there is no terminal. rich is imported only
-    when the bar appears.
+    total: None if it is unknown. hidden: draw no bar. lines: without a terminal, print a line every ten
+    seconds. rich is imported only when the bar appears.
     """
 
     def __init__(
@@ -44,7 +43,7 @@ class Progress:
         self._total = total
         self._stream = sys.stderr if stream is None else stream
         self._draws = self._stream.isatty() and not hidden
-        self._tells = not self._stream.isatty() and lines
+        self._prints_lines = not self._stream.isatty() and lines
         self._started_s = time.monotonic()
         self._next_s = self._started_s + (SHOW_AFTER_S if self._draws else LINE_EVERY_S)
         self._bar: rich.progress.Progress | None = None
@@ -66,19 +65,19 @@ class Progress:
 
     @property
     def visible(self) -> bool:
-        """Whether the bar has appeared."""
+        """True once the bar has appeared."""
         return self._bar is not None
 
     def advance(self, count: int = 1) -> None:
-        """``count`` more are done."""
+        """Add ``count`` to the finished work."""
         self.done += count
-        if not self._draws and not self._tells:
+        if not self._draws and not self._prints_lines:
             return
         now_s = time.monotonic()
         if now_s < self._next_s:
             return
         self._next_s = now_s + (REDRAW_S if self._draws else LINE_EVERY_S)
-        if self._tells:
+        if self._prints_lines:
             of = "" if self._total is None else f" of {self._total:,}"
             print(f"minikafka: {self._what}: {self.done:,}{of}, {self._rate}", file=self._stream, flush=True)
             return
@@ -115,7 +114,7 @@ class Progress:
 
 @contextlib.contextmanager
 def spinner(what: str) -> Iterator[None]:
-    """Show that something is going on, on a terminal, when the block takes longer than a second."""
+    """Show a spinner on a terminal while the block runs, if it takes longer than a second."""
     if not sys.stderr.isatty():
         yield
         return

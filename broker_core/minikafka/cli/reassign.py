@@ -1,4 +1,4 @@
-"""``minikafka reassign``: partitions move to other brokers."""
+"""``minikafka reassign``: moves partitions to other brokers."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ if TYPE_CHECKING:
     from minikafka.registry.store import Store
 
 app = typer.Typer(
-    help="Move partitions to other brokers: generate, execute, verify; list what is under way.",
+    help="Move partitions to other brokers: generate, execute and verify a plan; list moves in progress.",
     no_args_is_help=True,
 )
 
 UNDER_WAY = 3
 """The status of ``verify`` while nothing has failed and something is not done."""
 POLL_S = 0.2
-AND_ENDS = ", and ends the throttle once all is done"
-BUT_ANOTHER = "; another reassignment is under way: {}, and until its end none is started"
-THROTTLE_STAYS = "the throttle stays for what is under way: {}; verify again when that is done"
-THROTTLED = "; until all are, copying keeps to {} bytes a second"
-THROTTLED_LIST = "; until all are done, copying keeps to {} bytes a second"
+REMOVES_THROTTLE = ", which also removes the throttle once all is done"
+IN_PROGRESS = "; cannot start before the end of another reassignment, of {}"
+THROTTLE_STAYS = "the throttle stays for the reassignment of {}; verify again when that is done"
+THROTTLED = "; copying is throttled to {} bytes per second until all are done"
 MOVE_COLUMNS = ["topic", "partition", "before", "after", "adds", "removes"]
 ONGOING_COLUMNS = ["topic", "partition", "replicas", "in_sync", "wanted", "status"]
 VERDICT_COLUMNS = ["topic", "partition", "replicas", "in_sync", "status"]
@@ -52,7 +51,7 @@ PlanFile = Annotated[
 @app.command()
 def generate(
     brokers: Annotated[
-        str, typer.Option("--brokers", metavar="1,2", help="Who shall have them.", show_default=False)
+        str, typer.Option("--brokers", metavar="1,2", help="The ids of the new brokers.", show_default=False)
     ],
     topics: Annotated[
         Optional[list[str]],  # noqa: UP045
@@ -65,19 +64,19 @@ def generate(
     replicas: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(
-            "--replicas", metavar="N", min=1, help="Of each partition; as now without it.", show_default=False
+            "--replicas", metavar="N", min=1, help="Replicas per partition. [as now]", show_default=False
         ),
     ] = None,
     disable_rack_aware: DisableRackAware = False,
     zookeeper: RequiredZooKeeper = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Spread topics over brokers: prints the JSON that `execute` takes, and changes nothing."""
+    """Spread topics over brokers: print the plan for `execute` as JSON, and change nothing."""
     from minikafka.cli.connect import zookeeper_store
     from minikafka.clients.admin.zookeeper import reassignments
 
     if bool(topics) == bool(file):
-        raise ConfigError("--file", str(file or ""), "give topics, or --file J")
+        raise ConfigError("--file", str(file or ""), "set exactly one of TOPIC and --file J")
     broker_ids = parse_broker_ids(brokers)
     names = topics or reassignments.read_topics_file(read_file(file or Path()), "--file", str(file))
     with zookeeper_store(zookeeper, None, data_dir) as store:
@@ -86,21 +85,21 @@ def generate(
         )
     say(reassignments.to_json({move.topic_partition: move.after for move in moves}))
     changed = [move for move in moves if move.before != move.after]
-    note(f"minikafka: {_changes(changed, len(moves))}; save it and give it to `reassign execute --file`")
+    note(f"minikafka: {_changes(changed, len(moves))}; save the plan and run `reassign execute --file`")
 
 
 @app.command()
 def execute(
     file: PlanFile,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until all is done.")] = True,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until all is done.")] = True,
     throttle: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(
             "--throttle",
             metavar="BYTES_PER_SECOND",
             min=1,
-            help="What each broker may give, and copy. Of the same plan under way: only this changes.",
+            help="Limit of each broker. For a plan in progress, changes only the limit.",
             show_default=False,
         ),
     ] = None,
@@ -108,10 +107,10 @@ def execute(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """Give partitions other replicas. Status 1 where one could not have them.
+    """Move partitions to other replicas. Status 1 if a move fails.
 
-    One that is under way already is waited for. A throttle ends with the wait; with --no-wait, `reassign
-    verify` ends it once all is done.
+    A plan that is already in progress is waited for. A throttle is removed at the end of the wait; with
+    --no-wait, `reassign verify` removes it once all is done.
     """
     from minikafka.cli.connect import zookeeper_store
     from minikafka.clients.admin.zookeeper import reassignments
@@ -128,13 +127,13 @@ def execute(
             reassignments.check_not_under_way(store)
         if dry_run or not moves:
             others = reassignments.under_way(store)
-            refused = BUT_ANOTHER.format(listed(others)) if others else ""
+            refused = IN_PROGRESS.format(listed(others)) if others else ""
             print_rows(_move_rows(moves), MOVE_COLUMNS, style)
             note(f"minikafka: {_changes(moves, len(wanted))}{'; nothing was changed' * dry_run}{refused}")
             return 0
         reassignments.request(store, moves, throttle=throttle)
         before = reassignments.to_json({move.topic_partition: move.before for move in moves})
-        note(f"minikafka: {_changes(moves, len(wanted))}; the way back: {before}")
+        note(f"minikafka: {_changes(moves, len(wanted))}; the plan for a rollback: {before}")
         if not wait:
             print_rows(_move_rows(moves), MOVE_COLUMNS, style)
             return 0
@@ -153,9 +152,9 @@ def verify(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """How far a reassignment is. Status 0: all is done. 1: something has failed. 3: it is under way.
+    """Show the progress of a reassignment. Status 0: all is done. 1: a move has failed. 3: in progress.
 
-    A throttle ends when all is done.
+    A throttle is removed when all is done.
     """
     from minikafka.cli.connect import zookeeper_store
     from minikafka.clients.admin.zookeeper import reassignments
@@ -174,37 +173,40 @@ def list_ongoing(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """What is under way, whoever asked for it: the replicas now, those in sync, and those that are wanted.
+    """List all reassignments in progress: the current replicas, those in sync, and the new ones.
 
-    It cannot be called off, as 0.10.1 knows no way: wait for its end, and then execute the way back.
+    A reassignment cannot be cancelled, as in 0.10.1: wait for its end, and then execute the rollback plan.
     """
     from minikafka.cli.connect import zookeeper_store
     from minikafka.clients.admin.zookeeper import reassignments, throttles
 
     with zookeeper_store(zookeeper, None, data_dir) as store:
         found = reassignments.ongoing(store)
-        brokers = {one for verdict in found for one in (*verdict.wanted, *verdict.replicas)}
+        brokers = {broker for verdict in found for broker in (*verdict.wanted, *verdict.replicas)}
         rates = " or ".join(map(str, throttles.rates(store, brokers))) if found else ""
     print_verdicts(found, style, ONGOING_COLUMNS)
     if not found:
-        note("minikafka: no partition is on its way to other replicas")
+        note("minikafka: no reassignment is in progress")
     elif rates:
-        note(f"minikafka: {counted(len(found), 'partition')} under way{THROTTLED_LIST.format(rates)}")
+        note(f"minikafka: {counted(len(found), 'partition')} in progress{THROTTLED.format(rates)}")
 
 
 def resume(store: Store, wanted: Replicas, style: Format, *, throttle: int | None, wait: bool) -> int:
-    """With one that is under way already: give it another rate, or wait for its end."""
+    """Change the throttle of a plan that is already in progress, or wait for its end."""
     from minikafka.clients.admin.zookeeper import reassignments, throttles
 
     if throttle is not None:
         brokers = ", ".join(map(str, throttles.set_rates(store, wanted, throttle)))
-        note(f"minikafka: one is under way; brokers {brokers} now keep to {throttle} bytes a second")
+        note(
+            f"minikafka: already in progress; brokers {brokers} are now throttled to {throttle} bytes per "
+            "second"
+        )
         return 0
     if not wait:
-        note("minikafka: it is under way already; `reassign verify` tells how far it is")
+        note("minikafka: already in progress; `reassign verify` shows its progress")
         print_verdicts(reassignments.verify(store, wanted), style)
         return 0
-    note("minikafka: it is under way already")
+    note("minikafka: already in progress")
     verdicts = wait_for_end(store, wanted, throttled=bool(throttles.rates(store)))
     end_throttle(store, verdicts)
     print_verdicts(verdicts, style)
@@ -212,36 +214,36 @@ def resume(store: Store, wanted: Replicas, style: Format, *, throttle: int | Non
 
 
 def end_throttle(store: Store, verdicts: Sequence[PartitionReassignment]) -> None:
-    """End a throttle when all is done or gone; until then tell of it, and how much is done."""
+    """Remove the throttle if every partition is done or deleted; otherwise print the progress."""
     from minikafka.clients.admin.zookeeper import reassignments, throttles
     from minikafka.clients.admin.zookeeper.reassignments import ReassignmentStatus
     from minikafka.clients.zookeeper_metadata import listed
 
-    done = sum(one.status is ReassignmentStatus.DONE for one in verdicts)
-    if all(one.deleted or one.status is ReassignmentStatus.DONE for one in verdicts):
+    done = sum(verdict.status is ReassignmentStatus.DONE for verdict in verdicts)
+    if all(verdict.deleted or verdict.status is ReassignmentStatus.DONE for verdict in verdicts):
         partitions = counted(len(verdicts), "partition")
-        ended = "all is done" if done == len(verdicts) else f"{done} of {partitions} done, the rest is gone"
+        ended = "all is done" if done == len(verdicts) else f"{done} of {partitions} done, the rest deleted"
         if reassignments.remove_throttle(store, verdicts):
             note(f"minikafka: {ended}; the throttle is removed")
         elif (others := reassignments.under_way(store)) and throttles.rates(store):
             note(f"minikafka: {ended}; {THROTTLE_STAYS.format(listed(others))}")
         return
-    brokers = {one for verdict in verdicts for one in (*verdict.wanted, *verdict.replicas)}
+    brokers = {broker for verdict in verdicts for broker in (*verdict.wanted, *verdict.replicas)}
     rates = " or ".join(map(str, throttles.rates(store, brokers)))
     throttled = THROTTLED.format(rates) if rates else ""
     note(f"minikafka: {done} of {counted(len(verdicts), 'partition')} done{throttled}")
 
 
 def parse_broker_ids(text: str) -> list[int]:
-    """The broker ids of ``1,2``. Raises ConfigError."""
+    """Parse the broker ids of ``1,2``. Raise ConfigError."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() for part in parts):
-        raise ConfigError("--brokers", text, "the ids of brokers, with commas between: 1,2")
+        raise ConfigError("--brokers", text, "must be broker ids separated by commas, such as 1,2")
     return [int(part) for part in parts]
 
 
 def wait_for_end(store: Store, wanted: Replicas, *, throttled: bool) -> list[PartitionReassignment]:
-    """Wait until nothing of it is under way any more, and show how far it is."""
+    """Wait until no partition of the plan is in progress, and show the progress."""
     from minikafka.clients.admin.zookeeper import reassignments
 
     try:
@@ -251,13 +253,16 @@ def wait_for_end(store: Store, wanted: Replicas, *, throttled: bool) -> list[Par
                 time.sleep(POLL_S)
             progress.advance(len(wanted) - progress.done)
     except KeyboardInterrupt:
-        note(f"minikafka: it goes on; `reassign verify` tells how far it is{AND_ENDS * throttled}")
+        note(
+            "minikafka: the reassignment continues; `reassign verify` shows its progress"
+            f"{REMOVES_THROTTLE * throttled}"
+        )
         raise
     return reassignments.verify(store, wanted)
 
 
 def status_of(verdicts: Iterable[PartitionReassignment]) -> int:
-    """What scripts go by."""
+    """Return the exit status for the verdicts."""
     from minikafka.clients.admin.zookeeper.reassignments import ReassignmentStatus
 
     found = {verdict.status for verdict in verdicts}
@@ -291,21 +296,21 @@ def _move_rows(moves: Iterable[Move]) -> list[dict[str, object]]:
 def print_verdicts(
     verdicts: Sequence[PartitionReassignment], style: Format, columns: Sequence[str] = VERDICT_COLUMNS
 ) -> None:
-    """How far each is, and why where one has failed."""
-    reasons = ["reason"] * any(one.reason for one in verdicts)
+    """Print the status of each partition, and the reason for failures."""
+    reasons = ["reason"] * any(verdict.reason for verdict in verdicts)
     print_rows(_verdict_rows(verdicts), [*columns, *reasons], style)
 
 
 def _verdict_rows(verdicts: Iterable[PartitionReassignment]) -> list[dict[str, object]]:
     return [
         {
-            "topic": one.topic_partition.topic,
-            "partition": one.topic_partition.partition,
-            "replicas": list(one.replicas),
-            "in_sync": list(one.in_sync),
-            "wanted": list(one.wanted),
-            "status": one.status.value,
-            "reason": one.reason or None,
+            "topic": verdict.topic_partition.topic,
+            "partition": verdict.topic_partition.partition,
+            "replicas": list(verdict.replicas),
+            "in_sync": list(verdict.in_sync),
+            "wanted": list(verdict.wanted),
+            "status": verdict.status.value,
+            "reason": verdict.reason or None,
         }
-        for one in verdicts
+        for verdict in verdicts
     ]

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish to stop, for commands that run until somebody stops them."""
+"""Stopping by Ctrl-C and SIGTERM, for commands that run until they are stopped."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from types import FrameType
 
 
 class StopRequested(BaseException):
-    """Raised in the main thread where it stands. No Exception, so that nothing takes it for a failure."""
+    """Raised in the main thread by a signal. Not an Exception, so that no handler treats it as a failure."""
 
 
 @dataclass(slots=True)
 class Stop:
-    """Whether somebody wanted the command to stop."""
+    """The request to stop a command, if there was one."""
 
     number: int | None = None
-    """The signal that said so."""
+    """The number of the signal; None before one."""
 
     @property
     def wanted(self) -> bool:
-        """Whether there was one."""
+        """True after a signal."""
         return self.number is not None
 
 
@@ -30,8 +30,8 @@ class Stop:
 def stop_on_signal() -> Iterator[Stop]:
     """Leave the block without an error at the first SIGINT or SIGTERM.
 
-    Later ones disturb neither the cleaning up nor the end of the process, which must be near: they are taken
-    and passed over. (With SIG_IGN, Python would complain of one that came at the same time as the first.)
+    Later signals interrupt neither the cleanup nor the end of the process, which must be near: the handler
+    ignores them. (With SIG_IGN, Python would report a signal that arrived together with the first one.)
     """
     stop = Stop()
 

@@ -39,7 +39,7 @@ INTERNAL_TOPIC = (
 )
 NO_IMPACT = "Note: This will have no impact if delete.topic.enable is not set to true."
 IfExists = Annotated[
-    bool, typer.Option("--if-exists", help="Where there is no such topic, do nothing, with status 0.")
+    bool, typer.Option("--if-exists", help="If the topic does not exist, do nothing, with status 0.")
 ]
 
 
@@ -48,42 +48,39 @@ def create(
     name: Name,
     partitions: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option("--partitions", help="How many partitions; 1 without it.", min=1, show_default=False),
+        typer.Option("--partitions", help="Number of partitions. [1]", min=1, show_default=False),
     ] = None,
     replicas: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(
-            "--replicas", help="How many brokers hold each; 1 without it.", min=1, show_default=False
-        ),
+        typer.Option("--replicas", help="Replicas of each partition. [1]", min=1, show_default=False),
     ] = None,
     assignment: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
             "--replica-assignment",
             metavar="0:1,1:2",
-            help="In place of both: the brokers of each partition, the preferred leader first.",
+            help="Instead of both: the brokers of each partition, the preferred leader first.",
             show_default=False,
         ),
     ] = None,
     config: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Option(
-            "--config", metavar="K=V", help="A topic config; may be given again.", show_default=False
-        ),
+        typer.Option("--config", metavar="K=V", help="A topic config; may be repeated.", show_default=False),
     ] = None,
     disable_rack_aware: DisableRackAware = False,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Where there is such a topic, do nothing, with status 0.")
+        bool, typer.Option("--if-not-exists", help="If the topic exists, do nothing, with status 0.")
     ] = False,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Make a topic."""
+    """Create a topic."""
     configs = key_values("--config", config)
     given = {} if assignment is None else replica_assignment(assignment)
     if given and (partitions or replicas):
-        raise ConfigError("--replica-assignment", assignment, "says it all: no --partitions, no --replicas")
+        allowed = "cannot be combined with --partitions or --replicas"
+        raise ConfigError("--replica-assignment", assignment, allowed)
 
     from minikafka.base.text import counted
     from minikafka.cli.connect import cluster_client
@@ -98,7 +95,7 @@ def create(
         except BrokerError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or not if_not_exists:
                 raise
-            nothing_done("there is a topic", name, {"created": False}, style)
+            nothing_done(name, "already exists", {"created": False}, style)
             return
     warn_of_too_few_replicas(name, configs, factor)
     if style is Format.JSON:
@@ -109,14 +106,17 @@ def create(
 
 
 def replica_assignment(text: str) -> dict[int, tuple[int, ...]]:
-    """Partition -> brokers of ``0:1,1:2``, as 0.10.1's tool takes it. Raises ConfigError."""
+    """Parse ``0:1,1:2``, the form of 0.10.1's tool, into partition -> brokers. Raise ConfigError."""
     option = "--replica-assignment"
     try:
         found = {
-            number: tuple(int(one) for one in part.split(":")) for number, part in enumerate(text.split(","))
+            number: tuple(int(broker) for broker in part.split(":"))
+            for number, part in enumerate(text.split(","))
         }
     except ValueError:
-        allowed = "broker ids: a colon between those of one partition, a comma between partitions"
+        allowed = (
+            "must be broker ids, with a colon between those of one partition and a comma between partitions"
+        )
         raise ConfigError(option, text, allowed) from None
     for number, replicas in found.items():
         if len(set(replicas)) < len(replicas):
@@ -132,7 +132,7 @@ def replica_assignment(text: str) -> dict[int, tuple[int, ...]]:
 
 @app.command("list")
 def list_(bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE) -> None:
-    """Names of all topics, with their partitions."""
+    """List all topics and the number of their partitions."""
     from minikafka.cli.connect import cluster_client
     from minikafka.cli.output import print_rows
 
@@ -150,22 +150,27 @@ def describe(
     name: MaybeName = None,
     with_overrides: Annotated[
         bool,
-        typer.Option("--topics-with-overrides", help="Topics with settings of their own, and those only."),
+        typer.Option("--topics-with-overrides", help="Only topics with settings of their own."),
     ] = False,
     under_replicated: Annotated[
-        bool, typer.Option("--under-replicated-partitions", help="Partitions with a replica out of sync.")
+        bool,
+        typer.Option("--under-replicated-partitions", help="Only partitions with a replica out of sync."),
     ] = False,
     unavailable: Annotated[
-        bool, typer.Option("--unavailable-partitions", help="Partitions whose leader is not there.")
+        bool, typer.Option("--unavailable-partitions", help="Only partitions without a live leader.")
     ] = False,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Leader, replicas (the preferred leader first), those in sync, and offsets of each partition."""
+    """Show leader, replicas (the preferred leader first), in-sync replicas, and offsets of each partition."""
     if with_overrides + under_replicated + unavailable > 1:
         option = "--unavailable-partitions" if unavailable else "--under-replicated-partitions"
-        raise ConfigError(option, "given", "give one of the three at a time")
+        allowed = (
+            "set only one of --topics-with-overrides, --under-replicated-partitions and "
+            "--unavailable-partitions"
+        )
+        raise ConfigError(option, "given", allowed)
 
     from minikafka.cli import topic_rows
     from minikafka.cli.connect import cluster_client, existing_topic
@@ -182,7 +187,7 @@ def describe(
         elif under_replicated or unavailable:
             rows, columns = (
                 topic_rows.filtered_partition_rows(known, unavailable=unavailable),
-                topic_rows.WANTING_COLUMNS,
+                topic_rows.FILTERED_COLUMNS,
             )
         else:
             rows, columns = topic_rows.all_partition_rows(admin, known), topic_rows.PARTITION_COLUMNS
@@ -196,18 +201,16 @@ def alter(
     partitions: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(
-            "--partitions", help="How many it shall have: more than now.", min=1, show_default=False
+            "--partitions", help="The new number of partitions, more than now.", min=1, show_default=False
         ),
     ] = None,
     config: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Option(
-            "--config", metavar="K=V", help="A topic config; may be given again.", show_default=False
-        ),
+        typer.Option("--config", metavar="K=V", help="A topic config; may be repeated.", show_default=False),
     ] = None,
     delete_config: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Option("--delete-config", metavar="K", help="Back to the broker's value.", show_default=False),
+        typer.Option("--delete-config", metavar="K", help="Reset to the broker's value.", show_default=False),
     ] = None,
     disable_rack_aware: DisableRackAware = False,
     if_exists: IfExists = False,
@@ -215,11 +218,11 @@ def alter(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Give a topic more partitions, or other settings."""
+    """Add partitions to a topic, or change its settings."""
     changes = changes_of("--delete-config", key_values("--config", config), delete_config)
     if partitions is None and not changes:
         options = "--partitions N, --config K=V or --delete-config K"
-        raise ConfigError("NAME", name, f"say what to alter of it: {options}")
+        raise ConfigError("NAME", name, f"nothing to alter; set {options}")
 
     from minikafka.base.text import counted
     from minikafka.cli.connect import cluster_client, existing_topic
@@ -234,7 +237,7 @@ def alter(
         except BrokerError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not if_exists:
                 raise
-            nothing_done("there is no topic", name, {"altered": False}, style)
+            nothing_done(name, "does not exist", {"altered": False}, style)
             return
         if changes:
             check_settings_exist(admin, ResourceType.TOPIC, name, "--delete-config", delete_config)
@@ -258,16 +261,16 @@ def delete(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
-    """Delete a topic with all its messages, and wait until it is gone.
+    """Delete a topic with all its messages, and wait until it is deleted.
 
-    With --zookeeper it is marked for deletion there, past the brokers, and nothing is waited for.
+    With --zookeeper it is only marked for deletion there, without the brokers and without waiting.
     """
     from minikafka.cli.connect import cluster_client
     from minikafka.cli.output import print_json, say
     from minikafka.clients.admin.admin import Admin
 
     if name in INTERNAL_TOPICS:
-        # As Kafka's own tool of 0.10.1 does; brokers do delete them when they are asked to.
+        # As Kafka's own tool of 0.10.1; brokers would delete them on request.
         raise ConfigError("NAME", name, INTERNAL_TOPIC)
     if zookeeper:
         mark_for_deletion(name, if_exists, zookeeper, bootstrap, data_dir, style)
@@ -275,7 +278,7 @@ def delete(
     with cluster_client(bootstrap, data_dir) as cluster:
         error = Admin(cluster).delete_topics([name])[name]
     if error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and if_exists:
-        nothing_done("there is no topic", name, {"deleted": False}, style)
+        nothing_done(name, "does not exist", {"deleted": False}, style)
         return
     if error is not None:
         raise error
@@ -288,7 +291,7 @@ def delete(
 def mark_for_deletion(
     name: str, if_exists: bool, zookeeper: str, bootstrap: str | None, data_dir: Path | None, style: Format
 ) -> None:
-    """Ask the controller by ZooKeeper to delete a topic, and say so in the words of 0.10.1's tool."""
+    """Mark a topic in ZooKeeper for the controller to delete, and print the lines of 0.10.1's tool."""
     from minikafka.cli.connect import zookeeper_store
     from minikafka.cli.output import print_json, say
     from minikafka.clients.admin.zookeeper import topics
@@ -299,7 +302,7 @@ def mark_for_deletion(
         except BrokerError:
             if not if_exists:
                 raise
-            nothing_done("there is no topic", name, {"marked": False}, style)
+            nothing_done(name, "does not exist", {"marked": False}, style)
             return
     if style is Format.JSON:
         print_json({"topic": name, "marked": True})
@@ -310,10 +313,10 @@ def mark_for_deletion(
         say(f"Topic {name} is already marked for deletion.")
 
 
-def nothing_done(why: str, name: str, outcome: dict[str, object], style: Format) -> None:
-    """Say that there was nothing to do, which is no error."""
+def nothing_done(name: str, state: str, outcome: dict[str, object], style: Format) -> None:
+    """Report that there was nothing to do, which is not an error."""
     from minikafka.cli.output import note, print_json
 
-    note(f"minikafka: {why} {name!r}; nothing was changed")
+    note(f"minikafka: topic {name!r} {state}; nothing was changed")
     if style is Format.JSON:
         print_json({"topic": name, **outcome})

@@ -1,4 +1,4 @@
-"""``minikafka up``: a cluster in the foreground."""
+"""``minikafka up``: runs a cluster in the foreground."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ DEFAULT_DATA_DIR = Path("minikafka-data")
 LOCALHOST = "127.0.0.1"
 DEFAULT_PORT = 9092
 ENDING_TIMEOUT_S = 10.0
-"""How long a cluster may take to end that a command with ``--data-dir`` had started for itself."""
+"""The time limit for the end of a cluster that a command with ``--data-dir`` had started for itself."""
 POLL_S = 1.0
-"""How often a look is taken at whether ZooKeeper still runs, and at who is registered there."""
+"""The interval of checks of ZooKeeper and of the brokers that are registered there."""
 ZOOKEEPER_TIMEOUT_S = 15.0
-"""How long ZooKeeper may take to tell who is registered, when none of our own brokers is left."""
+"""The time limit for ZooKeeper to return the registered brokers when none of this cluster's is left."""
 
 
 def up(
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", parser=parse_data_dir, metavar="D", help="Where everything is kept.")
+        Path, typer.Option("--data-dir", parser=parse_data_dir, metavar="D", help="The data directory.")
     ] = DEFAULT_DATA_DIR,
-    host: Annotated[str, typer.Option("--host", metavar="H", help="Where the brokers listen.")] = LOCALHOST,
+    host: Annotated[str, typer.Option("--host", metavar="H", help="The bind address.")] = LOCALHOST,
     port: Annotated[
         int,
         typer.Option(
-            "--port", metavar="P", min=0, max=65535, help="Of the first broker, others follow; 0: free ones."
+            "--port", metavar="P", min=0, max=65535, help="Port of the first broker; others follow. 0: free."
         ),
     ] = DEFAULT_PORT,
     zookeeper: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
-            "--zookeeper", metavar="HOST:PORT/CHROOT", help="One that runs already.", show_default=False
+            "--zookeeper", metavar="HOST:PORT/CHROOT", help="A running ZooKeeper.", show_default=False
         ),
     ] = None,
     brokers: Annotated[
@@ -58,7 +58,7 @@ def up(
             "--brokers",
             metavar="N",
             min=1,
-            help="How many brokers, each a process of its own. Without it: as many as D has, one in a new D.",
+            help="Number of brokers, each in its own process. [as many as D has, 1 in a new D]",
             show_default=False,
         ),
     ] = None,
@@ -85,23 +85,23 @@ def up(
         on_exit=lambda number, exit_code: ended.put((number, exit_code)),
     )
     ready = False
-    watching: ClusterWatcher | None = None
+    watcher: ClusterWatcher | None = None
     with stop_on_signal() as stop, contextlib.closing(cluster):
         with spinner(f"starting in {cluster.data_dir}"):
             cluster.start(on_progress=lambda state: note(f"minikafka: {state}"))
         with local.announce(
             str(cluster.data_dir), cluster.bootstrap_servers, cluster.zookeeper_connect, cluster.cluster_id
         ):
-            ready = True  # before anybody can read that it is
+            ready = True  # before the ready line can be read
             say(cluster.ready_line, flush=True)
-            for complaint in advertised_address_warnings(host, ports, config):
-                note(f"minikafka: {complaint}")
+            for warning in advertised_address_warnings(host, ports, config):
+                note(f"minikafka: {warning}")
             with contextlib.closing(cluster.registered_brokers()) as registered:
-                again = restart_command(data_dir, host, port, zookeeper, brokers, config, cluster)
-                watching = ClusterWatcher(cluster, LiveBrokers(range(cluster.count), registered.read), again)
-                watching.run(ended)
-    if watching is not None:
-        watching.note_remaining()
+                command = restart_command(data_dir, host, port, zookeeper, brokers, config, cluster)
+                watcher = ClusterWatcher(cluster, LiveBrokers(range(cluster.count), registered.read), command)
+                watcher.run(ended)
+    if watcher is not None:
+        watcher.note_remaining()
     if stop.number is not None:
         return 0 if ready else 128 + stop.number
     return 1
@@ -116,9 +116,9 @@ def restart_command(
     config: Mapping[str, str],
     cluster: Cluster,
 ) -> str:
-    """The command line that serves the same again, on the same port where there is only one.
+    """Return the command line that starts the same cluster again, on the same port if it has one broker.
 
-    Without secrets: whoever pastes it fills them in.
+    Secrets are redacted; the user must fill them in.
     """
     first = cluster.bootstrap_servers.rpartition(":")[2] if cluster.count == 1 else str(port)
     given: dict[str, object] = {
@@ -137,62 +137,69 @@ def restart_command(
 def prepare(
     data_dir: Path, host: str, port: int, brokers: int | None, config: Mapping[str, str]
 ) -> tuple[int, Sequence[int]]:
-    """How many brokers to start, and on which ports; all that can be known before is said, or refused."""
+    """Return the number of brokers to start and their ports, after all checks and notes that are possible
+    before the start. Raise ConfigError or DirectoryLocked.
+    """
     from minikafka.embedded import data_directory, local, lock, strays
     from minikafka.server.config.properties import BrokerConfig
 
     local.wait_for_end(
         str(data_dir),
         ENDING_TIMEOUT_S,
-        lambda: note(f"minikafka: waiting for the cluster of {data_dir} to end, which nobody uses any more"),
+        lambda: note(f"minikafka: waiting for the unused cluster of {data_dir} to stop"),
     )
     served = local.running(str(data_dir))
     if served is not None:
         raise DirectoryLocked(
-            f"{served.data_dir} is served already, at {served.bootstrap_servers} by process {served.pid}: "
-            f"use that one, or end it with `minikafka stop {data_dir}`"
+            f"{served.data_dir} is already served at {served.bootstrap_servers} by process {served.pid}; "
+            f"use that cluster, or stop it with `minikafka stop {data_dir}`"
         )
     count = data_directory.broker_count(data_dir.absolute(), brokers, "--brokers")
     data_directory.check_shared_config(config, count, "--set")
     ports = data_directory.broker_ports(port, count, "--port")
 
-    # The broker finds the same, but says it in its log only.
+    # The broker reports the same, but only in its log.
     unused = BrokerConfig.from_properties({"zookeeper.connect": "localhost:2181", **config}).unused()
     if unused:
         note(f"minikafka: {unused}")
-    lock.wait_until_free(str(data_dir / ".lock"))  # one that was killed may still be ending, on these ports
+    lock.wait_until_free(str(data_dir / ".lock"))  # a killed cluster may still be ending, on these ports
     strays.check_no_strays(data_dir)
     if "listeners" not in config:  # they take the place of --host and --port
         check_ports_free(host, ports)
     for directory in readable_by_others(data_dir, count):
-        command = f"`chmod 700 {directory}` keeps them out"
+        command = f"restrict it with `chmod 700 {directory}`"
         note(f"minikafka: other users of this host can read {directory}; {command}")
-    for told in broker_count_notes(data_dir, brokers, count):
-        note(f"minikafka: {told}")
+    for text in broker_count_notes(data_dir, brokers, count):
+        note(f"minikafka: {text}")
     make_data_dir(data_dir)
     return count, ports
 
 
 def readable_by_others(data_dir: Path, count: int) -> list[Path]:
-    """What lies open to other users of this host: the data directory itself, or some of those in it.
+    """Return the directories that other users of this host can read: the data directory itself, or one of
+    those in it.
 
-    Those that are made are private. One that is there has the rights that somebody gave it.
+    Directories that this command creates are private. Existing ones keep their permissions.
     """
     from minikafka.base.cache_dirs import is_open_to_others
     from minikafka.embedded import data_directory
 
     brokers = [data_directory.broker_directory(data_dir, number) for number in range(count)]
-    found = [one for one in (*brokers, data_dir / "zookeeper", data_dir / "logs") if is_open_to_others(one)]
+    found = [
+        directory
+        for directory in (*brokers, data_dir / "zookeeper", data_dir / "logs")
+        if is_open_to_others(directory)
+    ]
     return [data_dir] if len(found) > 1 else found
 
 
 def broker_count_notes(data_dir: Path, brokers: int | None, count: int) -> Iterator[str]:
-    """What is not as it was said, or was: how many brokers a directory has had, and has now."""
+    """Yield notes about brokers of the directory that no option asks for, and about new ones."""
     from minikafka.embedded import data_directory
 
     found = data_directory.existing_brokers(data_dir)
     if brokers is None and count > 1:
-        yield f"{data_dir} has {data_directory.broker_names(found)}: all of them are started"
+        yield f"{data_dir} has {data_directory.broker_names(found)}; starting all of them"
     new = [number for number in range(count) if number not in found]
     if found and new:
         names, verb = data_directory.broker_names(new), "is" if len(new) == 1 else "are"
@@ -204,16 +211,16 @@ def broker_count_notes(data_dir: Path, brokers: int | None, count: int) -> Itera
 
 
 def check_ports_free(host: str, ports: Sequence[int]) -> None:
-    """Raise ConfigError when nobody can listen there, or somebody does.
+    """Raise ConfigError if the address is not of this host, or a port is in use.
 
-    Before ZooKeeper is started and files are made. A race is left to the broker, which says what it could
-    not do.
+    Called before ZooKeeper is started and files are created. If another process takes a port later, the
+    broker reports it.
     """
     from minikafka.net.ports import addresses_of, can_bind, can_connect
 
     given, host = host, host.strip("[]")
     if host and not any(can_bind(address, 0) for address in addresses_of(host)):
-        raise ConfigError("--host", given, "is no address of this machine: name one, or 0.0.0.0 for all")
+        raise ConfigError("--host", given, "is not an address of this host; use one, or 0.0.0.0 for all")
     for port in ports:
         if port and not can_bind(host, port) and can_connect(host, port):
             address = host_port(host, port)
@@ -221,25 +228,25 @@ def check_ports_free(host: str, ports: Sequence[int]) -> None:
             raise ConfigError(
                 "--port",
                 str(ports[0]),
-                f"{port_holder(address)} listens on {address}{needed}; name another, or --port 0 for "
+                f"{port_holder(address)} listens on {address}{needed}; use another, or --port 0 for "
                 f"{'a free one' if len(ports) == 1 else 'free ones'}",
             )
 
 
 def port_holder(address: str) -> str:
-    """Name the cluster or broker of this user that listens at an address; else ``another process``."""
+    """Return the cluster or broker of this user that listens at an address, or ``another process``."""
     from minikafka.embedded import local
 
     for cluster in local.list_running():
         if address in cluster.bootstrap_servers.split(","):
             return f"the cluster of {cluster.data_dir} (process {cluster.pid})"
-    return next((str(one) for one in local.list_strays() if one.address == address), "another process")
+    return next((str(stray) for stray in local.list_strays() if stray.address == address), "another process")
 
 
 def advertised_address_warnings(host: str, ports: Sequence[int], config: Mapping[str, str]) -> Iterator[str]:
-    """What the broker says of its advertised addresses in its log, for who looks at the terminal only.
+    """Yield the warnings about advertised addresses that the broker writes only to its log.
 
-    Of those with a port: one that was free is known to the log alone.
+    Addresses with port 0 are left out: only the broker knows the port.
     """
     from minikafka.net.ports import addresses_of, can_connect
     from minikafka.server.config.listeners import unreachable
@@ -250,39 +257,38 @@ def advertised_address_warnings(host: str, ports: Sequence[int], config: Mapping
         "listeners": f"PLAINTEXT://{host_port(host.strip('[]'), ports[0])}",
     }
     for listener in BrokerConfig.from_properties({**own, **config}).listeners:
-        if told := listener.advertised_port:
-            complaint = unreachable(listener, told, addresses_of, can_connect)
-            if complaint is not None:
-                yield complaint
+        if port := listener.advertised_port:
+            warning = unreachable(listener, port, addresses_of, can_connect)
+            if warning is not None:
+                yield warning
 
 
 class ClusterWatcher:
-    """Watches the brokers of a cluster, and its ZooKeeper, which is started again when it ends.
+    """Watches the brokers of a cluster, and restarts its ZooKeeper when that ends.
 
-    again: the command line that starts the whole cluster again.
+    command: the command line that starts the whole cluster again.
     """
 
-    def __init__(self, cluster: Cluster, brokers: LiveBrokers, again: str) -> None:
+    def __init__(self, cluster: Cluster, brokers: LiveBrokers, command: str) -> None:
         self._cluster = cluster
         self._brokers = brokers
-        self._again = again
+        self._command = command
         self._warned: dict[int, str] = {}
 
     def run(self, ended: SimpleQueue[tuple[int, int]]) -> None:
-        """Say which broker ends, and which one is started elsewhere; return when the last one has ended."""
+        """Report brokers that end and brokers that are started elsewhere. Return after the last one's end."""
         deadline_s: float | None = None
         while True:
             try:
                 self._note_end(*ended.get(timeout=POLL_S))
             except Empty:
                 if not self._cluster.data_dir.is_dir():
-                    gone = f"{self._cluster.data_dir} was removed"
-                    note(f"minikafka: {gone}: nothing of it can be served any more")
+                    note(f"minikafka: the data directory {self._cluster.data_dir} was removed; stopping")
                     return
                 self._cluster.restart_zookeeper(lambda text: note(f"minikafka: {text}"))
                 self._note_warnings()
                 if len(self._brokers.own) < self._cluster.count:
-                    self._look()
+                    self._check_registered()
             if self._brokers.count:
                 deadline_s = None
             elif self._brokers.known:
@@ -290,20 +296,20 @@ class ClusterWatcher:
             elif deadline_s is None:
                 deadline_s = time.monotonic() + ZOOKEEPER_TIMEOUT_S
             elif time.monotonic() > deadline_s:
-                note("minikafka: ZooKeeper does not tell whether a broker was started elsewhere")
+                note("minikafka: cannot read from ZooKeeper whether other brokers are running; stopping")
                 return
 
     def note_remaining(self) -> None:
-        """Name the brokers that go on when the cluster is stopped."""
+        """Print a note about each broker that continues after the end of the cluster."""
         for number, addresses in self._brokers.elsewhere.items():
             note(
-                f"minikafka: broker {number} at {_at(addresses)}, which was started elsewhere, still runs"
-                f"{', and its ZooKeeper is gone' if self._cluster.has_embedded_zookeeper else ''}: "
-                f"stop it too, with `{shlex.join(['minikafka', 'stop', str(self._cluster.data_dir)])}`"
+                f"minikafka: broker {number} at {_at(addresses)}, started elsewhere, is still running"
+                f"{' without its ZooKeeper' if self._cluster.has_embedded_zookeeper else ''}; "
+                f"stop it with `{shlex.join(['minikafka', 'stop', str(self._cluster.data_dir)])}`"
             )
 
     def _note_warnings(self) -> None:
-        """What brokers say of records that may be lost, once."""
+        """Print each broker's warning about records that may be lost, once."""
         for number in sorted(self._brokers.own):
             text = self._cluster.broker(number).warning()
             if text is not None and text != self._warned.get(number):
@@ -313,32 +319,36 @@ class ClusterWatcher:
     def _note_end(self, number: int, exit_code: int) -> None:
         self._brokers.own.discard(number)
         if not self._brokers.own:
-            self._look()
+            self._check_registered()
         how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with status {exit_code}"
         if (reason := self._cluster.broker(number).reason()) is not None:
             how += f" ({printable(reason)})"
-        # Whether it dies again is for somebody to judge who has seen why, so it is not started again here.
-        self._say(number, how, f"; its log is in {self._cluster.data_dir / 'logs'}")
+        # Not restarted automatically: the user should first find the cause.
+        self._note_end_of(number, how, f"; its log is in {self._cluster.data_dir / 'logs'}")
 
-    def _look(self) -> None:
+    def _check_registered(self) -> None:
         changes = self._brokers.refresh()
         for number in changes.started:
             at = _at(self._brokers.elsewhere[number])
-            note(f"minikafka: broker {number} at {at} was started elsewhere, and is followed")
+            note(f"minikafka: broker {number} was started elsewhere, at {at}; now watching it")
         for number in changes.ended:
-            self._say(number, "ended, which was started elsewhere")
+            self._note_end_of(number, "(started elsewhere) ended")
 
-    def _say(self, number: int, how: str, where: str = "") -> None:
+    def _note_end_of(self, number: int, how: str, where: str = "") -> None:
         left = self._brokers.count
         rest = (
-            f"{left} left" if left else "it was the last one" if self._brokers.known else "none is left here"
+            f"{left} left"
+            if left
+            else "it was the last one"
+            if self._brokers.known
+            else "none of this cluster is left"
         )
-        again = ""
+        advice = ""
         if left and number < self._cluster.count:
-            again = f"; start it again with `{self._cluster.command_to_start(number)}`"
+            advice = f"; start it again with `{self._cluster.command_to_start(number)}`"
         elif not left and self._brokers.known:
-            again = f"; start the cluster again with `{self._again}`"
-        note(f"minikafka: broker {number} {how}, {rest}{where}{again}")
+            advice = f"; start the cluster again with `{self._command}`"
+        note(f"minikafka: broker {number} {how}, {rest}{where}{advice}")
 
 
 def _at(addresses: Addresses) -> str:

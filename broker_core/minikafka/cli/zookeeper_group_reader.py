@@ -1,4 +1,4 @@
-"""Reading topics as a consumer of a group that lives in ZooKeeper: what was printed is committed."""
+"""Reads topics as a consumer of a group in ZooKeeper, and commits the offsets of printed messages."""
 
 from __future__ import annotations
 
@@ -22,20 +22,24 @@ from minikafka.clients.consumer.topic_filter import TopicFilter
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 
 IDLE_MS = 100
-"""How soon what was printed has left, where nothing more comes."""
+"""The idle time after which the output is flushed."""
 COMMIT_MS = 5_000
 RESERVED_PROPERTIES = frozenset(
     {"group.id", "zookeeper.connect", "auto.commit.enable", "consumer.timeout.ms"}
 )
-"""Properties that the command sets itself."""
+"""The properties that the command itself sets."""
 
 
 def consumer_config(
     group: str, zookeeper: str, client_id: str, properties: Mapping[str, str], *, at_end: bool
 ) -> ConsumerConfig:
-    """How ``consume`` reads; ``at_end``: of partitions without an offset only what comes. ConfigError."""
+    """Return the settings of the consumer. Raise ConfigError for a reserved or invalid property.
+
+    at_end: partitions without a committed offset are read from their end.
+    """
     for name in sorted(RESERVED_PROPERTIES & properties.keys()):
-        raise ConfigError("--property", f"{name}={properties[name]}", "consume sets this one itself")
+        allowed = "cannot be set: `consume` sets this property itself"
+        raise ConfigError("--property", f"{name}={properties[name]}", allowed)
     return ConsumerConfig.from_properties(
         {
             "client.id": client_id,
@@ -52,7 +56,7 @@ def consumer_config(
 
 @fast_value
 class MessageLine:
-    """What is printed of a message; ``timestamp_ms`` is -1 for none."""
+    """The parts of a message that are printed. timestamp_ms: -1 for none."""
 
     offset: int
     timestamp_ms: int
@@ -61,7 +65,7 @@ class MessageLine:
 
 
 class Connector(Protocol):
-    """What is used of ``ZookeeperConsumerConnector``."""
+    """The part of ``ZookeeperConsumerConnector`` that is used here."""
 
     topic_registry: dict[str, dict[int, PartitionTopicInfo]]
 
@@ -83,8 +87,9 @@ class Connector(Protocol):
 class ZooKeeperGroupReader:
     """One consumer with one stream. Use it as a context manager: it leaves the group at the end.
 
-    Print each message inside of ``printing``. What was printed is committed now and then, before partitions
-    are given up, and at the end; of a partition of which nothing was printed it is where this consumer began.
+    Print each message inside ``printing``. The offsets after the printed messages are committed every
+    ``auto.commit.interval.ms``, before partitions are released, and at the end. For a partition without a
+    printed message the start position is committed.
     """
 
     def __init__(
@@ -97,7 +102,7 @@ class ZooKeeperGroupReader:
         self._wanted = wanted
         self._stream: KafkaStream[bytes, bytes] | None = None
         self._lock = threading.Lock()
-        """Held while a message is printed and counts as such: a rebalance has a thread of its own."""
+        """Held while a message is printed and recorded: rebalances run on another thread."""
         self._printed: dict[TopicPartition, int] = {}
         self._commit_every_s = config.auto_commit_interval_ms / 1000
         self._commit_at_s = 0.0
@@ -117,20 +122,24 @@ class ZooKeeperGroupReader:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            # Where the output has ended, what was still in memory is gone, and a flush would not say so.
+            # After an error of the output, buffered messages are lost, and a flush would not report that.
             if kind is None or not issubclass(kind, OSError):
                 self._commit()
         finally:
             self._connector.shutdown()
 
     def messages(self) -> Iterator[tuple[TopicPartition, MessageLine]]:
-        """Messages as they come, for ever. Raises ConsumerRebalanceFailed, CorruptMessage, and the like."""
+        """Yield messages as they arrive, without end. Raise ConsumerRebalanceFailed, CorruptMessage and other
+        errors of streams.
+        """
         assert self._stream is not None
         while True:
             try:
-                for one in self._stream:
-                    line = MessageLine(one.offset, one.timestamp_ms, one.raw_key, one.raw_message)
-                    yield TopicPartition(one.topic, one.partition), line
+                for message in self._stream:
+                    line = MessageLine(
+                        message.offset, message.timestamp_ms, message.raw_key, message.raw_message
+                    )
+                    yield TopicPartition(message.topic, message.partition), line
                     if time.monotonic() >= self._commit_at_s:
                         self._commit()
             except ConsumerTimeout:
@@ -142,14 +151,14 @@ class ZooKeeperGroupReader:
 
     @contextlib.contextmanager
     def printing(self, partition: TopicPartition, line: MessageLine) -> Iterator[None]:
-        """The message is printed in this block, and counts as printed behind it."""
+        """Wrap the printing of a message, and record it as printed at the end of the block."""
         with self._lock:
             yield
             self._printed[partition] = line.offset + 1
 
     def before_releasing_partitions(self, ownership: Mapping[str, set[int]]) -> None:
         """See ``ConsumerRebalanceListener``."""
-        with contextlib.suppress(OSError):  # the output has ended, which the main thread will see
+        with contextlib.suppress(OSError):  # the output is closed; the main thread will see that
             self._commit()
         with self._lock:
             self._printed = {}
@@ -163,18 +172,18 @@ class ZooKeeperGroupReader:
         self._commit_at_s = time.monotonic() + self._commit_every_s
         owned = [info for infos in list(self._connector.topic_registry.values()) for info in infos.values()]
         with self._lock:
-            # Whoever reads our output has it before the group goes on behind it.
+            # The output must be written before its offsets are committed.
             sys.stdout.flush()
             printed = dict(self._printed)
-        # What is in hand, and not printed yet, lies behind these.
-        offsets = {one.topic_partition: one.consumed_offset for one in owned if one.consumed_offset >= 0}
+        # A message that is not printed yet is after these offsets.
+        offsets = {info.topic_partition: info.consumed_offset for info in owned if info.consumed_offset >= 0}
         offsets |= {tp: offset for tp, offset in printed.items() if tp in offsets}
         if not offsets:
             return
         try:
             self._connector.commit_offsets(offsets)
         except CommitFailed:
-            pass  # given up meanwhile, and committed before that
+            pass  # released in the meantime, and committed before that
         except MinikafkaError as error:
             if printed:
-                note(f"minikafka: messages that were printed will come again: {error}")
+                note(f"minikafka: failed to commit offsets; printed messages will be read again: {error}")

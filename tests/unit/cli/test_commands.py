@@ -77,8 +77,8 @@ def test_what_rules_forbid_comes_with_where_to_look_for_them() -> None:
     status, line = error_line(BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no"))
     assert status == 1
     assert line == (
-        "TOPIC_AUTHORIZATION_FAILED: no; see `minikafka acl list`; `minikafka acl add` permits more "
-        "(where brokers refuse these too, with --zookeeper)"
+        "TOPIC_AUTHORIZATION_FAILED: no; see `minikafka acl list`; grant access with `minikafka acl add` "
+        "(with --zookeeper if the brokers refuse these too)"
     )
 
 
@@ -90,7 +90,7 @@ def test_where_rules_themselves_may_not_be_seen_nobody_is_told_to_look_at_them()
 def test_a_mistake_of_ours_says_that_it_is_one() -> None:
     assert error_line(KeyError("x")) == (
         1,
-        "internal error: KeyError: 'x'; MINIKAFKA_TRACEBACK=1 shows where",
+        "internal error: KeyError: 'x'; for the traceback set MINIKAFKA_TRACEBACK=1",
     )
 
 
@@ -122,14 +122,17 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         (["consume", "t", "--from", "yesterday"], "--from='yesterday'"),
         (["consume", "t", "--max", "0"], "--max"),
         (["consume", "t", "--group", "g", "--from", "7"], "--from='7': with --group"),
-        (["consume", "t", "--group", "g", "--from", "2013-01-01"], "`group reset` sets others"),
+        (["consume", "t", "--group", "g", "--from", "2013-01-01"], "`group reset` sets other offsets"),
         (["consume", "t", "--group", ""], "--group=''"),
-        (["group", "reset", "g"], "minikafka: where to is not said: give one of --to-earliest"),
+        (["group", "reset", "g"], "minikafka: no new offsets are set; set exactly one of --to-earliest"),
         (
             ["group", "reset", "g", "--to-latest", "--to-offset", "3"],
-            "--to-latest and --to-offset say different things: give one of",
+            "--to-latest and --to-offset conflict; set exactly one of",
         ),
-        (["group", "reset", "g", "--to-offset", ""], "--to-offset='': must be an offset, a number from 0"),
+        (
+            ["group", "reset", "g", "--to-offset", ""],
+            "--to-offset='': must be an offset, a whole number of at least 0",
+        ),
         (["group", "reset", "g", "--to-offset", "-1"], "--to-offset='-1': must be an offset"),
         (["group", "reset", "g", "--to-offset", str(2**63)], "must be an offset"),
         (["group", "reset", "g", "--shift-by", ""], "--shift-by='': must be a number of messages"),
@@ -138,27 +141,45 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         (["group", "reset", "g", "--by-duration", ""], "--by-duration='': must be a duration"),
         (["group", "reset", "g", "--from-file", ""], "--from-file='': must name a file"),
         (["group", "reset", "g", "--to-time", "noon"], "--to-time='noon': must be a time (2013-01-01"),
-        (["group", "reset", "g", "--by-duration", "1h"], "--by-duration='1h': must be a duration as PT30M"),
-        (["group", "reset", "g", "--to-latest", "--all-topics", "--topic", "t"], "--all-topics is given too"),
+        (
+            ["group", "reset", "g", "--by-duration", "1h"],
+            "--by-duration='1h': must be a duration such as PT30M",
+        ),
+        (
+            ["group", "reset", "g", "--to-latest", "--all-topics", "--topic", "t"],
+            "conflicts with --all-topics",
+        ),
         (["group", "reset", "g", "--to-latest", "--topic", "t:x"], "--topic='t:x'"),
-        (["perf", "latency", "t", "--acks", "0"], "--acks='0': 1 or all"),
+        (["perf", "latency", "t", "--acks", "0"], "--acks='0': must be 1 or all"),
         (["produce", "t", "--codec", "zip"], "'zip'"),
         (["produce", "t", "--key-separator", ""], "--key-separator=''"),
         (["produce", "not a topic"], "INVALID_TOPIC"),
         (["topic", "create", "t", "--config", "novalue"], "--config='novalue'"),
-        (["topic", "alter", "t"], "NAME='t': say what to alter of it: --partitions N, --config K=V"),
-        (["topic", "alter", "t", "--config", "a.b=1", "--delete-config", "a.b"], "do one of them"),
-        (["config", "set", "topic", "t"], "give settings to change"),
+        (["topic", "alter", "t"], "NAME='t': nothing to alter; set --partitions N, --config K=V"),
+        (
+            ["topic", "alter", "t", "--config", "a.b=1", "--delete-config", "a.b"],
+            "cannot be set and deleted by the same command",
+        ),
+        (["config", "set", "topic", "t"], "K=V: required"),
         (["config", "set", "topic", "t", "a.b"], "K=V='a.b'"),
         (["config", "set", "topic", "t", "--delete", "a.b=1"], "--delete='a.b=1'"),
         (["config", "get", "group", "g"], "'group'"),
-        (["config", "get", "client", "c"], "--zookeeper: give the address that `minikafka up` printed"),
-        (["config", "get", "client", "c", "--bootstrap", "h:1"], "brokers do not tell: give --zookeeper"),
-        (["config", "get", "topic", "t", "--zookeeper", "h:1"], "for topics give --bootstrap"),
-        (["config", "get", "broker", "b", "--zookeeper", "h:1"], "NAME='b': the id of a broker"),
-        (["config", "set", "client", "c", "request_percentage=5"], "give producer_byte_rate or consumer"),
-        (["config", "set", "client", "c", "producer_byte_rate=0"], "='0': bytes a second, at least 1"),
-        (["config", "set", "client", "", "producer_byte_rate=1"], "NAME='': a client's id, or <default>"),
+        (["config", "get", "client", "c"], "--zookeeper: required (the address that `minikafka up` printed)"),
+        (
+            ["config", "get", "client", "c", "--bootstrap", "h:1"],
+            "this needs ZooKeeper, not brokers; use --zookeeper",
+        ),
+        (["config", "get", "topic", "t", "--zookeeper", "h:1"], "for topics use --bootstrap"),
+        (["config", "get", "broker", "b", "--zookeeper", "h:1"], "NAME='b': must be a broker id"),
+        (["config", "set", "client", "c", "request_percentage=5"], "use producer_byte_rate or consumer"),
+        (
+            ["config", "set", "client", "c", "producer_byte_rate=0"],
+            "='0': must be bytes per second, at least 1",
+        ),
+        (
+            ["config", "set", "client", "", "producer_byte_rate=1"],
+            "NAME='': must be a client id, or <default>",
+        ),
         (["topic", "list", "--bootstrap", "nowhere"], "bootstrap"),
         (["up", "--set", "novalue"], "--set='novalue'"),
         (["up", "--brokers", "0"], "--brokers"),
@@ -171,7 +192,7 @@ def test_an_error_of_many_lines_becomes_one() -> None:
             ["topic", "create", "t", "--data-dir", "x" * 300],
             "cannot be created (File name too long); choose another",
         ),
-        (["up", "--host", "192.0.2.1"], "--host='192.0.2.1': is no address of this machine"),
+        (["up", "--host", "192.0.2.1"], "--host='192.0.2.1': is not an address of this host"),
         (["up", "--host", "no.such.host.invalid"], "--host='no.such.host.invalid': "),
         (["broker", "does-not-exist.properties"], "does-not-exist.properties"),
     ],

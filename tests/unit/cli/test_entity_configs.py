@@ -106,4 +106,4 @@ def test_rates_of_replication_are_set_and_read_at_the_broker_or_in_zookeeper(
     assert run(["config", "set", "broker", "0", "log.retention.ms=5", *there]) == 2
     assert "no setting of brokers that is in ZooKeeper" in capfd.readouterr().err
     assert run(["config", "set", "topic", "t", "retention.ms=5", *there]) == 2
-    assert "for topics give --bootstrap" in capfd.readouterr().err
+    assert "for topics use --bootstrap" in capfd.readouterr().err

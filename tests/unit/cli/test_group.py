@@ -137,9 +137,7 @@ def test_an_unknown_group_is_named_with_what_is_much_like_it_and_where_else_it_m
         assert told.startswith(
             "minikafka: GROUP_ID_NOT_FOUND: there is no group 'biling'; there is 'billing' at "
         )
-        assert told.endswith(
-            "at the brokers; one that lives in ZooKeeper is found with --zookeeper HOST:PORT/CHROOT\n"
-        )
+        assert told.endswith("at the brokers; for a group in ZooKeeper use --zookeeper HOST:PORT/CHROOT\n")
 
 
 def test_a_reset_is_only_shown_until_it_is_to_be_executed(
@@ -151,7 +149,7 @@ def test_a_reset_is_only_shown_until_it_is_to_be_executed(
         "TOPIC  PARTITION  OFFSET  NEW OFFSET",
         "t              0       2           5",
     ]
-    assert err == "minikafka: nothing was changed; add --execute to do it\n"
+    assert err == "minikafka: nothing was changed; add --execute to set the offsets\n"
     assert brokers.groups.group("g").offsets == {T0: (2, "")}
 
 
@@ -191,7 +189,7 @@ def test_an_offset_that_a_log_does_not_have_is_told(
     brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str], options: list[str], told: str
 ) -> None:
     assert run(["group", "reset", "g", *options, "--execute"]) == 0
-    assert capfd.readouterr().err == f"minikafka: outside of the log: {told}; the nearer end is taken\n"
+    assert capfd.readouterr().err == f"minikafka: out of range: {told}; using the nearer end of the log\n"
 
 
 def test_a_reset_makes_a_group_that_was_not_there(
@@ -201,7 +199,7 @@ def test_a_reset_makes_a_group_that_was_not_there(
     assert brokers.groups.group("new").offsets == {T1: (3, "")}
     assert failed(capfd, "reset", "other", "--to-latest") == (
         2,
-        "minikafka: --topic: group 'other' has no offsets yet: name the topics\n",
+        "minikafka: --topic: required, as group 'other' has no committed offsets\n",
     )
 
 
@@ -337,7 +335,10 @@ def test_a_commit_that_is_refused_is_told_and_does_not_end_it(
     brokers.script(ApiKey.OFFSET_COMMIT, lambda _, request: commit_answer(request, code))
     with follower(brokers) as member:
         read(member, 8)
-    assert "messages that were printed will come again: REBALANCE_IN_PROGRESS" in capfd.readouterr().err
+    assert (
+        "failed to commit offsets; printed messages will be read again: REBALANCE_IN_PROGRESS"
+        in capfd.readouterr().err
+    )
     assert brokers.groups.group("g").state == "Empty"
 
 
@@ -382,7 +383,7 @@ def test_a_filter_that_chooses_nothing_yet_is_told(
 ) -> None:
     with GroupReader(client(brokers), Whitelist("x.*"), "all", Reset.EARLIEST, threads=False):
         pass
-    assert capfd.readouterr().err == "minikafka: there is no topic yet that x.* chooses; waiting for one\n"
+    assert capfd.readouterr().err == "minikafka: no topic matches x.* yet; waiting for one\n"
 
 
 def test_a_topic_that_is_deleted_ends_it(brokers: BrokersInMemory) -> None:
@@ -409,7 +410,7 @@ def test_a_topic_that_others_write_to_is_refused(brokers: BrokersInMemory) -> No
     passes = round_trips(cluster, BatchingProducer(cluster, threads=False), T0, 20)
     next(passes)
     brokers.fill(T0, b"not ours")
-    with pytest.raises(MinikafkaError, match="t-0 is written to by somebody else"):
+    with pytest.raises(MinikafkaError, match="another client writes to t-0"):
         list(itertools.islice(passes, 3))
 
 

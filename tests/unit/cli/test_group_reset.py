@@ -56,7 +56,7 @@ def test_one_option_is_the_target(given: dict[str, int], target: Target) -> None
 @pytest.mark.parametrize("given", [{}, {"earliest": True, "shift": 0}, {"offset": 0, "time_ms": 0}])
 def test_no_option_and_several_are_refused(given: dict[str, int]) -> None:
     with pytest.raises(
-        ConfigError, match="give one of --to-earliest, --to-latest, --to-current, --to-offset N"
+        ConfigError, match="set exactly one of --to-earliest, --to-latest, --to-current, --to-offset N"
     ):
         parse_target(**(NOTHING | given))  # type: ignore[arg-type]
 
@@ -120,7 +120,7 @@ def test_only_what_is_there_can_be_shifted() -> None:
     here, there = TopicPartition("t", 0), TopicPartition("t", 1)
     check_shift(Target(Rule.SHIFT, 1), {here: 5}, [here])
     check_shift(Target(Rule.LATEST), {}, [here])
-    with pytest.raises(ConfigError, match="--shift-by=1: the group has no offset of t-1"):
+    with pytest.raises(ConfigError, match="--shift-by=1: the group has no committed offset of t-1"):
         check_shift(Target(Rule.SHIFT, 1), {here: 5}, [here, there])
 
 
@@ -139,20 +139,23 @@ def test_a_plan_is_lines_or_json(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (b"", "there is no offset in it"),
-        (b"t,0\n", "line 1: topic,partition,offset is wanted"),
-        (b"t,0,1\n\nt,x,1\n", "line 3: a topic and the number of a partition are wanted"),
-        (b"t,0,-1\n", "line 1: an offset is wanted, not '-1'"),
-        (b"t,0,9223372036854775808\n", "line 1: an offset is wanted, not 9223372036854775808"),
-        (b"t,0,1\nt,0,2\n", "line 2: t-0 is there twice"),
-        (b"\xff", "no text in UTF-8"),
-        (b"{", "no JSON: "),
-        (b"[]", 'an object with a list "partitions" of objects is wanted'),
-        (b'{"partitions": [{"topic": "t", "partition": 0}]}', "entry 1: an offset is wanted, not None"),
-        (b'{"partitions": [{"topic": "t", "partition": true, "offset": 1}]}', "entry 1: a topic and the"),
+        (b"", "contains no offsets"),
+        (b"t,0\n", "line 1: expected topic,partition,offset"),
+        (b"t,0,1\n\nt,x,1\n", "line 3: expected a topic and a partition number"),
+        (b"t,0,-1\n", "line 1: expected an offset, got '-1'"),
+        (b"t,0,9223372036854775808\n", "line 1: expected an offset, got 9223372036854775808"),
+        (b"t,0,1\nt,0,2\n", "line 2: t-0 appears twice"),
+        (b"\xff", "not valid UTF-8"),
+        (b"{", "not valid JSON: "),
+        (b"[]", 'expected an object with a list "partitions" of objects'),
+        (b'{"partitions": [{"topic": "t", "partition": 0}]}', "entry 1: expected an offset, got None"),
+        (
+            b'{"partitions": [{"topic": "t", "partition": true, "offset": 1}]}',
+            "entry 1: expected a topic and a partition number",
+        ),
         (
             b'{"partitions": [{"topic": "t", "partition": 0, "offset": 1.5}]}',
-            "entry 1: an offset is wanted, not 1.5",
+            "entry 1: expected an offset, got 1.5",
         ),
     ],
 )

@@ -77,6 +77,6 @@ def test_up_waits_for_a_cluster_that_a_command_had_started_for_itself(
     up.send_signal(signal.SIGTERM)
     _, told = up.communicate(timeout=60)
     assert ready.startswith("ready 127.0.0.1:"), told
-    line = f"minikafka: waiting for the cluster of {directory} to end, which nobody uses any more\n"
+    line = f"minikafka: waiting for the unused cluster of {directory} to stop\n"
     assert told in {line, ""}, "it may have ended before"
     assert up.returncode == 0

@@ -110,7 +110,7 @@ def test_a_message_that_a_broker_refuses_is_told_with_its_line_and_the_next_ones
     sent = sent_by(producer, lines(10), Progress("x", stream=io.StringIO()))
     assert (sent.given, sent.acknowledged, sent.failure, producer.closed) == (10, 9, TOO_LARGE, [None])
     assert str(sent.error()) == (
-        "MESSAGE_TOO_LARGE: 1 of 10 messages not acknowledged; the first reason, at line 3: much"
+        "MESSAGE_TOO_LARGE: 1 of 10 messages not acknowledged; first error, at line 3: much"
     )
 
 
@@ -119,7 +119,7 @@ def test_a_message_that_is_not_even_sent_is_told_with_its_line_and_the_next_ones
     sent = sent_by(producer, lines(10), Progress("x", stream=io.StringIO()))
     assert (sent.given, sent.acknowledged, sent.failure, producer.closed) == (10, 7, TOO_LARGE, [None])
     assert str(sent.error()) == (
-        "MESSAGE_TOO_LARGE: 3 of 10 messages not acknowledged; the first reason, at line 3: much"
+        "MESSAGE_TOO_LARGE: 3 of 10 messages not acknowledged; first error, at line 3: much"
     )
 
 
@@ -129,7 +129,7 @@ def test_of_an_outage_it_is_told_that_no_more_was_read() -> None:
     error = sent.error()
     assert isinstance(error, NetworkError)
     assert str(error) == (
-        "1 of 3 messages not acknowledged; nothing was read after line 3; the first reason: away"
+        "1 of 3 messages not acknowledged; nothing was read after line 3; first error: away"
     )
 
 
@@ -163,7 +163,7 @@ def test_of_what_was_sent_before_no_room_was_left_it_is_told_how_much_arrived() 
     full = NetworkError("no room")
     sent = sent_by(Acknowledging(good=2, refused=full), lines(10), Progress("x", stream=io.StringIO()))
     assert (sent.given, sent.acknowledged, sent.failure) == (3, 2, full)
-    assert str(sent.error()).endswith("the first reason: no room")
+    assert str(sent.error()).endswith("first error: no room")
 
 
 def test_a_line_loses_its_newline_and_nothing_else() -> None:
@@ -187,7 +187,9 @@ def test_a_separator_may_be_any_text() -> None:
 def test_a_line_without_the_separator_is_named_after_those_before_it_were_given() -> None:
     given = messages([b"a:1\n", b"b:2\n", b"c\n"], ":")
     assert [next(given), next(given)] == [(b"a", b"1"), (b"b", b"2")]
-    with pytest.raises(ConfigError, match="is not in line 3, which begins with 'c': it was not sent, nor"):
+    with pytest.raises(
+        ConfigError, match="not found in line 3, which starts with 'c'; the lines before it were sent, this"
+    ):
         next(given)
 
 
@@ -195,4 +197,4 @@ def test_of_a_line_without_the_separator_the_beginning_is_shown_escaped() -> Non
     line = b"\x1b[31mred\xff\xe2\x80\xae" + b"x" * 100 + b"\n"
     with pytest.raises(ConfigError) as caught:
         next(messages([line], ":"))
-    assert rf"begins with '\x1b[31mred\\xff\u202e{'x' * 28}': it" in str(caught.value)
+    assert rf"starts with '\x1b[31mred\\xff\u202e{'x' * 28}'; the lines before" in str(caught.value)

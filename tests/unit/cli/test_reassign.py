@@ -83,7 +83,7 @@ def test_a_dry_election_shows_who_leads_and_who_should(
         "t              1       0          1  0        no",
     ]
     assert err == (
-        "minikafka: 1 of 2 partitions would get another leader, of 1 the preferred replica is not in sync; "
+        "minikafka: 1 of 2 partitions would get another leader; in 1 the preferred replica is not in sync; "
         "nothing was changed\n"
     )
     assert store.exists(paths.PREFERRED_ELECTION) is None
@@ -120,7 +120,7 @@ def test_an_election_of_all_leaves_out_what_is_marked_for_deletion(
     assert run(["elect", "--all"]) == 0
     out, err = capfd.readouterr()
     assert "going" not in out
-    assert err.startswith("minikafka: left out, as marked for deletion: going\n")
+    assert err.startswith("minikafka: skipped, marked for deletion: going\n")
     assert run(["elect", "going"]) == 2
 
 
@@ -128,7 +128,7 @@ def test_an_election_that_nothing_wants_asks_nobody(
     store: MemoryStore, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["elect", "--all"]) == 0
-    assert "the preferred replica leads every partition already" in capfd.readouterr().err
+    assert "the preferred replica already leads every partition" in capfd.readouterr().err
     assert store.exists(paths.PREFERRED_ELECTION) is None
 
 
@@ -150,7 +150,7 @@ def test_an_election_larger_than_a_znode_goes_in_rounds(
 def test_an_election_that_does_not_end_goes_on(store: MemoryStore, capfd: pytest.CaptureFixture[str]) -> None:
     set_state(store, "t", 1, 0, (1, 0))
     assert run(["elect", "--all", "--timeout", "0"]) == 1
-    assert "not ended after 0 s, it goes on" in capfd.readouterr().err
+    assert "not ended after 0 s and continues" in capfd.readouterr().err
     assert run(["elect", "--all"]) == 1
     assert "has been in progress since" in capfd.readouterr().err
 
@@ -170,7 +170,7 @@ def test_an_election_is_for_one_choice_of_partitions(
     store: MemoryStore, capfd: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     assert run(["elect", *arguments]) == 2
-    assert "give one of: topics, --file J, --all" in capfd.readouterr().err
+    assert "set exactly one of TOPIC, --file J and --all" in capfd.readouterr().err
 
 
 def test_a_proposal_is_a_file_for_execute(
@@ -178,7 +178,7 @@ def test_a_proposal_is_a_file_for_execute(
 ) -> None:
     assert run(["reassign", "generate", "t", "--brokers", "1, 2"]) == 0
     out, err = capfd.readouterr()
-    assert "give it to `reassign execute --file`" in err
+    assert "run `reassign execute --file`" in err
     (tmp_path / "proposed.json").write_text(out)
     assert run(["reassign", "execute", "--file", str(tmp_path / "proposed.json"), "--dry-run"]) == 0
     assert all(row in out for row in ('"partition":0', '"partition":1'))
@@ -213,7 +213,7 @@ def test_executing_waits_for_the_end_and_tells_the_way_back(
     out, err = capfd.readouterr()
     assert word in out.splitlines()[1]
     way_back = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[0,1]}]}'
-    assert f"the way back: {way_back}\n" in err
+    assert f"the plan for a rollback: {way_back}\n" in err
 
 
 def test_verifying_has_a_status_for_done_failed_and_under_way(
@@ -251,12 +251,12 @@ def test_executing_again_what_is_under_way_waits_for_it(
         assert run([*execute, option]) == 0
         out, err = capfd.readouterr()
         assert out.splitlines()[1].endswith("under way")
-        assert err == "minikafka: it is under way already; `reassign verify` tells how far it is\n"
+        assert err == "minikafka: already in progress; `reassign verify` shows its progress\n"
     controller(monkeypatch, store)
     assert run(execute) == 0
     out, err = capfd.readouterr()
     assert out.splitlines()[1].endswith("done")
-    assert err == "minikafka: it is under way already\n"
+    assert err == "minikafka: already in progress\n"
 
 
 def test_who_waits_for_one_under_way_ends_its_throttle(
@@ -289,7 +289,10 @@ def test_another_plan_is_refused_while_one_is_under_way(
     assert err == "minikafka: another reassignment is in progress: t-1; this plan was not started\n"
     assert store.exists("/config/brokers") is None
     assert run(["reassign", "execute", "--file", plan, "--dry-run", *throttle]) == 0
-    assert "nothing was changed; another reassignment is under way: t-1, and" in capfd.readouterr().err
+    assert (
+        "nothing was changed; cannot start before the end of another reassignment, of t-1"
+        in capfd.readouterr().err
+    )
 
 
 def test_verifying_an_old_plan_keeps_the_throttle_of_what_is_under_way(
@@ -300,7 +303,7 @@ def test_verifying_an_old_plan_keeps_the_throttle_of_what_is_under_way(
     before = throttled(store)
     capfd.readouterr()
     assert run(["reassign", "verify", "--file", plan]) == 0
-    stays = "the throttle stays for what is under way: t-0; verify again when that is done"
+    stays = "the throttle stays for the reassignment of t-0; verify again when that is done"
     assert capfd.readouterr().err == f"minikafka: all is done; {stays}\n"
     assert throttled(store) == before
 
@@ -309,7 +312,7 @@ def test_a_list_has_all_that_is_under_way_and_whom_it_waits_for(
     store: MemoryStore, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["reassign", "list"]) == 0
-    assert capfd.readouterr() == ("", "minikafka: no partition is on its way to other replicas\n")
+    assert capfd.readouterr() == ("", "minikafka: no reassignment is in progress\n")
     asked = {TopicPartition("t", 0): (2, 1), TopicPartition("t", 1): (1, 9), TopicPartition("gone", 0): (1,)}
     store.create(paths.REASSIGN_PARTITIONS, Reassignments(asked).to_json(), make_parents=True)
     assert run(["reassign", "list"]) == 0
@@ -331,7 +334,7 @@ def test_a_list_tells_of_the_rate_that_copying_keeps_to(
     capfd.readouterr()
     assert run(["reassign", "list"]) == 0
     assert capfd.readouterr().err == (
-        "minikafka: 1 partition under way; until all are done, copying keeps to 5 bytes a second\n"
+        "minikafka: 1 partition in progress; copying is throttled to 5 bytes per second until all are done\n"
     )
 
 
@@ -358,7 +361,7 @@ def test_verifying_what_was_deleted_tells_so_and_ends_the_throttle(
     assert run(["reassign", "verify", "--file", plan]) == 1
     out, err = capfd.readouterr()
     assert out.splitlines()[1].endswith("failed  there is no topic 'gone'")
-    assert err == "minikafka: 0 of 1 partition done, the rest is gone; the throttle is removed\n"
+    assert err == "minikafka: 0 of 1 partition done, the rest deleted; the throttle is removed\n"
 
 
 def throttled(store: MemoryStore) -> list[object]:
@@ -382,10 +385,14 @@ def test_a_throttle_stays_while_it_is_under_way_can_be_changed_and_ends_with_ver
     verify, execute = (["reassign", one, "--file", plan] for one in ("verify", "execute"))
     assert run([*execute, "--throttle", "1000", "--no-wait"]) == 0
     assert run([*execute, "--throttle", "2000"]) == 0
-    assert "one is under way; brokers 0, 1, 2 now keep to 2000 bytes a second" in capfd.readouterr().err
+    assert (
+        "already in progress; brokers 0, 1, 2 are now throttled to 2000 bytes per second"
+        in capfd.readouterr().err
+    )
     assert run(verify) == reassign.UNDER_WAY
     err = capfd.readouterr().err
-    assert err == "minikafka: 0 of 1 partition done; until all are, copying keeps to 2000 bytes a second\n"
+    throttle = "copying is throttled to 2000 bytes per second until all are done"
+    assert err == f"minikafka: 0 of 1 partition done; {throttle}\n"
     assert len(throttled(store)) == 4
     store.delete(paths.REASSIGN_PARTITIONS)
     assign(store, "t", {0: (2, 1), 1: (1, 0)})
@@ -399,7 +406,7 @@ def test_a_throttle_of_what_failed_stays_and_is_told_of(
 ) -> None:
     controller(monkeypatch, store, moves=False)
     assert run(["reassign", "execute", "--file", plan, "--throttle", "1000"]) == 1
-    assert "until all are, copying keeps to 1000 bytes a second" in capfd.readouterr().err
+    assert "copying is throttled to 1000 bytes per second until all are done" in capfd.readouterr().err
     assert len(throttled(store)) == 4
 
 
@@ -431,4 +438,4 @@ def test_a_plan_that_cannot_be_is_one_line_and_status_two(
 @pytest.mark.parametrize("brokers", ["", "a", "1;2", "1,"])
 def test_brokers_are_named_by_their_ids(capfd: pytest.CaptureFixture[str], brokers: str) -> None:
     assert run(["reassign", "generate", "t", "--brokers", brokers]) == 2
-    assert "the ids of brokers, with commas between: 1,2" in capfd.readouterr().err
+    assert "must be broker ids separated by commas, such as 1,2" in capfd.readouterr().err

@@ -36,7 +36,7 @@ def test_a_topic_that_is_there_stays_as_it_is_where_it_may(
     assert run([*create, "--if-not-exists", "--format", "json"]) == 0
     out, err = capfd.readouterr()
     assert json.loads(out) == {"topic": minikafka_topic, "created": False}
-    assert err == f"minikafka: there is a topic '{minikafka_topic}'; nothing was changed\n"
+    assert err == f"minikafka: topic '{minikafka_topic}' already exists; nothing was changed\n"
     assert run(["topic", "describe", minikafka_topic, *at]) == 0
     assert len(capfd.readouterr().out.splitlines()) == 2
 
@@ -52,7 +52,7 @@ def test_a_topic_that_is_not_there_is_no_error_where_it_may_be_missing(
     assert run(["topic", *command, *at]) == 1
     assert "there is no topic 'nobody'" in capfd.readouterr().err
     assert run(["topic", *command, "--if-exists", *at]) == 0
-    assert capfd.readouterr() == ("", "minikafka: there is no topic 'nobody'; nothing was changed\n")
+    assert capfd.readouterr() == ("", "minikafka: topic 'nobody' does not exist; nothing was changed\n")
 
 
 def test_a_topic_marked_for_deletion_in_zookeeper_goes(
@@ -68,7 +68,7 @@ def test_a_topic_marked_for_deletion_in_zookeeper_goes(
     assert wait_until(lambda: run(["topic", "delete", "marked", *to]) != 0, PATIENCE_S)
     capfd.readouterr()
     assert run(["topic", "delete", "marked", "--if-exists", *to]) == 0
-    assert capfd.readouterr().err == "minikafka: there is no topic 'marked'; nothing was changed\n"
+    assert capfd.readouterr().err == "minikafka: topic 'marked' does not exist; nothing was changed\n"
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])

@@ -275,7 +275,7 @@ def test_a_line_that_is_too_large_is_named_and_the_others_are_sent(
     ok("topic", "create", topic, "--config", "max.message.bytes=1000", *to)
     done = minikafka("produce", topic, *to, stdin=b"a\nb\n" + b"x" * size + b"\nc\n")
     assert done.status == 1
-    assert "TOO_LARGE: 1 of 4 messages not acknowledged; the first reason, at line 3: " in done.err
+    assert "TOO_LARGE: 1 of 4 messages not acknowledged; first error, at line 3: " in done.err
     assert done.err.count("\n") == 1
     read = rows(ok("consume", topic, "--max", "3", "--format", "json", *to))
     assert [row["value"] for row in read] == ["a", "b", "c"]

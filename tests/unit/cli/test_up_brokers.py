@@ -172,7 +172,7 @@ def test_it_stops_at_once_and_is_started_again_with_all_that_it_has_or_more(
         assert all(one["leader"] in {0, 1} for one in found)
     finally:
         out, err = stop(process)
-    assert (out, err) == ("", f"minikafka: {directory} has brokers 0 and 1: all of them are started\n")
+    assert (out, err) == ("", f"minikafka: {directory} has brokers 0 and 1; starting all of them\n")
 
 
 def test_what_is_killed_is_served_at_once_by_the_next_on_the_same_ports(
@@ -240,19 +240,18 @@ def test_it_follows_brokers_that_were_started_again_by_the_commands_that_it_name
             )
             assert again[-1].stdout is not None
             assert again[-1].stdout.readline().startswith(f"ready {addresses[number]} ")
-            assert (
-                f"broker {number} at {addresses[number]} was started elsewhere" in process.stderr.readline()
-            )
+            line = process.stderr.readline()
+            assert f"broker {number} was started elsewhere, at {addresses[number]};" in line
         assert run(["topic", "create", "t", "--replicas", "2", "--bootstrap", ",".join(addresses)]) == 0
         assert process.poll() is None
         again[0].kill()
-        assert "broker 0 ended, which was started elsewhere, 1 left; start it" in process.stderr.readline()
+        assert "broker 0 (started elsewhere) ended, 1 left; start it" in process.stderr.readline()
         again[1].kill()
         _, err = process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 1
         assert err == (
-            "minikafka: broker 1 ended, which was started elsewhere, it was the last one; start the cluster "
-            f"again with `minikafka up --data-dir {tmp_path / 'd'} --port 0 --brokers 2`\n"
+            "minikafka: broker 1 (started elsewhere) ended, it was the last one; start the cluster again "
+            f"with `minikafka up --data-dir {tmp_path / 'd'} --port 0 --brokers 2`\n"
         )
     finally:
         for one in (process, *again):
@@ -323,8 +322,8 @@ def test_a_stop_names_the_brokers_that_were_started_elsewhere(tmp_path: Path) ->
         assert "was started elsewhere" in process.stderr.readline()
         _, err = stop(process)
         assert err == (
-            f"minikafka: broker 1 at {addresses[1]}, which was started elsewhere, still runs, and its "
-            f"ZooKeeper is gone: stop it too, with `minikafka stop {tmp_path / 'd'}`\n"
+            f"minikafka: broker 1 at {addresses[1]}, started elsewhere, is still running without its "
+            f"ZooKeeper; stop it with `minikafka stop {tmp_path / 'd'}`\n"
         )
     finally:
         for one in filter(None, (process, again)):

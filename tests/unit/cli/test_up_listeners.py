@@ -61,7 +61,7 @@ def test_who_names_a_directory_whose_broker_advertises_what_is_not_here_is_not_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = SimpleNamespace(bootstrap_servers=f"127.0.0.1:{free_port()}")
-    monkeypatch.setattr(connect, "_local", lambda data_dir, *, writes: served)
+    monkeypatch.setattr(connect, "_local_cluster", lambda data_dir, *, writes: served)
     monkeypatch.setattr(connect, "REACH_TIMEOUT_MS", 50)
     with pytest.raises(MinikafkaError) as told, connect.cluster_client(None, tmp_path):
         pass
@@ -69,6 +69,6 @@ def test_who_names_a_directory_whose_broker_advertises_what_is_not_here_is_not_t
     assert status == 1
     assert served.bootstrap_servers in line
     assert line.endswith(
-        f"where the cluster of {tmp_path} says that it is (advertised.listeners); "
-        "name another of its addresses by --bootstrap"
+        f"; the cluster of {tmp_path} advertises this address (advertised.listeners); "
+        "use another of its addresses with --bootstrap"
     )

@@ -168,7 +168,10 @@ def test_a_commit_that_fails_is_told_and_does_not_end_it(capfd: pytest.CaptureFi
     with follower(connector) as member:
         print_all(member, 1)
         connector.fails = True
-    assert capfd.readouterr().err == "minikafka: messages that were printed will come again: away\n"
+    assert (
+        capfd.readouterr().err
+        == "minikafka: failed to commit offsets; printed messages will be read again: away\n"
+    )
     assert connector.closed
 
 
@@ -189,7 +192,9 @@ def test_the_settings_are_the_old_consumers_own() -> None:
     assert (found.group_id, found.zookeeper_connect, found.client_id) == ("g", "z:1/c", "me")
     assert (found.auto_offset_reset, found.auto_commit_enable) == ("smallest", False)
     assert (found.offsets_storage, found.dual_commit_enabled) == ("kafka", True)
-    with pytest.raises(ConfigError, match=r"--property='group\.id=x': consume sets this one itself"):
+    with pytest.raises(
+        ConfigError, match=r"--property='group\.id=x': cannot be set: `consume` sets this property"
+    ):
         consumer_config("g", "z:1", "me", {"group.id": "x"}, at_end=False)
 
 
@@ -213,16 +218,16 @@ def test_a_line_has_what_is_printed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "TOPIC: give one of: a topic, --whitelist REGEX, --blacklist REGEX"),
-        (["t", "--whitelist", "u", "--group", "g"], "--whitelist='u': TOPIC='t' is given too: give one of"),
-        (["--whitelist", "a", "--blacklist", "b", "--group", "g"], "give one of"),
-        (["--whitelist", "t.*"], "--group: name the group"),
+        ([], "TOPIC: set exactly one of TOPIC, --whitelist REGEX and --blacklist REGEX"),
+        (["t", "--whitelist", "u", "--group", "g"], "--whitelist='u': conflicts with TOPIC='t'; set"),
+        (["--whitelist", "a", "--blacklist", "b", "--group", "g"], "conflicts with --whitelist='a'"),
+        (["--whitelist", "t.*"], "--group: required with --whitelist"),
         (["--blacklist", "(", "--group", "g"], "--blacklist='('"),
-        (["t", "--zookeeper", "z:1"], "--zookeeper='z:1': give --group G too"),
-        (["t", "--group", "g", "--property", "offsets.storage=kafka"], "is for --zookeeper"),
+        (["t", "--zookeeper", "z:1"], "--zookeeper='z:1': requires --group G"),
+        (["t", "--group", "g", "--property", "offsets.storage=kafka"], "requires --zookeeper"),
         (["t", "--group", "g", "--zookeeper", "z:1", "--property", "x"], "must be KEY=VALUE"),
         (["t", "--group", "g", "--zookeeper", "z:1", "--property", "offsets.storage=x"], "offsets.storage"),
-        (["t", "--group", "g", "--zookeeper", "z:1", "--bootstrap", "b:1"], "names a cluster too"),
+        (["t", "--group", "g", "--zookeeper", "z:1", "--bootstrap", "b:1"], "conflicts with --zookeeper z:1"),
     ],
 )
 def test_what_cannot_be_read_so_is_told(
