@@ -277,7 +277,7 @@ MISTAKES: dict[str, Mistake] = {
     ),
     "a controller is obeyed whose time is over": Mistake(
         [
-            (ReplicaManager, "obey", obey_any),
+            (ReplicaManager, "answer_controller", obey_any),
             (ReplicaManager, "take_epoch", yes),
             (ZooKeeperClient, "is_controller", True),
         ],

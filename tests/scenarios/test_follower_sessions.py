@@ -190,7 +190,7 @@ def test_a_session_that_is_not_there_or_out_of_step_is_refused(simulation: Simul
 def test_a_session_goes_with_its_connection(simulation: Simulation) -> None:
     running = simulation.machine.running
     assert running is not None
-    waiting, partition = running.broker.waiting, TopicPartition("t", 0)
+    waiting, partition = running.broker.purgatory, TopicPartition("t", 0)
     before = waiting.tickets_of(partition)
     follower = Follower(simulation)
     follower.ask({0: 0, 1: 0, 2: 0})

@@ -69,7 +69,7 @@ class _CollectingContext(RequestContext):
         return topic.partitions[0]
 
 
-class _ProduceTicket:
+class _DelayedClassicProduce:
     """A produce request that waits for the creation of its topics."""
 
     def __init__(self, broker: Broker, topics: set[str], complete: Callable[[], None], exchange: Exchange):
@@ -118,19 +118,19 @@ class ClassicProtocol:
         topics = {produced.topic for produced in produces}
         may, address = broker.access_control.may_auto_create, exchange.client_host
         awaited = {topic for topic in topics if may(address, topic) and _awaited(broker, topic)}
-        ticket = _ProduceTicket(broker, awaited, append, exchange)
-        if ticket.satisfied():
+        operation = _DelayedClassicProduce(broker, awaited, append, exchange)
+        if operation.satisfied():
             append()
             return
 
         exchange.keep_counted()  # the delayed request keeps its messages
 
         def step() -> None:
-            if ticket.satisfied():
-                broker.answer(ticket)
+            if operation.satisfied():
+                broker.answer(operation)
             else:
                 keys: list[Hashable] = ["metadata", *(("topic", topic) for topic in topics)]
-                broker.wait(ticket, keys, broker.clock.monotonic_ms() + TOPIC_PATIENCE_MS)
+                broker.wait(operation, keys, broker.clock.monotonic_ms() + TOPIC_PATIENCE_MS)
 
         broker.run(step)
 

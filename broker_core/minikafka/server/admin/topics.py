@@ -138,7 +138,7 @@ class DelayedTopicOperation:
         self._left.discard(name)
 
     def fail_in_step(self, broker: Broker, name: str, error: BrokerError) -> None:
-        """In a step: fail a topic after the request began to wait."""
+        """Fail a topic after the request began to wait. Called within a step."""
         self.fail(name, error)
         broker.touch(("topic", name))
 
@@ -286,13 +286,13 @@ def _check_size(name: str, partitions: int, znode_bytes: int = 0) -> None:
 
 
 def submit_creations(
-    broker: Broker, creations: Sequence[CreationRequest], ticket: DelayedTopicOperation, timeout_ms: int
+    broker: Broker, creations: Sequence[CreationRequest], operation: DelayedTopicOperation, timeout_ms: int
 ) -> None:
     """Submit the writes of the topics' znodes. The controller's watch does the rest."""
 
     def failed(name: str, error: BrokerError) -> None:
         why = topic_exists_error(broker, name) if error.code is ErrorCode.TOPIC_ALREADY_EXISTS else error
-        broker.run(lambda: ticket.fail_in_step(broker, name, why))
+        broker.run(lambda: operation.fail_in_step(broker, name, why))
 
     deadline_ms = broker.clock.monotonic_ms() + timeout_ms if timeout_ms > 0 else None
     broker.creations.add(creations, failed, deadline_ms)
@@ -405,7 +405,7 @@ def submit_deletions(broker: Broker, names: Iterable[str]) -> None:
 
 
 def submit_partition_creations(
-    broker: Broker, creations: Sequence[PartitionsCreation], ticket: DelayedTopicOperation
+    broker: Broker, creations: Sequence[PartitionsCreation], operation: DelayedTopicOperation
 ) -> None:
     """Submit the writes of new partitions to the topics' znodes. The controller does the rest.
 
@@ -420,7 +420,7 @@ def submit_partition_creations(
             busy = BrokerError(
                 ErrorCode.REQUEST_TIMED_OUT, f"another request is adding partitions to topic {creation.name}"
             )
-            broker.run(partial(ticket.fail_in_step, broker, creation.name, busy))
+            broker.run(partial(operation.fail_in_step, broker, creation.name, busy))
     done = 0
 
     def job(is_over: Callable[[], bool]) -> bool:
@@ -449,7 +449,7 @@ def submit_partition_creations(
             if not isinstance(error, CoordinationError):
                 _log.exception("failed to add partitions to topic %s", creation.name)
             failure = BrokerError(ErrorCode.UNKNOWN, str(error))
-        broker.run(lambda: ticket.fail_in_step(broker, creation.name, failure))
+        broker.run(lambda: operation.fail_in_step(broker, creation.name, failure))
 
     if claimed:
         jobs.submit(job)

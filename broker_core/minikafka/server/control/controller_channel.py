@@ -64,8 +64,8 @@ class ControllerChannel(InterBrokerConnection):
     def mark(self, reached: Callable[[], None]) -> None:
         """Call ``reached`` when all requests so far are acknowledged; perhaps more than once.
 
-        It is also called when they never will be, or when the broker's ACLs deny them: nobody waits for an
-        operator to change ACLs.
+        It is also called when they never will be, or when the broker's ACLs deny them: no request waits for
+        an operator to change ACLs.
         """
         self._messages.append(_Barrier(reached))
         self.wake()

@@ -33,8 +33,7 @@ from minikafka.partition.purgatory import Purgatory
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.core.converted_records import PieceBudget
-from minikafka.server.core.encoded_metadata import EncodedMetadata
-from minikafka.server.core.metadata_cache import MetadataCache
+from minikafka.server.core.metadata_cache import EncodedMetadata, MetadataCache
 from minikafka.server.core.topic_creations import TopicCreations
 from minikafka.server.quotas.client_quotas import ClientQuotaManager
 from minikafka.server.quotas.replication_quotas import ReplicationQuotas
@@ -50,8 +49,8 @@ from minikafka.server.zookeeper.zookeeper_client import ZooKeeperClient
 _log = logging.getLogger(__name__)
 
 
-class Ticket(Protocol):
-    """A delayed request. ``satisfied`` runs under the core's lock, the other methods after it."""
+class DelayedOperation(Protocol):
+    """A delayed request in the purgatory. ``satisfied`` runs under the core's lock, the others after it."""
 
     def satisfied(self, key: Hashable | None = None) -> bool:
         """Return True if the request can be answered now. ``key`` is what changed; None: perhaps all."""
@@ -97,7 +96,7 @@ class Broker:
         self.served_version = 0
         """The number of changes to ``partitions``."""
         self.encoded_metadata = EncodedMetadata()
-        self.waiting: Purgatory[Ticket] = Purgatory()
+        self.purgatory: Purgatory[DelayedOperation] = Purgatory()
         self.controller = Controller(broker_id, delete_topics=config.delete_topics)
         self.quotas = ClientQuotaManager(config.quotas)
         self.replication_quotas = ReplicationQuotas(
@@ -208,24 +207,24 @@ class Broker:
         """Run ``action`` once the lock is free. Called within a step; responses are sent this way."""
         self._after.append(action)
 
-    def answer(self, ticket: Ticket) -> None:
-        """Complete ``ticket`` once the lock is free. Called within a step."""
+    def answer(self, operation: DelayedOperation) -> None:
+        """Complete ``operation`` once the lock is free. Called within a step."""
 
         def complete() -> None:
             try:
-                ticket.complete()
+                operation.complete()
             except Exception:  # noqa: BLE001
                 _log.exception("unexpected error while completing a delayed request")
-                ticket.abandon("failed to complete a delayed request")
+                operation.abandon("failed to complete a delayed request")
 
         self.after(complete)
 
-    def wait(self, ticket: Ticket, keys: list[Hashable], deadline_ms: int) -> None:
-        """Keep ``ticket`` until one of ``keys`` is touched or the deadline has come. Called within a step."""
+    def wait(self, operation: DelayedOperation, keys: list[Hashable], deadline_ms: int) -> None:
+        """Keep ``operation`` until one of ``keys`` is touched or the deadline. Called within a step."""
         if self._stopping:
-            self.answer(ticket)
+            self.answer(operation)
             return
-        self.waiting.add(ticket, keys, deadline_ms)
+        self.purgatory.add(operation, keys, deadline_ms)
         self.after(lambda: self.deadline_added(deadline_ms))
 
     def stop_waiting(self) -> None:
@@ -233,26 +232,26 @@ class Broker:
 
         def step() -> None:
             self._stopping = True
-            for ticket in self.waiting.clear():
-                self.answer(ticket)
+            for operation in self.purgatory.clear():
+                self.answer(operation)
 
         self.run(step)
 
     def touch(self, key: Hashable) -> None:
-        """Complete the tickets that a change to ``key`` satisfies. Called within a step."""
-        for ticket in self.waiting.tickets_of(key):
-            if ticket.satisfied(key):
-                self.waiting.remove(ticket)
-                self.answer(ticket)
+        """Complete the delayed operations that a change to ``key`` satisfies. Called within a step."""
+        for operation in self.purgatory.tickets_of(key):
+            if operation.satisfied(key):
+                self.purgatory.remove(operation)
+                self.answer(operation)
 
     def expire(self) -> int | None:
-        """Complete the tickets whose deadline has passed; return the next deadline (monotonic ms)."""
+        """Complete the operations whose deadline has passed; return the next deadline (monotonic ms)."""
         next_deadline: list[int | None] = [None]
 
         def step() -> None:
-            for ticket in self.waiting.take_expired(self.clock.monotonic_ms()):
-                self.answer(ticket)
-            next_deadline[0] = self.waiting.next_deadline_ms()
+            for operation in self.purgatory.take_expired(self.clock.monotonic_ms()):
+                self.answer(operation)
+            next_deadline[0] = self.purgatory.next_deadline_ms()
 
         self.run(step)
         return next_deadline[0]

@@ -33,7 +33,7 @@ Refusal = Callable[[BrokerError], Any]
 """Builds the response in which an error applies to the whole request."""
 
 
-class _Ticket:
+class _DelayedResponse:
     """The delayed request; ``response`` is set when the jobs are done."""
 
     def __init__(self, broker: Broker, context: RequestContext, refusal: Refusal, answer_bytes: int) -> None:
@@ -80,15 +80,15 @@ def answer_by_jobs(
     started. ``work`` is run again after a lost connection, also after the time-out. ``elsewhere`` is the
     error code if ZooKeeper holds another cluster.
     """
-    ticket = _Ticket(broker, context, refusal, answer_bytes)
+    operation = _DelayedResponse(broker, context, refusal, answer_bytes)
     deadline_ms = broker.clock.monotonic_ms() + PATIENCE_MS
     done = 0
     started = False
 
     def answer(made: Callable[[], Any]) -> None:
         def step() -> None:
-            ticket.response = made
-            broker.touch(ticket)
+            operation.response = made
+            broker.touch(operation)
 
         broker.run(step)
 
@@ -121,5 +121,5 @@ def answer_by_jobs(
 
     # A delayed request still refers to the memory of its frame.
     context.exchange.keep_counted()
-    broker.run(lambda: broker.wait(ticket, [ticket], deadline_ms))
+    broker.run(lambda: broker.wait(operation, [operation], deadline_ms))
     broker.request_jobs.submit(job)

@@ -117,7 +117,7 @@ class _DelayedWrite:
         )
 
     def finish(self) -> None:
-        """In a step: report the outcome to the callback."""
+        """Report the outcome to the callback. Called within a step."""
         safe = self.satisfied()
         if self.failure is not None:
             self._done(self.failure, -1)
@@ -191,7 +191,7 @@ class GroupCoordinator:
         )
 
     def _shard_of(self, group_id: str) -> GroupCoordinatorShard:
-        """In a step: return the shard of a group. Raises BrokerError when it is not available here."""
+        """Return the shard of a group. Called within a step. Raises BrokerError if it is not available."""
         if self._stopped:
             raise BrokerError(ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
         topic_partition = self.partition_of(group_id)
@@ -285,13 +285,13 @@ class GroupCoordinator:
             self._append(topic_partition, records, done)
 
     def _schedule_timer(self, shard: GroupCoordinatorShard, group_id: str) -> None:
-        """In a step: schedule the group's next Tick."""
+        """Schedule the group's next Tick. Called within a step."""
         deadline_ms = shard.next_deadline_ms(group_id)
         timer = self._timers.get(group_id)
         if deadline_ms is None or self._stopped or (timer is not None and timer.deadline_ms <= deadline_ms):
             return  # a timer that fires early is scheduled again
         if timer is not None:
-            self.broker.waiting.remove(timer)
+            self.broker.purgatory.remove(timer)
         self._timers[group_id] = timer = _Timer(deadline_ms, partial(self._on_timer, group_id))
         self.broker.wait(timer, [], deadline_ms)
 
@@ -443,7 +443,7 @@ class GroupCoordinator:
         return not self._stopped and self._run_in_step(step)
 
     def partitions_deleted(self, deleted: Sequence[TopicPartition]) -> None:
-        """In a step: remove all committed offsets of deleted partitions."""
+        """Remove all committed offsets of deleted partitions. Called within a step."""
         for number, shard in self._shards.items():
             self._append_tombstones(TopicPartition(OFFSETS_TOPIC, number), shard.topics_deleted(deleted))
         for lost in self._loads.values():
@@ -482,7 +482,7 @@ class GroupCoordinator:
     # --- the partitions of the offsets topic ----------------------------------------------------------------
 
     def leadership_changed(self, topic_partition: TopicPartition) -> None:
-        """In a step: load or unload a partition of the offsets topic after a leader change."""
+        """Load or unload a partition of the offsets topic after a leader change. Called within a step."""
         if topic_partition.topic != OFFSETS_TOPIC:
             return
         number, partition = topic_partition.partition, self.broker.partitions.get(topic_partition)
@@ -513,7 +513,7 @@ class GroupCoordinator:
             self._perform(shard, "", shard.unload())
 
     def _load(self, partition: Partition, lost: list[TopicPartition]) -> None:
-        """On the loader's thread: load a partition, or retry later. ``lost``: see ``_loads``.
+        """Load a partition, or retry later. On the loader's thread. ``lost``: see ``_loads``.
 
         Skipping unreadable records would lose commits, and consumers would start from somewhere else.
         """
@@ -568,7 +568,7 @@ class GroupCoordinator:
     def _append(
         self, topic_partition: TopicPartition, records: ValidatedRecords, done: WriteCallback
     ) -> None:
-        """In a step: append to the offsets topic; ``done`` is called in this step or a later one."""
+        """Append to the offsets topic, within a step; ``done`` is called in this step or a later one."""
         broker = self.broker
         try:
             partition = broker.partition(topic_partition)
@@ -591,7 +591,7 @@ class GroupCoordinator:
             broker.after(partial(self._flush, partition, write))
 
     def _flush(self, partition: Partition, write: _DelayedWrite) -> None:
-        """After a step: flush the log as ``flush.messages`` requires."""
+        """Flush the log as ``flush.messages`` requires. Called after a step."""
         try:
             end_offset = partition.log.flush()
         except StorageError as error:

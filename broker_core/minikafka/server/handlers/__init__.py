@@ -67,7 +67,7 @@ _BY_JOB: dict[ApiKey, _Handle] = {
     ApiKey.CREATE_PARTITIONS: create_partitions.handle,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental_alter_configs.handle,
 }
-# Other waiting requests depend on other clients, on time, or on the start: they hold back nobody.
+# Other waiting requests depend on other clients, on time, or on the start: they do not delay others.
 _OF_BROKER: dict[ApiKey, _Handle] = {
     ApiKey.PRODUCE: produce.handle,
     ApiKey.FETCH: fetch.handle,

@@ -42,7 +42,7 @@ def _serve(broker: Broker, context: RequestContext, request: CreatePartitionsReq
     named = Counter(topic.name for topic in request.topics)
     counts = {topic.name: topic.count for topic in request.topics}
     added: dict[str, int] = {}
-    ticket = DelayedTopicOperation(
+    operation = DelayedTopicOperation(
         list(named),
         is_done=lambda name: is_ready(broker, name, counts[name], counts[name] - added.get(name, 0)),
         context=context,
@@ -68,15 +68,15 @@ def _serve(broker: Broker, context: RequestContext, request: CreatePartitionsReq
             wishes.append(creation)
             added[topic.name] = len(creation.assignment)
             if request.validate_only:
-                ticket.succeed(topic.name)
+                operation.succeed(topic.name)
         except BrokerError as error:
-            ticket.fail(topic.name, error)
+            operation.fail(topic.name, error)
 
     def submit() -> None:
         if not request.validate_only:
-            submit_partition_creations(broker, wishes, ticket)
+            submit_partition_creations(broker, wishes, operation)
 
-    ticket.start(broker, request.timeout_ms, submit)
+    operation.start(broker, request.timeout_ms, submit)
 
 
 def _given(topic: CreatePartitionsTopic) -> list[tuple[int, ...]] | None:

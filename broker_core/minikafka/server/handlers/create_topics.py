@@ -46,7 +46,7 @@ def handle(broker: Broker, context: RequestContext, request: CreateTopicsRequest
 def _serve(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> Steps:
     named = Counter(topic.name for topic in request.topics)
     partitions: dict[str, int] = {}
-    ticket = DelayedTopicOperation(
+    operation = DelayedTopicOperation(
         list(named),
         is_done=lambda name: is_ready(broker, name, partitions.get(name, 1)),
         context=context,
@@ -79,15 +79,15 @@ def _serve(broker: Broker, context: RequestContext, request: CreateTopicsRequest
             partitions[topic.name] = len(creation.assignment)
             creations.append(creation)
             if request.validate_only:
-                ticket.succeed(topic.name)
+                operation.succeed(topic.name)
         except BrokerError as error:
-            ticket.fail(topic.name, error)
+            operation.fail(topic.name, error)
 
     def submit() -> None:
         if not request.validate_only:
-            submit_creations(broker, creations, ticket, request.timeout_ms)
+            submit_creations(broker, creations, operation, request.timeout_ms)
 
-    ticket.start(broker, request.timeout_ms, submit)
+    operation.start(broker, request.timeout_ms, submit)
 
 
 def _count(broker: Broker, topic: CreatableTopic) -> int:

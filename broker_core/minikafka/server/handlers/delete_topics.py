@@ -27,7 +27,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
 
 def _serve(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> Steps:
     names = list(dict.fromkeys(request.topic_names))
-    ticket = DelayedTopicOperation(
+    operation = DelayedTopicOperation(
         names,
         is_done=lambda name: not _is_known(broker, name),
         context=context,
@@ -47,12 +47,12 @@ def _serve(broker: Broker, context: RequestContext, request: DeleteTopicsRequest
             _check(broker, name, context.version)
             wanted.append(name)
         except BrokerError as error:
-            ticket.fail(name, error)
+            operation.fail(name, error)
 
     def submit() -> None:
         submit_deletions(broker, wanted)
 
-    ticket.start(broker, request.timeout_ms, submit)
+    operation.start(broker, request.timeout_ms, submit)
 
 
 def _check(broker: Broker, name: str, version: int) -> None:

@@ -69,13 +69,13 @@ def handle(broker: Broker, context: RequestContext, request: InitProducerIdReque
         )
         _answer(context, ErrorCode.UNSUPPORTED_VERSION)
         return
-    ticket = _DelayedInitProducerId(broker, context)
+    operation = _DelayedInitProducerId(broker, context)
 
     def step() -> None:
-        if ticket.satisfied():
-            broker.answer(ticket)
+        if operation.satisfied():
+            broker.answer(operation)
         else:
-            broker.wait(ticket, [_WAIT_KEY], broker.clock.monotonic_ms() + MAX_WAIT_MS)
+            broker.wait(operation, [_WAIT_KEY], broker.clock.monotonic_ms() + MAX_WAIT_MS)
             _request_block(broker)
 
     broker.run(step)
@@ -95,14 +95,14 @@ def _answer(
 
 
 def _request_block(broker: Broker) -> None:
-    """In a step: request the next block, once."""
+    """Request the next block, once. Called within a step."""
     if not broker.producer_ids.being_fetched:
         broker.producer_ids.being_fetched = True
         broker.after(lambda: broker.worker.submit(partial(_fetch, broker)))
 
 
 def _fetch(broker: Broker) -> None:
-    """A job of the worker, which repeats it after a lost connection."""
+    """Allocate a block of producer ids. A job: the worker repeats it after a lost connection."""
     try:
         doubtful = broker.producer_ids.doubtful
         block = broker.zk_client.take_producer_ids(broker.highest_producer_id(), doubtful=doubtful)
@@ -116,12 +116,12 @@ def _fetch(broker: Broker) -> None:
     def arrived() -> None:
         broker.producer_ids.add(block)
         broker.touch(_WAIT_KEY)
-        left = broker.waiting.tickets_of(_WAIT_KEY)
+        left = broker.purgatory.tickets_of(_WAIT_KEY)
         if block and left:
             _request_block(broker)  # more requests wait than the block has ids
             return
-        for ticket in left:
-            broker.waiting.remove(ticket)
-            broker.answer(ticket)
+        for operation in left:
+            broker.purgatory.remove(operation)
+            broker.answer(operation)
 
     broker.run(arrived)

@@ -62,13 +62,13 @@ def handle(broker: Broker, context: RequestContext, request: MetadataRequest) ->
     if broker.metadata_cache.brokers:
         _begin(broker, context, request)
         return
-    ticket = _DelayedMetadata(broker, context, request)
+    operation = _DelayedMetadata(broker, context, request)
 
     def step() -> None:
-        if ticket.satisfied():
-            broker.answer(ticket)
+        if operation.satisfied():
+            broker.answer(operation)
         else:
-            broker.wait(ticket, ["metadata"], broker.clock.monotonic_ms() + START_TIMEOUT_MS)
+            broker.wait(operation, ["metadata"], broker.clock.monotonic_ms() + START_TIMEOUT_MS)
 
     broker.run(step)
 

@@ -70,7 +70,7 @@ def note_follower(broker: Broker, replica_id: int, parts: Parts) -> None:
 
 
 class _ChangeListener:
-    """A ticket that never completes, filed under all partitions of a session to report their changes to it.
+    """An operation that never completes, filed under all partitions of a session to report their changes.
 
     It is removed when the session ends with its connection.
     """
@@ -83,7 +83,7 @@ class _ChangeListener:
         """Report the change to the session, which may complete its fetch. Return False."""
         session = self._session()
         if session is None:
-            self._broker.waiting.remove(self)
+            self._broker.purgatory.remove(self)
         elif isinstance(key, TopicPartition):
             session.partition_changed(key)
         return False
@@ -104,7 +104,7 @@ class FollowerSession:
         self.parts: dict[TopicPartition, FetchPartition] = {}
         self.reported: dict[TopicPartition, tuple[int, int]] = {}
         """The high watermark and log start offset that were last sent to the follower."""
-        self.waiting: _FollowerTicket | None = None
+        self.waiting: _DelayedFollowerFetch | None = None
         self._broker = broker
         self._replica_id = replica_id
         self._changed: dict[TopicPartition, None] = {}
@@ -131,8 +131,8 @@ class FollowerSession:
             for table in (self.parts, self.reported, self._changed):
                 table.pop(topic_partition, None)
         if others:
-            self._broker.waiting.remove(self._listener)
-            self._broker.waiting.add(self._listener, self.parts, _NEVER_MS)
+            self._broker.purgatory.remove(self._listener)
+            self._broker.purgatory.add(self._listener, self.parts, _NEVER_MS)
         now_ms = self._broker.clock.monotonic_ms()
         refresh_ms = self._broker.config.replication.lag_time_max_ms // 4
         if now_ms - self._refreshed_ms >= refresh_ms:
@@ -162,12 +162,16 @@ class FollowerSession:
             self._changed[topic_partition] = None
             waiting = self.waiting
             # A fetch that has timed out is being answered already.
-            if waiting is not None and waiting in self._broker.waiting and waiting.satisfied(topic_partition):
-                self._broker.waiting.remove(waiting)
+            if (
+                waiting is not None
+                and waiting in self._broker.purgatory
+                and waiting.satisfied(topic_partition)
+            ):
+                self._broker.purgatory.remove(waiting)
                 self._broker.answer(waiting)
 
 
-class _FollowerTicket:
+class _DelayedFollowerFetch:
     """A delayed fetch of a session."""
 
     def __init__(
@@ -264,18 +268,18 @@ def serve_follower(broker: Broker, context: RequestContext, request: FetchReques
         session.next_epoch = session.next_epoch % _EPOCHS + 1
     current = session
     broker.run(lambda: current.take(request))
-    ticket = _FollowerTicket(broker, context, request, current)
+    operation = _DelayedFollowerFetch(broker, context, request, current)
     # Logs are read without the core's lock. Only a fetch that must wait checks for missed changes under it.
-    if ticket.satisfied() or request.max_wait_ms <= 0:
-        ticket.complete()
+    if operation.satisfied() or request.max_wait_ms <= 0:
+        operation.complete()
         return
-    wait_ms = ticket.patience_ms()
+    wait_ms = operation.patience_ms()
 
     def step() -> None:
-        if current.has_changed and ticket.satisfied():
-            broker.answer(ticket)
+        if current.has_changed and operation.satisfied():
+            broker.answer(operation)
         else:
-            current.waiting = ticket
-            broker.wait(ticket, [], broker.clock.monotonic_ms() + wait_ms)
+            current.waiting = operation
+            broker.wait(operation, [], broker.clock.monotonic_ms() + wait_ms)
 
     broker.run(step)

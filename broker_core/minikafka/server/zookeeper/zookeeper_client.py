@@ -42,10 +42,10 @@ from minikafka.server.workers.worker import Job, Worker
 from minikafka.server.zookeeper import counters
 from minikafka.server.zookeeper.admin_requests import AdminRequests
 from minikafka.server.zookeeper.cluster_identity import ClusterIdentity
-from minikafka.server.zookeeper.config_changes import ConfigChanges
 from minikafka.server.zookeeper.consumer_offsets import ZooKeeperOffsets
 from minikafka.server.zookeeper.entity_settings import EntitySettings
 from minikafka.server.zookeeper.guarded_store import GuardedStore
+from minikafka.server.zookeeper.notifications import ConfigChanges
 from minikafka.server.zookeeper.partition_states import PartitionStates
 from minikafka.server.zookeeper.registrations import Registrations
 from minikafka.server.zookeeper.session_tickets import SessionTickets

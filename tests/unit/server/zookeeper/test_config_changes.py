@@ -9,9 +9,8 @@ import pytest
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import CoordinationError, CoordinationLost
 from minikafka.registry.memory import MemoryZooKeeper
-from minikafka.server.zookeeper.config_changes import ConfigChanges
 from minikafka.server.zookeeper.entity_settings import log_changes
-from minikafka.server.zookeeper.notifications import EXPIRATION_MS
+from minikafka.server.zookeeper.notifications import EXPIRATION_MS, ConfigChanges
 
 CHANGES = "/config/changes"
 
