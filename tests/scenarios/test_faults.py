@@ -1,4 +1,4 @@
-"""What no script can say: faults by chance, each with its seed, and defects that are put in on purpose."""
+"""Scenarios that scripts cannot express: random faults with a seed, and injected bugs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_an_acknowledged_and_flushed_message_survives_a_power_cut(seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", seeds(10))
-def test_after_a_power_cut_without_flush_the_log_is_a_prefix_and_takes_more(seed: int) -> None:
+def test_log_after_a_power_cut_is_a_prefix_and_continues(seed: int) -> None:
     simulation = Simulation(seed)
     simulation.machine.start()
     simulation.create_topic("t")
@@ -44,14 +44,14 @@ def test_after_a_power_cut_without_flush_the_log_is_a_prefix_and_takes_more(seed
     assert simulation.produce("t", b"more").base_offset == len(kept)
 
 
-def test_an_answer_that_cannot_be_made_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_down_conversion_closes_only_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     simulation = Simulation()
     simulation.machine.start()
     simulation.create_topic("t")
     poisoned, healthy = simulation.another_client(), simulation.another_client()
 
     def broken(*_: object) -> Steps:
-        raise ValueError("a defect")
+        raise ValueError("an injected bug")
 
     monkeypatch.setattr(DownConverter, "steps", broken)
     poisoned.begin(fetch("t", version=1, wait_ms=30_000))
@@ -62,7 +62,7 @@ def test_an_answer_that_cannot_be_made_takes_no_other_with_it(monkeypatch: pytes
     assert poisoned.connection.closed
 
 
-def test_what_cannot_be_read_to_be_converted_is_that_partitions_error(
+def test_unreadable_data_for_down_conversion_is_a_partition_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     simulation = Simulation()
@@ -77,7 +77,7 @@ def test_what_cannot_be_read_to_be_converted_is_that_partitions_error(
     assert simulation.fetch("t", version=1).error_code == ErrorCode.NOT_LEADER_FOR_PARTITION  # as it knows
 
 
-def test_a_topic_that_many_ask_for_is_created_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topic_requested_by_many_is_created_once(monkeypatch: pytest.MonkeyPatch) -> None:
     simulation = Simulation()
     simulation.machine.start()
     assert simulation.machine.running is not None
@@ -99,7 +99,7 @@ def test_a_topic_that_many_ask_for_is_created_once(monkeypatch: pytest.MonkeyPat
     assert simulation.call(metadata("wanted")).topics[0].error_code == ErrorCode.NONE
 
 
-def test_what_is_there_is_read_without_the_lock_that_all_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_reads_without_the_brokers_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     simulation = Simulation()
     simulation.machine.start()
     simulation.create_topic("t")
@@ -111,7 +111,7 @@ def test_what_is_there_is_read_without_the_lock_that_all_share(monkeypatch: pyte
     assert simulation.fetch("t", 7).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_fetch_that_names_a_partition_again_and_again_reads_it_once(
+def test_fetch_of_a_duplicate_partition_reads_it_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     simulation = Simulation()

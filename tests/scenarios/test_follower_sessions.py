@@ -1,4 +1,4 @@
-"""A follower's fetch sessions: what it is answered that names a partition once. The test is the follower."""
+"""Fetch sessions of followers, which name each partition only once. The test plays the follower."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VERSION = 10
 
 
 class Follower:
-    """Speaks to the leader, machine 0, as broker 1 would."""
+    """A fake follower: sends fetches to the leader, machine 0, as broker 1."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.client = Client(simulation.network, "machine-0")
@@ -49,7 +49,7 @@ class Follower:
         max_bytes: int = 1 << 20,
         wait_ms: int = 0,
     ) -> dict[int, FetchPartitionResponse]:
-        """Ask for partitions from offsets on; what is answered of which."""
+        """Fetch partitions from offsets on; return the responses by partition."""
         response = self.call(offsets, forget, replica_id, max_bytes, wait_ms)
         assert response.error_code == ErrorCode.NONE
         self.session_id = response.session_id
@@ -64,7 +64,7 @@ class Follower:
         max_bytes: int = 1 << 20,
         wait_ms: int = 0,
     ) -> FetchResponse:
-        """The answer as it is."""
+        """Return the whole response."""
         parts = tuple(FetchPartition(index, -1, offset, 0, 1 << 20) for index, offset in offsets.items())
         body = FetchRequest(
             replica_id,
@@ -86,13 +86,13 @@ def values(part: FetchPartitionResponse) -> list[bytes | None]:
 
 
 def write(client: Client, value: bytes) -> None:
-    """Not waiting for the follower."""
+    """Produce without waiting for the follower."""
     client.call(produce("t", build_message_set([Record(None, value, 0)]), acks=1))
 
 
 @pytest.fixture
 def simulation() -> Simulation:
-    """Broker 0 leads all partitions; broker 1, which has replicas of them, is dead, and not missed yet."""
+    """Broker 0 leads all partitions. Broker 1, which has replicas of them, is dead but still in the ISR."""
     made = Simulation()
     made.machine.start()
     made.machine_of(FOLLOWER).start()
@@ -104,7 +104,7 @@ def simulation() -> Simulation:
     return made
 
 
-def test_a_partition_that_was_named_once_is_answered_when_it_has_news(simulation: Simulation) -> None:
+def test_session_returns_partitions_with_new_data(simulation: Simulation) -> None:
     follower = Follower(simulation)
     assert sorted(follower.ask({0: 0, 1: 0, 2: 0})) == [0, 1, 2]
     assert follower.ask({}) == {}
@@ -112,7 +112,7 @@ def test_a_partition_that_was_named_once_is_answered_when_it_has_news(simulation
     assert values(follower.ask({})[0]) == [b"a"]
 
 
-def test_what_the_follower_did_not_take_is_given_again(simulation: Simulation) -> None:
+def test_data_that_the_follower_did_not_append_is_sent_again(simulation: Simulation) -> None:
     follower = Follower(simulation)
     write(simulation, b"a")
     follower.ask({0: 0, 1: 0, 2: 0})
@@ -121,7 +121,7 @@ def test_what_the_follower_did_not_take_is_given_again(simulation: Simulation) -
     assert 0 not in behind or values(behind[0]) == []
 
 
-def test_a_follower_that_waits_is_answered_when_something_is_written(simulation: Simulation) -> None:
+def test_waiting_follower_is_answered_after_a_write(simulation: Simulation) -> None:
     follower = Follower(simulation)
     follower.ask({0: 0, 1: 0, 2: 0})
     began_ms = simulation.clock.monotonic_ms()
@@ -144,7 +144,7 @@ def test_a_forgotten_partition_is_not_answered_any_more(simulation: Simulation) 
     assert follower.ask({}) == {}
 
 
-def test_what_a_full_response_had_no_room_for_comes_with_the_next(simulation: Simulation) -> None:
+def test_data_beyond_the_limit_comes_with_the_next_response(simulation: Simulation) -> None:
     follower = Follower(simulation)
     write(simulation, b"a" * 1000)
     first = follower.ask({0: 0, 1: 0, 2: 0}, max_bytes=100)
@@ -152,12 +152,12 @@ def test_what_a_full_response_had_no_room_for_comes_with_the_next(simulation: Si
     assert 0 in follower.ask({})
 
 
-def test_the_first_answer_tells_of_every_partition_also_of_errors(simulation: Simulation) -> None:
+def test_first_response_has_every_partition_and_error(simulation: Simulation) -> None:
     answer = Follower(simulation).ask({0: 0, 7: 0})
     assert (answer[0].error_code, answer[7].error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def test_a_follower_is_told_when_the_partition_has_another_leader(simulation: Simulation) -> None:
+def test_session_reports_a_deleted_partition(simulation: Simulation) -> None:
     follower = Follower(simulation)
     follower.ask({0: 0, 1: 0, 2: 0})
     simulation.call(Request(ApiKey.DELETE_TOPICS, 0, DeleteTopicsRequest(("t",), 0)))
@@ -165,20 +165,20 @@ def test_a_follower_is_told_when_the_partition_has_another_leader(simulation: Si
     assert {part.error_code for part in follower.ask({}).values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_a_partition_that_is_named_again_from_the_same_offset_is_answered_as_if_it_were_new(
+def test_partition_named_again_at_its_offset_gets_a_full_response(
     simulation: Simulation,
 ) -> None:
     follower = Follower(simulation)
     write(simulation, b"a")
     follower.ask({0: 0, 1: 0, 2: 0})
     first = follower.ask({0: 1})
-    # It follows anew, and may have dropped what it was answered meanwhile.
+    # It has restarted its fetcher, and may have dropped earlier responses.
     again = follower.ask({0: 1})
     assert [part.high_watermark for part in (*first.values(), *again.values())] == [1, 1]
     assert follower.ask({}) == {}
 
 
-def test_a_session_that_is_not_there_or_out_of_step_is_refused(simulation: Simulation) -> None:
+def test_unknown_session_or_epoch_is_refused(simulation: Simulation) -> None:
     follower = Follower(simulation)
     follower.ask({0: 0})
     follower.epoch += 1
@@ -187,7 +187,7 @@ def test_a_session_that_is_not_there_or_out_of_step_is_refused(simulation: Simul
     assert follower.call({}).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_session_goes_with_its_connection(simulation: Simulation) -> None:
+def test_session_ends_with_its_connection(simulation: Simulation) -> None:
     running = simulation.machine.running
     assert running is not None
     waiting, partition = running.broker.purgatory, TopicPartition("t", 0)
@@ -207,7 +207,7 @@ def test_a_consumer_gets_no_session(simulation: Simulation) -> None:
     assert follower.session_id == NO_SESSION
 
 
-def test_a_follower_without_a_session_names_all_and_is_answered_about_all(simulation: Simulation) -> None:
+def test_sessionless_fetch_gets_all_partitions(simulation: Simulation) -> None:
     follower = Follower(simulation)
     follower.epoch = FINAL_EPOCH
     for _ in range(2):
@@ -216,7 +216,7 @@ def test_a_follower_without_a_session_names_all_and_is_answered_about_all(simula
         assert answer.session_id == NO_SESSION
 
 
-def test_a_follower_that_has_nothing_to_name_stays_in_sync(simulation: Simulation) -> None:
+def test_idle_session_keeps_the_follower_in_sync(simulation: Simulation) -> None:
     follower = Follower(simulation)
     follower.ask({0: 0, 1: 0, 2: 0})
     for _ in range(60):
@@ -236,9 +236,7 @@ def test_a_follower_that_has_nothing_to_name_stays_in_sync(simulation: Simulatio
 
 
 @pytest.mark.parametrize("epoch", [NEW_SESSION_EPOCH, FINAL_EPOCH], ids=["in a session", "without one"])
-def test_above_the_rate_of_replication_a_follower_out_of_sync_gets_nothing_for_a_while(
-    simulation: Simulation, epoch: int
-) -> None:
+def test_out_of_sync_follower_above_the_rate_gets_nothing(simulation: Simulation, epoch: int) -> None:
     follower = Follower(simulation)
     follower.epoch = epoch
     running = simulation.machine.running
@@ -262,7 +260,7 @@ def test_above_the_rate_of_replication_a_follower_out_of_sync_gets_nothing_for_a
     assert len(buffer_of(first.topics[0].partitions[0].records)) > 1000
     began_ms = simulation.clock.monotonic_ms()
     assert given(wait_ms=500) == 0
-    # It waits for the rate rather than for all the time that it may: ten seconds' worth were given.
+    # It waits for the rate rather than the maximum wait: ten seconds of the rate were used up.
     assert given(wait_ms=60_000) == 0
     assert 9_000 < simulation.clock.monotonic_ms() - began_ms < 12_000
     assert given(wait_ms=500) > 1000

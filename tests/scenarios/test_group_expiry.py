@@ -1,4 +1,4 @@
-"""A great many offsets that expire at once."""
+"""Many offsets that expire at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SETTINGS = {"offsets.topic.num.partitions": "1", "offsets.retention.minutes": "1
 
 
 def with_offsets(coordinator: GroupCoordinator, **counts: int) -> None:
-    """So many offsets of each group, committed outside of it."""
+    """Commit the given number of offsets of each group, from outside the group."""
     for group_id, count in counts.items():
         commits = {
             TopicPartition("t", number): OffsetCommitValue(
@@ -28,7 +28,7 @@ def with_offsets(coordinator: GroupCoordinator, **counts: int) -> None:
             coordinator.commit(group_id, "", -1, part, lambda error: None)
 
 
-def test_offsets_expire_in_steps_that_others_do_not_have_to_wait_for() -> None:
+def test_offsets_expire_in_bounded_steps() -> None:
     simulation = Simulation()
     simulation.machine.start(SETTINGS)
     simulation.call(FIND)
@@ -52,7 +52,7 @@ def test_offsets_expire_in_steps_that_others_do_not_have_to_wait_for() -> None:
     assert len(coordinator.offsets("d")) == 5
 
 
-def test_the_housekeeper_goes_on_until_all_that_is_too_old_is_gone() -> None:
+def test_housekeeper_expires_all_old_offsets() -> None:
     simulation = Simulation()
     simulation.machine.start({**SETTINGS, "offsets.retention.check.interval.ms": "600000"})
     simulation.call(FIND)

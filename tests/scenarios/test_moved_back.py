@@ -1,4 +1,4 @@
-"""A replica that was moved away while its broker was, and is moved back: ZooKeeper was never restored."""
+"""A replica that is moved away while its broker is down, and moved back, without a ZooKeeper restore."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from tests.support.simulation import produce as produce_request
 
 
 @pytest.mark.parametrize("later", [[], [b"b", b"c"]])
-def test_what_was_never_committed_goes_when_a_replica_is_moved_back(
+def test_uncommitted_messages_go_when_a_replica_is_moved_back(
     later: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topics.random, "randrange", lambda end: 0)  # the replica that leads first
+    monkeypatch.setattr(topics.random, "randrange", lambda end: 0)  # the first leader
     simulation = Simulation()
     machines = [simulation.machine_of(number) for number in range(BROKERS)]
     for machine in machines:

@@ -27,12 +27,12 @@ every_case = pytest.mark.parametrize("name", [name for name in BATCH_CASES if na
 
 
 def simulation_with(name: str) -> Simulation:
-    """One topic whose log Kafka 3.9.1 wrote."""
+    """A broker with one topic whose log was written by Kafka 3.9.1."""
     return simulation_of(segment(name))
 
 
 def simulation_of(data: bytes) -> Simulation:
-    """One topic with this log."""
+    """A broker with one topic that has this log."""
     simulation = Simulation()
     simulation.machine.start()
     simulation.create_topic("t")
@@ -63,7 +63,7 @@ def fetched(simulation: Simulation, version: int) -> list[StoredRecord]:
 
 @every_case
 @pytest.mark.parametrize("version", [2, 3])
-def test_consumers_of_magic_1_get_every_record_in_it(name: str, version: int) -> None:
+def test_consumers_of_magic_1_get_every_record(name: str, version: int) -> None:
     records = fetched(simulation_with(name), version)
     assert {record.magic for record in records} == {1}
     assert [(r.offset, r.timestamp_ms, int(r.timestamp_type), r.key, r.value) for r in records] == expected(
@@ -73,7 +73,7 @@ def test_consumers_of_magic_1_get_every_record_in_it(name: str, version: int) ->
 
 @every_case
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
-def test_consumers_get_every_record_in_small_pieces_too(
+def test_consumers_get_every_record_in_small_pieces(
     name: str, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for size in ("PIECE_BYTES", "PORTION_BYTES", "WORK_BYTES"):
@@ -84,7 +84,7 @@ def test_consumers_get_every_record_in_small_pieces_too(
 
 
 @pytest.mark.parametrize("version", [1, 3])
-def test_an_answer_of_which_little_is_converted_yet_has_the_length_of_what_is_stored(
+def test_response_has_the_stored_length_before_conversion(
     version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for size in ("PIECE_BYTES", "PORTION_BYTES", "WORK_BYTES"):
@@ -104,9 +104,7 @@ def test_consumers_of_magic_0_get_every_record_without_its_timestamp(name: str) 
 
 @pytest.mark.parametrize("max_bytes", [1, 300, 1000, 5000, 1 << 20])
 @pytest.mark.parametrize("first", range(0, 205, 17))
-def test_who_reads_what_was_committed_is_told_which_transactions_were_aborted(
-    max_bytes: int, first: int
-) -> None:
+def test_read_committed_fetch_lists_aborted_transactions(max_bytes: int, first: int) -> None:
     simulation = TRANSACTIONS()
     aborted: list[tuple[int, int]] = []
     dropping: set[int] = set()
@@ -114,12 +112,12 @@ def test_who_reads_what_was_committed_is_told_which_transactions_were_aborted(
     while at < 205:
         answer = simulation.fetch("t", at, version=10, max_bytes=max_bytes, isolation_level=READ_COMMITTED)
         assert (answer.error_code, answer.last_stable_offset, answer.high_watermark) == (0, 205, 205)
-        # As Java's consumer does it: by the list that came with these batches.
-        aborted = [(one.first_offset, one.producer_id) for one in answer.aborted_transactions or ()]
+        # As in Java's consumer: by the list of the same response.
+        aborted = [(entry.first_offset, entry.producer_id) for entry in answer.aborted_transactions or ()]
         assert aborted == sorted(aborted)
         for record in iterate(buffer_of(answer.records)):
             dropping |= {producer for offset, producer in aborted if offset <= record.offset}
-            aborted = [one for one in aborted if one[0] > record.offset]
+            aborted = [entry for entry in aborted if entry[0] > record.offset]
             if record.control:
                 dropping.discard(record.producer_id)
             elif record.offset >= at and not (record.transactional and record.producer_id in dropping):
@@ -129,12 +127,12 @@ def test_who_reads_what_was_committed_is_told_which_transactions_were_aborted(
     assert found == [row for row in expected_read_committed() if row[0] >= first]
 
 
-def test_a_transaction_that_never_ended_holds_back_who_reads_what_was_committed() -> None:
-    """What another release left: all that comes behind is not stable, whoever wrote it."""
+def test_open_transaction_limits_read_committed_fetches() -> None:
+    """All messages after an open transaction of another release are unstable, whoever wrote them."""
     data = segment("magic2-transactions")
-    begun = bytearray(build_batch([Record(None, b"open", 0)], base_offset=205))
-    set_producer(begun, 9999, 0, 0, transactional=True)
-    simulation = simulation_of(data + bytes(begun))
+    opened = bytearray(build_batch([Record(None, b"open", 0)], base_offset=205))
+    set_producer(opened, 9999, 0, 0, transactional=True)
+    simulation = simulation_of(data + bytes(opened))
     simulation.call(produce("t", build_batch([Record(None, b"behind", 0)]), version=7))
     answer = simulation.fetch("t", 200, version=10, isolation_level=READ_COMMITTED)
     assert (answer.last_stable_offset, answer.high_watermark) == (205, 207)
@@ -151,13 +149,13 @@ def test_a_transaction_that_never_ended_holds_back_who_reads_what_was_committed(
         assert answer.topics[0].partitions[0].offset == end
 
 
-def test_zstd_which_older_formats_do_not_have_is_an_error_of_that_partition() -> None:
+def test_zstd_for_an_older_format_is_a_partition_error() -> None:
     answer = simulation_with("magic2-zstd").fetch("t", 0)
     assert answer.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_where_only_marks_of_a_transaction_are_left_a_consumer_sees_that_the_log_goes_on() -> None:
-    """What 3.9.1 answers there is recorded: the beginning of a message of offset -1."""
+def test_old_fetch_of_only_markers_gets_a_partial_message() -> None:
+    """The response is the recorded one of 3.9.1: the beginning of a message of offset -1."""
     simulation = simulation_with("magic2-transactions")
     marks = set(range(205)) - {row[0] for row in expected("magic2-transactions")}
     answer = simulation.fetch("t", min(marks), max_bytes=1)

@@ -1,4 +1,4 @@
-"""What producers and consumers of 0.11 and later may say, beyond what scenario scripts can."""
+"""Requests of producers and consumers of 0.11 and later that scenario scripts cannot express."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def mark() -> bytes:
         ("a part of a transaction", transactional(), ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_what_is_not_one_batch_of_a_producer_is_refused(
+def test_records_other_than_one_producer_batch_are_refused(
     simulation: Simulation, what: str, records: bytes, code: ErrorCode
 ) -> None:
     answer = produced(simulation, records)
@@ -110,7 +110,7 @@ def test_what_is_not_one_batch_of_a_producer_is_refused(
 @pytest.mark.parametrize(
     ("sequence", "code"), [(7, ErrorCode.UNKNOWN_PRODUCER_ID), (0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)]
 )
-def test_a_producer_whose_numbers_do_not_follow_is_told_where_the_log_starts(
+def test_sequence_error_returns_the_log_start_offset(
     simulation: Simulation, sequence: int, code: ErrorCode
 ) -> None:
     def numbered(sequence: int) -> bytes:
@@ -125,11 +125,11 @@ def test_a_producer_whose_numbers_do_not_follow_is_told_where_the_log_starts(
     assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (code, -1, 0)
 
 
-def test_what_is_asked_for_again_and_again_is_described_once(simulation: Simulation) -> None:
+def test_duplicate_resources_are_described_once(simulation: Simulation) -> None:
     resource = DescribeConfigsResource(ResourceType.BROKER, "0", None)
     request = DescribeConfigsRequest((resource,) * 3, include_synonyms=False)
     answer = simulation.call(Request(ApiKey.DESCRIBE_CONFIGS, 2, request))
-    assert [one.resource_name for one in answer.results] == ["0"]
+    assert [result.resource_name for result in answer.results] == ["0"]
 
 
 def test_a_batch_in_an_older_request_is_refused(simulation: Simulation) -> None:
@@ -153,7 +153,7 @@ def test_a_batch_is_stored_but_for_its_offset_and_the_leader_epoch(simulation: S
     assert stored == struct.pack(">q", 3) + headed[8:12] + struct.pack(">i", 0) + headed[16:]
 
 
-def test_a_fetch_tells_where_the_log_starts_and_what_is_stable(simulation: Simulation) -> None:
+def test_fetch_returns_log_start_and_last_stable_offset(simulation: Simulation) -> None:
     produced(simulation, BATCH)
     answer = simulation.fetch("t", 1, version=10)
     assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (3, 3, 0)
@@ -168,7 +168,7 @@ def test_a_fetch_tells_where_the_log_starts_and_what_is_stable(simulation: Simul
     )
 
 
-def test_the_end_is_the_same_for_who_reads_what_is_committed(simulation: Simulation) -> None:
+def test_read_committed_end_offset_is_the_same(simulation: Simulation) -> None:
     produced(simulation, BATCH)
     for level in (0, READ_COMMITTED):
         assert simulation.call(ends(4, level)).topics[0].partitions[0].offset == 3
@@ -177,7 +177,7 @@ def test_the_end_is_the_same_for_who_reads_what_is_committed(simulation: Simulat
 def many(
     simulation: Simulation, *, max_bytes: int, session_id: int = 0, session_epoch: int = -1
 ) -> FetchResponse:
-    """A fetch of the partitions 2, 0 and 1, in that order."""
+    """Fetch the partitions 2, 0 and 1, in this order."""
     request = fetch("t", version=10)
     parts = tuple(FetchPartition(number, -1, 0, -1, 1 << 20) for number in (2, 0, 1))
     body = replace(
@@ -192,7 +192,7 @@ def many(
     return answer
 
 
-def test_a_response_has_one_limit_and_its_first_partition_with_data_is_never_empty(
+def test_response_limit_spares_the_first_partition_with_data(
     simulation: Simulation,
 ) -> None:
     simulation.call(produce("t", BATCH, partitions=(0, 1), version=7))

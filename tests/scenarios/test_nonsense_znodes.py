@@ -1,4 +1,4 @@
-"""Znodes that somebody wrote nonsense to by hand: named in the log, passed over, and the cluster goes on."""
+"""Invalid znodes written by hand: they are logged and ignored, and the cluster still works."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ NONSENSE = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where it is written."""
+    """A place for invalid data."""
 
     path: str
     named: str | None = None
-    """What the log must name (default: the path); "" where there is nothing to say."""
+    """The text that must be logged (default: the path); "" if nothing is logged."""
     sequential: bool = False
 
 
@@ -96,22 +96,22 @@ def pass_time(simulation: ScriptSimulation, seconds: int) -> None:
 
 @pytest.mark.parametrize("last", ["no JSON", "what cannot be"])
 @pytest.mark.parametrize("at", PLACES, ids=lambda at: at.path)
-def test_it_is_named_and_the_controller_lives(at: Place, last: str) -> None:
+def test_invalid_znode_is_logged_and_the_controller_survives(at: Place, last: str) -> None:
     with ScriptSimulation() as simulation:
         for number in (0, 1):
             simulation.machine_of(number).start()
         for topic in ("t", "good"):
             assert place(simulation, topic) is ErrorCode.NONE
         simulation.log.take()
-        told = ""
+        logged = ""
         for kind in (*(NONSENSE.keys() - {last}), last):
             write(simulation, at, NONSENSE[kind])
             pass_time(simulation, 3)
-            told += "\n".join(simulation.log.take())
+            logged += "\n".join(simulation.log.take())
         assert place(simulation, "after") is ErrorCode.NONE
         assert simulation.produce("good", b"x").error_code == 0
 
-        # So does the next controller, which reads everything.
+        # The next controller, which reads everything, also ignores it.
         simulation.machine_of(0).kill()
         simulation.zookeeper.expire(simulation.machine_of(0).store)
         simulation.move_to("machine-1")
@@ -123,6 +123,6 @@ def test_it_is_named_and_the_controller_lives(at: Place, last: str) -> None:
         simulation.machine_of(0).start()
         pass_time(simulation, 5)
         assert place(simulation, "later") is ErrorCode.NONE
-        told += "\n".join(simulation.log.take())
-        assert "rror(" not in told, "an exception that nobody expected"
-        assert at.named == "" or (at.named or at.path) in told
+        logged += "\n".join(simulation.log.take())
+        assert "rror(" not in logged, "an unexpected exception"
+        assert at.named == "" or (at.named or at.path) in logged

@@ -1,4 +1,4 @@
-"""Requests for producer ids that come faster than blocks of them."""
+"""Requests for producer ids that arrive faster than blocks of ids."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.support.simulation import Client, Request, Simulation
 WANTED = Request(ApiKey.INIT_PRODUCER_ID, 1, InitProducerIdRequest(None, 60_000))
 
 
-def begun(simulation: Simulation, count: int) -> list[Client]:
-    """So many clients that wait for an id each."""
+def clients_with_requests(simulation: Simulation, count: int) -> list[Client]:
+    """Return ``count`` clients, each with an open request for an id."""
     clients = [simulation.another_client() for _ in range(count)]
     for client in clients:
         client.begin(WANTED)
@@ -28,7 +28,7 @@ def test_more_requests_than_a_block_has_ids_get_one_each(monkeypatch: pytest.Mon
     simulation = Simulation()
     simulation.machine.start()
     simulation.zookeeper.suspend(simulation.machine.store)
-    clients = begun(simulation, 5)
+    clients = clients_with_requests(simulation, 5)
     simulation.settle()
     assert not any(client.answered() for client in clients)
     simulation.zookeeper.resume(simulation.machine.store)
@@ -38,14 +38,14 @@ def test_more_requests_than_a_block_has_ids_get_one_each(monkeypatch: pytest.Mon
     assert simulation.call(WANTED).producer_id == ids[0] + 5
 
 
-def test_a_broker_without_ids_leaves_out_those_that_others_had_before_zookeeper_went_back() -> None:
+def test_producer_ids_skip_blocks_lost_by_a_restore() -> None:
     simulation = Simulation()
     simulation.machine.start()
     simulation.machine_of(2).start()
     copy = simulation.zookeeper.copy()
     simulation.move_to("machine-2")
     used = simulation.call(WANTED).producer_id
-    simulation.machine_of(2).kill()  # it cannot tell how far it had come
+    simulation.machine_of(2).kill()  # it cannot report its last block
     simulation.zookeeper.restore(copy)
     for _ in range(40):
         simulation.clock.advance(500)
@@ -58,11 +58,11 @@ def test_a_broker_without_ids_leaves_out_those_that_others_had_before_zookeeper_
     assert simulation.call(WANTED).producer_id > used + 1000
 
 
-def test_a_broker_that_stops_tells_those_who_wait_to_come_again() -> None:
+def test_stop_answers_waiting_producers_with_a_retriable_error() -> None:
     simulation = Simulation()
     simulation.machine.start()
     simulation.zookeeper.suspend(simulation.machine.store)
-    (client,) = begun(simulation, 1)
+    (client,) = clients_with_requests(simulation, 1)
     running = simulation.machine.running
     assert running is not None
     running.broker.stop_waiting()
@@ -71,12 +71,12 @@ def test_a_broker_that_stops_tells_those_who_wait_to_come_again() -> None:
 
 
 @pytest.mark.parametrize("counts_to", [-1, 5_000_000])
-def test_rest_of_a_block_is_not_given_out_once_zookeeper_counts_from_elsewhere(counts_to: int) -> None:
+def test_block_is_dropped_when_zookeeper_has_another_counter(counts_to: int) -> None:
     simulation = Simulation()
     simulation.machine.start()
     first = simulation.call(WANTED).producer_id
     assert simulation.call(WANTED).producer_id == first + 1
-    store = simulation.zookeeper.connect()  # the session goes on: nobody tells the broker
+    store = simulation.zookeeper.connect()  # the session continues: the broker is not notified
     data = ProducerIdBlock(9, counts_to - 999, counts_to).to_json() if counts_to >= 0 else b""
     store.write(paths.PRODUCER_IDS, data)
     for _ in range(140):
@@ -87,7 +87,7 @@ def test_rest_of_a_block_is_not_given_out_once_zookeeper_counts_from_elsewhere(c
     assert ProducerIdBlock.from_json(store.read(paths.PRODUCER_IDS)[0]).last >= given
 
 
-def test_block_is_used_up_while_zookeeper_counts_on() -> None:
+def test_block_is_used_up_while_the_counter_rises() -> None:
     simulation = Simulation()
     simulation.machine.start()
     first = simulation.call(WANTED).producer_id
@@ -99,7 +99,7 @@ def test_block_is_used_up_while_zookeeper_counts_on() -> None:
     assert simulation.call(WANTED).producer_id == first + 1
 
 
-def test_producers_are_told_to_ask_again_while_another_cluster_is_in_zookeeper(
+def test_producer_id_is_retriable_while_zookeeper_has_another_cluster(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     other = Simulation(seed=7)
@@ -111,7 +111,7 @@ def test_producers_are_told_to_ask_again_while_another_cluster_is_in_zookeeper(
     for _ in range(40):
         simulation.clock.advance(500)
         simulation.settle()
-    (client,) = begun(simulation, 1)
+    (client,) = clients_with_requests(simulation, 1)
     answer = client.finish()
     assert answer.error_code == ErrorCode.GROUP_LOAD_IN_PROGRESS
     assert ErrorCode(answer.error_code).is_retriable

@@ -1,8 +1,8 @@
-"""What clients said to Kafka 0.10.1.1 about groups, said to our broker: the answers are the same.
+"""Recorded group requests of clients to Kafka 0.10.1.1: our broker gives the same responses.
 
-The frames in ``tests/data/wire`` are sent as they were, but for members' ids, which the broker gives: ours
-stand in place of the recorded ones, and are the same length. Where Kafka answers in the order of a hash map,
-the order is not looked at; nor are hosts.
+The frames in ``tests/data/wire`` are sent unchanged, except for member ids, which the broker assigns: ours,
+of the same length, replace the recorded ones. Arrays that Kafka returns in the order of a hash map are
+compared in any order; hosts are not compared.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ WIRE = Path(__file__).parents[1] / "data" / "wire"
 SEGMENT = Path(__file__).parents[1] / "data" / "consumer-offsets" / "00000000000000000000.log"
 
 OLD_AND_NEW = {"AwaitingSync": "CompletingRebalance"}
-"""States that 0.10.1 calls by another name than 2.1."""
+"""The states with other names in 0.10.1 -> their names in 2.1."""
 
 LIBRDKAFKA = (
     "11-JoinGroup-v1#3 14-SyncGroup-v0#3 12-Heartbeat-v0#2 09-OffsetFetch-v1#5 08-OffsetCommit-v2#5 "
     "09-OffsetFetch-v1#6 13-LeaveGroup-v0#2 "
-    # Its second run, as a client of 0.9: the group was left, which made a generation too.
+    # Its second run, as a client of 0.9: leaving the group created a generation too.
     "11-JoinGroup-v0#0 14-SyncGroup-v0#4 12-Heartbeat-v0#3 09-OffsetFetch-v1#7 08-OffsetCommit-v2#6 "
     "09-OffsetFetch-v1#8 13-LeaveGroup-v0#3"
 )
@@ -77,23 +77,23 @@ REPLAYS = {
         "11-JoinGroup-v1#7 12-Heartbeat-v0#4 13-LeaveGroup-v0#8 14-SyncGroup-v0#10 15-DescribeGroups-v0#1"
     ),
 }
-"""Who spoke, and what, in the order in which they did."""
+"""Client -> its recorded exchanges, in their order."""
 
 JAVA = " ".join(replay for client, replay in REPLAYS.items() if client.startswith("Java"))
 SEVERAL = {
-    "who look for a coordinator": " ".join(f"10-GroupCoordinator-v0#{number}" for number in range(15)),
-    "a tool that asks a broker without groups": "16-ListGroups-v0#0",
-    "a tool that asks the coordinator": (
+    "coordinator look-ups": " ".join(f"10-GroupCoordinator-v0#{number}" for number in range(15)),
+    "a tool at a broker without groups": "16-ListGroups-v0#0",
+    "a tool at the coordinator": (
         f"10-GroupCoordinator-v0#0 {JAVA} later:20000 03-Metadata-v2#8 16-ListGroups-v0#1 "
         "10-GroupCoordinator-v0#5 15-DescribeGroups-v0#0"
     ),
-    "the last who asks": f"10-GroupCoordinator-v0#0 {' '.join(REPLAYS.values())} 16-ListGroups-v0#2",
+    "the last tool": f"10-GroupCoordinator-v0#0 {' '.join(REPLAYS.values())} 16-ListGroups-v0#2",
 }
-"""What is about the groups of more than one client."""
+"""Exchanges about the groups of more than one client."""
 
 
 @pytest.mark.parametrize("client", REPLAYS)
-def test_what_a_client_said_to_kafka_gets_the_same_answers(client: str) -> None:
+def test_recorded_client_gets_the_same_responses(client: str) -> None:
     replay = Replay()
     make_offsets_topic(replay.simulation)
     replay.run(REPLAYS[client])
@@ -101,27 +101,27 @@ def test_what_a_client_said_to_kafka_gets_the_same_answers(client: str) -> None:
 
 
 @pytest.mark.parametrize("client", SEVERAL)
-def test_what_was_said_to_kafka_about_all_groups_gets_the_same_answers(client: str) -> None:
+def test_recorded_group_tools_get_the_same_responses(client: str) -> None:
     replay = Replay()
     replay.run(SEVERAL[client])
     replay.check()
 
 
 def with_offsets(segment: bytes) -> Simulation:
-    """A broker whose only partition of offsets holds what another has written."""
+    """A broker whose only offsets partition has the log of another broker."""
     simulation = Simulation()
-    one = {"offsets.topic.num.partitions": "1"}
-    simulation.machine.start(one)
+    properties = {"offsets.topic.num.partitions": "1"}
+    simulation.machine.start(properties)
     make_offsets_topic(simulation)
     simulation.machine.stop()
     file = simulation.machine.files.open(f"{DATA_DIR}/__consumer_offsets_0/00000000000.kafka")
     file.write_at(0, segment)
     file.close()
-    simulation.machine.start(one)
+    simulation.machine.start(properties)
     return simulation
 
 
-def test_what_was_committed_in_transactions_counts_as_far_as_they_were() -> None:
+def test_offsets_of_transactions_count_if_committed() -> None:
     def commit(base_offset: int, partition: int, offset: int, producer_id: int = -1) -> bytes:
         value = OffsetCommitValue(offset, -1, "", 0, NEVER_MS)
         key = offset_key("g", TopicPartition("t", partition))
@@ -161,7 +161,7 @@ def test_what_was_committed_in_transactions_counts_as_far_as_they_were() -> None
     assert found == {0: 10, 1: 30, 3: 60}
 
 
-def test_an_offsets_partition_that_kafka_has_written_answers_as_it_did() -> None:
+def test_offsets_partition_of_kafka_gives_the_same_responses() -> None:
     simulation = with_offsets(SEGMENT.read_bytes())
     wanted: dict[str, dict[TopicPartition, tuple[int, str]]] = {}
     for key, value, _ in recorded_offsets():

@@ -1,4 +1,4 @@
-"""What clients said to Kafka 0.10.1.1 about messages and topics, said to our broker: it answers the same."""
+"""Recorded message and topic requests of clients to Kafka 0.10.1.1: our broker gives the same responses."""
 
 from __future__ import annotations
 
@@ -70,31 +70,31 @@ REPLAYS = {
         "19-CreateTopics-v0#3 19-CreateTopics-v0#4 20-DeleteTopics-v0#2"
     ),
 }
-"""Who spoke, and what, in the order in which they did."""
+"""Client -> its recorded exchanges, in their order."""
 
 UNKNOWN = "99-unknown-99-v0#0"
 
 
 def comparable(name: str, answer: dict[str, Any]) -> dict[str, Any]:
-    """Without what is another answer here, each for its reason."""
+    """Remove the fields that differ here, each for its reason."""
     for topic in answer.get("topics", ()):
         if name.startswith("03-Metadata") and topic["name"] == "twice":
-            # Two brokers had a replica each; we are one.
+            # The recording had two brokers with a replica each, we have one.
             for part in topic["partitions"]:
                 del part["leader_id"], part["replica_nodes"], part["isr_nodes"]
         if name.startswith("03-Metadata") and topic["name"] == "bad/name":
-            # Where topics are not made by asking, 0.10.1 says that it is unknown; we and Kafka 4 that it
-            # cannot be, so that the client does not ask again until its time is up.
+            # Without automatic creation, 0.10.1 says that the topic is unknown; this broker and Kafka 4 say
+            # that the name is invalid, so that the client does not retry until its time-out.
             del topic["error_code"]
         if name.startswith(("01-Fetch-v0", "01-Fetch-v1")):
-            # What 0.10.1 converts down it sends without its compression; we and 2.1 keep that.
+            # 0.10.1 down-converts without compression; this broker and 2.1 keep the codec.
             for part in topic["partitions"]:
-                part["records"] = [replace(one, codec=Codec.NONE) for one in iterate(part["records"])]
+                part["records"] = [replace(record, codec=Codec.NONE) for record in iterate(part["records"])]
     return answer
 
 
 @pytest.mark.parametrize("client", REPLAYS)
-def test_what_a_client_said_to_kafka_gets_the_same_answers(client: str) -> None:
+def test_recorded_client_gets_the_same_responses(client: str) -> None:
     replay = Replay()
     replay.run(REPLAYS[client])
     replay.check(comparable)

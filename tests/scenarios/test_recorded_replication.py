@@ -1,4 +1,4 @@
-"""What brokers of Apache Kafka 0.10.1.1 said to each other, said to ours: answered as it was there."""
+"""Recorded requests between brokers of Apache Kafka 0.10.1.1: our broker gives the same responses."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.scenarios.recordings import decoded, names_of, plain, recorded
 from tests.support.simulation import PORT, Client, Request, Simulation, produce
 
 FETCHES = {"01-Fetch-v3#4": (0, 6), "01-Fetch-v3#5": (1, 0), "01-Fetch-v3#6": (1, 10)}
-"""A follower's: the partition of "twice", whose leader has the same number, and from which offset."""
+"""A follower's fetch -> the partition of "twice", whose leader has the same number, and the offset."""
 
 FILES = ("04-LeaderAndIsr-v0", "05-StopReplica-v0", "06-UpdateMetadata-v2", "07-ControlledShutdown-v1")
-"""The controller's to broker 0, and to the controller, which is that broker, too."""
+"""The controller's requests to broker 0, and requests to the controller, which is the same broker."""
 
 EXCHANGES = [*FETCHES, *(name for name in names_of("0.10.1.1") if name.partition("#")[0] in FILES)]
 
@@ -28,7 +28,9 @@ def simulation() -> Simulation:
     for number in (0, 1):
         assert simulation.machine_of(number).start()
     for topic, replicas in (("wire", ((0,), (0,))), ("twice", ((0, 1), (1, 0)))):
-        assignment = tuple(CreatableReplicaAssignment(index, one) for index, one in enumerate(replicas))
+        assignment = tuple(
+            CreatableReplicaAssignment(index, brokers) for index, brokers in enumerate(replicas)
+        )
         body = CreateTopicsRequest((CreatableTopic(topic, -1, -1, assignment, ()),), 5000)
         assert simulation.call(Request(ApiKey.CREATE_TOPICS, 0, body)).topics[0].error_code == 0
     simulation.settle()
@@ -36,24 +38,24 @@ def simulation() -> Simulation:
 
 
 def answer_to(simulation: Simulation, name: str, machine: int = 0) -> object:
-    one = recorded(name)
+    exchange = recorded(name)
     connection = simulation.network.connect(simulation.machine_of(machine).host, PORT)
-    return plain(decoded(one.header, bytes(connection.request([one.request]).result())))
+    return plain(decoded(exchange.header, bytes(connection.request([exchange.request]).result())))
 
 
 def answer_of_kafka(name: str) -> object:
-    one = recorded(name)
-    assert one.response is not None
-    return plain(decoded(one.header, one.response))
+    exchange = recorded(name)
+    assert exchange.response is not None
+    return plain(decoded(exchange.header, exchange.response))
 
 
 @pytest.mark.parametrize("name", [name for name in EXCHANGES if name not in FETCHES])
-def test_a_controller_is_answered_as_kafka_answered_it(simulation: Simulation, name: str) -> None:
+def test_controller_requests_get_kafkas_responses(simulation: Simulation, name: str) -> None:
     assert answer_to(simulation, name) == answer_of_kafka(name)
 
 
 @pytest.mark.parametrize("name", FETCHES)
-def test_a_follower_is_given_what_kafka_gave_it(simulation: Simulation, name: str) -> None:
+def test_follower_fetches_get_kafkas_responses(simulation: Simulation, name: str) -> None:
     partition, offset = FETCHES[name]
     simulation.machine_of(1 - partition).held = True
     client = Client(simulation.network, simulation.machine_of(partition).host)
@@ -67,11 +69,11 @@ def test_a_follower_is_given_what_kafka_gave_it(simulation: Simulation, name: st
     assert answer_to(simulation, name, partition) == answer_of_kafka(name)
 
 
-def test_what_the_controller_said_is_what_the_broker_does(simulation: Simulation) -> None:
+def test_broker_applies_the_controllers_requests(simulation: Simulation) -> None:
     answer_to(simulation, "04-LeaderAndIsr-v0#2")
     running = simulation.machine_of(0).running
     assert running is not None
     roles = [running.broker.partitions[TopicPartition("twice", index)].is_leader for index in (0, 1)]
     assert roles == [True, False]
     answer_to(simulation, "06-UpdateMetadata-v2#2")
-    assert {one.port for one in running.broker.metadata_cache.brokers.values()} == {29195, 29196}
+    assert {broker.port for broker in running.broker.metadata_cache.brokers.values()} == {29195, 29196}

@@ -1,8 +1,8 @@
-"""What 3.9.1 was asked in versions of Kafka 2.1, asked of our broker in the same order: it answers the same.
+"""Recorded requests to Kafka 3.9.1 in versions of Kafka 2.1: our broker gives the same responses.
 
-``tests/data/wire`` holds the exchanges. Compared is what they say of the topic ``wire``, records byte for
-byte; left out are addresses, the cluster's id, the ids of sessions, which we decline, and another topic,
-which had transactions.
+``tests/data/wire`` has the exchanges. Responses about the topic ``wire`` are compared, records byte for byte;
+addresses, the cluster id, ids of sessions, which this broker declines, and another topic, which had
+transactions, are ignored.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ ORDER = [
 
 
 def recorded(key: ApiKey) -> Iterator[tuple[int, Any, Any]]:
-    """Version, request and response of each exchange with 3.9.1."""
+    """Yield version, request and response of each exchange with 3.9.1."""
     api = APIS[key]
     for version in range(api.min_version, api.max_version + 1):
         content = json.loads((DATA / f"{int(key):02d}-{api.name}-v{version}.json").read_text("utf-8"))
-        for one in content["examples"] if content["broker"] == "3.9.1" else []:
-            _, body = RequestHeader.decode(bytes.fromhex(one["request"])[4:])
-            _, answer = split_response(bytes.fromhex(one["response"])[4:])
+        for example in content["examples"] if content["broker"] == "3.9.1" else []:
+            _, body = RequestHeader.decode(bytes.fromhex(example["request"])[4:])
+            _, answer = split_response(bytes.fromhex(example["response"])[4:])
             yield version, api.decode_request(version, body), api.decode_response(version, answer)
 
 
 def about_wire(response: Any) -> Any:
-    """The response without what may differ, and with records as bytes."""
+    """Return the response without the fields that may differ, and with records as bytes."""
     topics = []
     for topic in response.topics:
         if topic.name == "transactions":
@@ -58,7 +58,7 @@ def about_wire(response: Any) -> Any:
     return replace(response, topics=tuple(topics))
 
 
-def test_our_answers_are_those_of_3_9_1() -> None:
+def test_recorded_requests_get_the_responses_of_3_9_1() -> None:
     simulation = Simulation()
     simulation.machine.start({"auto.create.topics.enable": "false"})
     assert simulation.create_topic("wire", partitions=2) == 0

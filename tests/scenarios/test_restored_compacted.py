@@ -1,4 +1,4 @@
-"""ZooKeeper restored from an older copy, and compacted logs: what compaction took is no difference."""
+"""ZooKeeper restored from an older copy, and compacted logs: removed messages are no divergence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "80", "min.cleanable.
 
 
 def put(simulation: Simulation, key: bytes, value: bytes) -> None:
-    """Until it is acknowledged, wherever the leader is."""
+    """Produce to the leader until the message is acknowledged."""
     for _ in range(60):
         leader, _ = leader_of(simulation)
         if leader >= 0 and simulation.machine_of(leader).running is not None:
@@ -26,11 +26,11 @@ def put(simulation: Simulation, key: bytes, value: bytes) -> None:
             if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
                 return
         pass_time(simulation, 500)
-    raise AssertionError(f"{value!r} is not taken within 30 s")
+    raise AssertionError(f"{value!r} was not acknowledged within 30 s")
 
 
 def bounce(simulation: Simulation, machine: Machine) -> None:
-    """Stop a broker, let others lead, and start it again."""
+    """Restart a broker after others have taken over its partitions."""
     machine.stop()
     pass_time(simulation, 4_000)
     machine.start(CLEANED)
@@ -39,10 +39,10 @@ def bounce(simulation: Simulation, machine: Machine) -> None:
 
 @pytest.mark.parametrize("first", [0, 1, 2])
 @pytest.mark.parametrize("bounced", [False, True])
-def test_replica_that_was_away_since_the_copy_does_not_cut_what_others_have_compacted(
+def test_replica_down_since_the_copy_keeps_compacted_logs_of_others(
     first: int, bounced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topics.random, "randrange", lambda end: first)  # the replica that leads first
+    monkeypatch.setattr(topics.random, "randrange", lambda end: first)  # the first leader
     simulation = Simulation()
     machines = [simulation.machine_of(number) for number in range(BROKERS)]
     for machine in machines:

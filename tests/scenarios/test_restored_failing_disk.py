@@ -1,4 +1,4 @@
-"""ZooKeeper restored from an older copy, and a disk that refuses to keep a log under another name."""
+"""ZooKeeper restored from an older copy, and a disk that fails to rename a log."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from tests.support.simulation import Simulation
 
 
 @pytest.mark.parametrize("failures", [1, 3])
-def test_log_that_cannot_be_set_aside_at_once_is_set_aside_later(
-    failures: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_setting_a_log_aside_is_retried(failures: int, monkeypatch: pytest.MonkeyPatch) -> None:
     simulation = Simulation()
     machines, before, after = moved_since_the_copy(simulation, running=False)
     later = [b"c0", b"c1", b"c2"]

@@ -1,4 +1,4 @@
-"""ZooKeeper restored from an older copy, and a broker that hears of it late: it was paused, or cut off."""
+"""ZooKeeper restored from an older copy, and a broker that learns of it late: it was paused or isolated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.simulation import Simulation
 
 
 @pytest.mark.parametrize("bounces", [0, 1, 2, 3])
-def test_broker_that_hears_late_that_zookeeper_went_back_leads_no_longer_what_was_moved_to_it(
+def test_late_restore_notice_ends_leadership_of_moved_partition(
     bounces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topics.random, "randrange", lambda end: 0)  # the replica

@@ -1,4 +1,4 @@
-"""ZooKeeper restored from an older copy, or emptied, under brokers that run or are started again."""
+"""ZooKeeper restored from an older copy, or emptied, under running or restarted brokers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PROPERTIES = {"replica.lag.time.max.ms": "3000"}
 
 
 def cluster(simulation: Simulation, brokers: int = BROKERS) -> list[Machine]:
-    """Machines with a broker each, and a topic on all of them."""
+    """Start a broker on each machine, and create a topic on all of them."""
     machines = [simulation.machine_of(number) for number in range(brokers)]
     for machine in machines:
         machine.start(PROPERTIES)
@@ -39,7 +39,7 @@ def cluster(simulation: Simulation, brokers: int = BROKERS) -> list[Machine]:
 
 
 def create_topic(simulation: Simulation, name: str, replicas: int) -> None:
-    """On the controller, whoever that is."""
+    """Create a topic through the controller."""
     for number, machine in simulation.machines.items():
         if machine.running is not None and machine.running.broker.controller.active:
             simulation.move_to(f"machine-{number}")
@@ -53,7 +53,7 @@ def pass_time(simulation: Simulation, ms: int) -> None:
 
 
 def leader_of(simulation: Simulation) -> tuple[int, int]:
-    """Leader and leader epoch of the one partition, by ZooKeeper."""
+    """Return the leader and leader epoch of the partition in ZooKeeper."""
     store = simulation.zookeeper.connect()
     state = json.loads(store.read(paths.partition_state_path("t", 0))[0])
     store.close()
@@ -61,7 +61,7 @@ def leader_of(simulation: Simulation) -> tuple[int, int]:
 
 
 def produce(simulation: Simulation, *values: bytes) -> None:
-    """Until it is acknowledged, wherever the leader is."""
+    """Produce to the leader until the messages are acknowledged."""
     for _ in range(60):
         leader, _ = leader_of(simulation)
         if leader >= 0 and simulation.machine_of(leader).running is not None:
@@ -69,7 +69,7 @@ def produce(simulation: Simulation, *values: bytes) -> None:
             if simulation.produce("t", *values).error_code == ErrorCode.NONE:
                 return
         pass_time(simulation, 500)
-    raise AssertionError(f"{values} are not taken within 30 s")
+    raise AssertionError(f"{values} were not acknowledged within 30 s")
 
 
 def values(simulation: Simulation) -> list[bytes | None]:
@@ -78,7 +78,7 @@ def values(simulation: Simulation) -> list[bytes | None]:
 
 
 def bounce(simulation: Simulation, machine: Machine) -> None:
-    """Stop a broker, let others lead, and start it again."""
+    """Restart a broker after others have taken over its partitions."""
     machine.stop()
     pass_time(simulation, 4_000)
     machine.start(PROPERTIES)
@@ -86,7 +86,7 @@ def bounce(simulation: Simulation, machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("bounces", [0, 1, 5])
-def test_running_brokers_serve_on_when_zookeeper_is_restored_from_an_older_copy(bounces: int) -> None:
+def test_running_brokers_survive_a_restored_zookeeper(bounces: int) -> None:
     simulation = Simulation()
     machines = cluster(simulation)
     produce(simulation, b"a")
@@ -108,9 +108,7 @@ def test_running_brokers_serve_on_when_zookeeper_is_restored_from_an_older_copy(
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
 @pytest.mark.parametrize("bounces", [0, 1, 5])
-def test_brokers_started_on_a_zookeeper_restored_from_an_older_copy_lose_nothing(
-    bounces: int, order: tuple[int, ...]
-) -> None:
+def test_brokers_started_on_a_restored_zookeeper_lose_nothing(bounces: int, order: tuple[int, ...]) -> None:
     simulation = Simulation()
     machines = cluster(simulation)
     produce(simulation, b"a")
@@ -131,7 +129,7 @@ def test_brokers_started_on_a_zookeeper_restored_from_an_older_copy_lose_nothing
     assert values(simulation) == [*before, b"c"]
 
 
-def test_controller_epoch_that_somebody_lowered_rises_above_what_brokers_have_heard() -> None:
+def test_lowered_controller_epoch_rises_above_the_known_ones() -> None:
     simulation = Simulation()
     machines = cluster(simulation)
     for machine in machines[:2]:
@@ -146,7 +144,7 @@ def test_controller_epoch_that_somebody_lowered_rises_above_what_brokers_have_he
     assert values(simulation) == [b"a"]
 
 
-def test_emptied_zookeeper_is_named_once_and_nothing_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
+def test_emptied_zookeeper_is_reported_once_and_deletes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     simulation = Simulation()
     cluster(simulation, 1)
     assert simulation.produce("t", b"a").error_code == ErrorCode.NONE
@@ -154,7 +152,7 @@ def test_emptied_zookeeper_is_named_once_and_nothing_is_deleted(caplog: pytest.L
     caplog.clear()
     simulation.zookeeper.restore(None)
     pass_time(simulation, 120_000)
-    errors = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(errors) == 1
     assert "/cluster/id does not exist" in errors[0]
     assert simulation.produce("t", b"b").error_code == ErrorCode.NONE
@@ -168,7 +166,7 @@ def test_emptied_zookeeper_is_named_once_and_nothing_is_deleted(caplog: pytest.L
     assert values(simulation) == [b"a", b"b"]
 
 
-def test_znodes_that_are_all_removed_by_hand_are_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_removal_of_all_znodes_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     simulation = Simulation()
     cluster(simulation, 1)
     assert simulation.produce("t", b"a").error_code == ErrorCode.NONE
@@ -229,7 +227,7 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
     assert values(simulation) == [b"a", b"b"]
 
 
-def test_broker_killed_as_it_registers_in_a_new_session_starts_again_at_once() -> None:
+def test_broker_killed_while_it_registers_restarts_at_once() -> None:
     simulation = Simulation()
     (machine,) = cluster(simulation, 1)
     simulation.zookeeper.suspend_at_next_write(machine.store)
@@ -300,7 +298,7 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
 
 
 def tree(store: MemoryStore, above: str = "") -> dict[str, tuple[bytes, int]]:
-    """Data and version of all znodes, by their paths."""
+    """Return data and version of all znodes by path."""
     found = {}
     for name in store.children(above or "/"):
         data, stat = store.read(f"{above}/{name}")
@@ -309,7 +307,7 @@ def tree(store: MemoryStore, above: str = "") -> dict[str, tuple[bytes, int]]:
     return found
 
 
-def test_write_that_waits_for_a_session_is_not_done_in_another_cluster() -> None:
+def test_pending_write_is_not_made_in_another_cluster() -> None:
     other = Simulation(seed=7)
     cluster(other, 1)
     theirs = other.zookeeper.copy()
@@ -320,7 +318,7 @@ def test_write_that_waits_for_a_session_is_not_done_in_another_cluster() -> None
     simulation.zookeeper.restore(theirs)
     store = simulation.zookeeper.connect()
     before = store.children(paths.BROKER_TOPICS)
-    for _ in range(60):  # a write that is tried before, while and after the session is made anew
+    for _ in range(60):  # a write before, during and after the creation of the new session
         with pytest.raises(CoordinationError):
             zk_client.create_topics({"mine": ({0: (0,)}, {})})
         pass_time(simulation, 500)
@@ -332,10 +330,10 @@ def test_write_that_waits_for_a_session_is_not_done_in_another_cluster() -> None
 @pytest.mark.parametrize("bounced", [False, True])
 @pytest.mark.parametrize("ghosts", [False, True])
 @pytest.mark.parametrize("first", [0, 1, 2])
-def test_replica_that_was_away_since_the_copy_does_not_cut_what_others_have(
+def test_replica_down_since_the_copy_does_not_truncate_others(
     order: tuple[int, ...], bounced: bool, ghosts: bool, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topics.random, "randrange", lambda end: first)  # the replica that leads first
+    monkeypatch.setattr(topics.random, "randrange", lambda end: first)  # the first leader
     properties = {**PROPERTIES, "min.insync.replicas": "2"}
     simulation = Simulation()
     machines = [simulation.machine_of(number) for number in range(BROKERS)]
@@ -369,11 +367,11 @@ def test_replica_that_was_away_since_the_copy_does_not_cut_what_others_have(
     assert values(simulation) == [*before, b"c"]
 
 
-# --- topics that were made, deleted or made again since the copy -----------------------------------------
+# --- topics that were created, deleted or recreated since the copy ----------------------------------------
 
 
 def wait_for_leader(simulation: Simulation, topic: str) -> int:
-    """The broker that leads the topic's one partition, once one does. The simulation asks that one then."""
+    """Wait for a leader of the topic's only partition, and connect to it; return its number."""
     for _ in range(60):
         for number, machine in simulation.machines.items():
             running = machine.running
@@ -382,7 +380,7 @@ def wait_for_leader(simulation: Simulation, topic: str) -> int:
                 simulation.move_to(f"machine-{number}")
                 return number
         pass_time(simulation, 500)
-    raise AssertionError(f"nobody leads {topic} within 30 s")
+    raise AssertionError(f"{topic} has no leader within 30 s")
 
 
 def stray_directories(machine: Machine) -> list[str]:
@@ -394,8 +392,8 @@ def values_of(simulation: Simulation, topic: str) -> list[bytes | None]:
     return [record.value for record in simulation.records(topic)]
 
 
-def remove_and_make_again(simulation: Simulation, machines: list[Machine], topic: str) -> None:
-    """Delete a topic, and make it anew by the same name."""
+def delete_and_recreate(simulation: Simulation, machines: list[Machine], topic: str) -> None:
+    """Delete a topic, and create one of the same name."""
     leader = wait_for_leader(simulation, topic)
     for number, machine in simulation.machines.items():
         if machine.running is not None and machine.running.broker.controller.active:
@@ -408,12 +406,12 @@ def remove_and_make_again(simulation: Simulation, machines: list[Machine], topic
 
 @pytest.mark.parametrize("brokers", [1, 3])
 @pytest.mark.parametrize("running", [True, False])
-def test_topic_that_was_made_again_since_the_copy_keeps_its_records(brokers: int, running: bool) -> None:
+def test_topic_recreated_since_the_copy_keeps_its_records(brokers: int, running: bool) -> None:
     simulation = Simulation()
     machines = cluster(simulation, brokers)
     produce(simulation, b"old")
     copy = simulation.zookeeper.copy()
-    remove_and_make_again(simulation, machines, "t")
+    delete_and_recreate(simulation, machines, "t")
     wait_for_leader(simulation, "t")
     assert simulation.produce("t", b"new").error_code == ErrorCode.NONE
     restore(simulation, machines, copy, running=running)
@@ -426,9 +424,7 @@ def test_topic_that_was_made_again_since_the_copy_keeps_its_records(brokers: int
 @pytest.mark.parametrize("brokers", [1, 3])
 @pytest.mark.parametrize("running", [True, False])
 @pytest.mark.parametrize("before", [0, 30])
-def test_topic_that_was_made_since_the_copy_and_is_made_again_has_its_records(
-    brokers: int, running: bool, before: int
-) -> None:
+def test_lost_topic_gets_its_records_when_recreated(brokers: int, running: bool, before: int) -> None:
     simulation = Simulation()
     machines = cluster(simulation, brokers)
     copy = simulation.zookeeper.copy()
@@ -437,7 +433,7 @@ def test_topic_that_was_made_since_the_copy_and_is_made_again_has_its_records(
     assert simulation.produce("u", b"a").error_code == ErrorCode.NONE
     pass_time(simulation, 5_000)
     restore(simulation, machines, copy, running=running)
-    for number in range(before):  # ZooKeeper's changes count further than when the topic was made first
+    for number in range(before):  # ZooKeeper's zxid is larger than at the first creation of the topic
         create_topic(simulation, f"x{number}", 1)
     create_topic(simulation, "u", brokers)
     assert values_of(simulation, "u") == [b"a"]
@@ -447,7 +443,7 @@ def test_topic_that_was_made_since_the_copy_and_is_made_again_has_its_records(
 
 
 @pytest.mark.parametrize(("running", "failures"), [(True, 0), (True, 1), (True, 2), (False, 0)])
-def test_deletion_that_a_copy_still_asks_for_deletes_no_later_topic(running: bool, failures: int) -> None:
+def test_pending_deletion_of_the_copy_spares_the_later_topic(running: bool, failures: int) -> None:
     simulation = Simulation()
     machines = cluster(simulation, 1)
     produce(simulation, b"old")
@@ -471,7 +467,7 @@ def test_deletion_that_a_copy_still_asks_for_deletes_no_later_topic(running: boo
     assert b"new" in contents(machines[0], kept[0])
 
 
-def test_broker_that_starts_after_more_topics_were_made_than_were_lost_keeps_its_log_and_names_it(
+def test_log_of_a_lost_topic_is_set_aside_and_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     simulation = Simulation()
@@ -493,19 +489,19 @@ def test_broker_that_starts_after_more_topics_were_made_than_were_lost_keeps_its
     kept = stray_directories(machine)
     assert [name for name in kept if name.startswith("u_0.")] == kept != []
     assert b"lost" in contents(machine, kept[0])
-    told = [message for message in caplog.messages if f" as {DATA_DIR}/{kept[0]}: " in message]
-    assert len(told) == 1
-    assert "ZooKeeper was restored from an older copy" in told[0]
+    messages = [message for message in caplog.messages if f" as {DATA_DIR}/{kept[0]}: " in message]
+    assert len(messages) == 1
+    assert "ZooKeeper was restored from an older copy" in messages[0]
 
 
 def contents(machine: Machine, directory: str) -> bytes:
-    """Of all files in a log's directory."""
+    """Return the contents of all files in a log's directory."""
     path = f"{DATA_DIR}/{directory}"
     return b"".join(read_file(machine.files, f"{path}/{name}") for name in machine.files.list_dir(path))
 
 
 def restore(simulation: Simulation, machines: list[Machine], copy: MemoryCopy, *, running: bool) -> None:
-    """Put the copy back, under running brokers or while all are away."""
+    """Restore the copy, under running brokers or while all are down."""
     if not running:
         for machine in machines:
             machine.kill()
@@ -522,7 +518,7 @@ def restore(simulation: Simulation, machines: list[Machine], copy: MemoryCopy, *
 
 
 def reassign(simulation: Simulation, *replicas: int) -> None:
-    """Have the one partition moved, and wait for the end of that."""
+    """Reassign the partition, and wait until that is complete."""
     store = simulation.zookeeper.connect()
     wanted = {"topic": "t", "partition": 0, "replicas": list(replicas)}
     store.create(paths.REASSIGN_PARTITIONS, json.dumps({"version": 1, "partitions": [wanted]}).encode())
@@ -531,12 +527,12 @@ def reassign(simulation: Simulation, *replicas: int) -> None:
         if store.exists(paths.REASSIGN_PARTITIONS) is None:
             store.close()
             return
-    raise AssertionError("the reassignment does not end within 30 s")
+    raise AssertionError("the reassignment did not end within 30 s")
 
 
 def moved_since_the_copy(simulation: Simulation, *, running: bool) -> tuple[list[Machine], int, int]:
-    """A partition with two records whose only replica was moved, and a ZooKeeper that does not know of it;
-    where it was, and where its log is.
+    """Move the only replica of a partition with two records, and restore ZooKeeper from before. Return the
+    machines, the broker in ZooKeeper and the broker with the log.
     """
     machines = [simulation.machine_of(number) for number in range(BROKERS)]
     for machine in machines:
@@ -553,15 +549,15 @@ def moved_since_the_copy(simulation: Simulation, *, running: bool) -> tuple[list
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_log_of_a_partition_that_was_moved_since_the_copy_stays_and_is_named(
+def test_log_of_a_partition_moved_since_the_copy_is_reported(
     running: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     simulation = Simulation()
     machines, before, after = moved_since_the_copy(simulation, running=running)
-    told = [message for message in caplog.messages if f"{DATA_DIR}/t_0 (its replicas are on" in message]
-    assert len(told) == 1
-    assert f"brokers [{before}]" in told[0]
-    assert "minikafka reassign execute" in told[0]
+    messages = [message for message in caplog.messages if f"{DATA_DIR}/t_0 (its replicas are on" in message]
+    assert len(messages) == 1
+    assert f"brokers [{before}]" in messages[0]
+    assert "minikafka reassign execute" in messages[0]
     running_broker = machines[after].running
     assert running_broker is not None
     assert TopicPartition("t", 0) not in running_broker.broker.partitions
@@ -571,7 +567,7 @@ def test_log_of_a_partition_that_was_moved_since_the_copy_stays_and_is_named(
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_partition_that_is_moved_back_to_its_log_has_its_records(running: bool) -> None:
+def test_partition_moved_back_to_its_log_has_its_records(running: bool) -> None:
     simulation = Simulation()
     machines, before, after = moved_since_the_copy(simulation, running=running)
     reassign(simulation, before, after)
@@ -581,9 +577,7 @@ def test_partition_that_is_moved_back_to_its_log_has_its_records(running: bool) 
 
 @pytest.mark.parametrize("running", [True, False])
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_log_stays_though_others_were_written_to_before_the_partition_is_moved_back(
-    running: bool, count: int
-) -> None:
+def test_log_is_set_aside_when_others_were_written_meanwhile(running: bool, count: int) -> None:
     simulation = Simulation()
     machines, before, after = moved_since_the_copy(simulation, running=running)
     later = [b"c%d" % number for number in range(count)]

@@ -111,9 +111,7 @@ def test_a_missing_line_of_output_is_a_difference(tmp_path: Path, line: str) -> 
         check_text(tmp_path, GOOD.replace(line, "", 1))
 
 
-def test_rewriting_puts_the_output_that_came_in_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rewriting_updates_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(REWRITE, "1")
     path = check_text(tmp_path, GOOD.replace("  x is y z", "  nonsense\n  and more").replace("  now\n", ""))
     assert path.read_text() == GOOD
@@ -160,7 +158,7 @@ def test_a_script_that_cannot_be_run_is_refused_with_file_and_line(script: str, 
         ("zookeeper disconnect", "no broker was started on machine-0"),
     ],
 )
-def test_what_a_command_cannot_mean_fails_the_script(line: str, message: str) -> None:
+def test_invalid_command_fails_the_script(line: str, message: str) -> None:
     with ScriptSimulation() as simulation, pytest.raises(ScriptError, match=message) as failure:
         run(f"# x\n{line}\n", "s.txt", VOCABULARY, simulation)
     assert str(failure.value).startswith("s.txt:2: ")

@@ -1,4 +1,4 @@
-"""Brokers that are started on a ZooKeeper that was emptied, is another cluster's, or an older copy."""
+"""Brokers that are started on a ZooKeeper that is empty, of another cluster, or an older copy."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def with_a_record(simulation: Simulation) -> Machine:
 
 
 def leave_cluster(machine: Machine) -> None:
-    """What the refusal says is to be done to begin a new cluster with the records."""
+    """Remove the cluster id, as the error says, to start a new cluster with the records."""
     text = read_file(machine.files, META).decode()
     kept = [line for line in text.splitlines() if not line.startswith("cluster.id=")]
     replace_file(machine.files, META, ("\n".join(kept) + "\n").encode())
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_start_on_an_emptied_zookeeper_changes_nothing_and_says_what_to_do(killed: bool) -> None:
+def test_start_on_an_emptied_zookeeper_is_refused_with_advice(killed: bool) -> None:
     simulation = Simulation()
     machine = with_a_record(simulation)
     machine.kill() if killed else machine.stop()
@@ -56,7 +56,7 @@ def test_start_on_an_emptied_zookeeper_changes_nothing_and_says_what_to_do(kille
 
 
 @pytest.mark.parametrize("tree", ["none", "other"])
-def test_refused_start_names_what_lies_in_the_data_directory_and_how_to_check_it(tree: str) -> None:
+def test_refused_start_names_the_logs_and_how_to_check_them(tree: str) -> None:
     simulation = Simulation()
     machine = with_a_record(simulation)
     assert simulation.create_topic("many", partitions=3) == ErrorCode.NONE
@@ -74,7 +74,7 @@ def test_refused_start_names_what_lies_in_the_data_directory_and_how_to_check_it
 
 
 def contents(machine: Machine) -> dict[str, bytes]:
-    """Of the log's files."""
+    """Return the contents of the log's files."""
     home = f"{DATA_DIR}/t_0"
     return {name: read_file(machine.files, f"{home}/{name}") for name in machine.files.list_dir(home)}
 
@@ -99,7 +99,7 @@ def test_start_on_another_clusters_zookeeper_changes_nothing_there() -> None:
     assert "t_0" in machine.files.list_dir(DATA_DIR)
 
 
-def test_records_are_there_in_a_new_cluster_once_the_operator_says_so() -> None:
+def test_records_are_kept_in_a_new_cluster_on_the_operators_request() -> None:
     simulation = Simulation()
     machine = with_a_record(simulation)
     machine.stop()
@@ -116,7 +116,7 @@ def test_records_are_there_in_a_new_cluster_once_the_operator_says_so() -> None:
     assert [record.value for record in simulation.records("t")] == [b"a", b"b"]
 
 
-def test_directory_of_an_earlier_version_gets_its_cluster_at_the_next_start() -> None:
+def test_directory_without_a_cluster_id_gets_it_at_the_start() -> None:
     simulation = Simulation()
     machine = with_a_record(simulation)
     written = read_file(machine.files, META)
@@ -135,7 +135,7 @@ def broker_id(machine: Machine) -> int:
     return machine.running.broker.broker_id
 
 
-def test_new_broker_gets_no_id_that_a_living_one_has_after_a_restore() -> None:
+def test_new_broker_gets_no_id_of_a_live_broker_after_a_restore() -> None:
     simulation = Simulation()
     simulation.machine.start(GENERATED)
     older = simulation.zookeeper.copy()
@@ -151,7 +151,7 @@ def test_new_broker_gets_no_id_that_a_living_one_has_after_a_restore() -> None:
     assert sorted(store.children(paths.BROKER_IDS)) == ["1001", "1002", "1003"]
 
 
-def test_new_broker_gets_no_id_of_a_replica_whose_broker_is_away(caplog: pytest.LogCaptureFixture) -> None:
+def test_new_broker_gets_no_id_of_an_assigned_replica(caplog: pytest.LogCaptureFixture) -> None:
     simulation = Simulation()
     simulation.machine.start(GENERATED)
     assert simulation.create_topic("t") == ErrorCode.NONE
@@ -163,13 +163,13 @@ def test_new_broker_gets_no_id_of_a_replica_whose_broker_is_away(caplog: pytest.
     assert "would generate broker id 1001" in caplog.text
 
 
-def test_new_broker_gets_no_id_that_a_broker_has_seen_before_the_restore() -> None:
+def test_new_broker_gets_no_id_seen_before_the_restore() -> None:
     simulation = Simulation()
     simulation.machine.start(GENERATED)
     copy = simulation.zookeeper.copy()
     simulation.machine_of(1).start(GENERATED)
     pass_time(simulation, 5_000)
-    simulation.machine_of(1).kill()  # it is away, and has no replicas
+    simulation.machine_of(1).kill()  # it is down, and has no replicas
     simulation.zookeeper.restore(copy)
     pass_time(simulation, 20_000)
     simulation.zookeeper.end_stray_sessions()
