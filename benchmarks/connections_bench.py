@@ -1,4 +1,4 @@
-"""What connections cost a broker: a thousand that idle, and two hundred that all want something.
+"""The cost of connections to a broker: a thousand idle ones, and two hundred busy ones.
 
     python benchmarks/connections_bench.py [--json]
 

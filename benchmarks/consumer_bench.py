@@ -146,7 +146,7 @@ CASES: dict[str, Callable[[str, str, int], float]] = {
 
 
 def child(cluster: Cluster, case: str, records: int) -> float:
-    """What one case finds, in a process of its own."""
+    """Run one case in a process of its own, and return its result."""
     where = [cluster.bootstrap_servers, cluster.zookeeper_connect]
     command = [sys.executable, __file__, "--client", case, *where, str(records)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)

@@ -46,7 +46,7 @@ RATIOS = (
 
 
 def ours(what: str, servers: str, topic: str) -> Iterator[int]:
-    """How many records each step of ours gave, for ever."""
+    """Yield the number of records of each step of our consumer, without end."""
     from minikafka.clients.group.consumer import GroupConsumer, GroupConsumerConfig, Reset
     from minikafka.clients.network.cluster import ClusterClient as Client
 
@@ -135,7 +135,7 @@ def read(name: str, servers: str, topic: str, records: int) -> dict[str, float]:
 
 
 def processor_s() -> float:
-    """What this process has used."""
+    """Return the processor time of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

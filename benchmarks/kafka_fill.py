@@ -41,7 +41,7 @@ _REQUESTS_AHEAD = 8
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the rows of a topic look like."""
+    """The shape of the rows of a topic."""
 
     value_bytes: int = 100
     keys: bool = False

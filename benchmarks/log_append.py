@@ -37,7 +37,7 @@ FIGURES = [
 
 
 def figures(messages: int, cpu_s: float, wall_s: float) -> common.Figures:
-    """What is reported of a run."""
+    """Return the figures of a run."""
     megabytes = messages * common.VALUE_BYTES / 1e6
     values = (messages / cpu_s, megabytes / cpu_s, messages / wall_s, megabytes / wall_s)
     return dict(zip((figure.name for figure in FIGURES), values, strict=True))

@@ -1,4 +1,4 @@
-"""What the benchmarks of the storage engine share: message sets, the peer's JVM, and the report.
+"""The common parts of the storage benchmarks: message sets, the peer's JVM, and the report.
 
 The peer is Apache Kafka 0.10.1.1's own code in a JVM of its own, ``java/Peer.java``, which takes a command a
 line. The environment names its jars; without them only our side is measured, and a line says what to set.
@@ -58,7 +58,7 @@ Run = Callable[[], Figures]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What is measured. ``goal``: at least that, or at most, as ``more_is_better`` says."""
+    """A measured figure. ``goal`` is its minimum, or its maximum unless ``more_is_better``."""
 
     name: str
     unit: str
@@ -66,12 +66,12 @@ class Figure:
     more_is_better: bool = True
 
     def met(self, value: float) -> bool:
-        """Whether the goal is reached."""
+        """True if the goal is reached."""
         assert self.goal is not None
         return value >= self.goal if self.more_is_better else value <= self.goal
 
     def ratio(self, ours: float, peer: float) -> float:
-        """How many times better than the peer."""
+        """The ratio to the peer; more is better."""
         return ours / peer if self.more_is_better else peer / ours
 
 
@@ -124,14 +124,14 @@ def open_log(path: Path, config: LogConfig, known: LoadHints | None = None) -> L
 
 
 def limits_of(config: LogConfig) -> Limits:
-    """What a produce request is checked for, with a topic's defaults."""
+    """Return the limits of a produce request with a topic's defaults."""
     return Limits(
         max_message_bytes=config.max_message_bytes, timestamp_type=config.message_timestamp_type, magic=1
     )
 
 
 def append(log: Log, data: bytearray, limits: Limits) -> None:
-    """What the broker does with one produced set of a partition, between the request and its answer."""
+    """Append one produced set to a log, as the broker does between the request and its response."""
     now_ms = time.time_ns() // 1_000_000
     valid = prepare(validate(data, limits, now_ms), log.end_offset)
     log.append(valid, now_ms=now_ms)
@@ -299,7 +299,7 @@ def shown(values: Figures) -> str:
 
 
 def number(value: float) -> str:
-    """As many digits as mean something."""
+    """Format a number with its significant digits."""
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
 
 
@@ -343,7 +343,7 @@ def _line(figure: Figure, row: dict[str, Any]) -> str:
 
 
 def machine() -> dict[str, str]:
-    """What the figures depend on."""
+    """Describe the machine that the figures depend on."""
     processor = platform.processor()
     information = Path("/proc/cpuinfo")
     if information.exists():

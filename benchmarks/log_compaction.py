@@ -135,7 +135,7 @@ def rates(log: Log, options: Any, other: Path, sets: list[bytearray]) -> tuple[f
 def figures(
     cpu_s: float, wall_s: float, alone: float, beside: float, alone_cpu: float, beside_cpu: float
 ) -> common.Figures:
-    """What is reported of a run."""
+    """Return the figures of a run."""
     shares = (100 * beside / alone, 100 * beside_cpu / alone_cpu)
     return dict(zip(_NAMES, (wall_s, cpu_s, *shares, alone, beside), strict=True))
 

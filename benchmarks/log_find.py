@@ -34,7 +34,7 @@ FIGURES = [
 
 
 def figures(count: int, cpu_s: float, wall_s: float) -> common.Figures:
-    """What is reported of a run."""
+    """Return the figures of a run."""
     values = (cpu_s / count * 1e6, wall_s / count * 1e6)
     return dict(zip((figure.name for figure in FIGURES), values, strict=True))
 

@@ -47,7 +47,7 @@ _OPEN, _CPU, _MEMORY, _INDEXED = (figure.name for figure in FIGURES)
 
 
 def manager_of(path: Path) -> LogManager:
-    """As the broker makes it."""
+    """Return a log manager with the broker's settings."""
     return LogManager(
         RealFiles(),
         [str(path)],

@@ -106,7 +106,7 @@ def send(log: Log, slice_bytes: int, port: int, passes: int, mode: bytes) -> dic
 
 
 def figures(found: dict[str, float]) -> common.Figures:
-    """What is reported of a run."""
+    """Return the figures of a run."""
     assert found["sent"] == found["came"]
     values = (found["sent"] / found["cpu_s"] / 1e9, found["sent"] / found["wall_s"] / 1e9)
     return dict(zip((figure.name for figure in FIGURES), values, strict=True))

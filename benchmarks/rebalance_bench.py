@@ -1,4 +1,4 @@
-"""How soon a group of the reference texts' consumers is in order again after one joins or leaves.
+"""The time of a rebalance in a group of the reference texts' consumers after one joins or leaves.
 
     python benchmarks/rebalance_bench.py [--runs N] [--partitions N] [--consumers N] [--json]
 
@@ -60,7 +60,7 @@ class Group:
         self.consumers.pop(name).shutdown()
 
     def settled(self) -> bool:
-        """Whether every partition is owned by, and fetched for, the consumer that the assignor names."""
+        """Return True if the consumer that the assignor names owns and fetches every partition."""
         some = next(iter(self.consumers.values()))
         try:
             context = AssignmentContext(GROUP, some.consumer_id_string, True, some.store)
@@ -81,7 +81,7 @@ class Group:
         )
 
     def seconds_until_settled(self, begun: float) -> float:
-        """From ``begun`` (``time.monotonic``) on."""
+        """Return the seconds from ``begun`` (``time.monotonic``) until the group is settled."""
         while not self.settled():
             if time.monotonic() > begun + _PATIENCE_S:
                 raise SystemExit(f"the group is not in order after {_PATIENCE_S} s")

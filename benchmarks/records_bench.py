@@ -54,7 +54,7 @@ def used(items: Iterator[object]) -> None:
 
 
 def cases(messages: int) -> dict[str, Callable[[], object]]:
-    """What is timed: each call handles all messages once."""
+    """Return the timed functions; each call handles all messages once."""
     keys, values, timestamps = columns(messages)
     rows = np.arange(messages, dtype=np.int64)
 
@@ -114,7 +114,7 @@ def measure(messages: int, runs: int) -> dict[str, tuple[float, float, float]]:
 
 
 def machine() -> dict[str, str]:
-    """What the figures depend on."""
+    """Describe the machine that the figures depend on."""
     processor = platform.processor()
     information = Path("/proc/cpuinfo")
     if information.exists():

@@ -113,13 +113,13 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Whether the goal was reached; nothing where there is none."""
+        """Return the verdict on the goal; empty if there is none."""
         if self.goal is None:
             return ""
         return "met" if (self.figure >= self.goal) == self.least or self.figure == self.goal else "MISSED"
 
     def line(self) -> str:
-        """As a line of a table in Markdown."""
+        """Return a line of a table in Markdown."""
         sign = "≥" if self.least else "≤"
         goal = "" if self.goal is None else f"{sign} {self.goal:g} {self.unit}"
         return (
@@ -448,7 +448,7 @@ CASES: dict[str, Callable[[Bench], list[Row]]] = {
 
 
 def options_of(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """What the user asks for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").split("\n\n")[0], epilog=f"cases: {', '.join(CASES)}"
     )

@@ -1,4 +1,4 @@
-"""A Spark session of its own process, which does what ``spark_bench.py`` tells it.
+"""A Spark session in its own process, which runs the commands of ``spark_bench.py``.
 
 One line of JSON in, one out: ``{"do": NAME, …}`` gives ``{"result": …, "seconds": …, "jvm": …, "python":
 …}``, the last two being the processor seconds (user and system) of the JVM and of all Python processes below
@@ -57,7 +57,7 @@ class _TrivialReader(DataSourceReader):
 
 
 class Side:
-    """What can be asked for. Each public method is a command."""
+    """The commands. Each public method is one."""
 
     def __init__(self, jars: str) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -108,7 +108,7 @@ class Side:
         self._frame.count()
 
     def written(self, columns: list[str]) -> tuple[int, str]:
-        """As ``checksum``, of the rows that ``frame`` made."""
+        """Return the ``checksum`` of the rows of ``frame``."""
         assert self._frame is not None
         hashed = f"sum(cast(xxhash64({', '.join(columns)}) AS decimal(38, 0)))"
         count, total = self._frame.selectExpr("count(*)", hashed).collect()[0]
@@ -178,7 +178,7 @@ def _peak_bytes(pid: int) -> int:
 
 
 def processor_ticks() -> dict[int, tuple[str, int]]:
-    """What the JVM and each Python process below it has used so far, by process."""
+    """Return the processor ticks of the JVM and each Python process below it, by process."""
     found: dict[int, tuple[str, int]] = {}
     for pid, (_, words) in _below(os.getpid()).items():
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""How quickly `minikafka up` serves, and what a broker weighs.
+"""The start-up time of `minikafka up`, and the memory of a broker.
 
     python benchmarks/startup_bench.py [--runs N] [--json]
 

@@ -112,11 +112,11 @@ def rdkafka(side: Side, what: str, topic: str, records: int) -> dict[str, float]
 
 
 UNPAUSED = {"queued.min.messages": 10_000_000, "queued.max.messages.kbytes": 2_097_151}
-"""The most that librdkafka's consumer can be told to queue."""
+"""The largest queue of librdkafka's consumer."""
 
 
 def rdkafka_client(what: str, servers: str, topic: str, records: int) -> None:
-    """What the child process runs: send or read ``records`` and print records a second."""
+    """Run in the child process: send or read ``records`` and print records per second."""
     from confluent_kafka import Consumer, Producer
 
     if what == "produce":
@@ -159,7 +159,7 @@ def rdkafka_client(what: str, servers: str, topic: str, records: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is timed: ``run(side, topic, records)`` on a new topic, or on one that ``fills`` it."""
+    """A timed case: ``run(side, topic, records)`` on a new topic, or on one that ``fills`` it."""
 
     run: Callable[[Side, str, int], dict[str, float]]
     goal: float

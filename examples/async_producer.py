@@ -46,7 +46,7 @@ class Watcher(CallbackHandler):
         return event._replace(message=f"{agent} x.x.x.x {number}")
 
     def after_enqueue(self, event: KeyedMessage, added: bool) -> None:
-        """Whether there was room."""
+        """Count a message that was queued, or that found no room."""
         self.stages["in the queue" if added else "dropped"] += 1
 
     def after_dequeuing_existing_data(self, event: KeyedMessage | None) -> Sequence[KeyedMessage]:
@@ -57,7 +57,7 @@ class Watcher(CallbackHandler):
         return (event,)
 
     def after_sending_data(self, events: Sequence[KeyedMessage], error: Exception | None) -> None:
-        """What became of a batch."""
+        """Count the result of a batch."""
         failed = len(error.failed) if isinstance(error, FailedToSendMessage) else 0
         self.stages["not sent"] += failed
         self.stages["sent"] += len(events) - failed
@@ -108,7 +108,7 @@ def read(servers: str) -> dict[str, list[str]]:
 
 
 def expected() -> dict[str, list[str]]:
-    """What must be there."""
+    """Return the messages that must be in the topic."""
     numbers = [number for number in range(CLICKS) if number % ROBOTS]
     clicks = {
         page: [f"human x.x.x.x {number}" for number in numbers if number % len(PAGES) == place]

@@ -71,7 +71,7 @@ class Machine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Where something was raised, what was in hand is left to be handed out again."""
+        """Leave the group. After an error, unfinished messages are not committed, and are delivered again."""
         self._connector.__exit__(kind, error, trace)
         for thread in self._threads:
             thread.join()
@@ -82,7 +82,7 @@ class Machine:
 
 
 class Shops:
-    """What is sold, and who reads it."""
+    """The topics of the shops, and their consumers."""
 
     def __init__(self, cluster: Cluster, producer: BatchingProducer, store: ZooKeeperStore) -> None:
         self.sold: list[str] = []
@@ -102,7 +102,7 @@ class Shops:
         self._producer.flush()
 
     def owned(self, topics: Sequence[str]) -> Counter[str]:
-        """How many partitions of these topics each consumer owns."""
+        """Return the number of partitions of these topics that each consumer owns."""
         places = [
             paths.consumer_owner_path(GROUP, topic, number)
             for topic in topics
@@ -119,7 +119,7 @@ def wait_for(what: str, condition: Callable[[], bool]) -> None:
 
 
 def show(what: str, owned: Counter[str]) -> None:
-    """Who owns how many partitions."""
+    """Print how many partitions each consumer owns."""
     print(f"{what}: {', '.join(f'{who} has {count} partitions' for who, count in sorted(owned.items()))}")
 
 

@@ -1,11 +1,11 @@
-"""Read raw offsets: the low-level consumer goes to any place of a log, and remembers it where it is told to.
+"""Read raw offsets: the low-level consumer reads a log from any offset, and commits where it should.
 
     python examples/raw_offsets.py [--data-dir D]
 
-What a sensor has told lies in a topic of two partitions; one message is larger than a read. The simple
-consumer asks any broker who leads a partition, goes to that one, looks where the log begins and ends, reads
-it from the middle on, fetches from both partitions at once, and writes its place down: in ZooKeeper, as
-Kafka's first consumers do, and with the group's coordinator. Exit status 0 when all came as it was written.
+The readings of a sensor are in a topic of two partitions; one message is larger than a read. The simple
+consumer asks any broker for the leader of a partition, connects to it, looks up the ends of the log, reads
+from the middle on, fetches from both partitions at once, and commits its offset: in ZooKeeper, as
+Kafka's first consumers do, and at the group's coordinator. Exit status 0 if all was read as written.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PATIENCE_S = 30
 
 
 def leader(client: SimpleConsumer, partition: TopicPartition) -> BrokerAddress:
-    """Who leads it, as any broker knows."""
+    """Return the leader of a partition, which any broker knows."""
     found = client.send(TopicMetadataRequest((partition.topic,)))
     described = found.topics[partition.topic].partition(partition.partition)
     assert described is not None
@@ -51,7 +51,7 @@ def leader(client: SimpleConsumer, partition: TopicPartition) -> BrokerAddress:
 
 
 def coordinator(client: SimpleConsumer) -> BrokerAddress:
-    """Who keeps the group's offsets; the first question has the topic made that they lie in."""
+    """Return the group's coordinator; the first request creates the topic of the offsets."""
     deadline = time.monotonic() + PATIENCE_S
     while (found := client.send(ConsumerMetadataRequest(GROUP))).coordinator is None:
         if time.monotonic() > deadline:
@@ -61,7 +61,7 @@ def coordinator(client: SimpleConsumer) -> BrokerAddress:
 
 
 def read(consumer: SimpleConsumer) -> bool:
-    """Look around in both logs; whether all is there."""
+    """Read both logs. Return True if all messages are there."""
     first = consumer.earliest_or_latest_offset(ONE, EARLIEST_TIME)
     end = consumer.earliest_or_latest_offset(ONE, LATEST_TIME)
     print(f"{ONE} has offsets {first} to {end - 1}")
@@ -72,16 +72,16 @@ def read(consumer: SimpleConsumer) -> bool:
         print(f"{message.offset}: {len(message.value or b'')} bytes, {(message.value or b'')[:30].decode()}")
     both = FetchRequestBuilder().add_fetch(*ONE, 3, READ_BYTES).add_fetch(*OTHER, 0, READ_BYTES)
     answer = consumer.fetch(both.max_wait(1_000).min_bytes(1).build())
-    for one in answer:
-        print(f"{one.request.topic}-{one.request.partition}: {[message.value for message in one]}")
-    return found == VALUES[1:] and [[message.value for message in one] for one in answer] == [
+    for part in answer:
+        print(f"{part.request.topic}-{part.request.partition}: {[message.value for message in part]}")
+    return found == VALUES[1:] and [[message.value for message in part] for part in answer] == [
         [b"21.0"],
         [b"18.3"],
     ]
 
 
 def remember(consumer: SimpleConsumer, offset: int, version: int) -> bool:
-    """Commit, and ask for what was committed; whether it is the same."""
+    """Commit an offset and fetch it again. Return True if it is the same."""
     done = consumer.commit_offsets(OffsetCommitRequest(GROUP, {ONE: Committed(offset)}, version))
     kept = consumer.fetch_offsets(OffsetFetchRequest(GROUP, (ONE,), version)).offsets[ONE]
     where = "in ZooKeeper" if version == IN_ZOOKEEPER else "with the coordinator"

@@ -39,7 +39,7 @@ SOME = 200
 
 
 class Orders(threading.Thread):
-    """Writes one order after the other until it is told to stop."""
+    """Writes one order after the other until ``stop`` is called."""
 
     def __init__(self, client: Client) -> None:
         super().__init__(name="orders")
@@ -56,11 +56,11 @@ class Orders(threading.Thread):
 
     @property
     def acknowledged(self) -> int:
-        """How many orders all replicas in sync have."""
+        """The number of orders that all in-sync replicas have."""
         return sum(delivery.done and delivery.error is None for _, delivery in list(self.sent))
 
     def stop(self) -> dict[int, bytes]:
-        """Offset and value of each order that was acknowledged."""
+        """Stop writing. Return offset and value of each acknowledged order."""
         self._stopping.set()
         self.join()
         self._producer.flush()
@@ -69,7 +69,7 @@ class Orders(threading.Thread):
 
 
 class Watcher:
-    """Tells what becomes of the partition, with the time since the start."""
+    """Prints the changes of the partition, with the time since the start."""
 
     def __init__(self, admin: Admin, orders: Orders) -> None:
         self._admin = admin
@@ -78,11 +78,11 @@ class Watcher:
         self._shown: tuple[int, tuple[int, ...]] | None = None
 
     def say(self, text: str) -> None:
-        """One line."""
+        """Print one line."""
         print(f"{time.monotonic() - self._began_s:6.1f} s  {text}", flush=True)
 
     def partition(self) -> PartitionMetadata:
-        """The partition now; a line where it is not as it was."""
+        """Return the partition now. Print a line if it has changed."""
         found = self._admin.describe_cluster().partition(ORDERS)
         assert found is not None
         if self._shown != (found.leader_id, found.in_sync):
@@ -95,7 +95,7 @@ class Watcher:
         return found
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Look on until it holds."""
+        """Poll until ``condition`` holds."""
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             if time.monotonic() > deadline:
@@ -103,7 +103,7 @@ class Watcher:
             time.sleep(LOOK_S)
 
     def some_more(self) -> None:
-        """Look on until some orders more are acknowledged."""
+        """Poll until SOME more orders are acknowledged."""
         enough = self._orders.acknowledged + SOME
         self.until(lambda: bool(self.partition()) and self._orders.acknowledged >= enough, "more orders")
 
@@ -142,7 +142,7 @@ def fail_over(cluster: Cluster, watcher: Watcher) -> None:
 
 
 def compare(client: Client, watcher: Watcher, acknowledged: dict[int, bytes]) -> int:
-    """Read all orders and tell whether those that were acknowledged are there; the exit status."""
+    """Read all orders and check that every acknowledged one is there. Return the exit status."""
     end = Admin(client).offsets({ORDERS: LATEST})[ORDERS]
     found = {
         record.offset: record.value

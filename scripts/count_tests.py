@@ -20,7 +20,7 @@ Outcomes = dict[str, tuple[str, str]]
 
 
 def outcomes_in(path: Path) -> Outcomes:
-    """What became of each test of a report."""
+    """Return the outcome of each test of a report."""
     found: Outcomes = {}
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         name = f"{case.get('classname')}::{case.get('name')}"

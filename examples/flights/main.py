@@ -57,7 +57,7 @@ AGGREGATES = (
 
 
 class Places:
-    """Where the example keeps what, below its data directory."""
+    """The paths of the example, below its data directory."""
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
@@ -154,7 +154,7 @@ def write(rows: DataFrame, table: Table, places: Places) -> None:
 
 
 def records(admin: Admin, table: Table) -> int:
-    """How many records the table's topic holds."""
+    """Return the number of records in the table's topic."""
     partitions = [TopicPartition(table.name, number) for number in range(table.partitions)]
     ends = admin.offsets(dict.fromkeys(partitions, LATEST))
     starts = admin.offsets(dict.fromkeys(partitions, EARLIEST))
@@ -248,7 +248,7 @@ def load_result(path: Path) -> list[Delays]:
 
 
 def flights_in(path: Path) -> int:
-    """How many flights the result is of."""
+    """Return the number of flights in the result."""
     return sum(row.flights for row in load_result(path))
 
 

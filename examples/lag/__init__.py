@@ -1,1 +1,1 @@
-"""How far behind a query is, seen from outside by a group's tool."""
+"""The lag of a streaming query, shown by a consumer group's tool."""

@@ -1,4 +1,4 @@
-"""How far behind a streaming query is, seen from outside: ``minikafka group describe`` while it runs.
+"""Shows the lag of a running streaming query from outside, with ``minikafka group describe``.
 
     python -m examples.lag [--data-dir D]     or     python examples/lag/main.py [--data-dir D]
 
@@ -96,18 +96,22 @@ def watch(spark: SparkSession, data_dir: str) -> int:
 
 
 def lag(cluster: ClusterClient, topic: str) -> int | None:
-    """How many orders the group has not read; None while nobody has told."""
+    """Return the number of orders that the group has not read; None while it is unknown."""
     groups = GroupAdmin(cluster)
     try:
-        found = [one.lag for one in groups.lags(groups.describe(GROUP)) if one.topic_partition.topic == topic]
+        found = [
+            partition.lag
+            for partition in groups.lags(groups.describe(GROUP))
+            if partition.topic_partition.topic == topic
+        ]
     except BrokerError:
         return None
-    known = [one for one in found if one is not None]
+    known = [lag for lag in found if lag is not None]
     return sum(known) if known and len(known) == len(found) else None
 
 
 def describe(data_dir: str) -> None:
-    """What the command line says of the group."""
+    """Print the command line's description of the group."""
     command = [sys.executable, "-m", "minikafka.cli.main", "group", "describe", GROUP, "--data-dir", data_dir]
     print(f"$ minikafka group describe {GROUP} --data-dir {data_dir}", flush=True)
     subprocess.run(command, check=True)

@@ -146,7 +146,7 @@ def rskafka(directory: Path) -> Prepared:
 
 
 def run_to_its_end(command: list[str], environment: Mapping[str, str]) -> str:
-    """What it prints; it must succeed."""
+    """Run to the end, which must be a success, and return the output."""
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False
     )
@@ -165,7 +165,7 @@ class WithTools(Program):
         self._zookeeper = zookeeper
 
     def ask(self, *words: object, lines: Iterable[str] = ()) -> list[list[str]]:
-        """As the others do."""
+        """Run a command of the program, like the other clients."""
         name, *rest = (str(word) for word in words)
         if name not in self.TOOLS:
             return super().ask(*words, lines=lines)

@@ -1,4 +1,4 @@
-"""What a run of the clients' tests showed, as the text of docs/reference/compatibility.md.
+"""Writes docs/reference/compatibility.md from the results of the clients' tests.
 
     python -m tests.interop.compatibility CLIENTS.xml SUITES.json docs/reference/compatibility.md
 
@@ -48,7 +48,7 @@ its quick mode, for a broker of version 2.1.
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one client showed of one feature. ``result``: passed, failed, not run, or not in this client."""
+    """The result of one feature with one client: passed, failed, not run, or not in this client."""
 
     client: str
     version: str
@@ -135,7 +135,7 @@ def suite_text(suite: str, outcomes: Sequence[Mapping[str, str]]) -> str:
 
 
 def suite_before(suite: str, before: str, why: str) -> str | None:
-    """What the text ``before`` has of a suite that cannot be run now, with the date of that run."""
+    """Return the former results of a suite that cannot be run now, with their date, from ``before``."""
     found = re.search(rf"^### {re.escape(suite)}: [1-9].*?(?=^### |\Z)", before, re.DOTALL | re.MULTILINE)
     date = re.search(r"^Written by .* on (\S+),", before, re.MULTILINE)
     if found is None or date is None:

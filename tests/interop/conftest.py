@@ -1,4 +1,4 @@
-"""What the interoperability tests share: the broker under test, and records that are hard to carry.
+"""Fixtures of the interoperability tests: the broker under test, and records of difficult content.
 
 ``MINIKAFKA_INTEROP_BROKER=3.9.1`` has the clients' tests use Apache Kafka 3.9.1 instead of our broker: what
 fails there too is no fault of ours.
@@ -71,7 +71,7 @@ class Broker:
         return name
 
     def segments(self, topic: str) -> bytes:
-        """What the topic's log files hold, whatever the layout calls their directories."""
+        """Return the contents of the topic's log files, in either directory layout."""
         return b"".join(path.read_bytes() for path in sorted(self.data.glob(f"**/{topic}*/*.[lk]*")))
 
 

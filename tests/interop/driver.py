@@ -45,7 +45,7 @@ def encode(data: bytes | None) -> str:
 
 
 def decode(word: str) -> bytes | None:
-    """What the word stands for."""
+    """Decode a word of the protocol."""
     return None if word == "-" else base64.b64decode(word[1:])
 
 
@@ -84,7 +84,7 @@ class Message:
 
 @dataclass(slots=True)
 class Member:
-    """What a member of a group was given and has received so far."""
+    """The assignment and the received messages of a group member."""
 
     owned: set[int] = field(default_factory=set)
     records: list[Message] = field(default_factory=list)
@@ -138,7 +138,7 @@ class Program:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all members have left, and nothing that was asked failed."""
+        """True if all members have left, and no request has failed."""
         return self._outcome in {None, "ok"} and not self._joined
 
     def forget(self) -> None:

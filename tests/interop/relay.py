@@ -63,7 +63,7 @@ Rows = dict[Topic, list[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a broker had at the beginning of its turn, before anything was appended."""
+    """The state of a broker at the start of its turn, before any append."""
 
     wanted: Rows
     """What was acknowledged until then."""
@@ -91,7 +91,7 @@ class Relay:
         self._seen: list[Seen | BaseException] = []
 
     def seen(self, number: int) -> Seen:
-        """What the turn ``number`` saw."""
+        """Return the state at the start of turn ``number``."""
         while len(self._seen) <= number:
             if self._seen and isinstance(self._seen[-1], BaseException):
                 break

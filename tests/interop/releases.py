@@ -25,7 +25,7 @@ log4j.appender.stdout.layout=org.apache.log4j.SimpleLayout
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What a program printed."""
+    """The output of a program."""
 
     out: str
     err: str
@@ -66,7 +66,7 @@ class Release:
         return Printed(done.stdout, done.stderr)
 
     def dump_log_segments(self, files: Iterable[Path], *options: str) -> Printed:
-        """What ``DumpLogSegments`` prints of ``files``."""
+        """Return the output of ``DumpLogSegments`` for ``files``."""
         paths = ",".join(str(path) for path in files)
         return self.run("kafka.tools.DumpLogSegments", *options, "--files", paths)
 

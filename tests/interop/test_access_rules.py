@@ -47,7 +47,7 @@ def new_topic(bootstrap: str) -> str:
 
 
 def writable(bootstrap: str, topic: str) -> bool:
-    """Whether a producer without a name may write; AssertionError where something else is wrong."""
+    """Return True if an anonymous producer may write. Raise AssertionError for any other error."""
     with Client(bootstrap) as client, BatchingProducer(client, BatchingConfig(idempotence=False)) as producer:
         code = ErrorCode.NONE
         try:

@@ -1,4 +1,4 @@
-"""Who may do what, in ZooKeeper: as ``kafka-acls`` of 0.10.1.1 writes and lists it."""
+"""Access rules in ZooKeeper, as ``kafka-acls`` of 0.10.1.1 writes and lists them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Rules:
-    """What one chroot holds."""
+    """The rules below one chroot."""
 
     def __init__(self, zookeeper: str) -> None:
         chroot = f"/{uuid.uuid4().hex}"
@@ -46,7 +46,7 @@ class Rules:
         self.store = ZooKeeperStore(self.connect)
 
     def tool(self, *options: str) -> str:
-        """What ``kafka-acls`` prints."""
+        """Run ``kafka-acls`` and return its output."""
         connect = f"zookeeper.connect={self.connect}"
         return KAFKA_0_10.run("kafka.admin.AclCommand", "--authorizer-properties", connect, *options).out
 

@@ -1,4 +1,4 @@
-"""What our broker wrote, as Apache Kafka's own ``DumpLogSegments`` reads it."""
+"""Files of our broker, read by Apache Kafka's own ``DumpLogSegments``."""
 
 from __future__ import annotations
 

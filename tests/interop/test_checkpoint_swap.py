@@ -127,7 +127,7 @@ class Query:
 
     @property
     def batches(self) -> dict[int, list[Record]]:
-        """What the sink holds of each batch."""
+        """The records of each batch in the sink."""
         found = {}
         for path in (self._directory / "batches").glob("*[0-9]"):
             lines = (line.split() for line in path.read_text().splitlines())
@@ -135,7 +135,7 @@ class Query:
         return found
 
     def has(self, expected: list[Record]) -> bool:
-        """Whether the batches hold exactly these records."""
+        """Return True if the batches contain exactly these records."""
         came = Counter(record for batch in self.batches.values() for record in batch)
         assert came == Counter(expected), (came - Counter(expected), Counter(expected) - came)
         return True

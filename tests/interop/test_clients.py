@@ -127,7 +127,7 @@ def in_order(messages: list[Message]) -> list[Message]:
 
 
 def received(program: Program) -> list[Message]:
-    """What all members together have received."""
+    """Return the messages that all members have received."""
     return [record for member in program.members.values() for record in member.records]
 
 
@@ -225,7 +225,7 @@ def test_members_share_the_partitions_and_lose_nothing(client: Connected, broker
 
 
 def owned(program: Program) -> list[int]:
-    """How many partitions each member has."""
+    """Return the number of partitions of each member."""
     return sorted(len(member.owned) for member in program.members.values())
 
 

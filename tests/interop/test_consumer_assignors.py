@@ -42,7 +42,7 @@ def in_base64(text: str) -> str:
 
 
 def topic_count(consumer: str, kind: str, topics: list[str], chance: random.Random) -> TopicCount:
-    """What one consumer reads, at random."""
+    """Return a random subscription of one consumer."""
     streams = chance.choice([1, 1, 2, 3, 11])
     if kind == "static":
         return StaticTopicCount(consumer, {topic: chance.choice([1, 2, streams]) for topic in topics})

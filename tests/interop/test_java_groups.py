@@ -46,7 +46,7 @@ def consume(release: Release, servers: str, group: str, count: int, settings: Pa
 
 
 def tool(release: Release, servers: str, *arguments: str) -> str:
-    """What the group tool prints."""
+    """Run the group tool and return its output."""
     return release.run(TOOLS[release], "--bootstrap-server", servers, *arguments, *ONLY_0_10[release]).out
 
 

@@ -55,7 +55,7 @@ def relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Releas
 
 @pytest.fixture
 def seen(relay: Callable[[Release, str], Relay], handover: Handover) -> Seen:
-    """What the broker that took over saw."""
+    """Return the state that the second broker found."""
     release, founder, number = handover
     release.libs()
     return relay(release, founder).seen(number)

@@ -56,7 +56,7 @@ Row = tuple[int, bytes | None, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a broker serves."""
+    """The messages and offsets that a broker serves."""
 
     rows: dict[str, list[Row]]
     bounds: dict[str, tuple[int, int]]
@@ -292,7 +292,7 @@ def delete_records(bootstrap: str, topics: tuple[str, ...], offset: int) -> None
 
 
 def committed_of(bootstrap: str) -> list[bytes | None]:
-    """What a consumer gets that reads only what was committed."""
+    """Return the messages of a consumer that reads only committed ones."""
     found = look(bootstrap, [TRANSACTIONS], isolation="read_committed")
     return [value for _, _, value in found.rows[TRANSACTIONS]]
 

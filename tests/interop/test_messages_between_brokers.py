@@ -1,4 +1,4 @@
-"""What brokers say to each other, byte for byte as the classes of Apache Kafka 3.9.1 write it.
+"""Inter-broker requests, byte for byte as the classes of Apache Kafka 3.9.1 write them.
 
 Of these APIs no client has a table; 3.9.1 still has all versions of them.
 """

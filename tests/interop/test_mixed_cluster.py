@@ -77,7 +77,7 @@ class MixedCluster:
             self.kill(number)
 
     def whole(self, *topics: str) -> bool:
-        """Whether all replicas of all partitions are in sync; not while nobody can tell."""
+        """Return True if all replicas are known to be in sync."""
         try:
             with Client(self.bootstrap) as client:
                 described = Admin(client).describe_topics(list(topics))
@@ -90,7 +90,7 @@ class MixedCluster:
         )
 
     def controller(self) -> int:
-        """Who decides."""
+        """Return the controller."""
         with Client(self.bootstrap) as client:
             return Admin(client).describe_cluster().controller_id
 

@@ -1,4 +1,4 @@
-"""What is known of producers, handed from Apache Kafka 3.9.1 to us and back: snapshots and logs of either."""
+"""Producer state between Apache Kafka 3.9.1 and us: snapshots and logs of either."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ Record = tuple[int, int]
 
 
 class Consumer(Protocol):
-    """What the tests ask of a client."""
+    """The interface of a client under test."""
 
     def poll(self) -> list[Record]:
-        """What has come, after a short while."""
+        """Return the messages that arrive within a short time."""
 
     def commit(self) -> None:
         """Commit what was polled, and wait for the answer."""
@@ -139,7 +139,7 @@ def read(consumer: Consumer, count: int) -> set[Record]:
 
 
 def shares(consumers: Sequence[Consumer], sizes: list[int]) -> list[list[int]]:
-    """Who has what, once these are the sizes of their shares. Each polls on a thread of its own."""
+    """Poll on a thread per consumer until the shares have these sizes, and return the assignment."""
     found: list[set[int]] = [set() for _ in consumers]
     stop = threading.Event()
 

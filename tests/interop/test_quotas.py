@@ -42,7 +42,7 @@ class Limited:
         assert "Updated config for entity" in printed.out
 
     def throttled_ms(self, size: int) -> int:
-        """What the answer to about ``size`` bytes says."""
+        """Return the throttle time of a request of about ``size`` bytes."""
         request = simulation.produce(self.topic, build_message_set([Record(None, b"x" * size, 1)]))
         header = RequestHeader(int(request.key), request.version, 1, self.client_id)
         body = PRODUCE.encode_request(request.version, request.body)

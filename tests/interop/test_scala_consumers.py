@@ -127,7 +127,7 @@ class Group:
         return found
 
     def shared_by(self, **threads: int) -> bool:
-        """Whether these consumers, with so many streams, own what the assignor gives them."""
+        """Return True if these consumers, with so many streams, own their assignor's partitions."""
         names = {f"{self.name}_{name}": {self.topic: count} for name, count in threads.items()}
         assigned: dict[int, str] = {}
         for name in names:

@@ -111,7 +111,7 @@ class Ours:
 
 
 def taken(one: Scala | Ours) -> list[str]:
-    """What it has got since the last look."""
+    """Return the messages since the last call."""
     found = []
     with contextlib.suppress(queue.Empty):
         while True:

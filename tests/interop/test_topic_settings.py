@@ -48,7 +48,7 @@ class Topic:
             store.close()
 
     def takes(self, size: int) -> bool:
-        """Whether the broker takes a message of about ``size`` bytes."""
+        """Return True if the broker accepts a message of about ``size`` bytes."""
         delivery = self._producer.send(self._name, b"x" * size)
         try:
             delivery.result(60_000)

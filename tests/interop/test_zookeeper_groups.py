@@ -49,7 +49,7 @@ def group(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> Callable[..., 
 
 
 def described(cluster: Cluster, name: str) -> dict[tuple[str, int], tuple[str, ...]]:
-    """What the release's tool says: topic and partition -> offset, end, lag, owner."""
+    """Return the output of the release's tool: topic and partition -> offset, end, lag, owner."""
     printed = tool(cluster, "--describe", "--group", name)
     rows = [line.split() for line in printed.splitlines() if line.startswith(f"{name} ")]
     return {(row[1], int(row[2])): tuple(row[3:]) for row in rows}

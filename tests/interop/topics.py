@@ -21,7 +21,7 @@ class Topic:
 
     @property
     def config(self) -> dict[str, str]:
-        """What makes 0.10.1.1 store the format; 3.9.1 stores magic 2, whatever it is told."""
+        """Return the config with which 0.10.1.1 stores the format; 3.9.1 always stores magic 2."""
         return {"message.format.version": "0.9.0"} if self.magic == 0 else {}
 
 

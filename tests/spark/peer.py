@@ -26,7 +26,7 @@ def missing() -> str | None:
 
 
 def settings() -> dict[str, str]:
-    """What a session needs for the connector and the shim; nothing of what is missing."""
+    """Return the settings of a session for the connector and the shim, as far as their jars exist."""
     jars = [] if missing() else [str(jar) for jar in _jars()]
     if with_shim():
         from pyspark_minikafka import shim_path
@@ -36,12 +36,12 @@ def settings() -> dict[str, str]:
 
 
 def with_shim() -> bool:
-    """Whether the shared session has the shim's jar."""
+    """Return True if the shared session has the shim's jar."""
     return os.environ.get(SHIM) == "1"
 
 
 def has_limits() -> bool:
-    """Whether batches of ours can be limited in the shared session."""
+    """Return True if our batches can be limited in the shared session."""
     from pyspark_minikafka.reading.stream import HAS_LIMITS
 
     return HAS_LIMITS or with_shim()

@@ -66,7 +66,7 @@ def stopped(data_dir: Path) -> bool:
 
 
 def kept(data_dir: Path, topic: str = "numbers") -> int | None:
-    """How many messages a broker started on the directory has in partition 0 of a topic."""
+    """Return the number of messages in partition 0 of a topic, from a broker started on the directory."""
     here = local.ensure(str(data_dir))
     try:
         with ClusterClient(here.bootstrap_servers, creates_topics=False) as cluster:

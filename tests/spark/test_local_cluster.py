@@ -137,7 +137,7 @@ def spark_home(directory: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def seen(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the program has seen."""
+    """Return the rows that the program has read."""
     directory = tmp_path_factory.mktemp("cluster")
     archive = packed_environment(directory)
     python = "./environment/bin/python"  # the driver's, in its directory, and the executors' in theirs

@@ -165,7 +165,7 @@ class Middle:
 
 
 def numbers(frame: DataFrame) -> Counter[int]:
-    """How often each number is there."""
+    """Return how often each number is in the topic."""
     rows = frame.selectExpr("cast(substring(cast(value AS string), 1, 8) AS int) number").collect()
     return Counter(row.number for row in rows)
 

@@ -158,7 +158,7 @@ def with_the_jar(cwd: Path) -> str:
 
 
 def in_pyspark(source: str, cwd: Path, *arguments: str, **environment: str) -> Any:
-    """What a script with a session of its own, that has the jar, has said, as JSON."""
+    """Run a script with its own session and the jar, and return its JSON output."""
     code = textwrap.dedent(SESSION) + textwrap.dedent(source)
     said = run([sys.executable, "-c", code, with_the_jar(cwd), *arguments], cwd, **environment)
     return json.loads(said.splitlines()[-1])
@@ -172,7 +172,7 @@ class JarSession:
         self._errors = errors
 
     def run(self, source: str, *arguments: str) -> Any:
-        """What the script has said, as JSON; it finds its arguments behind ``sys.argv[2:]``."""
+        """Run the script and return its JSON output; its arguments are ``sys.argv[2:]``."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([textwrap.dedent(source), arguments]) + "\n")

@@ -1,4 +1,4 @@
-"""What Spark asks of a stream's source and when, and how a query ends: its data gone, or stopped."""
+"""The calls of Spark to a stream's source, and the end of a query: lost data, or a stop."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def reply(*words: object) -> None:
 
 
 def event(member: str, *words: object) -> None:
-    """What happened to a member."""
+    """Print an event of a member."""
     show(f"@ {member} " + " ".join(map(str, words)))
 
 
@@ -130,7 +130,7 @@ class Member(threading.Thread):
 
 
 class Client:
-    """What every program does the same way."""
+    """The common part of the programs."""
 
     member: type[Member]
 

@@ -78,7 +78,7 @@ class Source:
 
     @property
     def is_peer(self) -> bool:
-        """Whether this is Spark's own connector."""
+        """True for Spark's own connector."""
         return self.format == "kafka"
 
     def options(self, given: Mapping[str, object]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a batch query reads: every way to name partitions, every kind of start and end."""
+"""Batch reads: every way to name partitions, every kind of start and end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much one micro-batch reads, and where a query that takes what is there ends."""
+"""The size of micro-batches, and the end of a query that reads the available records."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_available_now_closes_the_windows_that_have_passed(source: Source) -> No
 
 
 def test_without_a_closing_batch_windows_wait_for_the_next_records(source: Source) -> None:
-    """What Spark before 4.2 does with a Python source, and what the source warns of."""
+    """Spark before 4.2 omits the closing batch of a Python source, which warns of that."""
     if source.is_peer or has_limits():
         pytest.skip("there is a closing batch")
     topic, checkpoint = source.kafka.topic(config=KEPT), source.checkpoint()

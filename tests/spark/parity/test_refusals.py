@@ -1,4 +1,4 @@
-"""What is refused before any job: with ours, the option is named too."""
+"""Options that are refused before any job; our message also names the option."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a streaming query reads: where it starts, what it finds while it runs, and where it goes on."""
+"""Streaming reads: their start, changes while they run, and their restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sink takes, where rows go, and what it refuses."""
+"""Writes: accepted columns, the routing of rows, and refusals."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ ILL = metadata((0, (0, 1), (0,)), (-1, (2, 1), (2,)), brokers=2)
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> list[ClusterMetadata]:
-    """What the brokers tell of the cluster, in the place of the first."""
+    """Return the cluster's metadata, in a list whose first item tests replace."""
     told = [WELL]
 
     @contextlib.contextmanager

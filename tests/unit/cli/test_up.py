@@ -32,7 +32,7 @@ DEADLINE_S = 30
 
 
 class Done(NamedTuple):
-    """How a command ended and what it said."""
+    """The status and the output of a finished command."""
 
     status: int
     out: str
@@ -98,7 +98,7 @@ def minikafka(*arguments: str, stdin: bytes = b"") -> Done:
 
 
 def lives(process: psutil.Process) -> bool:
-    """Whether it runs; one that nobody has reaped yet does not."""
+    """Return True if the process runs; a zombie does not."""
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""What `minikafka up` makes is its user's alone."""
+"""The directories and files of `minikafka up` are private to its user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What planning and reading cost the brokers, counted in requests and connections."""
+"""The cost of planning and reading for the brokers, in requests and connections."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def planner(brokers: BrokersInMemory, mode: Mode, **given: str) -> Planner:
 
 
 def requests(brokers: BrokersInMemory) -> Counter[tuple[ApiKey, int]]:
-    """How many of each API every broker got."""
+    """Return the number of requests by API and broker."""
     return Counter((key, broker_id) for broker_id, key, _, _ in brokers.requests)
 
 

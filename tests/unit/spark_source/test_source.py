@@ -1,4 +1,4 @@
-"""What Spark imports to find the source: it must do no harm, and say what is missing."""
+"""The module that Spark imports to find the source: it never raises, and reports missing packages."""
 
 from __future__ import annotations
 

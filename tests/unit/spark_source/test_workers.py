@@ -214,7 +214,7 @@ def test_a_worker_that_commits_a_write_has_none_of_them_either(archive: Path) ->
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """As in a worker of Spark's."""
+    """Set the environment of a Spark worker."""
     monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "x")
     monkeypatch.delenv("MINIKAFKA_TRACEBACK", raising=False)
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")  # so that the test leaves it as it was

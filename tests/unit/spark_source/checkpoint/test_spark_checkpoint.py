@@ -1,4 +1,4 @@
-"""What a checkpoint's files say of where a query began that another source started."""
+"""The start of a query that another source started, from its checkpoint's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a query starts and ends: what the options may say, and what wins."""
+"""The start and end of a query: the options, and their precedence."""
 
 from __future__ import annotations
 

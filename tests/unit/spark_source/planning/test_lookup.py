@@ -1,4 +1,4 @@
-"""What a group has committed, asked of brokers and of ZooKeeper, and how far logs reach."""
+"""Look-ups of committed offsets, at brokers and in ZooKeeper, and of log ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query reads, decided against a cluster of dicts."""
+"""The plans of queries, against a cluster of dicts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def batch(cluster: FakeCluster, **given: str) -> tuple[OffsetRange, ...]:
 
 
 def whole(tp: TopicPartition, start: int, end: int) -> OffsetRange:
-    """From the earliest to the latest, which are these now."""
+    """Return the range from the earliest to the latest offset, at present these."""
     return OffsetRange(tp, start, end, from_earliest=True, to_latest=True)
 
 

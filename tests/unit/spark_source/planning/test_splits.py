@@ -1,4 +1,4 @@
-"""How ranges become tasks: the arithmetic of Spark's Kafka connector."""
+"""The split of ranges into tasks: the arithmetic of Spark's Kafka connector."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ EVERYTHING = "everything"
 
 
 class ShimReader(UnlimitedReader):
-    """What the Scala shim makes of the reader of Spark 4.0 and 4.1: that of 4.2."""
+    """The reader of Spark 4.0 and 4.1 behind the Scala shim, which behaves as that of 4.2."""
 
     def latestOffset(self, start: Any, limit: object) -> Any:  # type: ignore[override]  # noqa: N802
         return self._asked({"what": "next", "start": through_json(start), "everything": limit == EVERYTHING})
