@@ -12,7 +12,7 @@ from minikafka.wire.apis.create_topics import CreatableReplicaAssignment, Creata
 from tests.scenarios.script_simulation import ScriptSimulation
 from tests.support.simulation import Request
 
-NONSENSE = {
+INVALID_DATA = {
     "nothing": b"",
     "no text": b"\xff\x00\xfe",
     "no JSON": b"{",
@@ -104,8 +104,8 @@ def test_invalid_znode_is_logged_and_the_controller_survives(at: Place, last: st
             assert place(simulation, topic) is ErrorCode.NONE
         simulation.log.take()
         logged = ""
-        for kind in (*(NONSENSE.keys() - {last}), last):
-            write(simulation, at, NONSENSE[kind])
+        for kind in (*(INVALID_DATA.keys() - {last}), last):
+            write(simulation, at, INVALID_DATA[kind])
             pass_time(simulation, 3)
             logged += "\n".join(simulation.log.take())
         assert place(simulation, "after") is ErrorCode.NONE
