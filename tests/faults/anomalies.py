@@ -1,8 +1,8 @@
-"""What clients of a cluster have seen, and which of Jepsen's anomalies are in it.
+"""The history of a cluster's clients, and the search for Jepsen's anomalies in it.
 
-The names are those of Jepsen's test of Kafka-like logs. Of its list, what needs transactions (G0, G1c, a read
-before the commit) cannot be here, as there are none; an "int-" anomaly lies within one operation, the other
-of its name between two.
+The names are those of Jepsen's test of Kafka-like logs. Its anomalies of transactions (G0, G1c, a read before
+the commit) cannot occur, as there are no transactions. An "int-" anomaly is within one operation, the one of
+the same name without the prefix between two.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 Rows = Sequence[tuple[int, bytes]]
-"""Offset and value, by offset."""
+"""Offset and value, in the order of offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """What is promised of what one producer sends."""
+    """The guarantees of one producer."""
 
     once: bool
-    """A retry is not written again."""
+    """A retry is not written twice."""
     in_order: bool
-    """Nothing overtakes what was sent before, to the same partition."""
+    """No value overtakes an earlier one of the same partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What one poll gave of one partition. ``assignment``: positions go on only within one."""
+    """The result of one poll for one partition. Positions continue only within one ``assignment``."""
 
     assignment: int
     partition: int
@@ -37,39 +37,39 @@ class Poll:
 
 @dataclass
 class History:
-    """Filled in by clients, each in its own entries."""
+    """The operations of all clients. Each client fills in its own entries."""
 
     senders: dict[str, Sender] = field(default_factory=dict)
     sent: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)
-    """Partition and value, in their order; no value is sent twice."""
+    """Partition and value, in send order; no value is sent twice."""
     acknowledged: dict[bytes, tuple[int, int]] = field(default_factory=dict)
-    """With acks=all: value -> partition and offset, -1 where that was not told."""
+    """With acks=all: value -> partition and offset, -1 if the response had none."""
     failed: set[bytes] = field(default_factory=set)
-    """Refused before anything was written."""
+    """Values that were rejected before any write."""
     polls: dict[str, list[Poll]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
-    """What clients noticed themselves."""
+    """Problems that clients have detected themselves."""
 
     def add_sender(self, name: str, *, once: bool, in_order: bool) -> list[tuple[int, bytes]]:
-        """Its list of what was sent."""
+        """Add a producer and return its list of sent values."""
         self.senders[name] = Sender(once, in_order)
         return self.sent.setdefault(name, [])
 
     def add_reader(self, name: str) -> list[Poll]:
-        """Its list of polls."""
+        """Add a reader and return its list of polls."""
         return self.polls.setdefault(name, [])
 
     def all_sent(self) -> int:
-        """How many values."""
+        """Return the number of sent values."""
         return sum(map(len, self.sent.values()))
 
     def all_read(self) -> dict[str, int]:
-        """How many records each reader was given."""
+        """Return the number of records that each reader has read."""
         return {name: sum(len(poll.rows) for poll in polls) for name, polls in self.polls.items()}
 
 
 def find(history: History, logs: Mapping[int, Rows]) -> dict[str, list[str]]:
-    """The anomalies, by name. ``logs``: what each partition holds in the end; every reader has read it."""
+    """Return the anomalies by name. ``logs``: the content of each partition at the end, after all reads."""
     found: dict[str, list[str]] = defaultdict(list)
     there = {partition: dict(rows) for partition, rows in logs.items()}
     places: dict[bytes, list[tuple[int, int]]] = defaultdict(list)
@@ -79,8 +79,8 @@ def find(history: History, logs: Mapping[int, Rows]) -> dict[str, list[str]]:
     for name, what in (
         *_of_the_log(history, places),
         *_of_sends(history, there, places),
-        *(one for reader in history.polls for one in _of_polls(history, reader, logs, there)),
-        *(("told by a client", one) for one in history.wrong),
+        *(anomaly for reader in history.polls for anomaly in _of_polls(history, reader, logs, there)),
+        *(("reported by a client", problem) for problem in history.wrong),
     ):
         found[name].append(what)
     return dict(found)
@@ -93,9 +93,9 @@ def _of_the_log(
     for value, where in places.items():
         name = known.get(value)
         if name is None:
-            yield "phantom", f"{value!r} at {where} was sent by nobody"
+            yield "phantom", f"{value!r} at {where} was never sent"
         elif value in history.failed:
-            yield "G1a", f"{value!r} at {where} was refused"
+            yield "G1a", f"{value!r} at {where} was rejected"
         elif len(where) > 1 and history.senders[name].once:
             yield "duplicate", f"{value!r} is at {where}"
     for name, sender in history.senders.items():
@@ -106,7 +106,7 @@ def _of_the_log(
             for partition in {number for number, _ in first}:
                 for before, after in pairwise(place for number, place in first if number == partition):
                     if before > after:
-                        yield "reordered", f"what {name} sent first is at {before}, what followed at {after}"
+                        yield "reordered", f"{name}: an earlier value is at {before}, a later one at {after}"
 
 
 def _of_sends(
@@ -118,7 +118,7 @@ def _of_sends(
     for value, place in history.acknowledged.items():
         partition, offset = place
         if value not in places:
-            yield "lost write", f"{value!r} was acknowledged at {place}, and is nowhere"
+            yield "lost write", f"{value!r} was acknowledged at {place}, and is not in any log"
         if offset < 0:
             continue
         if by_place.setdefault(place, value) != value:
@@ -153,7 +153,7 @@ def _of_polls(
                 what = f"{reader} read offset {offset} of partition {partition} after {before}"
                 if offset <= before:
                     yield f"{within}nonmonotonic poll", what
-                elif any(one in there[partition] for one in range(before + 1, offset)):
+                elif any(skipped in there[partition] for skipped in range(before + 1, offset)):
                     yield f"{within}poll skip", what
             last[partition] = poll.assignment, offset
             seen.setdefault(partition, set()).add(offset)
@@ -165,9 +165,9 @@ def _of_polls(
 
 
 def shown(found: Mapping[str, Iterable[str]], most: int = 3) -> str:
-    """The first few of each kind."""
+    """Return the first ``most`` anomalies of each kind as text."""
     lines = []
     for name, all_of_them in sorted(found.items()):
         examples = list(all_of_them)
-        lines += [f"{name}: {len(examples)}", *(f"    {one}" for one in examples[:most])]
+        lines += [f"{name}: {len(examples)}", *(f"    {example}" for example in examples[:most])]
     return "\n".join(lines)

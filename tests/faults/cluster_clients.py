@@ -1,7 +1,7 @@
 """Clients of the simulated cluster: producers, consumers, a group that commits, and an operator.
 
-Each is a routine that yields what it waits for: a number of milliseconds, or the answer to a ``Call`` (None
-where there is none in time). They ask whoever answers, and tell the oracle what they know.
+Each is a routine that yields its waits: a number of milliseconds, or a ``Call`` for its response (None after
+its time-out). They send requests to any broker, and report results to the oracle.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Routine = Generator[Any, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request to a broker, to be answered within a time."""
+    """A request to a broker, with a time-out for the response."""
 
     broker: int
     key: ApiKey
@@ -52,7 +52,7 @@ class Call:
 
 
 class Client:
-    """Runs one routine. ``world`` tells it when the load ends."""
+    """Runs one routine until ``stopping``."""
 
     def __init__(self, world: World, oracle: Oracle, name: str) -> None:
         self.world = world
@@ -124,13 +124,13 @@ class Client:
             return
         self.events.at(call.timeout_ms, late)
 
-    # What all of them need.
+    # --- shared by all clients
 
     def some_broker(self) -> int:
         return self.dice.randrange(len(self.world.machines))
 
     def refresh(self) -> Routine:
-        """Ask somebody who leads what."""
+        """Request the leaders from any broker."""
         response = yield Call(self.some_broker(), ApiKey.METADATA, 1, MetadataRequest(None))
         if response is not None:
             for topic in response.topics:
@@ -206,29 +206,29 @@ class Producer(Client):
         body = ProduceRequest(None, self.acks, patience_ms, (topic,))
         for attempt in range(60 if self.idempotent else 8):
             leader = self.leaders.get(name, 0)
-            # Sometimes less patient than the broker: an answer may be on its way when the client gives up.
+            # Sometimes shorter than the broker's time-out: the response may come after the client gives up.
             wait_ms = patience_ms + self.dice.choice([-40, 100, 300])
             answer = yield Call(leader, ApiKey.PRODUCE, 3 if self.idempotent else 2, body, wait_ms)
             part = None if answer is None else answer.topics[0].partitions[0]
             if part is not None and part.error_code in {OK, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
                 self._acknowledged(name, values, part, life)
                 return
-            if self._is_gone(name, life) or (self.stopping and attempt > 2):
+            if self._is_deleted(name, life) or (self.stopping and attempt > 2):
                 break
             yield self.dice.choice([5, 20, 50, 100])
             yield from self.refresh()
-        # Nobody knows what became of it; a number that may be free must not be used again.
+        # The outcome is unknown: its sequence numbers must not be used again.
         self.producer_id = -1
         self.oracle.counts["batches given up"] += 1
 
-    def _is_gone(self, name: TopicPartition, life: int) -> bool:
+    def _is_deleted(self, name: TopicPartition, life: int) -> bool:
         return name.topic in self.oracle.deleted or life != self.oracle.lives[name.topic]
 
     def _acknowledged(self, name: TopicPartition, values: list[bytes], part: Any, life: int) -> None:
         if self.idempotent:
             self.sequences[name] = self.sequences.get(name, 0) + len(values)
         what = f"{[value.decode() for value in values]} acknowledged at {name} offset {part.base_offset}"
-        self.events.tell(self.host, f"{what} (acks={self.acks})")
+        self.events.note(self.host, f"{what} (acks={self.acks})")
         if self.acks == -1:
             offset = part.base_offset if part.error_code == OK else -1
             self.oracle.acknowledged(self.host, name, offset, values, life)
@@ -237,7 +237,7 @@ class Producer(Client):
 
 
 class Consumer(Client):
-    """Reads all partitions from their beginnings, again and again where it is sent back."""
+    """Reads all partitions from the start, and starts again at random."""
 
     def __init__(self, world: World, oracle: Oracle, name: str) -> None:
         super().__init__(world, oracle, name)
@@ -290,7 +290,7 @@ class Consumer(Client):
                 else:
                     self.leaders.pop(name, None)
                     if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self.oracle.lives[name.topic]:
-                        self.offsets.pop(name, None)  # it was made again
+                        self.offsets.pop(name, None)  # the topic was recreated
 
     def _read(self, name: TopicPartition, records: Any, life: int) -> None:
         offset = self.offsets.get(name, 0)
@@ -300,11 +300,11 @@ class Consumer(Client):
                     self.oracle.read(name, record.offset, record.value or b"", life)
                     self.offsets[name] = record.offset + 1
         except BrokerError as error:
-            raise Broken(f"{name}: what a consumer is given is damaged: {error}") from error
+            raise Broken(f"{name}: a consumer received damaged data: {error}") from error
 
 
 class Committer(Client):
-    """A group of one consumer, which commits offsets that rise; with ``asks`` it looks at them, too."""
+    """A group of one consumer that commits increasing offsets; with ``asks`` it also fetches them."""
 
     def __init__(self, world: World, oracle: Oracle, name: str, of: TopicPartition, *, asks: bool) -> None:
         super().__init__(world, oracle, name)
@@ -318,7 +318,7 @@ class Committer(Client):
         while not self.stopping:
             if self.asks and self.coordinator < 0:
                 yield from self.find()
-                # It may have come to be the coordinator just now.
+                # It may have become the coordinator just now.
                 yield from self._ask()
             yield from self.find()
             offset += 1
@@ -329,7 +329,7 @@ class Committer(Client):
             if response is not None and response.topics[0].partitions[0].error_code == OK:
                 self.oracle.committed[self.host, self.of] = offset
                 self.oracle.counts["offsets committed"] += 1
-                self.events.tell(self.host, f"offset {offset} is committed")
+                self.events.note(self.host, f"offset {offset} is committed")
                 yield self.dice.choice([50, 200])
                 if self.asks and self.dice.random() < 0.5:
                     yield from self._ask()
@@ -338,9 +338,9 @@ class Committer(Client):
                 yield 50
 
     def _ask(self) -> Routine:
-        """The coordinator tells nothing older than what was acknowledged.
+        """Check that the coordinator returns no older offset than the acknowledged one.
 
-        Of what was not, a new one may tell before all replicas have it, as Kafka's does.
+        A new coordinator may return an unacknowledged offset before all replicas have it, as Kafka's does.
         """
         yield from self.find()
         coordinator, groups = self.coordinator, TopicPartition(OFFSETS_TOPIC, 0)
@@ -351,11 +351,11 @@ class Committer(Client):
             self.coordinator = -1
             return
         if epoch < 0 or self.oracle.coordinates(coordinator, groups) != epoch:
-            return  # one whose time is over may know less
-        told = response.topics[0].partitions[0].committed_offset
-        self.oracle.counts["committed offsets told"] += 1
-        if told < least:
-            raise Broken(f"{self.host} committed {least}, and {coordinator} tells {told}")
+            return  # an old coordinator may know less
+        fetched = response.topics[0].partitions[0].committed_offset
+        self.oracle.counts["committed offsets fetched"] += 1
+        if fetched < least:
+            raise Broken(f"{self.host} committed {least}, and broker {coordinator} returns {fetched}")
 
     def _fetch(self) -> Call:
         topics = (OffsetFetchRequestTopic(self.of.topic, (self.of.partition,)),)
@@ -371,7 +371,7 @@ class Committer(Client):
                 yield 100
 
     def check(self) -> None:
-        """Ask once more, when the cluster is whole."""
+        """Fetch the offset once more, after the recovery."""
         self.done = False
         self.begin(self._check())
 
@@ -388,39 +388,40 @@ class Committer(Client):
             yield 100
         least = self.oracle.committed.get((self.host, self.of), -1)
         if part.committed_offset < least:
-            raise Broken(f"{self.host} committed {least}, and now {part.committed_offset} is told")
+            found = part.committed_offset
+            raise Broken(f"{self.host} committed {least}, and the coordinator returns {found}")
 
 
 class Operator(Client):
-    """Makes, grows, deletes and moves topics, all by znodes, as 0.10.1's tools do."""
+    """Creates, extends, deletes and reassigns topics, all by znodes, as 0.10.1's tools do."""
 
-    def __init__(self, world: World, oracle: Oracle, deeds: int) -> None:
+    def __init__(self, world: World, oracle: Oracle, actions: int) -> None:
         super().__init__(world, oracle, "operator")
         self.store = world.zookeeper.connect()
         self.topics: list[str] = []
-        self.begin(self._run(deeds))
+        self.begin(self._run(actions))
 
     def create(self, topic: str, assignment: dict[int, tuple[int, ...]], **config: str) -> None:
-        """A topic; of settings ``_`` stands for the dot."""
+        """Create a topic; in settings ``_`` stands for the dot."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
         self.store.create(paths.topic_config_path(topic), EntityConfig(settings).to_json(), make_parents=True)
         self.store.create(paths.topic_path(topic), TopicAssignment(assignment).to_json(), make_parents=True)
         self.topics.append(topic)
-        self.events.tell(self.host, f"creates {topic}: {assignment} {settings}")
+        self.events.note(self.host, f"creates {topic}: {assignment} {settings}")
 
     def some_replicas(self, count: int) -> tuple[int, ...]:
         brokers = list(self.world.machines)
         return tuple(self.dice.sample(brokers, min(count, len(brokers))))
 
-    def _run(self, deeds: int) -> Routine:
-        things: list[Callable[[], None]] = [self._create, self._grow, self._delete]
-        things += [self._reassign] * 2 + [self._elect] * 2
-        for _ in range(deeds):
+    def _run(self, actions: int) -> Routine:
+        choices: list[Callable[[], None]] = [self._create, self._grow, self._delete]
+        choices += [self._reassign] * 2 + [self._elect] * 2
+        for _ in range(actions):
             yield self.dice.randrange(100, 900)
             if self.stopping:
                 return
             try:
-                self.dice.choice(things)()
+                self.dice.choice(choices)()
             except (NodeExists, NoNode):
                 continue
 
@@ -442,13 +443,13 @@ class Operator(Client):
             path = paths.topic_path(topic)
             assignment = self._assignment(topic)
             assignment[len(assignment)] = self.some_replicas(len(assignment[0]))
-            self.events.tell(self.host, f"gives {topic} another partition: {assignment}")
+            self.events.note(self.host, f"gives {topic} another partition: {assignment}")
             self.store.write(path, TopicAssignment(assignment).to_json())
 
     def _delete(self) -> None:
         topic = self._some_topic()
         if topic.startswith("later"):
-            self.events.tell(self.host, f"deletes {topic}")
+            self.events.note(self.host, f"deletes {topic}")
             self.oracle.deleted.add(topic)
             self.store.create(f"{paths.DELETE_TOPICS}/{topic}", make_parents=True)
 
@@ -462,17 +463,17 @@ class Operator(Client):
         replicas = self.some_replicas(len(assignment[partition]))
         wanted = Reassignments({TopicPartition(topic, partition): replicas})
         self.store.create(paths.REASSIGN_PARTITIONS, wanted.to_json(), make_parents=True)
-        self.events.tell(self.host, f"moves {topic}-{partition} to {replicas}")
+        self.events.note(self.host, f"moves {topic}-{partition} to {replicas}")
 
     def _elect(self) -> None:
         topic = self._some_topic()
         names = frozenset(TopicPartition(topic, partition) for partition in self._assignment(topic))
         self.store.create(paths.PREFERRED_ELECTION, PreferredElection(names).to_json(), make_parents=True)
-        self.events.tell(self.host, f"wants the preferred leaders of {topic}")
+        self.events.note(self.host, f"requests the preferred leaders of {topic}")
 
 
 class Replacer(Operator):
-    """Deletes a topic, and makes another one of its name once it is gone, again and again."""
+    """Deletes a topic and recreates it under the same name, again and again."""
 
     TOPIC = "again"
 
@@ -483,22 +484,22 @@ class Replacer(Operator):
         count = self.dice.choice([2, 3])
         self.create(self.TOPIC, {0: self.some_replicas(count)}, min_insync_replicas="2")
 
-    def _run(self, deeds: int) -> Routine:
+    def _run(self, actions: int) -> Routine:
         self._make()
         while not self.stopping:
             yield self.dice.choice([400, 900, 1500])
             if self.stopping:
                 return
-            self.events.tell(self.host, f"deletes {self.TOPIC}, to make it again")
+            self.events.note(self.host, f"deletes {self.TOPIC}, to recreate it")
             self.oracle.deleted.add(self.TOPIC)
             self.store.create(f"{paths.DELETE_TOPICS}/{self.TOPIC}", make_parents=True)
-            while self._is_there():
+            while self._exists():
                 if self.stopping:
                     return
                 yield 20
-            self.oracle.made_again(self.TOPIC)
+            self.oracle.recreated(self.TOPIC)
             self._make()
 
-    def _is_there(self) -> bool:
+    def _exists(self) -> bool:
         wanted = (paths.topic_path(self.TOPIC), f"{paths.DELETE_TOPICS}/{self.TOPIC}")
         return any(self.store.exists(path) is not None for path in wanted)

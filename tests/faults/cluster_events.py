@@ -1,12 +1,12 @@
-"""Simulated time, and a network between machines: what ``cluster_simulation`` is played on.
+"""The simulated time and network of ``cluster_simulation``.
 
-Everything that happens is an event of ``Events``, at a millisecond; of those of one millisecond chance has
-the order. What waits (a worker for ZooKeeper, a broker that stops for the controller) lets other events
-happen meanwhile (``Events.wait``), so that everything interleaves that does on real machines.
+Everything that happens is an event of ``Events`` at a millisecond; events of one millisecond are in random
+order. A wait (of a worker for ZooKeeper, of a stopping broker for the controller) runs other events meanwhile
+(``Events.wait``), so that everything interleaves as on real machines.
 
-A connection keeps the order of its frames, as TCP does, and delays each by chance; there is no order between
-connections. A blocked way holds what is sent: it arrives when the way is free again, if both ends still want
-it then.
+A connection keeps the order of its frames, as TCP does, and delays each at random; there is no order between
+connections. A blocked direction holds its frames: they arrive when it is free again, unless an end has closed
+the connection.
 """
 
 from __future__ import annotations
@@ -28,57 +28,57 @@ _log = logging.getLogger("minikafka.net")
 Action = Callable[[], None]
 
 MOST_EVENTS = 25_000
-"""A run has some thousands: more are a circle."""
+"""The limit of events in a run, which has some thousands: more are an endless loop."""
 
 
 class Died(BaseException):
-    """Ends what a process was doing. Not an Exception, so that nothing on the way takes it for an error."""
+    """Ends the current call of a dead process. Not an Exception, so that no handler takes it for an error."""
 
 
 class Events:
-    """The clock and what is going to happen."""
+    """The clock and the queue of future events."""
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
         self.now_ms = 0
         self.count = 0
         self.depth = 0
-        """How many ``wait`` are under way, each within another."""
+        """The number of nested ``wait`` calls."""
         self.trace: list[object] = []
-        """All that happened, for comparison."""
-        self.told: deque[str] = deque(maxlen=4000)
-        """What happened, in words."""
+        """All events, for the comparison of runs."""
+        self.messages: deque[str] = deque(maxlen=4000)
+        """The last events as text."""
         self.happened: Counter[str] = Counter()
         self._heap: list[tuple[int, float, int, Action]] = []
         self._serial = itertools.count()
 
     def at(self, delay_ms: int, action: Action) -> None:
-        """Let ``action`` happen in ``delay_ms``."""
+        """Schedule ``action`` in ``delay_ms``."""
         item = (self.now_ms + max(0, delay_ms), self.dice.random(), next(self._serial), action)
         heapq.heappush(self._heap, item)
 
-    def tell(self, who: str, what: str) -> None:
-        """Keep what happened."""
-        self.trace.append((self.now_ms, who, what))
-        self.told.append(f"{self.now_ms / 1000:8.3f}  {who:<12} {what}")
+    def note(self, source: str, message: str) -> None:
+        """Record an event of ``source``, a host or client, for people."""
+        self.trace.append((self.now_ms, source, message))
+        self.messages.append(f"{self.now_ms / 1000:8.3f}  {source:<12} {message}")
 
     def run(self, until: Callable[[], bool], deadline_ms: int) -> bool:
-        """Let events happen until ``until()`` or the time ``deadline_ms``; whether it was ``until``."""
+        """Run events until ``until()`` or the time ``deadline_ms``. Return False at the deadline."""
         heap = self._heap
         while not until():
             if not heap or heap[0][0] > deadline_ms:
                 self.now_ms = max(self.now_ms, deadline_ms)
                 return False
             time_ms, _, _, action = heapq.heappop(heap)
-            # A wait within may have gone on beyond what its caller was waiting for.
+            # A nested wait may have advanced the time.
             self.now_ms = max(self.now_ms, time_ms)
             self.count += 1
-            assert self.count < MOST_EVENTS, f"{self.count} events, and no end"
+            assert self.count < MOST_EVENTS, f"endless loop after {self.count} events"
             action()
         return True
 
     def wait(self, until: Callable[[], bool], wait_ms: int) -> bool:
-        """``run`` for whoever waits in the middle of something."""
+        """Run events during a wait in the middle of another event."""
         self.depth += 1
         try:
             return self.run(until, self.now_ms + wait_ms)
@@ -94,44 +94,44 @@ class Host(Protocol):
 
     @property
     def life(self) -> int:
-        """Counts the processes that this one has had; what is for an earlier one is lost."""
+        """The number of the current process; actions for an earlier one are dropped."""
 
     def execute(self, life: int, action: Action) -> None:
-        """Do something that belongs to the process of that life: now, later if it is paused, or never."""
+        """Run an action of the process ``life``: now, after a pause, or never."""
 
 
 class Network:
-    """All servers and connections."""
+    """All servers and connections of the cluster."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
         self.delays_ms: Sequence[int] = (0, 1, 1, 2)
-        """One of these for each frame."""
+        """The choices for the delay of a frame."""
         self.servers: dict[str, Server] = {}
         self.connections: dict[Connection, None] = {}
         self._blocked: Counter[tuple[str, str]] = Counter()
         self._stalled: list[Way] = []
 
     def blocked(self, source: str, target: str) -> bool:
-        """Whether nothing gets from ``source`` to ``target``."""
+        """Return True if frames from ``source`` to ``target`` are held."""
         return self._blocked[source, target] > 0
 
     def block(self, source: str, target: str) -> None:
-        """Let nothing pass, until ``unblock`` was called as often."""
+        """Hold all frames until ``unblock`` is called as often."""
         self._blocked[source, target] += 1
 
     def unblock(self, source: str, target: str) -> None:
-        """Let pass what is on its way."""
+        """Deliver the held frames, unless another block remains."""
         self._blocked[source, target] -= 1
         stalled, self._stalled = self._stalled, []
         for way in stalled:
-            way.go_on()
+            way.deliver_next()
 
     def stall(self, way: Way) -> None:
         self._stalled.append(way)
 
     def connect(self, source: Host, host: str) -> Connection:
-        """A new connection. NetworkError when nobody is there, or cannot be reached."""
+        """Return a new connection. Raises NetworkError if no server listens, or the way is blocked."""
         server = self.servers.get(host)
         if server is None:
             raise NetworkError(f"{host}: cannot connect: Connection refused")
@@ -143,7 +143,7 @@ class Network:
 
 
 class Server:
-    """What listens on a machine, for its process of one life. See ``net.interfaces.Server``."""
+    """The server of a machine's process of one life. See ``net.interfaces.Server``."""
 
     def __init__(self, network: Network, machine: Host, listener: str, handler: RequestHandler) -> None:
         self.network = network
@@ -159,20 +159,20 @@ class Server:
         return {self.listener: self.port}
 
     def own(self) -> list[Connection]:
-        return [one for one in self.network.connections if one.server is self]
+        return [connection for connection in self.network.connections if connection.server is self]
 
     def stop(self, drain_ms: int = 5000) -> None:
         if self.network.servers.get(self.machine.host) is self:
             del self.network.servers[self.machine.host]
         for connection in self.own():
             connection.draining = True
-        self.network.events.wait(lambda: not any(one.in_flight for one in self.own()), drain_ms)
+        self.network.events.wait(lambda: not any(each.in_flight for each in self.own()), drain_ms)
         for connection in self.own():
             connection.end_by_server("the peer closed the connection")
 
 
 class Way:
-    """One direction of a connection. None among the frames is the end."""
+    """One direction of a connection. The frame None is its end."""
 
     def __init__(self, network: Network, source: str, target: str, arrive: Callable[[Any], None]) -> None:
         self.network = network
@@ -180,16 +180,16 @@ class Way:
         self.target = target
         self.frames: deque[bytes | None] = deque()
         self.lost = False
-        """Nothing that is sent arrives any more, and nobody is told."""
+        """True if frames are dropped silently."""
         self._arrive = arrive
         self._due_ms = 0
 
     def send(self, frame: bytes | None) -> None:
         self.frames.append(frame)
-        self.go_on()
+        self.deliver_next()
 
-    def go_on(self) -> None:
-        """Have one frame arrive, behind those that are on their way."""
+    def deliver_next(self) -> None:
+        """Schedule the arrival of one frame, after those that are scheduled."""
         network = self.network
         now_ms = network.events.now_ms
         self._due_ms = max(self._due_ms, now_ms + network.events.dice.choice(network.delays_ms))
@@ -232,7 +232,7 @@ class Pending:
 
 
 class Connection:
-    """Both ends. See ``net.interfaces.Connection`` for the client's."""
+    """Both ends of a connection. See ``net.interfaces.Connection`` for the client's."""
 
     def __init__(self, network: Network, source: Host, server: Server) -> None:
         self.network = network
@@ -245,7 +245,7 @@ class Connection:
         self.memory: dict[str, Any] = {}
         self._error: NetworkError | None = None
         self._ended = False
-        """At the server's end."""
+        """True when the server's end is closed."""
         self._pending: deque[Pending] = deque()
         self._inbox: deque[bytes] = deque()
         self._paused_until_ms = 0
@@ -282,7 +282,7 @@ class Connection:
             self.fail("the connection was closed by this client")
 
     def fail(self, reason: str) -> None:
-        """This end gives up, and the other one hears of it."""
+        """Close this end, and send the end to the server."""
         self._lose(reason)
         self._requests.send(None)
 
@@ -319,7 +319,7 @@ class Connection:
         def action() -> None:
             if self.server.machine.life != self.server.life:
                 if frame is not None:
-                    self._responses.send(None)  # nobody knows the connection any more
+                    self._responses.send(None)  # the new process does not know the connection
             elif frame is None:
                 self._ended = True
                 self._inbox.clear()
@@ -343,7 +343,7 @@ class Connection:
         except RemoteWireError as error:
             self.end_by_server(str(error))
         except Exception:  # noqa: BLE001 - as a processor does
-            _log.exception("a request of %s failed", self.source.host)
+            _log.exception("unexpected error in a request of %s", self.source.host)
             self.end_by_server("its request failed")
 
     def answer(self, parts: Sequence[Part], pause_ms: int) -> None:
@@ -361,7 +361,7 @@ class Connection:
             self.network.events.at(pause_ms, lambda: machine.execute(life, self._pump))
 
     def end_by_server(self, reason: str) -> None:
-        """The server's end is closed, and the client hears of it."""
+        """Close the server's end, and send the end to the client."""
         self.in_flight = False
         if not self._ended:
             self._ended = True
@@ -369,11 +369,11 @@ class Connection:
             self._responses.send(None)
 
     def hang(self) -> None:
-        """Nothing passes any more, and neither end hears of it."""
+        """Drop all frames silently."""
         self._responses.lost = self._requests.lost = True
 
     def break_off(self) -> None:
-        """Both ends hear that the connection is lost."""
+        """Break the connection visibly for both ends."""
         self._responses.send(None)
         self._requests.send(None)
 
@@ -398,10 +398,10 @@ class _Exchange:
         return self._connection.memory
 
     def park(self) -> None:
-        """Nothing is held back here."""
+        """Ignored: the simulation has no such limit."""
 
     def keep_counted(self, kept: bool = True) -> None:
-        """Nothing is counted here."""
+        """Ignored: the simulation does not count memory."""
 
     def respond(self, parts: Sequence[Part], pause_ms: int = 0) -> None:
         if self._answered:
@@ -415,7 +415,7 @@ class _Exchange:
 
 
 class Connector:
-    """The network as one host has it. See ``net.interfaces.Connector``."""
+    """The network as seen from one host. See ``net.interfaces.Connector``."""
 
     def __init__(self, network: Network, source: Host) -> None:
         self._network = network
@@ -426,12 +426,12 @@ class Connector:
 
     def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
         life = self._source.life
-        found = self._network.events.wait(lambda: any(one.done() for one in pending), timeout_ms)
+        found = self._network.events.wait(lambda: any(response.done() for response in pending), timeout_ms)
         if self._source.life != life:
             raise Died
         return found
 
 
 def listen(network: Network, machine: Host, endpoints: Sequence[Endpoint], handler: RequestHandler) -> Server:
-    """A server for the first of these."""
+    """Return a server for the first of ``endpoints``."""
     return Server(network, machine, endpoints[0].listener, handler)

@@ -1,8 +1,8 @@
-"""A machine of the simulated cluster: its disk, its clock, its broker's process, its ZooKeeper session.
+"""A machine of the simulated cluster: its disk, clock, broker process and ZooKeeper session.
 
-The broker is the whole product over simulated ports. What threads do there are events here: each request,
-each job of a worker, each news of ZooKeeper, each step of a conversation with another broker. A call of
-ZooKeeper takes time before and after it takes effect, in which everything else goes on; so does each job.
+The broker is the whole product over simulated ports. The work of its threads is events here: each request,
+each job of a worker, each notification of ZooKeeper, each step of an inter-broker connection. A ZooKeeper
+call takes time before and after its effect, in which everything else continues; so does each job.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from tests.faults.cluster_events import Action, Connector, Died, Events, Network
 
 PORT = 9092
 ZOOKEEPER = "zookeeper"
-"""The name of its host."""
+"""The host name of ZooKeeper."""
 TICK_MS = 50
 MOST_STEPS = 500
-"""Of conversations at one moment: more are a circle."""
+"""The limit of steps of connections at one moment: more are an endless loop."""
 
 
 class MachineClock:
-    """Time as one machine has it: nobody has set its wall clock well, and it may run fast or slow."""
+    """The clock of one machine: its wall clock is off, and it may run fast or slow."""
 
     def __init__(self, events: Events, wall_ms: int, up_ms: int) -> None:
         self._events = events
         self.wall_ms = wall_ms
         self._up_ms = up_ms
         self._passed_ms = 0
-        """Up to ``_since_ms``, by this clock."""
+        """The time passed by this clock until ``_since_ms``."""
         self._since_ms = events.now_ms
         self._percent = 100
 
@@ -52,17 +52,17 @@ class MachineClock:
         return self._up_ms + self._passed()
 
     def run_at(self, percent: int) -> None:
-        """Of the right speed, from now on."""
+        """Run at ``percent`` of the right speed from now on."""
         self._passed_ms, self._since_ms = self._passed(), self._events.now_ms
         self._percent = percent
 
     def passes_in_ms(self, deadline_ms: int) -> int:
-        """How long it really takes until this clock has ``deadline_ms`` (monotonic)."""
+        """Return the real time until this clock shows ``deadline_ms`` (monotonic)."""
         return -((self.monotonic_ms() - deadline_ms) * 100 // self._percent)
 
 
 class Disk(MemoryFiles):
-    """A disk that ends the life of the process after a number of changes, where it is told to."""
+    """A disk that can kill the process after a number of changes."""
 
     changes_left = 1 << 60
 
@@ -73,11 +73,11 @@ class Disk(MemoryFiles):
             self.ends()
 
     ends: Action
-    """Ends the process, and raises Died."""
+    """End the process, and raise Died."""
 
 
 class ProcessFiles:
-    """The disk as the process of one life has it: once that is over, nothing is changed any more."""
+    """The disk for the process of one life, which cannot change it after its end."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -126,7 +126,7 @@ class ProcessFiles:
 
 
 class Worker:
-    """Jobs in order, one at a time, each some time after the one before. See ``server.workers``."""
+    """Runs jobs in order, one at a time, with delays. See ``server.workers``."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -166,8 +166,8 @@ class Worker:
         self._schedule(None if done else 1000)
 
 
-class _News:
-    """What ZooKeeper has to tell one session, in order."""
+class _Notifications:
+    """The notifications of ZooKeeper to one session, in order."""
 
     def __init__(self, machine: Machine, life: int) -> None:
         self._machine = machine
@@ -175,10 +175,10 @@ class _News:
         self._waiting: deque[Action] = deque()
         self._due_ms = 0
 
-    def append(self, news: Action) -> None:
+    def append(self, notification: Action) -> None:
         events = self._machine.world.events
-        self._waiting.append(news)
-        self._due_ms = max(self._due_ms, events.now_ms + self._machine.news_delay_ms())
+        self._waiting.append(notification)
+        self._due_ms = max(self._due_ms, events.now_ms + self._machine.notification_delay_ms())
         self._machine.later(self._due_ms - events.now_ms, self._next, self._life)
 
     def _next(self) -> None:
@@ -186,9 +186,9 @@ class _News:
 
 
 class _ZooKeeperOf:
-    """The server, with a queue of news of one session's own."""
+    """The server, with a notification queue for one session."""
 
-    def __init__(self, server: MemoryZooKeeper, queue: _News) -> None:
+    def __init__(self, server: MemoryZooKeeper, queue: _Notifications) -> None:
         self._server = server
         self._queue = queue
 
@@ -197,16 +197,16 @@ class _ZooKeeperOf:
 
 
 class Session(MemoryStore):
-    """A session whose calls take time, and are lost where the connection breaks meanwhile."""
+    """A session whose calls take time, and fail if the connection breaks meanwhile."""
 
     def __init__(self, machine: Machine) -> None:
         server = machine.world.zookeeper
-        view: Any = _ZooKeeperOf(server, _News(machine, machine.life))
+        view: Any = _ZooKeeperOf(server, _Notifications(machine, machine.life))
         super().__init__(view, "")
         self._machine = machine
         self._life = machine.life
         self.losses = 0
-        """How often its connection broke."""
+        """The number of lost connections."""
         server._stores.append(self)
 
     @property
@@ -221,12 +221,12 @@ class Session(MemoryStore):
         self._machine.world.events.trace.append(("zookeeper", self._machine.number, path))
         self._machine.wait_a_little(self._life)
         if not self._connected:
-            raise CoordinationLost(f"lost the connection to ZooKeeper before the answer for {path}")
+            raise CoordinationLost(f"lost the connection to ZooKeeper before the response for {path}")
         super()._answer(path)
 
 
 class World:
-    """What machines share."""
+    """The environment that all machines share: events, network, ZooKeeper and settings."""
 
     def __init__(self, seed: int, brokers: int, properties: dict[str, str]) -> None:
         self.dice = random.Random(seed)
@@ -237,7 +237,7 @@ class World:
         self.session_timeout_ms = 800
         self.machines = {number: Machine(self, number) for number in range(brokers)}
         self.look: Callable[[Machine], None] = lambda machine: None
-        """Called when something has happened on a machine."""
+        """Called after each event on a machine."""
 
 
 class _WorldClock:
@@ -267,7 +267,7 @@ class Machine:
         self.starting = self.stopping = False
         self.paused = False
         self.job_delays_ms = [0, 0, 1]
-        self.news_delays_ms = [0, 1, 2]
+        self.notification_delays_ms = [0, 1, 2]
         self.call_delays_ms = [0, 0, 0, 0, 1]
         self.session: Session | None = None
         self._held: list[tuple[int, Action]] = []
@@ -276,11 +276,11 @@ class Machine:
         self._wakes_at_ms = 1 << 62
         self._steps = False
 
-    # --- what happens on it ---------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------
 
     @property
     def up(self) -> bool:
-        """Whether a broker's process is there, though it may be paused, starting or stopping."""
+        """True while a broker process exists, even if it is paused, starting or stopping."""
         return self.running is not None or self.starting
 
     def execute(self, life: int, action: Action) -> None:
@@ -292,23 +292,23 @@ class Machine:
             return
         try:
             action()
-            self._go_on()
+            self._step_connections()
         except Died:
             pass
 
     def later(self, delay_ms: int, action: Action, life: int) -> None:
-        """``execute`` in ``delay_ms``."""
+        """Call ``execute`` in ``delay_ms``."""
         self.world.events.at(delay_ms, lambda: self.execute(life, action))
 
-    def _go_on(self) -> None:
-        """Let the conversations with other brokers take what has come, and say what there is to say."""
+    def _step_connections(self) -> None:
+        """Let the inter-broker connections handle responses and send requests."""
         if self.running is not None and not self._steps and not self.starting:
             self._steps = True
             try:
                 steps = 0
                 while self.running is not None and self.running.step():
                     steps += 1
-                    assert steps < MOST_STEPS, f"{self.host} talks and talks, and waits for nothing"
+                    assert steps < MOST_STEPS, f"{self.host}: endless loop of an inter-broker connection"
             finally:
                 self._steps = False
             self.world.look(self)
@@ -316,11 +316,11 @@ class Machine:
     def job_delay_ms(self) -> int:
         return self.world.dice.choice(self.job_delays_ms)
 
-    def news_delay_ms(self) -> int:
-        return self.world.dice.choice(self.news_delays_ms)
+    def notification_delay_ms(self) -> int:
+        return self.world.dice.choice(self.notification_delays_ms)
 
     def wait_a_little(self, life: int) -> None:
-        """In a call of ZooKeeper: others go on, and this process perhaps not."""
+        """Run other events during a ZooKeeper call; the process may be paused or killed meanwhile."""
         events = self.world.events
         if self._worker.busy and events.depth < 6:
             delay_ms = self.world.dice.choice(self.call_delays_ms)
@@ -352,7 +352,7 @@ class Machine:
     # --- its process ----------------------------------------------------------------------------------------
 
     def start(self) -> bool:
-        """Start a broker; False where that fails."""
+        """Start a broker. Return False if that fails."""
         world, files = self.world, ProcessFiles(self)
         self._worker = Worker(self)
         self._wakes_at_ms = 1 << 62
@@ -364,7 +364,7 @@ class Machine:
 
         def connect_store() -> Session:
             if world.network.blocked(self.host, ZOOKEEPER):
-                raise CoordinationLost("ZooKeeper cannot be reached")
+                raise CoordinationLost("failed to connect to ZooKeeper")
             self.session = Session(self)
             return self.session
 
@@ -393,7 +393,7 @@ class Machine:
         except Died:
             return False
         except (MinikafkaError, FileNotFoundError) as error:
-            world.events.tell(self.host, f"does not start: {error}")
+            world.events.note(self.host, f"failed to start: {error}")
             if self.life == life:
                 self.vanish(reset=True)
             return False
@@ -405,13 +405,13 @@ class Machine:
         return True
 
     def _fatal(self, reason: str) -> None:
-        self.world.events.tell(self.host, f"cannot go on: {reason}")
+        self.world.events.note(self.host, f"fatal error: {reason}")
         self.disk.kill_process()
         self.vanish(reset=True)
         raise Died
 
     def stop(self) -> None:
-        """Stop the broker cleanly, which takes time, in which it may be killed."""
+        """Stop the broker cleanly. It may be killed meanwhile."""
         assert self.running is not None
         life, running = self.life, self.running
         self.stopping = True
@@ -420,13 +420,13 @@ class Machine:
         except Died:
             return
         except (MinikafkaError, FileNotFoundError) as error:
-            self.world.events.tell(self.host, f"does not stop cleanly: {error}")
+            self.world.events.note(self.host, f"failed to stop cleanly: {error}")
         if self.life == life:
             self.disk.kill_process()
             self.vanish(reset=True)
 
     def vanish(self, *, reset: bool) -> None:
-        """The process is gone. Its session stays until its time-out; with ``reset`` peers hear at once."""
+        """Remove the process. Its session stays until its time-out; with ``reset`` peers notice at once."""
         self.life += 1
         self.running = None
         self.starting = self.stopping = self.paused = False
@@ -454,12 +454,12 @@ class Machine:
             self.world.events.at(self._timeout_ms(), lambda: self.world.zookeeper.expire(session))
 
     def kill(self) -> None:
-        """End the process; the disk keeps what was written."""
+        """Kill the process; the disk keeps all writes."""
         self.disk.kill_process()
         self.vanish(reset=True)
 
     def power_cut(self, *, partly: bool) -> None:
-        """End the machine; the disk keeps what was flushed, and with ``partly`` some of the rest."""
+        """Cut the power; the disk keeps flushed data, and with ``partly`` some of the rest."""
         self.disk.power_cut(self.world.dice if partly else None)
         self.vanish(reset=False)
 
@@ -470,7 +470,7 @@ class Machine:
         return timeout_ms + self.world.dice.randrange(timeout_ms // 2)
 
     def lose_zookeeper(self) -> None:
-        """The connection is lost; the session ends after its time-out, if it is not found again."""
+        """Break the connection; the session ends after its time-out unless it reconnects."""
         session = self.session
         if session is None or not session.connected:
             return
@@ -487,7 +487,7 @@ class Machine:
         world.events.at(self._timeout_ms(), time_out)
 
     def find_zookeeper(self) -> None:
-        """The connection is found again, soon, if nothing stands in the way then."""
+        """Reconnect soon, if the process runs and ZooKeeper is reachable then."""
         session = self.session
 
         def find() -> None:
@@ -498,12 +498,12 @@ class Machine:
         self.world.events.at(self.world.dice.randrange(20), find)
 
     def pause(self) -> None:
-        """Nothing of the process runs any more (SIGSTOP)."""
+        """Pause the process (SIGSTOP)."""
         self.paused = True
         self.lose_zookeeper()
 
-    def go_on(self) -> None:
-        """It runs again (SIGCONT)."""
+    def resume(self) -> None:
+        """Resume the process (SIGCONT)."""
         self.paused = False
         self.find_zookeeper()
         held, self._held = self._held, []

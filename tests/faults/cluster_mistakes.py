@@ -1,6 +1,6 @@
-"""Mistakes that the simulated cluster must find: each takes one care away from the product.
+"""Mistakes that the simulated cluster must find: each removes one precaution from the product.
 
-``MISTAKES`` has them, in words.
+``MISTAKES`` has them by description.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from minikafka.server.zookeeper.zookeeper_client import ZooKeeperClient
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """What stands where in place of the product's own: (owner, name, the wrong thing)."""
+    """Replacements of the product's own attributes: (owner, name, replacement)."""
 
     patches: Sequence[tuple[object, str, object]]
     focus: tuple[str, ...] = ()
-    """The faults by which it tells most; none: each seed's own."""
+    """The faults that show it best; empty: each seed's own."""
     seeds: tuple[int, ...] = (1,)
-    """Those that found it last, which are tried first: where other requests are sent, some miss it."""
+    """Seeds that found the mistake last, which are tried first; other changes may make some miss it."""
     rare: bool = False
-    """Whether fewer than about one seed of ten finds it: it is looked for in scripts/soak only."""
+    """True if fewer than about one seed of ten finds it: only scripts/soak tries it."""
     more: bool = False
-    """Whether it takes what happens beside the faults."""
+    """True if it needs the events beside the faults."""
 
 
 def nothing(*_arguments: object, **_more: object) -> None:
-    """What was to be done is not done."""
+    """Do nothing."""
 
 
 def no(*_arguments: object, **_more: object) -> bool:
@@ -63,7 +63,7 @@ def yes(*_arguments: object, **_more: object) -> bool:
     return True
 
 
-# Of leaders and followers.
+# Leaders and followers.
 
 become, read, check_leader, check_follower = (
     Partition.apply_leadership,
@@ -71,7 +71,7 @@ become, read, check_leader, check_follower = (
     Partition.check_leader,
     Partition.check_follower,
 )
-append_copy, cut_later, want = Log.append_as_follower, ReplicaFetcher._cut_later, Partition._propose_isr
+append_copy, cut_later, propose = Log.append_as_follower, ReplicaFetcher._cut_later, Partition._propose_isr
 fetched, converse, read_states = (
     FollowerReplica.update_fetch_state,
     InterBrokerConnection.__init__,
@@ -79,14 +79,14 @@ fetched, converse, read_states = (
 )
 
 
-def cut_nothing(fetcher: ReplicaFetcher, one: FollowerPartition, offset: int, **more: Any) -> None:
-    cut_later(fetcher, one, max(offset, one.partition.log.end_offset), **more)
+def cut_nothing(fetcher: ReplicaFetcher, follower: FollowerPartition, offset: int, **more: Any) -> None:
+    cut_later(fetcher, follower, max(offset, follower.partition.log.end_offset), **more)
 
 
 def cut_to_high_watermark(fetcher: ReplicaFetcher, asking: list[FollowerPartition]) -> bool:
-    """As 0.10.1 does it, where it loses what KIP-101 keeps."""
-    for one in asking:
-        cut_later(fetcher, one, one.partition.high_watermark)
+    """Truncate as 0.10.1, which loses messages that KIP-101 keeps."""
+    for follower in asking:
+        cut_later(fetcher, follower, follower.partition.high_watermark)
     return True
 
 
@@ -103,24 +103,26 @@ def advance_to_end(partition: Partition) -> bool:
 advance = Partition._advance_high_watermark
 
 
-def advance_beyond_wanted(partition: Partition) -> bool:
-    """An ISR that is being written counts as written."""
-    known, wanted = partition._leadership, partition._proposed_isr
-    if known is None or wanted is None:
+def advance_with_proposed_isr(partition: Partition) -> bool:
+    """Use the proposed ISR as if it were written."""
+    known, proposed = partition._leadership, partition._proposed_isr
+    if known is None or proposed is None:
         return advance(partition)
-    partition._leadership, partition._proposed_isr = wanted, None
+    partition._leadership, partition._proposed_isr = proposed, None
     try:
         return advance(partition)
     finally:
-        partition._leadership, partition._proposed_isr = known, wanted
+        partition._leadership, partition._proposed_isr = known, proposed
 
 
 def take_back(partition: Partition, replica: int, leadership: LeaderAndIsr) -> LeaderAndIsr | None:
-    """Into the ISR, whatever it has."""
+    """Add the replica to the ISR, whatever it has."""
     if partition._proposed_isr is not None:
         return None
     in_sync = {*leadership.isr, replica}
-    return want(partition, leadership, tuple(one for one in leadership.replicas if one in in_sync))
+    return propose(
+        partition, leadership, tuple(broker for broker in leadership.replicas if broker in in_sync)
+    )
 
 
 def read_all(partition: Partition, *arguments: Any, for_replica: bool = False, **more: Any) -> LogRead:
@@ -137,7 +139,7 @@ def commit_with_too_few(partition: Partition, offset: int, leader_epoch: int) ->
 
 
 def append_gaps(log: Log, copied: FollowerRecords, **more: Any) -> None:
-    """Without the first of several sets."""
+    """Leave out the first of several batches."""
     if copied.positions.size > 1:
         found = replicated(copied.data[int(copied.positions[1]) :], 0)
         assert found is not None
@@ -146,7 +148,7 @@ def append_gaps(log: Log, copied: FollowerRecords, **more: Any) -> None:
 
 
 def fetched_much(progress: FollowerReplica, offset: int, leader_end: int, now_ms: int) -> None:
-    """As if it had what it is about to be given."""
+    """Count the messages of the response as fetched."""
     fetched(progress, leader_end, leader_end, now_ms)
 
 
@@ -162,17 +164,17 @@ def converse_patiently(
     converse(conversation, peer, clock, 1 << 40)
 
 
-# Of the control path.
+# Control path.
 
 
-def doubt_nobody(states: PartitionStates, replicas: Any, registered: Any) -> Any:
+def confirm_every_replica(states: PartitionStates, replicas: Any, registered: Any) -> Any:
     return read_states(states, replicas, {})
 
 
 def write_blindly(
     states: PartitionStates, topic_partition: TopicPartition, leadership: LeaderAndIsr
 ) -> LeaderAndIsr | None:
-    """Whatever the znode holds by now."""
+    """Ignore the version of the znode."""
     from minikafka.server.zookeeper import partition_states as module
 
     stat = states._store.write(module._path(topic_partition), module._state_of(leadership).to_json())
@@ -180,7 +182,7 @@ def write_blindly(
 
 
 def shrink_before_written(in_sync: IsrWriter, partition: Partition, wanted: LeaderAndIsr) -> None:
-    """The leader goes by the new ISR at once."""
+    """Use the new ISR at once."""
     partition.complete_isr_update(wanted, wanted)
     in_sync._broker.after(lambda: None)
     in_sync._broker.worker.submit(lambda: None)
@@ -207,13 +209,13 @@ def elect_anybody(
 
 
 def keep_epoch(*arguments: Any, **more: Any) -> LeaderAndIsr | None:
-    """Another leader in the same epoch."""
+    """Elect another leader in the same epoch."""
     found = next_leader_and_isr(*arguments, **more)
     return None if found is None else replace(found, leader_epoch=arguments[0].leader_epoch)
 
 
 def forget_failed(controller: Controller, brokers: Mapping[int, Any], sessions: Mapping[int, int]) -> None:
-    """Who has gone is not noticed."""
+    """Ignore brokers that are gone."""
     known = controller._context
     brokers_changed(controller, {**known.brokers, **brokers}, {**known.sessions, **sessions})
 
@@ -221,27 +223,27 @@ def forget_failed(controller: Controller, brokers: Mapping[int, Any], sessions: 
 brokers_changed = Controller._brokers_changed
 
 
-def no_doubts(context: ControllerContext, bounced_brokers: Collection[int] = ()) -> EligibleBrokers:
+def no_bounced_brokers(context: ControllerContext, bounced_brokers: Collection[int] = ()) -> EligibleBrokers:
     return EligibleBrokers(context.brokers, context.shutting_down)
 
 
 def stop_with_deletion(replicas: ReplicaManager, partitions: Any) -> None:
-    """A broker that is told to copy no longer deletes what it has."""
+    """Delete the log of a replica that is only stopped."""
     replicas.stop_and_delete(partitions, lambda topic_partition: None)
 
 
 def delete_in_name_only(manager: LogManager, home: DataDirectory, partition: TopicPartition) -> None:
-    """The files stay where they are."""
+    """Keep the files."""
     log = manager._logs.pop(partition, None)
     if log is not None:
         log.abandon()
 
 
-# Of groups.
+# Groups.
 
 
 def coordinate_while_loading(coordinator: GroupCoordinator, group_id: str) -> GroupCoordinatorShard:
-    """What is being loaded has nothing yet."""
+    """Answer from an empty shard while the log is loaded."""
     if coordinator.partition_of(group_id).partition in coordinator._loads:
         return GroupCoordinatorShard(coordinator._settings)
     return shard_of(coordinator, group_id)
@@ -251,31 +253,33 @@ shard_of = GroupCoordinator._shard_of
 
 
 MISTAKES: dict[str, Mistake] = {
-    "a follower does not cut its log": Mistake([(ReplicaFetcher, "_cut_later", cut_nothing)], seeds=(2, 7)),
-    "a follower cuts its log to its high watermark": Mistake(
+    "a follower does not truncate its log": Mistake(
+        [(ReplicaFetcher, "_cut_later", cut_nothing)], seeds=(2, 7)
+    ),
+    "a follower truncates its log to its high watermark": Mistake(
         [(ReplicaFetcher, "_ask_epochs", cut_to_high_watermark)],
         ("kill", "pause", "isolate", "end_in_the_middle", "expire"),
         seeds=(45, 33, 24),
     ),
-    "the leader epoch of a request is not looked at": Mistake(
+    "the leader epoch of a request is not checked": Mistake(
         [(Partition, "check_leader", know_no_epoch)],
         ("kill", "stop", "slow_network"),
         rare=True,
         seeds=(208, 100, 392),
     ),
     "the high watermark is the log's end": Mistake([(Partition, "_advance_high_watermark", advance_to_end)]),
-    "the high watermark goes by an ISR that is not written yet": Mistake(
-        [(Partition, "_advance_high_watermark", advance_beyond_wanted)], seeds=(5, 2, 7)
+    "the high watermark uses an ISR that is not written yet": Mistake(
+        [(Partition, "_advance_high_watermark", advance_with_proposed_isr)], seeds=(5, 2, 7)
     ),
-    "the ISR is written whatever its znode holds": Mistake([(PartitionStates, "write", write_blindly)]),
+    "the ISR is written without a version check": Mistake([(PartitionStates, "write", write_blindly)]),
     "the ISR shrinks before it is written": Mistake([(IsrWriter, "write", shrink_before_written)]),
-    "who lags is taken back into the ISR at once": Mistake(
+    "a lagging replica rejoins the ISR at once": Mistake(
         [(Partition, "_expand_isr", take_back)],
         ("pause", "kill", "slow_network", "isolate"),
         rare=True,
-        seeds=(510, 44, 96),
+        seeds=(846, 510, 44),
     ),
-    "a controller is obeyed whose time is over": Mistake(
+    "requests of a former controller are executed": Mistake(
         [
             (ReplicaManager, "answer_controller", obey_any),
             (ReplicaManager, "take_epoch", yes),
@@ -291,19 +295,19 @@ MISTAKES: dict[str, Mistake] = {
         [(deciding, "next_leader_and_isr", elect_anybody)], seeds=(69, 6, 8)
     ),
     "an election keeps the leader epoch": Mistake([(deciding, "next_leader_and_isr", keep_epoch)]),
-    "a leader does not write down where its epoch begins": Mistake(
+    "a leader does not record the start of its epoch": Mistake(
         [(LeaderEpochs, "assign", nothing)], ("kill", "end_in_the_middle", "power_cut"), seeds=(16, 20, 92)
     ),
-    "a copy may leave something out": Mistake([(Log, "append_as_follower", append_gaps)]),
-    "a follower goes on copying from earlier leaders": Mistake(
+    "a follower may leave out a batch": Mistake([(Log, "append_as_follower", append_gaps)]),
+    "a follower keeps fetching from earlier leaders": Mistake(
         [(Partition, "check_follower", follow_any_leader), (ReplicaFetcherManager, "leave", nothing)],
         rare=True,
         seeds=(20, 18, 16),
     ),
-    "a follower counts as having what it is given": Mistake(
+    "a follower counts as having the messages of a response": Mistake(
         [(FollowerReplica, "update_fetch_state", fetched_much)], rare=True, seeds=(13, 10, 18)
     ),
-    "a follower's flush may fail": Mistake(
+    "a failed flush of a follower is ignored": Mistake(
         [(ReplicaFetcher, "_is_safe", yes)],
         ("break_disk", "power_cut", "power_cut_everywhere"),
         rare=True,
@@ -314,20 +318,18 @@ MISTAKES: dict[str, Mistake] = {
         [(Controller, "_brokers_changed", forget_failed)], seeds=(52, 12, 23)
     ),
     "a broker that restarted at once does not count as bounced": Mistake(
-        [(ControllerContext, "eligible_brokers", no_doubts)],
+        [(ControllerContext, "eligible_brokers", no_bounced_brokers)],
         ("careful_power_cut",),
         rare=True,
         seeds=(49, 8, 33),
     ),
-    "a new controller doubts nobody": Mistake(
-        [(PartitionStates, "read_with_bounced_brokers", doubt_nobody)], rare=True, seeds=(4, 1, 38)
+    "a new controller confirms every replica": Mistake(
+        [(PartitionStates, "read_with_bounced_brokers", confirm_every_replica)], rare=True, seeds=(4, 1, 38)
     ),
-    "what is stopped is deleted": Mistake(
+    "a stopped replica is deleted": Mistake(
         [(ReplicaManager, "stop", stop_with_deletion)], ("stop", "kill"), seeds=(57,)
     ),
-    "partitions that a tool adds are not noticed": Mistake(
-        [(TopicWatches, "keep", nothing)], seeds=(80, 41, 3)
-    ),
+    "partitions that a tool adds are ignored": Mistake([(TopicWatches, "keep", nothing)], seeds=(80, 41, 3)),
     "the files of a deleted topic stay": Mistake(
         [(LogManager, "_put_away", delete_in_name_only)], more=True, seeds=(3, 6, 7)
     ),
@@ -338,7 +340,7 @@ MISTAKES: dict[str, Mistake] = {
         seeds=(201, 3, 92),
         more=True,
     ),
-    "an answer that never comes is waited for": Mistake(
+    "a request waits for a response for ever": Mistake(
         [(InterBrokerConnection, "__init__", converse_patiently)], ("hang_connections",)
     ),
 }

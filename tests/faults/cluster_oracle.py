@@ -1,16 +1,16 @@
-"""What a cluster promises, and who looks whether it holds.
+"""The guarantees of a cluster, and the oracle that checks them.
 
 While it runs
-    In each leader epoch of a partition one broker leads, at most, and its high watermark never goes back.
-    What a consumer has read at an offset is what every consumer reads there.
-    The coordinator of a group tells no older offset than was acknowledged.
-At the end, when faults have stopped
-    Every partition has a leader, all its replicas in sync and with the same bytes; topics that were to be
-    deleted are gone, also where another one has their name, and no request of an operator is left.
-    What was acknowledged with acks=all lies at its offset; of idempotent producers once, in their order.
-    Where a replica may be elected that is not in sync, and was, that is what lay below its high watermark,
-    and what was acknowledged since.
-    What a consumer has read lies where it was read. Committed offsets are the last ones, or later.
+    In each leader epoch of a partition at most one broker leads, and its high watermark never decreases.
+    All consumers read the same message at an offset.
+    The coordinator of a group returns no older offset than the acknowledged one.
+At the end, after the faults
+    Every partition has a leader, and all its replicas are in sync and have the same bytes. Deleted topics do
+    not exist, and a new topic of the same name has nothing of them; no request of an operator is left.
+    Messages acknowledged with acks=all are at their offsets; those of idempotent producers once, in order.
+    After an unclean election this holds for the messages below the high watermark of the elected replica, and
+    for those acknowledged since.
+    Messages that a consumer has read are at the same offsets. Committed offsets are the last ones, or later.
 """
 
 from __future__ import annotations
@@ -27,71 +27,69 @@ from minikafka.wire.frame_parts import buffer_of
 from tests.faults.cluster_machines import Machine, World
 
 PARTITIONS = 6
-"""A topic has at most so many: one, and another with each deed of the operator."""
+"""The limit of partitions of a topic: one, and one more for each action of the operator."""
 
 
 class Broken(BaseException):
-    """A promise that was not kept. Not an Exception, which the product would take for its own."""
+    """A broken guarantee. Not an Exception, which the product would handle."""
 
 
 @dataclass
 class Kept:
-    """What the clients of one partition know."""
+    """The messages of one partition, by its clients."""
 
     sent: dict[bytes, str] = field(default_factory=dict)
-    """Value -> who sent it."""
+    """Value -> its producer."""
     acknowledged: dict[int, bytes] = field(default_factory=dict)
-    """With acks=all, by offset."""
+    """Messages acknowledged with acks=all, by offset."""
     in_order: dict[str, list[bytes]] = field(default_factory=dict)
-    """What idempotent producers sent, and was acknowledged, in their order."""
+    """Acknowledged messages of each idempotent producer, in send order."""
     once: set[bytes] = field(default_factory=set)
-    """What must not be there twice."""
+    """Messages that must not be duplicated."""
     read: dict[int, bytes] = field(default_factory=dict)
     old: frozenset[bytes] = frozenset()
-    """What was acknowledged by a topic of the same name before, and went with it."""
+    """Acknowledged messages of a deleted topic with the same name."""
 
 
 class Oracle:
-    """Knows what was promised. ``Broken`` says what was not kept."""
+    """Checks the guarantees. Raises ``Broken``."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.partitions: dict[TopicPartition, Kept] = {}
         self.deleted: set[str] = set()
-        """Topics that somebody has asked to delete: nothing is promised of them any more."""
+        """Topics marked for deletion, which have no guarantees."""
         self.lives: Counter[str] = Counter()
-        """How often a topic of that name was made again."""
+        """The number of times that a topic of this name was recreated."""
         self.committed: dict[tuple[str, TopicPartition], int] = {}
         self.counts: Counter[str] = Counter()
         self.unclean: set[str] = set()
-        """Topics of which a replica may be elected that is not in sync."""
+        """Topics with unclean leader election."""
         self._states: dict[TopicPartition, tuple[bytes, PartitionState]] = {}
         self._lossy: set[TopicPartition] = set()
-        self._parted: dict[TopicPartition, int] = {}
-        """From where on replicas elected out of sync may differ from the others."""
-        """Of these one was."""
+        """Partitions with an unclean election."""
+        self._diverged_from: dict[TopicPartition, int] = {}
+        """The offset from which replicas elected out of sync may differ from the others."""
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._watermarks: dict[tuple[TopicPartition, int], int] = {}
 
     def kept(self, partition: TopicPartition) -> Kept:
         return self.partitions.setdefault(partition, Kept())
 
-    def made_again(self, topic: str) -> None:
-        """A topic of this name was deleted and is gone, and another one is made: nothing of the old one may
-        be in it.
-        """
+    def recreated(self, topic: str) -> None:
+        """Record that a deleted topic is created again: it must have nothing of the old one."""
         self.deleted.discard(topic)
         self.lives[topic] += 1
-        self.counts["topics made again"] += 1
+        self.counts["topics recreated"] += 1
         for name, kept in list(self.partitions.items()):
             if name.topic == topic:
-                gone = kept.old | set(kept.acknowledged.values())
-                self.partitions[name] = Kept(sent=kept.sent, once=kept.once, old=frozenset(gone))
+                old = kept.old | set(kept.acknowledged.values())
+                self.partitions[name] = Kept(sent=kept.sent, once=kept.once, old=frozenset(old))
         for table in (self._leaders, self._watermarks):
             for key in [key for key in table if key[0].topic == topic]:
                 del table[key]
 
-    # --- what clients tell ----------------------------------------------------------------------------------
+    # --- reports of clients ---------------------------------------------------------------------------------
 
     def sending(self, who: str, partition: TopicPartition, values: Iterable[bytes], *, once: bool) -> None:
         kept = self.kept(partition)
@@ -103,13 +101,13 @@ class Oracle:
     def acknowledged(
         self, who: str, partition: TopicPartition, offset: int, values: list[bytes], life: int
     ) -> None:
-        """With acks=all; ``offset`` -1 where the answer did not tell; ``life``: of the topic, when it was
-        sent.
+        """Record messages acknowledged with acks=all. ``offset``: -1 if unknown. ``life``: that of the topic
+        when they were sent.
         """
         kept = self.kept(partition)
         self.counts["messages acknowledged by all"] += len(values)
         if life != self.lives[partition.topic]:
-            return  # nobody knows by which of them
+            return  # it is unknown which of the topics has them
         if partition in self._lossy and not self._is_led_with(partition, offset, values[0]):
             return
         if values[0] in kept.once:
@@ -125,7 +123,7 @@ class Oracle:
             self._check_copies(partition, offset + len(values))
 
     def _check_copies(self, name: TopicPartition, end: int) -> None:
-        """Two replicas have what lies below ``end``, unless the brokers of others are not there to ask."""
+        """Check that two replicas have all messages below ``end``, as far as their brokers are alive."""
         without = []
         for machine in self.world.machines.values():
             if machine.running is None or machine.number not in self._replicas(name):
@@ -134,10 +132,10 @@ class Oracle:
             if log is None or log.end_offset < end:
                 without.append(machine.number)
         if len(without) > len(self._replicas(name)) - 2:
-            raise Broken(f"{name}: all below {end} is acknowledged, and brokers {without} do not have it")
+            raise Broken(f"{name}: all below {end} is acknowledged, but brokers {without} do not have it")
 
     def read(self, partition: TopicPartition, offset: int, value: bytes, life: int) -> None:
-        """A consumer has got this; ``life``: of the topic, when it asked."""
+        """Record a message that a consumer has read. ``life``: that of the topic when it was requested."""
         kept = self.kept(partition)
         self.counts["messages read"] += 1
         if partition.topic in self.deleted or life != self.lives[partition.topic]:
@@ -145,9 +143,9 @@ class Oracle:
         if partition in self._lossy and not self._is_led_with(partition, offset, value):
             return
         if value in kept.old:
-            raise Broken(f"{partition}: {value!r} was read at offset {offset}, of a topic that was deleted")
+            raise Broken(f"{partition}: {value!r} of a deleted topic was read at offset {offset}")
         if value not in kept.sent:
-            raise Broken(f"{partition}: {value!r} was read at offset {offset}, and nobody sent it")
+            raise Broken(f"{partition}: {value!r} was read at offset {offset}, but was never sent")
         kept.read.setdefault(offset, value)
         self._compare(partition, offset, value, "read")
 
@@ -161,8 +159,8 @@ class Oracle:
                 )
 
     def _is_led_with(self, name: TopicPartition, offset: int, value: bytes) -> bool:
-        """Whether the leader of now, by ZooKeeper, has a value at an offset: what an earlier one says is lost
-        with it, once a replica was elected that was not in sync.
+        """Return True if the current leader by ZooKeeper has this value at this offset. After an unclean
+        election, responses of an earlier leader do not count.
         """
         _, state = self._states[name]
         running = self.world.machines[state.leader].running if state.leader >= 0 else None
@@ -176,8 +174,8 @@ class Oracle:
         return any(record.offset == offset and record.value == value for record in records)
 
     def _watch_elections(self) -> None:
-        """Notice who is elected out of sync: what reaches beyond its high watermark may be lost then, and
-        nothing else.
+        """Detect unclean elections: messages above the high watermark of the elected replica may be lost, and
+        no others.
         """
         for name in (TopicPartition(topic, number) for topic in self.unclean for number in range(PARTITIONS)):
             znode = self.world.zookeeper._znodes.get(paths.partition_state_path(*name))
@@ -193,15 +191,15 @@ class Oracle:
             running = self.world.machines[state.leader].running
             partition = None if running is None else running.broker.partitions.get(name)
             end = 0 if partition is None else partition.high_watermark
-            # What it has may be of a history that parted from the others' with such an election before.
-            end = self._parted[name] = min(end, self._parted.get(name, end))
+            # Its log may have diverged from the others at an earlier unclean election.
+            end = self._diverged_from[name] = min(end, self._diverged_from.get(name, end))
             kept = self.kept(name)
             for table in (kept.acknowledged, kept.read):
                 for offset in [offset for offset in table if offset >= end]:
                     del table[offset]
 
     def coordinates(self, broker: int, name: TopicPartition) -> int:
-        """The epoch in which a broker leads ``name``, by ZooKeeper and by itself; -1 where it does not."""
+        """Return the epoch in which a broker leads ``name``, by ZooKeeper and by itself; else -1."""
         znode = self.world.zookeeper._znodes.get(paths.partition_state_path(*name))
         running = self.world.machines[broker].running
         partition = None if running is None else running.broker.partitions.get(name)
@@ -214,7 +212,7 @@ class Oracle:
     # --- while it runs --------------------------------------------------------------------------------------
 
     def look(self, machine: Machine) -> None:
-        """At what a broker leads now."""
+        """Check the partitions that a broker leads now."""
         self._watch_elections()
         if machine.running is None:
             return
@@ -231,10 +229,10 @@ class Oracle:
                 raise Broken(f"{name}: the high watermark of epoch {key[1]} goes back from {before} to {now}")
             self._watermarks[key] = now
 
-    # --- when it should be whole ----------------------------------------------------------------------------
+    # --- after the faults -----------------------------------------------------------------------------------
 
     def unled(self) -> str:
-        """A partition that somebody could lead who is there, and nobody leads; empty when there is none."""
+        """Return the problem of a partition that lacks a leader and could have one; empty if none."""
         live = {number for number, machine in self.world.machines.items() if machine.running is not None}
         for name in sorted(self.partitions):
             znode = self.world.zookeeper._znodes.get(paths.partition_state_path(*name))
@@ -246,7 +244,7 @@ class Oracle:
         return ""
 
     def whole(self, *, at_rest: bool = True) -> str:
-        """What is still missing; empty when all is as it should be. ``at_rest``: nobody writes any more."""
+        """Return what a whole cluster lacks; empty if nothing. ``at_rest``: all writes have ended."""
         world, zookeeper = self.world, self.world.zookeeper
         znodes = zookeeper._znodes
         for machine in world.machines.values():
@@ -289,7 +287,7 @@ class Oracle:
             assert machine.running is not None
             partition = machine.running.broker.partitions.get(name)
             if machine.number not in replicas:
-                continue  # a log may be left there: who was away when it was to go is not told again
+                continue  # a log may remain: a broker that was dead at its deletion gets no second request
             if partition is None or partition.leadership is None:
                 return f"{machine.host} does not know {name}"
             known = partition.leadership
@@ -299,9 +297,9 @@ class Oracle:
                 return f"{machine.host} cannot write {name}: {partition.log.failure}"
             ends.add(partition.log.end_offset)
             ends.add(partition.high_watermark)
-            told = machine.running.broker.metadata_cache.leadership(name)
-            if told is None or told.leader != state.leader:
-                return f"{machine.host} tells clients another leader of {name}"
+            cached = machine.running.broker.metadata_cache.leadership(name)
+            if cached is None or cached.leader != state.leader:
+                return f"{machine.host} returns another leader of {name} in metadata"
         return f"{name} ends at {sorted(ends)}" if at_rest and len(ends) > 1 else ""
 
     def _replicas(self, name: TopicPartition) -> tuple[int, ...]:
@@ -313,7 +311,7 @@ class Oracle:
     # --- at the end -----------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """All promises, once the cluster is whole."""
+        """Check all guarantees of a whole cluster."""
         topics = self.world.zookeeper._znodes[paths.BROKER_TOPICS].children
         for name, kept in self.partitions.items():
             if name.topic not in self.deleted and name.topic in topics:
@@ -342,22 +340,24 @@ class Oracle:
         for offset, value in kept.acknowledged.items():
             if there.get(offset) != value:
                 raise Broken(
-                    f"{name}: {value!r} was acknowledged at offset {offset}, where {there.get(offset)!r} is"
+                    f"{name}: {value!r} was acknowledged at offset {offset}, which has {there.get(offset)!r}"
                 )
         for offset, value in kept.read.items():
             if there.get(offset) != value:
-                raise Broken(f"{name}: {value!r} was read at offset {offset}, where {there.get(offset)!r} is")
+                raise Broken(
+                    f"{name}: {value!r} was read at offset {offset}, which has {there.get(offset)!r}"
+                )
         if kept.old & times.keys():
-            raise Broken(f"{name}: {sorted(kept.old & times.keys())} are of a topic that was deleted")
+            raise Broken(f"{name}: {sorted(kept.old & times.keys())} are of a deleted topic")
         for value in kept.once:
             if times[value] > 1:
-                raise Broken(f"{name}: {value!r} of an idempotent producer is there {times[value]} times")
+                raise Broken(f"{name}: idempotent {value!r} was written {times[value]} times")
         offsets = {value: offset for offset, value in there.items()}
         for who, values in kept.in_order.items():
             lost = [value for value in values if value not in offsets]
             if lost and name not in self._lossy:
-                raise Broken(f"{name}: of {who}, {lost} were acknowledged and are lost")
+                raise Broken(f"{name}: acknowledged messages {lost} of {who} are lost")
             where = [offsets[value] for value in values if value in offsets]
             if where != sorted(where):
-                raise Broken(f"{name}: of {who}, {values} are not in their order")
+                raise Broken(f"{name}: messages {values} of {who} are not in order")
         self.counts["messages at the end"] += len(there)

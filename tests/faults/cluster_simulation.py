@@ -1,9 +1,9 @@
-"""A whole cluster in one process, driven by one seed: what ``test_cluster_simulation`` runs.
+"""A whole cluster in one process, driven by one seed, for ``test_cluster_simulation``.
 
-The brokers are the product's own, with all that they are made of, over disks, a network, ZooKeeper and clocks
-in memory (``cluster_machines``, ``cluster_events``); clients of several kinds use it (``cluster_clients``)
-while faults come and go; an oracle knows what was promised (``cluster_oracle``). Each seed takes some of
-the faults only, so that some runs have little else than the one that matters.
+The brokers are the product's own, complete, over disks, a network, ZooKeeper and clocks in memory
+(``cluster_machines``, ``cluster_events``). Clients of several kinds use the cluster (``cluster_clients``)
+during faults, and an oracle checks its guarantees (``cluster_oracle``). Each seed has only some of the
+faults, so that some runs have little else than the fault that matters.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ PROPERTIES = {
 }
 LOAD_MS = 3_000
 LED_MS = 15_000
-"""Within this simulated time every partition is led that can be."""
+"""The limit of simulated time until every partition that can have a leader has one."""
 COMES_BACK_MS = 60_000
-"""Within this simulated time all is whole again once faults have stopped."""
+"""The limit of simulated time until the cluster has recovered after the faults."""
 
 
 class Simulation:
-    """The run of one seed. ``run`` raises AssertionError when a promise is broken."""
+    """The run of one seed. ``run`` raises AssertionError if a guarantee is broken."""
 
     def __init__(self, seed: int, focus: Collection[str] = (), *, more: bool | None = None) -> None:
-        """``focus``: the names of faults that happen in place of the seed's own. ``more``: whether something
-        happens beside them; None: in every other seed.
+        """``focus``: the names of faults that replace the seed's own. ``more``: True for events beside the
+        faults; None: in every other seed.
         """
         self.seed = seed
         self.more = seed % 2 == 1 if more is None else more
         dice = random.Random(seed)
         self.brokers = dice.choice([3, 3, 4, 5])
         self.durable = "careful_power_cut" not in focus and dice.random() < 0.6
-        """Whether every message is flushed before it is acknowledged: then any machines may lose their power.
-        Else one, while all replicas of all others are in sync, and the next one when they are again."""
+        """True if every message is flushed before its acknowledgement: then any machines may lose power. Else
+        one at a time may, while all replicas of the others are in sync."""
         properties = dict(PROPERTIES)
         if self.durable:
             properties["log.flush.interval.messages"] = "1"
@@ -67,21 +67,21 @@ class Simulation:
         self.world.look = self.oracle.look
         self.clients: list[Client] = []
         self.problems: list[str] = []
-        kinds = [one for one in FAULTS if self.durable or one not in ONLY_DURABLE]
+        kinds = [fault for fault in FAULTS if self.durable or fault not in ONLY_DURABLE]
         self.faults = dice.sample(kinds, dice.randint(0, min(6, len(kinds))))
         self.careful = not self.durable and ("careful_power_cut" in focus or dice.random() < 0.5)
         if self.careful:
             self.faults = kinds = list(CAREFUL)
         if focus:
-            self.faults = [one for one in kinds if one.__name__ in focus]
+            self.faults = [fault for fault in kinds if fault.__name__ in focus]
         self.healing: list[Callable[[], None]] = []
-        """What ends the faults that last."""
+        """The functions that end lasting faults."""
         self.recovered_ms = 0
 
     # --- the run --------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Load and faults for some seconds; then all must be whole again, and what was promised there."""
+        """Run load and faults for some seconds; then the cluster must recover and keep its guarantees."""
         try:
             self._begin()
             self.events.run(lambda: False, self.events.now_ms + LOAD_MS)
@@ -91,22 +91,23 @@ class Simulation:
             self.oracle.check()
             self._check_groups()
         except (Exception, Broken) as problem:
-            told = "\n".join(list(self.events.told)[-60:])
-            faults = ", ".join(one.__name__ for one in self.faults) or "none"
+            messages = "\n".join(list(self.events.messages)[-60:])
+            faults = ", ".join(fault.__name__ for fault in self.faults) or "none"
+            summary = f"{self.brokers} brokers, faults: {faults}"
             raise AssertionError(
-                f"seed {self.seed}: {problem or problem!r}\n{self.brokers} brokers, faults: {faults}\n{told}"
+                f"seed {self.seed}: {problem or problem!r}\n{summary}\n{messages}"
             ) from problem
 
     @property
     def trace(self) -> str:
-        """A hash of all that happened."""
+        """A hash of all events."""
         return hashlib.blake2b(repr(self.events.trace).encode(), digest_size=12).hexdigest()
 
     def _begin(self) -> None:
         world, dice = self.world, self.dice
         for machine in world.machines.values():
             machine.disk.ends = self._ended_by_disk(machine)
-            self.events.at(dice.randrange(300), lambda one=machine: self._start(one))  # type: ignore[misc]
+            self.events.at(dice.randrange(300), lambda host=machine: self._start(host))  # type: ignore[misc]
         operator = Operator(world, self.oracle, 0 if self.careful else dice.choice([0, 2, 5]))
         operator.create(OFFSETS_TOPIC, {0: operator.some_replicas(3)}, cleanup_policy="compact")
         operator.create(
@@ -133,7 +134,7 @@ class Simulation:
             self._begin_more()
 
     def _begin_more(self) -> None:
-        """What happens beside the faults, in every other seed."""
+        """Schedule events beside the faults, in every other seed."""
         dice = self.dice
         for _ in range(dice.choice([0, 1, 3])):
             self.events.at(dice.randrange(LOAD_MS), self._drift)
@@ -145,7 +146,7 @@ class Simulation:
             self.events.at(dice.randrange(600, LOAD_MS), self._die_together)
 
     def _stop_faults(self) -> None:
-        self.events.tell("faults", "stop")
+        self.events.note("faults", "stop")
         self.faults = []
         for heal in self.healing:
             heal()
@@ -154,12 +155,12 @@ class Simulation:
             client.stopping = True
 
     def _wait_until_led(self) -> None:
-        """With a broker that is away for long the others have to do."""
+        """Kill a broker for long; the others must take over its partitions."""
         away = self._some_machine()
-        in_doubt = self.careful and self.oracle.whole(at_rest=False)
-        if away is None or in_doubt or self.dice.random() < 0.6:
+        not_whole = self.careful and self.oracle.whole(at_rest=False)
+        if away is None or not_whole or self.dice.random() < 0.6:
             return
-        self.events.tell(away.host, "is killed for long")
+        self.events.note(away.host, "is killed for long")
         away.kill()
         began_ms = self.events.now_ms
         while unled := self.oracle.unled():
@@ -180,13 +181,13 @@ class Simulation:
         self.recovered_ms = self.events.now_ms - began_ms
 
     def _look_after(self, machine: Machine) -> None:
-        """What an operator would do."""
+        """Restart a broker that is dead or has failed logs, as an operator would."""
         if not machine.up:
             self._start(machine)
         elif machine.running is not None and not machine.stopping:
             failed = [log for log in machine.running.broker.logs.logs().values() if log.failure is not None]
             if failed:
-                self.events.tell(machine.host, f"is restarted: {failed[0].failure}")
+                self.events.note(machine.host, f"is restarted: {failed[0].failure}")
                 machine.kill()
 
     def _check_groups(self) -> None:
@@ -210,14 +211,16 @@ class Simulation:
         self.events.at(self.dice.choice([50, 150, 300, 700]), self._strike)
 
     def _some_machine(self) -> Machine | None:
-        """One that runs, if enough do."""
+        """Return a random running machine, or None."""
         running = [
-            one for one in self.world.machines.values() if one.running is not None and not one.stopping
+            machine
+            for machine in self.world.machines.values()
+            if machine.running is not None and not machine.stopping
         ]
         return self.dice.choice(running) if running else None
 
     def _later(self, low_ms: int, high_ms: int, heal: Callable[[], None]) -> None:
-        """End a fault after some time, or when all faults end."""
+        """Schedule the end of a fault, at the latest when all faults end."""
         done = [False]
 
         def once() -> None:
@@ -233,7 +236,7 @@ class Simulation:
 
     def _start(self, machine: Machine) -> None:
         if not machine.up:
-            self.events.tell(machine.host, "starts")
+            self.events.note(machine.host, "starts")
             machine.start()
 
     def _restart_later(self, machine: Machine) -> None:
@@ -249,10 +252,10 @@ class Simulation:
         def ends() -> None:
             partly = self.dice.random() < 0.7
             if self.durable and self.dice.random() < 0.6:
-                self.events.tell(machine.host, "power cut in the middle of a change")
+                self.events.note(machine.host, "power cut in the middle of a change")
                 machine.power_cut(partly=partly)
             else:
-                self.events.tell(machine.host, "killed in the middle of a change")
+                self.events.note(machine.host, "killed in the middle of a change")
                 machine.kill()
             self._restart_later(machine)
             raise Died
@@ -260,40 +263,43 @@ class Simulation:
         return ends
 
     def _drift(self) -> None:
-        """A clock runs fast or slow from now on, beside all faults."""
+        """Let a clock run fast or slow from now on."""
         machine = self.dice.choice(list(self.world.machines.values()))
         percent = self.dice.choice([80, 95, 105, 125])
-        self.events.tell(machine.host, f"its clock runs at {percent} percent")
+        self.events.note(machine.host, f"its clock runs at {percent} percent")
         self.events.happened["A clock runs fast or slow"] += 1
         machine.clock.run_at(percent)
 
     def _die_together(self) -> None:
-        """The controller and another broker die and are back at once, beside all faults: the next controller
-        finds a broker that led a moment ago.
+        """Kill and restart the controller and another broker at once: the next controller finds a broker that
+        was a leader a moment ago.
         """
-        running = [one for one in self.world.machines.values() if one.running is not None]
+        running = [machine for machine in self.world.machines.values() if machine.running is not None]
         head = [
-            one for one in running if one.running is not None and one.running.broker.zk_client.is_controller
+            machine
+            for machine in running
+            if machine.running is not None and machine.running.broker.zk_client.is_controller
         ]
-        others = [one for one in running if one not in head]
+        others = [machine for machine in running if machine not in head]
         if not head or not others:
             return
         delay_ms = self.dice.choice([5, 50, 200])
         self.events.happened["The controller and another broker die together"] += 1
         for machine in (head[0], self.dice.choice(others)):
-            self.events.tell(machine.host, "dies, the controller and another broker together")
+            self.events.note(machine.host, "dies, the controller and another broker together")
             if self.durable and self.dice.random() < 0.5:
                 machine.power_cut(partly=self.dice.random() < 0.7)
             else:
                 machine.kill()
-            self.events.at(delay_ms + self.dice.randrange(10), lambda one=machine: self._start(one))  # type: ignore[misc]
+            start_ms = delay_ms + self.dice.randrange(10)
+            self.events.at(start_ms, lambda victim=machine: self._start(victim))  # type: ignore[misc]
 
     def kill(self) -> bool:
         """A broker is killed."""
         machine = self._some_machine()
         if machine is None:
             return False
-        self.events.tell(machine.host, "killed")
+        self.events.note(machine.host, "killed")
         machine.kill()
         self._restart_later(machine)
         return True
@@ -303,7 +309,7 @@ class Simulation:
         machine = self._some_machine()
         if machine is None:
             return False
-        self.events.tell(machine.host, "power cut")
+        self.events.note(machine.host, "power cut")
         machine.power_cut(partly=self.dice.random() < 0.7)
         self._restart_later(machine)
         return True
@@ -318,7 +324,7 @@ class Simulation:
         """All machines lose their power."""
         for machine in self.world.machines.values():
             if machine.up:
-                self.events.tell(machine.host, "power cut, with all others")
+                self.events.note(machine.host, "power cut, with all others")
                 machine.power_cut(partly=self.dice.random() < 0.7)
                 self._restart_later(machine)
         return True
@@ -336,9 +342,9 @@ class Simulation:
         machine = self._some_machine()
         if machine is None or self.events.depth:
             return False
-        self.events.tell(machine.host, "stops")
+        self.events.note(machine.host, "stops")
         machine.stop()
-        self.events.tell(machine.host, "has stopped")
+        self.events.note(machine.host, "has stopped")
         self._restart_later(machine)
         return True
 
@@ -347,16 +353,16 @@ class Simulation:
         machine = self._some_machine()
         if machine is None or machine.paused:
             return False
-        self.events.tell(machine.host, "is paused")
+        self.events.note(machine.host, "is paused")
         machine.pause()
         life = machine.life
 
-        def go_on() -> None:
+        def resume() -> None:
             if machine.life == life:
-                self.events.tell(machine.host, "goes on")
-                machine.go_on()
+                self.events.note(machine.host, "resumes")
+                machine.resume()
 
-        self._later(50, 2500, go_on)
+        self._later(50, 2500, resume)
         return True
 
     def expire(self) -> bool:
@@ -364,7 +370,7 @@ class Simulation:
         machine = self._some_machine()
         if machine is None or machine.session is None or not machine.session.connected:
             return False
-        self.events.tell(machine.host, "its ZooKeeper session expires")
+        self.events.note(machine.host, "its ZooKeeper session expires")
         self.world.zookeeper.expire(machine.session)
         return True
 
@@ -373,7 +379,7 @@ class Simulation:
         machine = self._some_machine()
         if machine is None:
             return False
-        self.events.tell(machine.host, "is cut off from ZooKeeper")
+        self.events.note(machine.host, "is cut off from ZooKeeper")
         self._block([(machine.host, ZOOKEEPER)], 50, 2000)
         return True
 
@@ -381,31 +387,32 @@ class Simulation:
         """Two machines cannot reach each other."""
         one, other = self.dice.sample(sorted(machine.host for machine in self.world.machines.values()), 2)
         ways = self.dice.choice([[(one, other), (other, one)], [(one, other)]])
-        self.events.tell("network", f"nothing passes {' and '.join(f'{a} -> {b}' for a, b in ways)}")
+        self.events.note("network", f"nothing passes {' and '.join(f'{a} -> {b}' for a, b in ways)}")
         self._block(ways, 50, 2500)
         return True
 
     def isolate(self) -> bool:
         """A machine cannot reach any other one."""
         machine = self.dice.choice(list(self.world.machines.values()))
-        others = [one.host for one in self.world.machines.values() if one is not machine]
+        others = [other.host for other in self.world.machines.values() if other is not machine]
         ways = [(machine.host, other) for other in others] + [(other, machine.host) for other in others]
         with_zookeeper = self.dice.random() < 0.5
         if with_zookeeper:
             ways.append((machine.host, ZOOKEEPER))
-        self.events.tell(machine.host, f"cannot reach other brokers{' nor ZooKeeper' * with_zookeeper}")
+        self.events.note(machine.host, f"cannot reach other brokers{' nor ZooKeeper' * with_zookeeper}")
         self._block(ways, 50, 2500)
         return True
 
     def _block(self, ways: list[tuple[str, str]], low_ms: int, high_ms: int) -> None:
-        network, machines = self.world.network, {one.host: one for one in self.world.machines.values()}
+        network = self.world.network
+        machines = {machine.host: machine for machine in self.world.machines.values()}
         for way in ways:
             network.block(*way)
             if way[1] == ZOOKEEPER:
                 machines[way[0]].lose_zookeeper()
 
         def heal() -> None:
-            self.events.tell("network", f"free again: {' and '.join(f'{a} -> {b}' for a, b in ways[:2])}")
+            self.events.note("network", f"free again: {' and '.join(f'{a} -> {b}' for a, b in ways[:2])}")
             for way in ways:
                 network.unblock(*way)
                 if way[1] == ZOOKEEPER:
@@ -446,13 +453,13 @@ class Simulation:
         self._later(200, 1500, heal)
         return True
 
-    def slow_news(self) -> bool:
-        """A broker hears late of what happens in ZooKeeper."""
+    def slow_notifications(self) -> bool:
+        """ZooKeeper's notifications to a broker are late."""
         machine = self.dice.choice(list(self.world.machines.values()))
-        machine.news_delays_ms = [0, 20, 200, 800]
+        machine.notification_delays_ms = [0, 20, 200, 800]
 
         def heal() -> None:
-            machine.news_delays_ms = [0, 1, 2]
+            machine.notification_delays_ms = [0, 1, 2]
 
         self._later(500, 3000, heal)
         return True
@@ -478,7 +485,7 @@ class Simulation:
         """A disk is full for a time."""
         machine = self.dice.choice(list(self.world.machines.values()))
         machine.disk.capacity_bytes = machine.disk.used_bytes() + self.dice.randrange(200)
-        self.events.tell(machine.host, "its disk is full")
+        self.events.note(machine.host, "its disk is full")
 
         def heal() -> None:
             machine.disk.capacity_bytes = None
@@ -493,7 +500,7 @@ class Simulation:
             [machine.disk.fail_next_write, machine.disk.fail_next_sync, machine.disk.fail_next_truncate]
         )
         fail(match=self.dice.choice(["safe", "other", "data"]))
-        self.events.tell(machine.host, "its disk fails once")
+        self.events.note(machine.host, "its disk fails once")
         return True
 
 
@@ -501,7 +508,7 @@ Fault = Callable[[Simulation], bool]
 
 
 def words(fault: Fault) -> str:
-    """What a fault is called."""
+    """Return the description of a fault."""
     return (fault.__doc__ or "").rstrip(".")
 
 
@@ -520,12 +527,12 @@ FAULTS: tuple[Fault, ...] = (
     Simulation.lose_connections,
     Simulation.hang_connections,
     Simulation.slow_network,
-    Simulation.slow_news,
+    Simulation.slow_notifications,
     Simulation.slow_control,
     Simulation.jump,
     Simulation.fill_disk,
     Simulation.break_disk,
 )
 CAREFUL: tuple[Fault, ...] = (Simulation.careful_power_cut, Simulation.lose_connections, Simulation.jump)
-"""Those of runs in which nothing is flushed and power is lost nevertheless."""
+"""The faults of runs with power cuts and without flushes."""
 ONLY_DURABLE = frozenset({Simulation.power_cut, Simulation.power_cut_everywhere})

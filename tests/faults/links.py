@@ -1,9 +1,9 @@
 """The links between the processes of a cluster, which a test cuts or clogs one by one.
 
-In front of each server stands a relay on a port of its own, which is the one that others are told. Who has
-connected is found out by the connection's port: one of the processes that were named, or somebody else
-(``CLIENTS``). A link that is cut loses its connections and takes no new ones. One that is clogged in a
-direction keeps what is sent that way, the end of a connection too, until it is open again: nobody is told.
+Each server is behind a relay with a port of its own, which is the advertised one. The source of a connection
+is found by its port: one of the named processes, or another one (``CLIENTS``). A cut link closes its
+connections and accepts no new ones. A link that is clogged in a direction holds the bytes of that direction,
+and the end of a connection, until it is open again; neither end notices.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ import psutil
 
 CLIENTS = "clients"
 CONNECT_S = 0.2
-"""More than it takes here; less only where a server that is paused has too many that wait for it."""
+"""The time-out of a connect: enough on one machine, unless a paused server has a full backlog."""
 _ROW = rb"^ *\d+: \w+:%04X (?:\S+ +){7}([1-9]\d*) "
 """Of /proc/net/tcp: the local address, which ends with the port, and seven columns on the inode."""
 _KEPT_BYTES = 1 << 18
-"""What a relay holds in one direction of a connection; then it reads no more, as a full link would not."""
+"""The limit of bytes that a relay holds in one direction; then it stops reading, as a full link does."""
 
 
 class Way(Enum):
-    """What a link does that is not open."""
+    """The state of a link that is not open."""
 
     CUT = "cut"
     CLOGGED = "clogged"
 
 
 class _End:
-    """One of the two sockets of a connection that goes through a relay, and what is on its way to it."""
+    """One of the two sockets of a relayed connection, with the bytes for it."""
 
     def __init__(self, connection: socket.socket, name: str) -> None:
         self.socket = connection
@@ -48,15 +48,15 @@ class _End:
         """Bytes for this end."""
         self.ended = False
         """This end sends no more."""
-        self.told = False
-        """This end knows that the other one sends no more."""
+        self.end_sent = False
+        """This end has been sent the end of the other one."""
 
 
 class Links:
     """All relays of one cluster, served by a thread. A context manager."""
 
     def __init__(self, pids: Callable[[], Mapping[str, int]]) -> None:
-        """``pids``: the processes that have names now. What one connects to, its name connects to."""
+        """``pids``: the current processes by name. A connection of a process has its name as the source."""
         self.counts: Counter[str] = Counter()
         self._pids = pids
         self._ways: dict[tuple[str, str], list[Way]] = {}
@@ -77,13 +77,13 @@ class Links:
         self._closing = True
         self._wake.send(b"x")
         self._thread.join()
-        for one in (*self._ends, *self._listeners, self._wake, self._woken):
-            one.close()
+        for sock in (*self._ends, *self._listeners, self._wake, self._woken):
+            sock.close()
         self._selector.close()
 
     def add(self, name: str, port: int, source: str | None = None) -> int:
-        """Put a relay in front of ``port``, where the server ``name`` listens; the relay's port. ``source``:
-        who alone is told of it.
+        """Put a relay in front of ``port`` of the server ``name``. Return the relay's port. ``source``: the
+        only process that connects to it.
         """
         listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         listener.setblocking(False)
@@ -92,7 +92,7 @@ class Links:
         return int(listener.getsockname()[1])
 
     def begin(self, source: str, target: str, way: Way) -> None:
-        """What goes from ``source`` to ``target`` is cut (both directions are) or clogged from now on."""
+        """Cut the link between ``source`` and ``target``, or clog its direction to ``target``."""
 
         def job() -> None:
             self._ways.setdefault((source, target), []).append(way)
@@ -104,7 +104,7 @@ class Links:
         self._do(job)
 
     def end(self, source: str, target: str, way: Way) -> None:
-        """It is so no longer; another reason for it may last."""
+        """End one ``begin``; the link stays closed while another one lasts."""
 
         def job() -> None:
             self._ways[source, target].remove(way)
@@ -116,22 +116,22 @@ class Links:
         for end in list(self._ends.values()):
             self._watch(end)
 
-    def _cut(self, one: str, other: str) -> bool:
+    def _cut(self, source: str, target: str) -> bool:
         ways = self._ways
-        return Way.CUT in ways.get((one, other), ()) or Way.CUT in ways.get((other, one), ())
+        return Way.CUT in ways.get((source, target), ()) or Way.CUT in ways.get((target, source), ())
 
     def _do(self, job: Callable[[], object]) -> None:
-        """Have the thread do it, and wait until it is done."""
+        """Run ``job`` on the thread and wait for its end."""
         if not self._thread.is_alive():
             job()
             return
         done = threading.Event()
 
-        def with_word() -> None:
+        def run_and_notify() -> None:
             job()
             done.set()
 
-        self._jobs.append(with_word)
+        self._jobs.append(run_and_notify)
         self._wake.send(b"x")
         done.wait()
 
@@ -158,7 +158,7 @@ class Links:
         far = socket.socket()
         far.settimeout(CONNECT_S)
         try:
-            far.connect(("127.0.0.1", port))  # at once, or nobody listens: then it matters not whose it was
+            far.connect(("127.0.0.1", port))  # immediate, or no server listens and the source does not matter
         except OSError:
             near.close()
             far.close()
@@ -169,9 +169,9 @@ class Links:
             near.close()
             far.close()
             return
-        for one in (near, far):
-            one.setblocking(False)
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for sock in (near, far):
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         ends = _End(near, source), _End(far, target)
         ends[0].other, ends[1].other = ends[1], ends[0]
         self.counts["connections"] += 1
@@ -186,8 +186,8 @@ class Links:
             with contextlib.suppress(psutil.Error, OSError):
                 if sockets is None:
                     if any(
-                        one.laddr and one.laddr.port == port
-                        for one in psutil.Process(pid).net_connections("tcp4")
+                        connection.laddr and connection.laddr.port == port
+                        for connection in psutil.Process(pid).net_connections("tcp4")
                     ):
                         return name
                 elif _has_one_of(pid, sockets):
@@ -195,17 +195,17 @@ class Links:
         return CLIENTS
 
     def _clogged(self, end: _End) -> bool:
-        """Whether what ``end`` sends is kept."""
+        """Return True if bytes from ``end`` are held."""
         return Way.CLOGGED in self._ways.get((end.name, end.other.name), ())
 
     def _watch(self, end: _End) -> None:
-        """Wait for what ``end`` can do at the moment."""
+        """Select the events that ``end`` can handle at the moment."""
         if end.socket not in self._ends:
             return
         events = 0
         if not end.ended and not self._clogged(end) and len(end.other.waiting) < _KEPT_BYTES:
             events |= selectors.EVENT_READ
-        if not self._clogged(end.other) and (end.waiting or (end.other.ended and not end.told)):
+        if not self._clogged(end.other) and (end.waiting or (end.other.ended and not end.end_sent)):
             events |= selectors.EVENT_WRITE
         known = self._selector.get_map().get(end.socket)
         if events == 0:
@@ -225,24 +225,24 @@ class Links:
             if not self._clogged(end.other):
                 if end.waiting:
                     del end.waiting[: end.socket.send(end.waiting)]
-                if end.other.ended and not end.waiting and not end.told:
+                if end.other.ended and not end.waiting and not end.end_sent:
                     end.socket.shutdown(socket.SHUT_WR)
-                    end.told = True
+                    end.end_sent = True
         except BlockingIOError:
             pass
         except OSError:
             self._close(end)
             return
-        if end.told and end.other.told:
+        if end.end_sent and end.other.end_sent:
             self._close(end)
             return
         self._watch(end)
         self._watch(end.other)
 
     def _close(self, end: _End) -> None:
-        """``end`` is gone. The other one hears of it when all is there that was on its way."""
+        """Close ``end``. The other end is closed after the bytes for it."""
         self._forget(end)
-        end.ended = end.told = True
+        end.ended = end.end_sent = True
         if self._clogged(end):
             self._watch(end.other)
         else:
@@ -256,10 +256,10 @@ class Links:
 
 
 def _sockets_at(port: int) -> set[str] | None:
-    """The names that /proc has for sockets with this port; None where there is no /proc.
+    """Return the names in /proc of the sockets with this port; None without /proc.
 
-    psutil reads all sockets of the machine for each process, half a second where thousands have just ended: a
-    relay that takes so long for a connection never gets through with those that clients try meanwhile.
+    psutil reads all sockets of the machine for each process, which takes half a second after thousands of
+    connections: a relay that slow falls behind the connections that clients try meanwhile.
     """
     try:
         table = Path("/proc/net/tcp").read_bytes()
@@ -270,8 +270,8 @@ def _sockets_at(port: int) -> set[str] | None:
 
 def _has_one_of(pid: int, sockets: set[str]) -> bool:
     directory = f"/proc/{pid}/fd"
-    for one in os.listdir(directory):
+    for descriptor in os.listdir(directory):
         with contextlib.suppress(OSError):  # closed meanwhile
-            if os.readlink(f"{directory}/{one}") in sockets:
+            if os.readlink(f"{directory}/{descriptor}") in sockets:
                 return True
     return False

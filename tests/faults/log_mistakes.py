@@ -1,6 +1,6 @@
-"""Mistakes that a simulation must find: each takes one care away from the product.
+"""Mistakes that the log simulation must find: each removes one precaution from the product.
 
-``MISTAKES`` has them, in words.
+``MISTAKES`` has them by description.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from minikafka.log.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """What stands where in place of the product's own: (owner, name, the wrong thing)."""
+    """Replacements of the product's own attributes: (owner, name, replacement)."""
 
     patches: Sequence[tuple[object, str, object]]
     focus: str = ""
-    """The operation in which it tells most."""
+    """The operation that shows it best."""
 
 
 SEGMENTS = tuple(layout.segment_suffix for layout in Layout)
@@ -43,7 +43,7 @@ close_directory, delete = LogManager._close_directory, LogManager.delete
 
 
 def nothing(*_arguments: object, **_more: object) -> None:
-    """What was to be done is not done."""
+    """Do nothing."""
 
 
 def no(*_arguments: object, **_more: object) -> bool:
@@ -85,19 +85,19 @@ def cut_without_sync(segment: Segment, size: int) -> None:
 
 
 def believe_index(files: Files, path: str, base_offset: int, segment_bytes: int) -> OffsetIndex | None:
-    """Whatever its file says."""
+    """Believe an index file that reaches beyond its segment."""
     return load_index(files, path, base_offset, 1 << 40)
 
 
 def believe_every_snapshot(
     producers: ProducerStateManager, segments: Sequence[Segment], end_offset: int, _up_to: int, **more: Any
 ) -> None:
-    """Wherever it lies."""
+    """Believe a snapshot beyond the end of the log."""
     rebuild(producers, segments, 1 << 40, 1 << 40, **more)
 
 
 def adopt_no_index(segment: Segment, found: file_scan.FileScan) -> OffsetIndex:
-    """A scan's index is not taken where there is a file."""
+    """Use the index file instead of the scan's index, if there is one."""
     index = adopt(segment, found)
     segment._index = load_index(segment._files, segment._index_path, segment.base_offset, 1 << 40) or index
     return index
@@ -108,7 +108,7 @@ def ends(manager: LogManager, directory: DataDirectory) -> dict[TopicPartition, 
 
 
 def roll_from_zero(log: Log, now_ms: int) -> Segment:
-    """The new segment's name is one too large."""
+    """Name the new segment by an offset that is one too large."""
     real, log_loader.create_segment = log_loader.create_segment, _one_further
     try:
         return roll(log, now_ms)
@@ -130,18 +130,18 @@ def _one_further(
 
 
 def replace_in_the_wrong_order(log: Log, new: Segment, old: Sequence[Segment]) -> list[str]:
-    """The old segments go before the new one counts."""
+    """Remove the old segments before the new one is valid."""
     new.file.sync()
     for segment in old:
         segment.load_indexes()
-    gone = list(segment_replacement.rename_to_deleted(log._files, log.directory, log.layout, old))
+    deleted = list(segment_replacement.rename_to_deleted(log._files, log.directory, log.layout, old))
     log._files.sync_dir(log.directory)
     final = new.path.removesuffix(CLEANED_SUFFIX)
     log._put_in_place(new, old, final + SWAP_SUFFIX)
     log._change = None
     new.move(final)
     log._files.sync_dir(log.directory)
-    return gone
+    return deleted
 
 
 def drop_swap(files: Files, _directory: str, _layout: Layout, _base: int, swap: str) -> None:
@@ -183,13 +183,13 @@ def flush_newest_only(log: Log, up_to: int | None = None) -> int:
 
 
 def flush_later(log: Log) -> bool:
-    """One set too late."""
+    """Flush one batch too late."""
     limit = log.config.flush_messages
     return limit is not None and log.unflushed_messages >= 2 * limit
 
 
 def roll_without_sync(log: Log, now_ms: int) -> Segment:
-    """A full segment whose messages are all flushed is not flushed with its end and its indexes."""
+    """Do not flush the end and the indexes of a full segment whose messages are all flushed."""
     recovery_point, log._recovery_point = log._recovery_point, -1
     try:
         return roll(log, now_ms)
@@ -207,19 +207,17 @@ MISTAKES: dict[str, Mistake] = {
     "a full segment's end and indexes are not flushed": Mistake([(Log, "_roll", roll_without_sync)]),
     "flush.messages comes late": Mistake([(Log, "needs_flush", flush_later)]),
     "flush.ms is forgotten": Mistake([(LogManager, "flush_dirty_logs", nothing)], "wait"),
-    "a recovery point is written down before the flush": Mistake([(LogManager, "_recovery_points_of", ends)]),
+    "a recovery point is stored before the flush": Mistake([(LogManager, "_recovery_points_of", ends)]),
     "the recovery point stays behind a truncation": Mistake([(LogManager, "truncate", truncate_only)]),
     "the points of a deleted partition stay": Mistake(
         [(LogManager, "delete", delete_without_checkpoints), (OffsetCheckpointFile, "holds_too_much", no)],
         "delete",
     ),
     "a truncation is not flushed": Mistake([(Segment, "cut", cut_without_sync)]),
-    "a damaged end is not looked for": Mistake([(log_loader._Recovery, "_check", check_nothing)]),
+    "a damaged end is not detected": Mistake([(log_loader._Recovery, "_check", check_nothing)]),
     "a damaged end is not cut": Mistake([(Segment, "cut", cut_nothing)]),
     "a hole in the log is served": Mistake([(log_loader._Recovery, "_break_behind", nothing)]),
-    "recovery does not write back what was not flushed": Mistake(
-        [(file_scan, "_rewrite", nothing)], "fail_a_flush"
-    ),
+    "recovery does not rewrite unflushed data": Mistake([(file_scan, "_rewrite", nothing)], "fail_a_flush"),
     "an index ahead of its segment is believed": Mistake(
         [(OffsetIndex, "load", believe_index), (Segment, "adopt_scan", adopt_no_index)]
     ),
@@ -231,21 +229,21 @@ MISTAKES: dict[str, Mistake] = {
     "retention deletes the newest first": Mistake(
         [(segment_replacement, "rename_to_deleted", retire_newest_first)], "retain"
     ),
-    "the start offset is not written down": Mistake([(LogManager, "increment_start_offset", advance_only)]),
-    "epochs are not cut with the log": Mistake([(LeaderEpochs, "truncate_from_end", nothing)]),
+    "the start offset is not stored": Mistake([(LogManager, "increment_start_offset", advance_only)]),
+    "epochs are not truncated with the log": Mistake([(LeaderEpochs, "truncate_from_end", nothing)]),
     "a replacing segment is not flushed": Mistake([(MemoryFile, "sync", sync_no_swap)], "clean"),
-    "the old segments go before the new one counts": Mistake(
+    "old segments are removed before the new one is valid": Mistake(
         [(Log, "replace_segments", replace_in_the_wrong_order)], "clean"
     ),
     "a replacement is not finished at open": Mistake([(segment_replacement, "_finish", drop_swap)], "clean"),
-    "what replaced segments left is not removed": Mistake([(log_loader, "complete_swaps", no)], "clean"),
-    "a tombstone goes with the first compaction": Mistake(
+    "leftovers of replaced segments are not removed": Mistake([(log_loader, "complete_swaps", no)], "clean"),
+    "a tombstone is removed by the first compaction": Mistake(
         [(cleaner._Pass, "_tombstones_stay", no)], "compact"
     ),
-    "what producers wrote behind their snapshot is not looked for": Mistake(
+    "batches after a producer snapshot are not replayed": Mistake(
         [(ProducerStateManager, "_replay_segment", nothing)]
     ),
-    "a snapshot of producers is believed that tells of what is gone": Mistake(
+    "a producer snapshot of truncated batches is believed": Mistake(
         [
             (ProducerStateManager, "rebuild", believe_every_snapshot),
             (ProducerStateManager, "delete_snapshots_after", nothing),

@@ -1,7 +1,7 @@
-"""What one partition was told, and what it has promised: what a simulation compares the real log with.
+"""The model of one partition and its guarantees, with which a simulation compares the real log.
 
-Every message has a value that no other has, so that an offset with another content is found. ``Partition``
-knows what may be missing after a crash, and checks what is found there (``check``, then ``adopt``).
+Every message has a unique value, so that a wrong content of an offset is found. ``Partition`` knows what may
+be missing after a crash, and checks the log that a crash has left (``check``, then ``adopt``).
 """
 
 from __future__ import annotations
@@ -22,59 +22,59 @@ _ENTRY = Struct(">qi4xB6xi")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What was appended at one offset."""
+    """The message appended at one offset."""
 
     value: bytes | None
     time_ms: int
     epoch: int
     entry: tuple[int, int]
-    """First and last offset of the entry that it lies in."""
+    """First and last offset of its entry."""
     key: bytes | None = None
     written_ms: int = 0
 
 
 @dataclass(slots=True)
 class Partition:
-    """The truth about one partition.
+    """The expected state of one partition.
 
-    Between two operations the log is what ``messages``, ``start`` and ``end`` say. In the middle of one it
-    may be on the way to another state: the bounds are widened before an operation and narrowed behind it.
+    Between two operations the log equals ``messages``, ``start`` and ``end``. During an operation it may be
+    in between: the bounds are widened before an operation and narrowed after it.
     """
 
     id: TopicPartition
     overrides: Mapping[str, str] = field(default_factory=dict)
     messages: dict[int, Message] = field(default_factory=dict)
-    """By offset; all that were appended and are not known to be gone."""
+    """By offset: all appended messages that are not known to be deleted."""
     start: int = 0
     end: int = 0
     sure: int = 0
-    """What a killed process leaves is at least all below."""
+    """A killed process leaves at least all messages below."""
     durable: int = 0
-    """All below was flushed: a power cut leaves it."""
+    """All messages below are flushed: a power cut leaves them."""
     claimed: int = 0
-    """What a recovery point may claim, while a close or a truncation is on its way."""
+    """The largest allowed recovery point during a close or a truncation."""
     acknowledged: int = 0
-    """All below was answered to producers: flushed first, where ``flush.messages`` wants it."""
+    """All messages below are acknowledged, after a flush if ``flush.messages`` requires it."""
     durable_start: int = 0
     highest_start: int = 0
     appended_ms: list[tuple[int, int]] = field(default_factory=list)
-    """(End offset, time of the append on the monotonic scale), rising."""
+    """(End offset, monotonic time of the append), increasing."""
     leaving: set[int] = field(default_factory=set)
-    """Offsets that a cleaner is about to drop, or may."""
+    """Offsets that a cleaner may drop."""
     clean_to: int = 0
-    """Below, each key is there once: where the last compaction ended."""
+    """The end of the last compaction: below, each key exists once."""
     met_to: int = 0
-    """Below, a pass may have met every tombstone, also one that a crash ended."""
+    """Below, a pass, also an interrupted one, may have seen every tombstone."""
     making: bool = False
     deleting: bool = False
     failed: bool = False
-    """An fsync of it failed in this life."""
+    """True after a failed fsync of the current process."""
     numbered: list[tuple[int, int, int]] = field(default_factory=list)
-    """Producer, last sequence and last offset of each batch that has a producer."""
+    """Producer, last sequence and last offset of each batch with a producer id."""
 
     def check_producers(self, log: Log) -> None:
-        """Of each producer the log knows the last batch that it has; of one that is deleted it may know."""
-        self.numbered = [one for one in self.numbered if one[2] < log.end_offset]
+        """Check that the log knows the last batch of each producer; it may also know deleted ones."""
+        self.numbered = [entry for entry in self.numbered if entry[2] < log.end_offset]
         found = {producer: (sequence, offset) for producer, sequence, offset in self.numbered}
         there = {last for segment in log.segments for _, _, last, _ in entries_of(segment)}
         known = {
@@ -82,31 +82,31 @@ class Partition:
             for number, producer in log.producers.known.items()
         }
         for producer, last in found.items():
-            told = known.pop(producer, None)
-            if told != last:
-                assert last[1] not in there, f"of producer {producer} it knows {told}, and has {last}"
-                assert told is None or (producer, *told) in self.numbered, f"{told} of {producer} never was"
-        assert not known, f"it knows of {known}, who never wrote"
+            state = known.pop(producer, None)
+            if state != last:
+                assert last[1] not in there, f"producer {producer}: state {state}, last batch {last}"
+                assert state is None or (producer, *state) in self.numbered, f"{state} of {producer} is wrong"
+        assert not known, f"unknown producers in the state: {known}"
 
     @property
     def most_lost(self) -> int | None:
-        """M: how many acknowledged messages a power cut may take (``flush.messages``); None for any."""
+        """M: the limit of acknowledged messages that a power cut may take (``flush.messages``); None: any."""
         text = self.overrides.get("flush.messages")
         return None if text is None else int(text)
 
     @property
     def flush_ms(self) -> int | None:
-        """S."""
+        """S, in ms."""
         text = self.overrides.get("flush.ms")
         return None if text is None else int(text)
 
     @property
     def compacted(self) -> bool:
-        """Whether it may have holes: nobody can tell those that a power cut makes in what was not flushed."""
+        """True if it may have holes, which look like those of a power cut in unflushed data."""
         return "compact" in self.overrides.get("cleanup.policy", "")
 
     def needed(self, now_ms: int, interval_ms: int, *, whole: bool) -> tuple[int, str]:
-        """All below this offset must be there after a crash, and why. ``whole``: one of the process only."""
+        """Return the offset below which all must survive a crash, and the reason. ``whole``: a kill only."""
         needed = [(self.durable, "was durable")]
         if whole:
             needed.append((self.sure, "was appended, and the process killed only"))
@@ -120,7 +120,7 @@ class Partition:
         return max(needed)
 
     def check(self, log: Log, now_ms: int, interval_ms: int, *, whole: bool, step: int) -> None:
-        """Compare what a crash has left. AssertionError says what is wrong."""
+        """Compare the log after a crash with the model. Raises AssertionError."""
         start, end = log.start_offset, log.end_offset
         assert self.durable_start <= start, f"the start went back from {self.durable_start} to {start}"
         assert start <= self.highest_start, (
@@ -136,11 +136,11 @@ class Partition:
         self.check_epochs(log, needed)
 
     def check_content(self, log: Log, *, step: int = 500, up_to: int | None = None) -> None:
-        """Compare all that can be read, ``step`` bytes at a time. Nothing may be missing below ``up_to``."""
+        """Compare all readable messages, ``step`` bytes at a time. None may be missing below ``up_to``."""
         found = read_records(log, step)
         for record in found:
             message = self.messages.get(record.offset)
-            assert message is not None, f"offset {record.offset} has {record.value!r}, which was gone"
+            assert message is not None, f"offset {record.offset} has {record.value!r}, which was deleted"
             assert (record.key, record.value, record.timestamp_ms) == (
                 message.key,
                 message.value,
@@ -154,7 +154,7 @@ class Partition:
         assert not missing, f"offsets {sorted(missing)} cannot be read, those around them can"
 
     def check_epochs(self, log: Log, up_to: int) -> None:
-        """Whether the epochs say which leader wrote each message; from ``up_to`` on they may not know."""
+        """Check the leader epoch of each message; it may be unknown from ``up_to`` on."""
         entries = log.epochs.entries
         assert not entries or entries[-1][1] <= log.end_offset, (
             f"epochs {entries} end behind {log.end_offset}"
@@ -167,7 +167,7 @@ class Partition:
                 )
 
     def adopt(self, log: Log, now_ms: int) -> None:
-        """Go on from what a crash has left, which was checked. What the log claims is a promise again."""
+        """Continue with the log after a crash, once checked. Its recovery point is a guarantee again."""
         found = {record.offset for record in read_records(log, 1 << 20)}
         known_from = log.epochs.entries[0][1] if log.epochs.entries else log.end_offset
         self.messages = {
@@ -180,7 +180,7 @@ class Partition:
         self.acknowledged = min(self.acknowledged, self.end)
         self.appended_ms = [(min(end, self.end), at_ms) for end, at_ms in self.appended_ms]
         if self.failed:
-            # Nothing could be flushed meanwhile; it was told.
+            # No flush was possible meanwhile, which was reported.
             self.appended_ms = [(self.end, now_ms)]
         if self.compacted:
             self.regroup(log)
@@ -191,23 +191,23 @@ class Partition:
         self.note(log)
 
     def note(self, log: Log) -> None:
-        """Take down what the log says is durable."""
+        """Record the durable offset that the log claims."""
         self.durable = max(self.durable, min(log.recovery_point, self.end))
 
     def appending(self, messages: list[Message]) -> None:
-        """These come at the end; a crash meanwhile may take them."""
+        """Add messages at the end; a crash meanwhile may take them."""
         self.messages.update(enumerate(messages, self.end))
         self.end += len(messages)
 
     def refused(self, count: int) -> None:
-        """The last ones were not taken."""
+        """Remove the last ``count`` messages, which were rejected."""
         self.end -= count
         for number in range(count):
             del self.messages[self.end + number]
 
     def cut_of(self, offset: int) -> int:
-        """Where the log may end after a truncation to ``offset``: entries go whole, so do holes, and of what
-        lies below the start nobody knows.
+        """Return the smallest end of the log after a truncation to ``offset``: entries and holes are removed
+        whole, and messages below the start do not count.
         """
         below = [number for number in self.messages if self.start <= number < offset]
         while below and self.messages[max(below)].entry[1] >= offset:
@@ -215,7 +215,7 @@ class Partition:
         return max(below) + 1 if below else 0
 
     def truncating(self, offset: int) -> None:
-        """What lies behind may go: nothing of it is promised any more."""
+        """Start a truncation to ``offset``: later messages have no guarantee any more."""
         cut = self.cut_of(offset)
         self.claimed = self.durable
         self.durable, self.sure = min(self.durable, cut), min(self.sure, cut)
@@ -224,9 +224,10 @@ class Partition:
         self.appended_ms = [(min(end, cut), at_ms) for end, at_ms in self.appended_ms]
 
     def truncated(self, log: Log) -> None:
-        """It is gone."""
-        self.numbered = [one for one in self.numbered if one[2] < log.end_offset]
-        self.messages = {offset: one for offset, one in self.messages.items() if offset < log.end_offset}
+        """Finish a truncation."""
+        end = log.end_offset
+        self.numbered = [entry for entry in self.numbered if entry[2] < end]
+        self.messages = {offset: message for offset, message in self.messages.items() if offset < end}
         self.end = self.sure = log.end_offset
         self.start = self.highest_start = log.start_offset
         self.durable_start = min(self.durable_start, self.start)
@@ -234,8 +235,8 @@ class Partition:
         self.clean_to = min(self.clean_to, self.end)
 
     def superseded(self, now_ms: int, retention_ms: int) -> set[int]:
-        """What a compaction of all that is durable may drop: messages without a key, those with a later one
-        of their key, and tombstones that an earlier pass has met, a while after they were written.
+        """Return the offsets that a compaction of all durable messages may drop: messages without a key,
+        those with a later message of their key, and old tombstones that an earlier pass has seen.
         """
         durable = {at: self.messages[at] for at in sorted(self.messages) if at < self.durable}
         newest = {message.key: at for at, message in durable.items()}
@@ -249,7 +250,7 @@ class Partition:
         }
 
     def regroup(self, log: Log) -> None:
-        """Compaction has taken some of the messages in an entry: which are together now."""
+        """Update the entries of messages after a compaction has removed some of them."""
         for segment in log.segments:
             for _, offsets, last, _ in entries_of(segment):
                 for offset in offsets:
@@ -258,7 +259,7 @@ class Partition:
 
 
 def entries_of(segment: Segment) -> list[tuple[bytes, list[int], int, bool]]:
-    """(bytes, offsets, last offset, whether of magic 0 or 1) of each entry of a segment."""
+    """Return (bytes, offsets, last offset, True for magic 0 or 1) of each entry of a segment."""
     data, found, position = segment.file.read_at(0, segment.size), [], 0
     while position < len(data):
         offset, size, magic, more = _ENTRY.unpack_from(data + b"\0" * 8, position)
@@ -270,7 +271,7 @@ def entries_of(segment: Segment) -> list[tuple[bytes, list[int], int, bool]]:
 
 
 def read_records(log: Log, step: int) -> list[StoredRecord]:
-    """Every record that can be read, fetched ``step`` bytes at a time."""
+    """Return every readable record, fetched ``step`` bytes at a time."""
     records: list[StoredRecord] = []
     offset = log.start_offset
     while True:
@@ -280,5 +281,5 @@ def read_records(log: Log, step: int) -> list[StoredRecord]:
         new = [record for record in iterate(found.slice.read()) if record.offset >= offset]
         assert found.first_offset >= offset, f"a read at {offset} gave the entry of {found.first_offset}"
         records += new
-        # A batch can end with offsets that compaction has taken.
+        # A batch can end with offsets that compaction has removed.
         offset = new[-1].offset + 1 if new else found.first_offset + 1

@@ -1,7 +1,7 @@
-"""A broker's logs over several lives, each of which ends by chance: what ``test_log_simulation`` runs.
+"""A broker's logs over several lives, each of which ends at random, for ``test_log_simulation``.
 
-One seed decides everything: the partitions and their settings, the layout, one data directory or two, what is
-done in which order, at which change of the disk a life ends, and what the disk then keeps. The disk is
+One seed decides everything: the partitions and their settings, the layout, one or two data directories, the
+order of operations, the change of the disk at which a life ends, and what the disk then keeps. The disk is
 ``base.memory_files``, with small blocks so that small files have many.
 """
 
@@ -43,7 +43,7 @@ from tests.faults.log_model import Message, Partition, entries_of
 from tests.support.logs import valid_set
 
 INTERVAL_MS = 200
-"""Between two looks for what has to be flushed by time (``log.flush.scheduler.interval.ms``)."""
+"""The interval of flushes by time (``log.flush.scheduler.interval.ms``)."""
 CONFIG = LogConfig(segment_bytes=420, index_interval_bytes=60, file_delete_delay_ms=300, retention_ms=None)
 LIMITS = Limits(max_magic=2)
 TOPICS: dict[str, dict[str, str]] = {
@@ -54,15 +54,15 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 LONG = ("open", "close", "make", "delete", "retain", "advance")
 LONG += ("truncate", "clean", "compact", "lead", "roll")
-"""Operations of many steps."""
+"""Operations with many steps."""
 
 
 class PowerIsOff(BaseException):
-    """Ends a life. Not an Exception, so that nothing on the way takes it for an error."""
+    """Ends a life. Not an Exception, so that no handler takes it for an error."""
 
 
 class SimulatedFiles(MemoryFiles):
-    """A disk that ends the life after a number of changes."""
+    """A disk that ends a life after a number of changes."""
 
     changes_left = 1 << 60
 
@@ -75,13 +75,15 @@ class SimulatedFiles(MemoryFiles):
 
 
 class Simulation:
-    """The lives of one seed. ``run`` raises AssertionError when a promise is broken."""
+    """The lives of one seed. ``run`` raises AssertionError if a guarantee is broken."""
 
     def __init__(self, seed: int, focus: str = "") -> None:
-        """``focus``: an operation that is done more often, and in the middle of which most lives end."""
+        """``focus``: an operation that happens more often, and during which most lives end."""
         self.seed = seed
         self.focus = focus
-        self.weights = [weight * (5 if one.__name__ == focus else 1) for one, weight in OPERATIONS.items()]
+        self.weights = [
+            weight * (5 if operation.__name__ == focus else 1) for operation, weight in OPERATIONS.items()
+        ]
         self.dice = random.Random(seed)
         self.clock = ManualClock()
         self.files = SimulatedFiles(clock=self.clock, page_bytes=128, sector_bytes=32)
@@ -104,20 +106,20 @@ class Simulation:
         self.happened: Counter[str] = Counter()
         """Operations, ends of lives, and losses."""
         self.journal: list[str] = []
-        """What was done in this life."""
+        """The operations of this life."""
         self.whole = True
-        """No power cut since the logs were last opened."""
+        """True if there was no power cut since the logs were last opened."""
         self.ends_within = ""
-        """In the middle of which operation this life is to end."""
+        """The operation during which this life is to end."""
         self.serial = 0
         for directory in self.directories:
             self.files.make_dirs(directory)
         self.files.sync_dir("")
 
-    # Lives.
+    # --- lives
 
     def run(self, lives: int = 4) -> None:
-        """Go through some lives, and open once more at the end."""
+        """Run some lives, and open the logs once more at the end."""
         try:
             for _ in range(lives):
                 self.life()
@@ -125,15 +127,15 @@ class Simulation:
         except PowerIsOff:
             raise
         except Exception as problem:
-            told = "\n  ".join(self.journal[-100:])
+            operations = "\n  ".join(self.journal[-100:])
             raise AssertionError(
-                f"seed {self.seed}: {problem or problem!r}\nits last life:\n  {told}"
+                f"seed {self.seed}: {problem or problem!r}\nits last life:\n  {operations}"
             ) from problem
         finally:
             self.happened.update(self.files.losses)
 
     def life(self) -> None:
-        """Open, do this and that, and come to an end, perhaps in the middle of something."""
+        """Open the logs, run random operations, and end, perhaps during an operation."""
         dice, files = self.dice, self.files
         files.changes_left = 1 + dice.randrange(140) if dice.random() < 0.4 else 1 << 60
         self.ends_within = (self.focus or dice.choice(LONG)) if dice.random() < 0.7 else ""
@@ -149,7 +151,7 @@ class Simulation:
         self.end()
 
     def end(self) -> None:
-        """The process is killed, or the power cut."""
+        """Kill the process, or cut the power."""
         if self.dice.random() < 0.25:
             self.journal.append("killed")
             self.happened["a process killed"] += 1
@@ -161,27 +163,27 @@ class Simulation:
         self.happened["a power cut"] += 1
         self.files.power_cut(None if everything else self.dice)
 
-    # Opening, and what must hold then.
+    # --- opening, and the checks
 
     def open(self) -> None:
-        """Open all logs and compare them with what they promised."""
+        """Open all logs and compare them with the model."""
         self.manager = LogManager(self.files, self.directories, self.config, self.layout, self.clock)
-        self.tell("open")
+        self.note("open")
         self.manager.open_all(self.overrides)
         self.check_names()
         logs = self.manager.logs()
         for name in self.names:
             partition, log = self.partitions.get(name), logs.get(name)
             if partition is None:
-                assert log is None, f"{name} is there, and was deleted, or never made"
+                assert log is None, f"{name} exists, but was deleted or never created"
             elif log is None:
-                assert not self.manager.partitions_of(name.topic), f"{name} cannot be opened"
-                assert partition.making or partition.deleting, f"{name} is gone"
+                assert not self.manager.partitions_of(name.topic), f"{name} failed to open"
+                assert partition.making or partition.deleting, f"{name} is missing"
                 del self.partitions[name]
             else:
                 self.check(partition, log)
         self.whole = True
-        # What was before cannot be the cause any more.
+        # Earlier operations cannot be the cause of a later problem.
         self.journal = [f"{self.journal[-1]}, opened" if self.journal else "opened"]
         for name, log in logs.items():
             if log.needs_flush():
@@ -203,18 +205,18 @@ class Simulation:
             raise AssertionError(f"{partition.id}: {problem}") from problem
 
     def check_names(self) -> None:
-        """Nothing that is half done survives an open."""
+        """Check that no unfinished change survives an open."""
         for directory in self.directories:
             for name in self.files.list_dir(directory):
-                assert not name.endswith(DELETE_DIR_SUFFIX), f"{directory}/{name} is still there"
+                assert not name.endswith(DELETE_DIR_SUFFIX), f"{directory}/{name} still exists"
                 path = f"{directory}/{name}"
                 for inner in self.files.list_dir(path) if self.files.is_dir(path) else []:
                     assert not inner.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_FILE_SUFFIX)), (
-                        f"{path}/{inner} is there"
+                        f"{path}/{inner} still exists"
                     )
 
     def check_look_ups(self, partition: Partition, log: Log) -> None:
-        """A few offsets and times, which go through the indexes."""
+        """Look up a few offsets and times through the indexes."""
         readable = [offset for offset in partition.messages if offset >= log.start_offset]
         for offset in self.dice.sample(readable, min(4, len(readable))):
             last = partition.messages[offset].entry[1]
@@ -224,15 +226,15 @@ class Simulation:
             )
             time_ms = partition.messages[offset].time_ms
             if time_ms != NO_TIMESTAMP:
-                first = min(one for one in readable if partition.messages[one].time_ms >= time_ms)
+                first = min(at for at in readable if partition.messages[at].time_ms >= time_ms)
                 expected = first, partition.messages[first].time_ms
                 answer = log.offset_for_timestamp(time_ms)
                 assert answer == expected, f"time {time_ms}: {answer} and not {expected}"
 
-    # Operations.
+    # --- operations
 
     def do_something(self) -> None:
-        """One operation by chance on one partition by chance."""
+        """Run a random operation on a random partition."""
         name = self.dice.choice(self.names)
         log, partition = self.manager.get(name), self.partitions.get(name)
         if log is None or partition is None:
@@ -245,9 +247,9 @@ class Simulation:
         for name, log in self.manager.logs().items():
             self.partitions[name].note(log)
 
-    def tell(self, what: str, partition: Partition | None = None) -> None:
-        self.journal.append(f"{partition.id if partition else ''} {what}".strip())
-        word = what.partition(" ")[0]
+    def note(self, operation: str, partition: Partition | None = None) -> None:
+        self.journal.append(f"{partition.id if partition else ''} {operation}".strip())
+        word = operation.partition(" ")[0]
         self.happened[word] += 1
         if word == self.ends_within and self.dice.random() < 0.5:
             self.ends_within = ""
@@ -256,12 +258,12 @@ class Simulation:
     def make(self, name: TopicPartition) -> None:
         overrides = self.overrides[name.topic]
         self.partitions[name] = partition = Partition(name, overrides, making=True)
-        self.tell("make", partition)
+        self.note("make", partition)
         self.manager.create(name, overrides)
         partition.making = False
 
     def delete(self, partition: Partition, _log: Log) -> None:
-        self.tell("delete", partition)
+        self.note("delete", partition)
         partition.deleting = True
         self.manager.delete(partition.id)
         del self.partitions[partition.id]
@@ -293,7 +295,7 @@ class Simulation:
             return
         first, epoch = partition.end, log.epochs.latest
         together = (first, first + len(values) - 1) if codec or magic == 2 else None
-        self.tell(f"append {len(values)} at {first} (magic {magic}, {codec.name})", partition)
+        self.note(f"append {len(values)} at {first} (magic {magic}, {codec.name})", partition)
         partition.appending(
             [
                 Message(
@@ -320,7 +322,7 @@ class Simulation:
         partition.acknowledged = partition.end
 
     def number(self, partition: Partition, log: Log, data: bytearray, count: int) -> None:
-        """Have one of three producers send the batch, as its next one."""
+        """Number the batch as the next one of a random producer."""
         producer = self.dice.randrange(3)
         known = log.producers.known.get(producer)
         sequence = 0 if known is None else known.last_sequence + 1
@@ -328,17 +330,17 @@ class Simulation:
         partition.numbered.append((producer, sequence + count - 1, partition.end + count - 1))
 
     def flush(self, partition: Partition, log: Log) -> None:
-        self.tell("flush", partition)
+        self.note("flush", partition)
         flushed = log.flush()
         assert flushed == partition.end, f"flushed up to {flushed}, not {partition.end}"
         partition.note(log)
 
     def flush_in_part(self, partition: Partition, log: Log) -> None:
-        self.tell("flush_in_part", partition)
+        self.note("flush_in_part", partition)
         log.flush(log.segments[-1].base_offset)
 
     def fail_a_flush(self, partition: Partition, log: Log) -> None:
-        self.tell("fail_a_flush", partition)
+        self.note("fail_a_flush", partition)
         self.files.fail_next_sync(match=self.dice.choice(log.segments).path)
         try:
             log.flush()
@@ -348,11 +350,11 @@ class Simulation:
         self.files.clear_faults()
 
     def fail_an_append(self, partition: Partition, log: Log) -> None:
-        self.tell("fail_an_append", partition)
+        self.note("fail_an_append", partition)
         self.files.fail_next_write(after_bytes=self.dice.randrange(60), match=self.layout.segment_suffix)
         first = partition.end
         at_ms = self.clock.now_ms()
-        # A crash in the middle may leave it, or some of it.
+        # A crash meanwhile may leave all or a part of it.
         partition.appending(
             [Message(b"refused", at_ms + at, log.epochs.latest, (first + at,) * 2) for at in range(2)]
         )
@@ -365,22 +367,22 @@ class Simulation:
         self.files.clear_faults()
 
     def wait(self, _partition: Partition, _log: Log) -> None:
-        """Time goes on, and the housekeeper looks round."""
-        self.tell("wait")
+        """Advance the time and run the housekeeper."""
+        self.note("wait")
         self.clock.advance(self.dice.choice([50, INTERVAL_MS]))
         self.manager.flush_dirty_logs()
         self.manager.file_deletion.remove_due()
 
     def roll(self, partition: Partition, log: Log) -> None:
-        self.tell("roll", partition)
+        self.note("roll", partition)
         log.roll(self.clock.now_ms())
 
     def retain(self, _partition: Partition, _log: Log) -> None:
         """Delete old segments of all logs."""
-        self.tell("retain")
+        self.note("retain")
         for partition in self.partitions.values():
             partition.highest_start = partition.end
-        # Now and then the wall clock is ahead, and much goes at once.
+        # Sometimes the wall clock is ahead, and many segments are deleted at once.
         now_ms = self.clock.now_ms() + self.dice.choice([0, 1_000])
         self.manager.delete_old_segments(lambda _, log: log.end_offset, now_ms)
         for name, log in self.manager.logs().items():
@@ -393,7 +395,7 @@ class Simulation:
 
     def advance(self, partition: Partition, log: Log) -> None:
         offset = self.dice.randrange(partition.start, partition.end + 1)
-        self.tell(f"advance to {offset}", partition)
+        self.note(f"advance to {offset}", partition)
         partition.highest_start = max(partition.highest_start, offset)
         self.manager.increment_start_offset(partition.id, offset)
         partition.start = partition.durable_start = offset
@@ -401,7 +403,7 @@ class Simulation:
 
     def truncate(self, partition: Partition, log: Log) -> None:
         offset = partition.end - min(self.dice.randrange(20), partition.end)
-        self.tell(f"truncate to {offset}", partition)
+        self.note(f"truncate to {offset}", partition)
         partition.truncating(offset)
         sure = partition.sure
         self.manager.truncate(partition.id, offset)
@@ -412,22 +414,22 @@ class Simulation:
 
     def lead(self, partition: Partition, log: Log) -> None:
         epoch = log.epochs.latest + 1 + self.dice.randrange(3)
-        self.tell(f"lead {epoch} from {partition.end}", partition)
+        self.note(f"lead {epoch} from {partition.end}", partition)
         log.epochs.assign(epoch, log.end_offset)
 
     def checkpoint(self, _partition: Partition, _log: Log) -> None:
-        self.tell("checkpoint")
+        self.note("checkpoint")
         self.manager.checkpoint_offsets()
         for directory in self.directories:
             for name, offset in read_checkpoint(self.files, f"{directory}/{RECOVERY_POINT_FILE}").items():
                 durable = self.partitions[name].durable
                 assert offset <= durable, (
-                    f"{name}: recovery point {offset} is written down, {durable} is durable"
+                    f"{name}: recovery point {offset} is stored, but only {durable} is durable"
                 )
 
     def look(self, partition: Partition, log: Log) -> None:
-        """Read while it runs."""
-        self.tell("look", partition)
+        """Read the log while it is open."""
+        self.note("look", partition)
         assert (log.start_offset, log.end_offset) == (partition.start, partition.end)
         partition.check_content(log, step=self.dice.choice([1, 90, 400]))
         self.check_look_ups(partition, log)
@@ -443,7 +445,7 @@ class Simulation:
             return
         first = self.dice.randrange(len(full))
         old = full[first : first + self.dice.randrange(1, 4)]
-        self.tell(f"clean {[segment.base_offset for segment in old]}", partition)
+        self.note(f"clean {[segment.base_offset for segment in old]}", partition)
         new = log_loader.create_cleaned(self.files, log.directory, log.layout, old[0].base_offset)
         dropped: set[int] = set()
         share = self.dice.choice([0.2, 0.6, 1.0])
@@ -452,7 +454,7 @@ class Simulation:
                 if self.dice.random() < share:
                     dropped |= set(offsets)
                     continue
-                # Of a producer's last batch nothing but the numbers may be left.
+                # Only the sequence numbers of a producer's last batch may remain.
                 times = ((partition.messages[offset].time_ms, -offset) for offset in offsets)
                 newest_ms, at = max(times, default=(NO_TIMESTAMP, 0))
                 new.append(data, (newest_ms, -at), 60, classic=classic)
@@ -463,10 +465,10 @@ class Simulation:
         partition.leaving = set()
 
     def compact(self, partition: Partition, log: Log) -> None:
-        """Let the product's own cleaner go over it, with a map that may be too small."""
+        """Run the product's own cleaner, with a map that may be too small."""
         if not log.config.compacted or log.failure is not None:
             return
-        self.tell(f"compact from {partition.clean_to}", partition)
+        self.note(f"compact from {partition.clean_to}", partition)
         log.flush(log.segments[-1].base_offset)
         partition.note(log)
         partition.leaving = partition.superseded(self.clock.now_ms(), log.config.delete_retention_ms)
@@ -481,18 +483,18 @@ class Simulation:
         report = cleaner.clean(log, begin, log.segments[-1].base_offset)
         entries = [entry for segment in log.segments for entry in entries_of(segment)]
         there = {offset for _, offsets, _, _ in entries for offset in offsets}
-        gone = {offset for offset in partition.messages if offset >= log.segments[0].base_offset} - there
-        assert gone <= partition.leaving, f"{sorted(gone - partition.leaving)} had to stay"
-        self.happened["messages compacted away"] += len(gone)
-        for offset in gone:
+        removed = {offset for offset in partition.messages if offset >= log.segments[0].base_offset} - there
+        assert removed <= partition.leaving, f"{sorted(removed - partition.leaving)} had to stay"
+        self.happened["messages compacted away"] += len(removed)
+        for offset in removed:
             del partition.messages[offset]
         partition.leaving = set()
         partition.regroup(log)
         partition.clean_to = report.end_offset
 
     def close(self) -> None:
-        """Stop cleanly; another life begins as clean as this one ended."""
-        self.tell("close")
+        """Stop cleanly."""
+        self.note("close")
         for partition in self.partitions.values():
             partition.claimed = partition.end
         try:
@@ -523,7 +525,7 @@ OPERATIONS: dict[Callable[[Simulation, Partition, Log], None], int] = {
     Simulation.compact: 6,
     Simulation.delete: 1,
 }
-"""With how often each is done."""
+"""The operations with their weights."""
 FOR_WHOLE_LOGS = {
     Simulation.append,
     Simulation.flush,
@@ -533,4 +535,4 @@ FOR_WHOLE_LOGS = {
     Simulation.roll,
     Simulation.truncate,
 }
-"""What a log refuses after a flush that failed."""
+"""Operations that a log rejects after a failed flush."""

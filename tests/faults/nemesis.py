@@ -1,7 +1,7 @@
-"""Faults for a cluster of real processes, all decided by a seed: what, upon whom, when and for how long.
+"""Faults for a cluster of real processes. A seed decides the kind, victim, time and duration of each.
 
-Processes take their own time, so a seed gives the same faults, not the same run. ``Nemesis.told`` has them
-with the times at which they struck.
+The timing of processes varies, so a seed gives the same faults, not the same run. ``Nemesis.messages`` lists
+them with their actual times.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tests.faults.whole_cluster import ZOOKEEPER, WholeCluster
 
 MOST_AT_ONCE = 3
 STARTS = 5
-"""How often a broker is started before that counts as a failure."""
+"""The limit of attempts to start a broker."""
 
 
 class Kind(Enum):
-    """A fault, with the least and the most seconds that it lasts. A session ends after two."""
+    """A fault, with its minimum and maximum duration in seconds. A session ends after two seconds."""
 
     KILL = ("kill -9", 0.0, 4.0)
     STOP = ("clean stop", 0.0, 2.0)
@@ -56,11 +56,11 @@ class Kind(Enum):
 
 
 PROCESSES = (Kind.KILL, Kind.STOP, Kind.PAUSE, Kind.LONG_PAUSE)
-"""A broker suffers one of them at a time."""
+"""A broker has one of these faults at a time."""
 WEIGHTS = {Kind.KILL: 5, Kind.LONG_PAUSE: 3, Kind.ALONE: 3, Kind.CLOG_OUT: 2, Kind.CUT_ALL: 2}
-"""How often, beside 1 for the others."""
+"""The weights of frequent faults; 1 for the others."""
 CLOGGED = {
-    # Of broker {0}, upon another one: (from, to)
+    # (from, to), where 0 is the victim
     Kind.CUT_ONE: ((0, 1),),
     Kind.CUT_ALL: ((0, 1), (0, 2)),
     Kind.CLOG_OUT: ((0, 1), (0, 2)),
@@ -71,42 +71,42 @@ CLOGGED = {
     Kind.CUT_CLIENTS: ((0, CLIENTS),),
     Kind.CLOG_CLIENTS: ((0, CLIENTS),),
 }
-"""The links that a fault is about: the broker that it strikes is 0, those after it 1 and 2."""
+"""The links of a fault: the victim is broker 0, the next ones are 1 and 2."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One of them; ``role`` is looked up when it strikes."""
+    """One planned fault; ``role`` is looked up when it happens."""
 
     at_s: float
     lasts_s: float
     kind: Kind
     role: str
     number: int
-    """Of the partition whose leader it is, or of the broker."""
+    """The number of the partition whose leader is the victim, or of the broker."""
 
 
 def faults(seed: int, seconds: float) -> Iterator[Fault]:
-    """What happens within so many seconds, in order, but for the last ones' ends."""
-    chance = Random(seed)
+    """Yield the faults of a seed within ``seconds``, in order; the last ones may end later."""
+    dice = Random(seed)
     kinds = list(Kind)
     at_s = 0.0
     while True:
-        at_s += chance.uniform(0.2, 3.0)
+        at_s += dice.uniform(0.2, 3.0)
         if at_s >= seconds:
             return
-        (kind,) = chance.choices(kinds, [WEIGHTS.get(one, 1) for one in kinds])
-        role = chance.choice(["leader", "leader", "controller", "coordinator", "broker"])
-        yield Fault(at_s, chance.uniform(kind.least_s, kind.most_s), kind, role, chance.randrange(6))
+        (kind,) = dice.choices(kinds, [WEIGHTS.get(each, 1) for each in kinds])
+        role = dice.choice(["leader", "leader", "controller", "coordinator", "broker"])
+        yield Fault(at_s, dice.uniform(kind.least_s, kind.most_s), kind, role, dice.randrange(6))
 
 
 class Nemesis:
-    """Carries faults out. ``struck`` counts them, ``passed_over`` those that nobody was there for."""
+    """Executes faults. ``struck`` counts them by kind, ``passed_over`` the faults that were skipped."""
 
     def __init__(self, system: WholeCluster) -> None:
         self.struck: Counter[str] = Counter()
         self.passed_over = 0
-        self.told: list[str] = []
+        self.messages: list[str] = []
         self.failed: list[str] = []
         self._system = system
         self._began_s = time.monotonic()
@@ -116,12 +116,12 @@ class Nemesis:
         self._never = threading.Event()
 
     def round(self, seed: int, seconds: float) -> None:
-        """Have all faults of a seed strike, and wait for their ends."""
-        self.told.append(f"seed {seed}:")
+        """Execute all faults of a seed and wait for their ends."""
+        self.messages.append(f"seed {seed}:")
         began_s = time.monotonic()
         for fault in faults(seed, seconds):
             self._never.wait(max(0.0, began_s + fault.at_s - time.monotonic()))
-            self._threads = [one for one in self._threads if one.is_alive()]
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
             if len(self._threads) >= MOST_AT_ONCE:
                 self.passed_over += 1
                 continue
@@ -143,7 +143,7 @@ class Nemesis:
                 self.struck[fault.kind.words] += 1
                 at_s = time.monotonic() - self._began_s
                 what = f"{fault.kind.words}: broker {broker} ({fault.role}), {fault.lasts_s:.2f} s"
-                self.told.append(f"{at_s:7.2f} s  {what}")
+                self.messages.append(f"{at_s:7.2f} s  {what}")
                 end = self._strike(fault.kind, broker)
                 self._never.wait(fault.lasts_s)
                 end()
@@ -152,7 +152,7 @@ class Nemesis:
 
     @contextlib.contextmanager
     def _alone(self, kind: Kind, broker: int) -> Iterator[bool]:
-        """Whether nothing of this sort is under way there."""
+        """Yield True if the victim has no other fault of this sort, and reserve it."""
         key: object = kind, broker
         if kind in PROCESSES:
             key = broker
@@ -180,7 +180,7 @@ class Nemesis:
         return found if found >= 0 else fault.number % system.count
 
     def _strike(self, kind: Kind, broker: int) -> Callable[[], None]:
-        """Do it; what ends it."""
+        """Start the fault. Return the function that ends it."""
         system = self._system
         if kind is Kind.KILL:
             system.cluster.kill(broker)
@@ -203,22 +203,22 @@ class Nemesis:
         return self._links(kind, broker)
 
     def _restart(self, broker: int) -> None:
-        """As who watches over a broker does: again, where ZooKeeper went away while it started."""
+        """Restart a broker as a supervisor does: again, if ZooKeeper failed during the start."""
         for _ in range(STARTS):
             try:
                 self._system.cluster.restart(broker)
             except BrokerFailed as error:
                 self.struck["start without ZooKeeper"] += 1
-                self.told.append(f"{error}")
+                self.messages.append(f"{error}")
             else:
                 return
-        raise AssertionError(f"broker {broker} does not come up")
+        raise AssertionError(f"broker {broker} did not start in {STARTS} attempts")
 
     def _links(self, kind: Kind, broker: int) -> Callable[[], None]:
         way = Way.CLOGGED if "clogged" in kind.words else Way.CUT
 
-        def name(one: int | str) -> str:
-            return str((broker + one) % self._system.count) if isinstance(one, int) else one
+        def name(end: int | str) -> str:
+            return str((broker + end) % self._system.count) if isinstance(end, int) else end
 
         links = [(name(source), name(target)) for source, target in CLOGGED[kind]]
         for source, target in links:

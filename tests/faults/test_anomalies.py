@@ -1,4 +1,4 @@
-"""That each anomaly is seen where it is, and none where there is none."""
+"""The search for anomalies: finds each kind by its name, and none in a correct history."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.faults.anomalies import History, Poll, Rows, find, shown
 Logs = dict[int, list[tuple[int, bytes]]]
 
 
-def well() -> tuple[History, Logs]:
-    """Two producers, one partition, one reader, and a record that its producer heard nothing of."""
+def correct() -> tuple[History, Logs]:
+    """Two producers, one partition, one reader, and a record without a response."""
     history = History()
     history.add_sender("p", once=True, in_order=True).extend([(0, b"p0"), (0, b"p1"), (0, b"p2")])
     history.add_sender("q", once=False, in_order=True).extend([(0, b"q0"), (0, b"q1"), (0, b"q2")])
@@ -48,12 +48,12 @@ def overtaken(history: History, logs: Logs) -> None:
     history.polls["r"] = [Poll(1, 0, tuple(logs[0]))]
 
 
-def written_though_refused(history: History, logs: Logs) -> None:
+def written_though_rejected(history: History, logs: Logs) -> None:
     logs[0] += [(6, b"q2")]
     history.polls["r"].append(Poll(2, 0, ((6, b"q2"),)))
 
 
-def sent_by_nobody(history: History, logs: Logs) -> None:
+def never_sent(history: History, logs: Logs) -> None:
     logs[0] += [(6, b"x")]
     history.polls["r"].append(Poll(2, 0, ((6, b"x"),)))
 
@@ -86,8 +86,8 @@ def noticed_by_a_client(history: History, logs: Logs) -> None:
     history.wrong.append("a fatal error")
 
 
-def test_nothing_is_found_where_nothing_is_wrong() -> None:
-    assert find(*well()) == {}
+def test_correct_history_has_no_anomalies() -> None:
+    assert find(*correct()) == {}
 
 
 @pytest.mark.parametrize(
@@ -98,21 +98,21 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
         (acknowledged_out_of_order, {"nonmonotonic send", "inconsistent offsets"}),
         (written_twice, {"duplicate"}),
         (overtaken, {"reordered"}),
-        (written_though_refused, {"G1a"}),
-        (sent_by_nobody, {"phantom"}),
+        (written_though_rejected, {"G1a"}),
+        (never_sent, {"phantom"}),
         (truncated_after_it_was_read, {"inconsistent offsets"}),
         (left_out_at_the_end, {"unseen"}),
         (read_again_without_a_reason, {"nonmonotonic poll"}),
         (read_again_in_one_poll, {"int-nonmonotonic poll"}),
         (left_out_between_polls, {"poll skip"}),
         (left_out_in_a_poll, {"int-poll skip"}),
-        (noticed_by_a_client, {"told by a client"}),
+        (noticed_by_a_client, {"reported by a client"}),
     ],
 )
-def test_what_is_wrong_is_found_by_its_name(
+def test_anomaly_is_found_by_its_name(
     spoil: Callable[[History, dict[int, Rows]], None], names: set[str]
 ) -> None:
-    history, logs = well()
+    history, logs = correct()
     spoil(history, logs)  # type: ignore[arg-type]
     found = find(history, logs)
     assert set(found) == names

@@ -30,17 +30,17 @@ from tests.support.seeds import seeds
 
 SEEDS = seeds(32)
 FAILED_ONCE = (323, 340, 422, 566, 727, 1312, 3427, 6166)
-"""Each of these has found something that nothing else had."""
+"""Seeds that have found bugs which no other test had."""
 WITHIN = 2000
 """Seeds in which each mistake must be found: most are found in one of ten, rare ones in one of hundreds."""
-PLANTED = [pytest.param(one, marks=pytest.mark.long if MISTAKES[one].rare else ()) for one in MISTAKES]
+PLANTED = [pytest.param(name, marks=pytest.mark.long if MISTAKES[name].rare else ()) for name in MISTAKES]
 PIECES = 4
-"""The seeds are shared out, so that several processes can try them."""
+"""The parts of the seeds, for several processes."""
 
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """What the product tells of each fault is not to be read."""
+    """Silence the product's log of each fault."""
     caplog.set_level(logging.CRITICAL + 1, logger="minikafka")
 
 
@@ -56,7 +56,7 @@ def test_a_cluster_keeps_what_it_promised(piece: int) -> None:
         slowest_ms = max(slowest_ms, simulation.recovered_ms)
     for what, count in sorted(happened.items()):
         sys.stdout.write(f"{count:8} {what}\n")
-    sys.stdout.write(f"{slowest_ms:8} ms until all was whole again, at most\n")
+    sys.stdout.write(f"{slowest_ms:8} ms for the longest recovery\n")
     if len(SEEDS) >= 1000:
         assert not {words(fault) for fault in FAULTS} - happened.keys()
 

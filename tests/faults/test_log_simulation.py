@@ -41,14 +41,14 @@ from tests.support.seeds import seeds
 
 SEEDS = seeds(240)
 PIECES = 4
-"""The seeds are shared out, so that several processes can try them."""
+"""The parts of the seeds, for several processes."""
 WITHIN = 1_000
 """Seeds in which each mistake must be found."""
 
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """What the product tells of each crash is not to be read."""
+    """Silence the product's log of each crash."""
     caplog.set_level(logging.CRITICAL, logger="minikafka")
 
 
@@ -62,7 +62,7 @@ def test_no_crash_takes_more_than_it_may(piece: int) -> None:
         happened += simulation.happened
     for what, count in sorted(happened.items()):
         sys.stdout.write(f"{count:8} {what}\n")
-    rare = {one.__name__ for one in OPERATIONS} | {
+    rare = {operation.__name__ for operation in OPERATIONS} | {
         "a process killed",
         "a power cut",
         "all that was not synced",

@@ -1,11 +1,10 @@
 """Clients of a cluster of real processes, while brokers, ZooKeeper and the links between them fail.
 
-Jepsen's test in our form: the anomalies are in ``anomalies``, the faults in ``nemesis``. A round is some
-seconds of faults and then none: everything must be as before within a time
-(``whole_cluster.PATIENCE_S``), each client must go on, and no group may have an older commit than it was told
-of. ``MINIKAFKA_NEMESIS_S`` says how long the long test takes (600 s), ``MINIKAFKA_NEMESIS_SEED`` its first
-seed, else by chance; ``-rP`` shows what struck how often. What fails shows the seed of each round and all
-faults with their times.
+Our form of Jepsen's test: the anomalies are in ``anomalies``, the faults in ``nemesis``. A round is some
+seconds of faults and then none: the cluster must recover within ``whole_cluster.PATIENCE_S``, each client
+must make progress, and no group may lose an acknowledged commit. ``MINIKAFKA_NEMESIS_S`` is the duration of
+the long test (600 s), ``MINIKAFKA_NEMESIS_SEED`` its first seed, random by default; ``-rP`` shows the counts
+of faults. A failure shows the seed of each round and all faults with their times.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ SECONDS = float(os.environ.get("MINIKAFKA_NEMESIS_S", "600"))
 SEED = int(os.environ.get("MINIKAFKA_NEMESIS_SEED", "0"))
 ROUND_S = 20.0
 KNOWN_SEED, SHORT_S = 28, 4.0
-"""A broker killed and one paused, and links of brokers and of clients cut, two or three of it at a time."""
+"""A broker is killed, one paused, and links of brokers and clients cut, two or three faults at a time."""
 
 
 def run(directory: Path, first_seed: int, seconds: float, round_s: float) -> str:
-    """Round after round, with one seed after the other; what happened."""
+    """Run rounds with consecutive seeds. Return a summary."""
     with WholeCluster(directory, linked=True) as system:
         system.recover()
         nemesis = Nemesis(system)
@@ -38,16 +37,17 @@ def run(directory: Path, first_seed: int, seconds: float, round_s: float) -> str
             while not took or time.monotonic() - began < seconds:
                 nemesis.round(seed, round_s)
                 took.append(system.recover())
-                nemesis.told.append(f"all is well after {took[-1][1]}")
+                nemesis.messages.append(f"recovered after {took[-1][1]}")
                 seed += 1
             system.end()
         except AssertionError as error:
-            raise AssertionError("\n".join([str(error), system.clients.counts(), *nemesis.told])) from None
+            lines = [str(error), system.clients.counts(), *nemesis.messages]
+            raise AssertionError("\n".join(lines)) from None
         lines = [
             f"seeds {first_seed} to {seed - 1}, {time.monotonic() - began:.0f} s",
             system.clients.counts(),
             f"links: {dict(system.links.counts)}",
-            f"from the end of a round's faults until all was well, at most: {max(took)[1]}",
+            f"longest recovery after a round's faults: {max(took)[1]}",
             *(f"{count:5} {words}" for words, count in nemesis.struck.most_common()),
             f"{nemesis.passed_over:5} passed over",
         ]

@@ -1,10 +1,10 @@
-"""What Kafka's own system tests of replication demand, with clients that watch (``whole_cluster``).
+"""Kafka's own system tests of replication, with recording clients (``whole_cluster``).
 
-replication_test: the leader or the controller is shut down or killed, once, or five times one after the other
-with a restart each. reassign_partitions_test: all partitions get other replicas while each broker in turn is
-stopped or killed, and started again. And the coordinator of a group is killed, ten times.
+replication_test: the leader or the controller is shut down or killed, once, or five times in a row with a
+restart each. reassign_partitions_test: all partitions get other replicas while each broker in turn is stopped
+or killed, and restarted. And the coordinator of a group is killed, ten times.
 
-In the end whatever was acknowledged is read, in its order, and all replicas have the same bytes.
+In the end all acknowledged records are read, in order, and all replicas have the same bytes.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ ROLES = pytest.mark.parametrize("role", ["leader", "controller"])
 
 
 def victim(system: WholeCluster, role: str) -> int:
-    """Who has this role, as soon as somebody has it."""
+    """Wait for a live broker with this role and return its id."""
     found: list[int] = []
 
-    def somebody() -> bool:
+    def role_is_taken() -> bool:
         found[:] = [system.leader(0) if role == "leader" else system.controller()]
         return found[0] in live_brokers(system.store)
 
-    until(somebody, f"there is no {role}")
+    until(role_is_taken, f"there is no {role}")
     return found[0]
 
 
@@ -54,8 +54,8 @@ def test_nothing_is_lost_when_a_broker_is_shut_down(tmp_path: Path, role: str, e
         system.recover()
         number = victim(system, role)
         end(system.cluster, number)
-        until(lambda: system.in_sync(2), "the others do not take over")
-        system.go_on()
+        until(lambda: system.in_sync(2), "the others did not take over")
+        system.wait_for_progress()
         assert system.clients.forgotten() == []
         system.cluster.restart(number)
         system.end()
@@ -70,45 +70,45 @@ def test_nothing_is_lost_when_a_broker_is_bounced_five_times(tmp_path: Path, rol
         for _ in range(BOUNCES):
             number = victim(system, role)
             end(system.cluster, number)
-            until(lambda: number not in live_brokers(system.store), "it is not missed")  # noqa: B023
+            until(lambda: number not in live_brokers(system.store), "its session did not end")  # noqa: B023
             system.cluster.restart(number)
         system.end()
         print(system.clients.counts())  # noqa: T201
 
 
 @ENDS
-def test_nothing_is_lost_when_partitions_move_while_every_broker_is_bounced(tmp_path: Path, end: End) -> None:
-    chance = Random(1)
+def test_nothing_is_lost_while_partitions_move_and_brokers_bounce(tmp_path: Path, end: End) -> None:
+    dice = Random(1)
     with WholeCluster(tmp_path, brokers=BROKERS, partitions=MOVED_PARTITIONS) as system:
         system.recover()
         choices = list(permutations(range(BROKERS), 3))
-        wanted = {TopicPartition(TOPIC, one): chance.choice(choices) for one in range(MOVED_PARTITIONS)}
+        wanted = {TopicPartition(TOPIC, number): dice.choice(choices) for number in range(MOVED_PARTITIONS)}
         reassignments.request(system.store, reassignments.plan(system.store, wanted))
         for number in range(BROKERS):
             end(system.cluster, number)
             system.cluster.restart(number)
-        until(lambda: not reassignments.under_way(system.store), "the reassignment does not end")
+        until(lambda: not reassignments.under_way(system.store), "the reassignment did not end")
         system.end()
         assert zookeeper_metadata.assigned(system.store, [TOPIC]) == wanted
         print(system.clients.counts())  # noqa: T201
 
 
-def test_commits_go_on_and_none_goes_back_when_the_coordinator_is_killed_ten_times(tmp_path: Path) -> None:
+def test_no_commit_is_lost_when_the_coordinator_is_killed_ten_times(tmp_path: Path) -> None:
     with WholeCluster(tmp_path) as system:
         system.recover()
         for turn in range(COORDINATORS):
             number = system.coordinator(GROUPS[turn % 2])
             system.cluster.kill(number)
-            until(lambda: system.in_sync(2), "the others do not take over")
+            until(lambda: system.in_sync(2), "the others did not take over")
             assert number != system.coordinator(CONFLUENT)
-            before = [dict(one.told) for one in system.clients.readers]
-            system.go_on()
+            before = [dict(reader.committed_offsets) for reader in system.clients.readers]
+            system.wait_for_progress()
             until(
                 lambda: all(
-                    not told or sum(one.told.values()) > sum(told.values())
-                    for one, told in zip(system.clients.readers, before, strict=True)  # noqa: B023
+                    not offsets or sum(reader.committed_offsets.values()) > sum(offsets.values())
+                    for reader, offsets in zip(system.clients.readers, before, strict=True)  # noqa: B023
                 ),
-                "not all members commit again",
+                "not all members have committed again",
             )
             assert system.clients.forgotten() == []
             system.cluster.restart(number)

@@ -1,8 +1,8 @@
-"""Clients of a cluster that write down what they do and what they are told, in a ``History``.
+"""Clients of a cluster that record their operations and the responses in a ``History``.
 
-Each is a thread. Producers are librdkafka's, with numbered batches and without, ours, and a hasty one that
-sends nothing twice; readers are one of librdkafka's that reads all partitions from the start and is in no
-group, and a member each of librdkafka's and of ours of a group of their own, who commit what they have read.
+Each is a thread. The producers are librdkafka's, with and without idempotence, ours, and one of ours that
+never retries. The readers are one of librdkafka's that reads all partitions from the start without a group,
+and a member each of librdkafka's and of ours in groups of their own, which commit what they have read.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ with warnings.catch_warnings():
 
 TOPIC = "t"
 TOO_LARGE_BYTES = 120_000
-"""What the topic does not take: its ``max.message.bytes`` is less."""
+"""More than the topic's ``max.message.bytes``."""
 CONFIG = {"min.insync.replicas": "2", "max.message.bytes": "100000"}
-"""Of the topic."""
+"""The topic's settings."""
 PATIENCE_S = 120.0
 PATIENT = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "metadata.max.age.ms": 5_000}
-"""How librdkafka's clients look for brokers that are away."""
+"""Settings of librdkafka's clients for unreachable brokers."""
 SILENT = {"log_level": 0}
 EVERY_S = 0.02
-"""Between two bursts of a producer."""
+"""The time between two bursts of a producer."""
 POLL_MAX = 100
 
 CONFLUENT, OURS = "librdkafka", "minikafka"
 GROUPS = (CONFLUENT, OURS)
-"""Each with one member, of the client that it is named after."""
+"""The groups, each with one member of the client that it is named after."""
 
 
 class Watched(threading.Thread, ABC):
-    """Goes on until it is told to stop."""
+    """A client thread that runs until ``stopping``."""
 
     def __init__(self, name: str, history: History) -> None:
         super().__init__(name=name, daemon=True)
@@ -55,16 +55,16 @@ class Watched(threading.Thread, ABC):
 
     def run(self) -> None:
         try:
-            self.go_on()
-        except Exception as error:  # noqa: BLE001 - whatever ends a client early is a finding
+            self.run_until_stopped()
+        except Exception as error:  # noqa: BLE001 - any early end of a client is a problem
             self.history.wrong.append(f"{self.name} ended: {type(error).__name__}: {error}")
 
     @abstractmethod
-    def go_on(self) -> None:
-        """Until ``stopping``."""
+    def run_until_stopped(self) -> None:
+        """Work until ``stopping`` is set."""
 
     def finish(self) -> None:
-        """Have it end; in time, or that is noted."""
+        """Stop the thread. Records a problem if it does not end in time."""
         self.stopping.set()
         self.join(PATIENCE_S)
         if self.is_alive():
@@ -81,19 +81,19 @@ class Sending(Watched):
         self.sent = history.add_sender(name, once=once, in_order=in_order)
         self.burst = burst
         self.newest_acknowledged = -1
-        """The number of the newest value that was."""
+        """The number of the newest acknowledged value."""
         self.refused: Counter[str] = Counter()
         self._partitions = partitions
 
     def next(self) -> tuple[int, int, bytes]:
-        """The next number, with its partition and value."""
+        """Return the next number, with its partition and value."""
         number = len(self.sent)
         partition, value = number % self._partitions, f"{self.name} {number:07}".encode()
         self.sent.append((partition, value))
         return number, partition, value
 
     def acknowledged(self, number: int, place: tuple[int, int]) -> None:
-        """Value ``number`` is there, in the end, by the brokers."""
+        """Record that the brokers have acknowledged value ``number``."""
         self.history.acknowledged[self.sent[number][1]] = place
         self.newest_acknowledged = max(self.newest_acknowledged, number)
 
@@ -101,8 +101,8 @@ class Sending(Watched):
 class ConfluentSending(Sending):
     """librdkafka's producer, with acks=all.
 
-    Without numbers (``once``) it keeps no order: it sends on to a new leader before the old one has answered,
-    and what that one refuses it sends again.
+    Without idempotence (``once``) it keeps no order: it sends to a new leader before the old one has
+    responded, and resends what that one rejects.
     """
 
     def __init__(self, name: str, history: History, servers: str, partitions: int, *, once: bool) -> None:
@@ -121,7 +121,7 @@ class ConfluentSending(Sending):
             }
         )
 
-    def go_on(self) -> None:
+    def run_until_stopped(self) -> None:
         while not self.stopping.wait(EVERY_S):
             for _ in range(self.burst if len(self._producer) < 1_000 else 0):
                 number, partition, value = self.next()
@@ -136,13 +136,13 @@ class ConfluentSending(Sending):
             self._producer.poll(0)
         left = self._producer.flush(PATIENCE_S)
         if left:
-            self.history.wrong.append(f"{self.name}: {left} values are never acknowledged")
+            self.history.wrong.append(f"{self.name}: {left} values were never acknowledged")
 
     def _on_delivery(self, number: int, error: Any, message: Any) -> None:
         if error is not None:
             self.history.wrong.append(f"{self.name}: value {number} failed: {error}")
         else:
-            # Of a batch that is there already, but older than what leaders remember, no offset is told.
+            # A duplicate batch that is older than what leaders remember has no offset in the response.
             offset = message.offset()
             self.acknowledged(number, (message.partition(), -1 if offset is None else offset))
 
@@ -153,46 +153,46 @@ class ConfluentSending(Sending):
 
 
 class OurSending(Sending):
-    """Our producer, with acks=all and numbered batches."""
+    """Our producer, with acks=all and idempotence."""
 
     def __init__(self, name: str, history: History, servers: str, partitions: int) -> None:
         super().__init__(name, history, partitions, once=True, in_order=True, burst=2)
         self._servers = servers
 
-    def go_on(self) -> None:
+    def run_until_stopped(self) -> None:
         config = BatchingConfig(idempotence=True, delivery_timeout_ms=600_000, request_timeout_ms=10_000)
-        under_way: deque[tuple[int, SendFuture]] = deque()
+        in_flight: deque[tuple[int, SendFuture]] = deque()
         with (
             Client(self._servers, metadata_max_age_ms=5_000) as client,
             BatchingProducer(client, config) as producer,
         ):
             while not self.stopping.wait(EVERY_S):
-                for _ in range(self.burst if len(under_way) < 1_000 else 0):
+                for _ in range(self.burst if len(in_flight) < 1_000 else 0):
                     number, partition, value = self.next()
-                    under_way.append((number, producer.send(TOPIC, value, partition=partition)))
-                while under_way and under_way[0][1].done:
-                    self._ended(*under_way.popleft())
+                    in_flight.append((number, producer.send(TOPIC, value, partition=partition)))
+                while in_flight and in_flight[0][1].done:
+                    self._ended(*in_flight.popleft())
             producer.flush(int(PATIENCE_S * 1000))
-            for one in under_way:
-                self._ended(*one)
+            for number, future in in_flight:
+                self._ended(number, future)
 
-    def _ended(self, number: int, delivery: SendFuture) -> None:
-        if delivery.error is not None:
-            self.history.wrong.append(f"{self.name}: value {number} failed: {delivery.error}")
+    def _ended(self, number: int, future: SendFuture) -> None:
+        if future.error is not None:
+            self.history.wrong.append(f"{self.name}: value {number} failed: {future.error}")
         else:
-            self.acknowledged(number, (delivery.topic_partition.partition, delivery.offset))
+            self.acknowledged(number, (future.topic_partition.partition, future.offset))
 
 
 class HastySending(Sending):
-    """Ours with acks=all, without numbers and without a second attempt: one value after the other, some of
-    them too large. Of what fails only that is known which is refused before anything is written.
+    """Our producer with acks=all, without idempotence and retries: one value after the other, some of them
+    too large. A failed value is certainly not written only if it was rejected before any write.
     """
 
     def __init__(self, name: str, history: History, servers: str, partitions: int) -> None:
         super().__init__(name, history, partitions, once=True, in_order=False)
         self._servers = servers
 
-    def go_on(self) -> None:
+    def run_until_stopped(self) -> None:
         config = BatchingConfig(
             acks=-1, retries=0, idempotence=False, request_timeout_ms=3_000, delivery_timeout_ms=4_000
         )
@@ -228,46 +228,46 @@ class Reading(Watched):
         self._polls = history.add_reader(name)
         self._assignment = 0
         self.positions: dict[int, int] = {}
-        """The offset that comes next, by partition."""
-        self.told: dict[int, int] = {}
-        """What is committed, by the coordinator."""
+        """The next offset, by partition."""
+        self.committed_offsets: dict[int, int] = {}
+        """The offsets whose commits the coordinator has acknowledged."""
         self.refused: Counter[str] = Counter()
         self.count = 0
 
     def note(self, partition: int, rows: list[tuple[int, bytes]]) -> None:
-        """One poll gave this."""
+        """Record the result of one poll."""
         self._polls.append(Poll(self._assignment, partition, tuple(rows)))
         self.positions[partition] = rows[-1][0] + 1
         self.count += len(rows)
 
     def assigned_anew(self) -> None:
-        """Positions begin anew."""
+        """Start a new assignment, with new positions."""
         self._assignment += 1
         self.positions = {}
 
     def place(self, partition: int) -> int:
-        """Where to go on when a broker says that it has no such offset.
+        """Return the offset to continue at when a broker reports an offset out of range.
 
-        There is none at the beginning. Later a leader says so that was paused, or cut off, and does not know
-        that another one leads since: clients that are given no reliable leader epochs (Metadata before 9)
-        come back to it when its metadata are asked for. What was read must be in the log all the same.
+        At the start there is no committed offset. Later a leader that was paused or cut off reports it, which
+        does not know the new leader yet: clients without reliable leader epochs (Metadata before 9) return to
+        it after its metadata. The records that were read must be in the log all the same.
         """
-        return max(self.positions.get(partition, 0), self.told.get(partition, 0))
+        return max(self.positions.get(partition, 0), self.committed_offsets.get(partition, 0))
 
     def committed(self, partition: int, offset: int) -> None:
-        """The coordinator says so."""
-        self.told[partition] = max(offset, self.told.get(partition, 0))
+        """Record a commit that the coordinator has acknowledged."""
+        self.committed_offsets[partition] = max(offset, self.committed_offsets.get(partition, 0))
 
 
 class ConfluentReading(Reading):
-    """librdkafka's consumer: alone from the start on, or as the member of a group."""
+    """librdkafka's consumer: without a group from the start of the logs, or as the member of a group."""
 
     def __init__(self, name: str, history: History, servers: str, partitions: int, *, group: bool) -> None:
         super().__init__(name, history)
-        self._group, self._under_way = group, False
+        self._group, self._commit_in_flight = group, False
         self._partitions = partitions
         self._rows: dict[int, list[tuple[int, bytes]]] = {}
-        """What this poll has given so far."""
+        """The records of this poll so far."""
         self._consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": servers,
@@ -283,21 +283,21 @@ class ConfluentReading(Reading):
             }
         )
 
-    def go_on(self) -> None:
+    def run_until_stopped(self) -> None:
         if self._group:
             self._consumer.subscribe([TOPIC], on_assign=lambda *_: self.assigned_anew())
         else:
             every = range(self._partitions)
-            self._consumer.assign([confluent_kafka.TopicPartition(TOPIC, one, 0) for one in every])
+            self._consumer.assign([confluent_kafka.TopicPartition(TOPIC, number, 0) for number in every])
         while not self.stopping.is_set():
             self._poll()
-            if self._group and self.positions and not self._under_way:
-                self._under_way = True
+            if self._group and self.positions and not self._commit_in_flight:
+                self._commit_in_flight = True
                 self._commit()
         self._consumer.close()
 
     def assigned_anew(self) -> None:
-        """What was read before is of the assignment before."""
+        """Record the records of the previous assignment first."""
         self._note_all()
         super().assigned_anew()
 
@@ -318,10 +318,10 @@ class ConfluentReading(Reading):
         self._note_all()
 
     def _begin_again(self) -> None:
-        """A partition that has stopped goes on with another assignment only."""
+        """Assign again: a partition that has stopped does not continue otherwise."""
         same = self._consumer.assignment()
-        for one in same:
-            one.offset = self.place(one.partition)
+        for partition in same:
+            partition.offset = self.place(partition.partition)
         self._consumer.assign(same)
 
     def _note_all(self) -> None:
@@ -330,37 +330,37 @@ class ConfluentReading(Reading):
         self._rows.clear()
 
     def _commit(self) -> None:
-        offsets = [confluent_kafka.TopicPartition(TOPIC, *one) for one in self.positions.items()]
+        offsets = [confluent_kafka.TopicPartition(TOPIC, *position) for position in self.positions.items()]
         try:
             self._consumer.commit(offsets=offsets, asynchronous=True)
         except confluent_kafka.KafkaException as error:
-            self._under_way = False
+            self._commit_in_flight = False
             self.refused[error.args[0].name()] += 1
 
     def _on_commit(self, error: Any, partitions: list[Any]) -> None:
-        self._under_way = False
+        self._commit_in_flight = False
         if error is not None:
             self.refused[error.name()] += 1
-        for one in partitions:
-            if error is None and one.error is None:
-                self.committed(one.partition, one.offset)
+        for partition in partitions:
+            if error is None and partition.error is None:
+                self.committed(partition.partition, partition.offset)
 
 
 class OurReading(Reading):
-    """The member of a group, of ours."""
+    """Our consumer, as the member of a group."""
 
     def __init__(self, name: str, history: History, servers: str) -> None:
         super().__init__(name, history)
         self._servers = servers
 
     def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """It is told when others are assigned."""
+        """Ignored: ``assigned`` follows."""
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """A new assignment, though it may be the same."""
+        """Start a new assignment, even of the same partitions."""
         self.assigned_anew()
 
-    def go_on(self) -> None:
+    def run_until_stopped(self) -> None:
         config = GroupConsumerConfig(
             self.name,
             session_timeout_ms=6_000,
@@ -384,10 +384,10 @@ class OurReading(Reading):
                     for partition in consumer.assignment:
                         consumer.seek(partition, self.place(partition.partition))
                     continue
-                for one in fetched:
-                    rows = [(record.offset, record.value or b"") for record in one.records()]
+                for record_set in fetched:
+                    rows = [(record.offset, record.value or b"") for record in record_set.records()]
                     if rows:
-                        self.note(one.topic_partition.partition, rows)
+                        self.note(record_set.topic_partition.partition, rows)
                 if fetched:
                     self._commit(consumer)
 
@@ -403,7 +403,7 @@ class OurReading(Reading):
 
 
 class Clients:
-    """All of them. ``stop_sending``, then ``stop_reading``; the history is whole then."""
+    """All clients. Call ``stop_sending``, then ``stop_reading``; the history is then complete."""
 
     def __init__(self, servers: str, partitions: int) -> None:
         self.history = History()
@@ -419,29 +419,33 @@ class Clients:
             ConfluentReading(CONFLUENT, self.history, servers, partitions, group=True),
             OurReading(OURS, self.history, servers),
         ]
-        for one in (*self.senders, *self.readers):
-            one.start()
+        for client in (*self.senders, *self.readers):
+            client.start()
 
     @property
     def names(self) -> list[str]:
-        """Of whom ``progress`` and ``mark`` tell, in their order."""
-        return [one.name for one in (*self.senders, *self.readers)]
+        """The names of the clients in ``progress`` and ``mark``, in order."""
+        return [client.name for client in (*self.senders, *self.readers)]
 
     def progress(self) -> list[int]:
-        """How far each is: values sent and acknowledged by each producer, records of each reader."""
-        return [one.newest_acknowledged for one in self.senders] + [one.count for one in self.readers]
+        """Return the newest acknowledged value of each producer and the number of records of each reader."""
+        return [sender.newest_acknowledged for sender in self.senders] + [
+            reader.count for reader in self.readers
+        ]
 
     def mark(self) -> list[int]:
-        """What ``progress`` has to pass for all of them to have done something anew from now on."""
-        return [len(one.sent) - 1 for one in self.senders] + [one.count for one in self.readers]
+        """Return the values that ``progress`` must exceed once every client has made progress from now on."""
+        return [len(sender.sent) - 1 for sender in self.senders] + [reader.count for reader in self.readers]
 
     def forgotten(self) -> list[str]:
-        """Commits that were acknowledged and are not there. Asked while nobody is away."""
-        told = {reader.name: dict(reader.told) for reader in self.readers if reader.name in GROUPS}
+        """Return the acknowledged commits that are lost. Call it while all brokers are up."""
+        committed = {
+            reader.name: dict(reader.committed_offsets) for reader in self.readers if reader.name in GROUPS
+        }
         found = []
         with Client(self._servers) as client:
             admin = GroupAdmin(client)
-            for group, offsets in told.items():
+            for group, offsets in committed.items():
                 kept = admin.offsets(group, timeout_ms=int(PATIENCE_S * 1000))
                 for partition, offset in offsets.items():
                     now = kept.get(TopicPartition(TOPIC, partition))
@@ -450,27 +454,27 @@ class Clients:
         return found
 
     def stop_sending(self) -> None:
-        """Have all acknowledged."""
-        for one in self.senders:
-            one.stopping.set()
-        for one in self.senders:
-            one.finish()
+        """Stop the producers after all values are acknowledged."""
+        for sender in self.senders:
+            sender.stopping.set()
+        for sender in self.senders:
+            sender.finish()
 
     def stop_reading(self) -> None:
-        """Also where not all is read."""
-        for one in self.readers:
-            one.stopping.set()
-        for one in self.readers:
-            one.finish()
+        """Stop the readers, even if not all is read."""
+        for reader in self.readers:
+            reader.stopping.set()
+        for reader in self.readers:
+            reader.finish()
 
     def counts(self) -> str:
-        """One line."""
+        """Return a summary in one line."""
         history = self.history
         read = ", ".join(f"{count} by {name}" for name, count in history.all_read().items())
         refused = Counter[str]()
-        for one in (*self.senders, *self.readers):
-            refused += one.refused
+        for client in (*self.senders, *self.readers):
+            refused += client.refused
         return (
             f"{history.all_sent()} sent, {len(history.acknowledged)} acknowledged, {len(history.failed)} "
-            f"refused; read: {read}; told meanwhile: {dict(refused.most_common())}"
+            f"rejected; read: {read}; errors meanwhile: {dict(refused.most_common())}"
         )

@@ -1,6 +1,6 @@
-"""A cluster of real processes under clients that watch it, and what must hold once faults have ended.
+"""A cluster of real processes with recording clients, and the checks after the end of all faults.
 
-Three brokers, three replicas of which two must be in sync, offsets of groups the same.
+Three brokers, and three replicas of which two must be in sync; the same for the offsets of groups.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from tests.faults.watched_clients import CONFLUENT, TOPIC, Clients
 PARTITIONS = 3
 OFFSETS_PARTITIONS = 3
 PATIENCE_S = 90.0
-"""From the end of all faults until everything is as before, at most."""
+"""The limit of time from the end of all faults until the cluster has recovered."""
 LEAVING_S = 5.0
 SESSION_MS = 2_000
 ZOOKEEPER = "zookeeper"
 CONFIG = {
-    # The time that passes until a broker that was killed counts as dead.
+    # The time until a killed broker counts as dead.
     "zookeeper.session.timeout.ms": str(SESSION_MS),
     "zookeeper.connection.timeout.ms": "60000",
     "replica.lag.time.max.ms": "3000",
@@ -50,7 +50,7 @@ CONFIG = {
 
 
 class WholeCluster:
-    """ZooKeeper, brokers, the links between them (``linked``), and the clients. A context manager."""
+    """ZooKeeper, brokers, relays between them (``linked``), and the clients. A context manager."""
 
     def __init__(
         self, directory: Path, *, brokers: int = 3, linked: bool = False, partitions: int = PARTITIONS
@@ -90,12 +90,12 @@ class WholeCluster:
         self._open.close()
 
     def _stop_clients(self) -> None:
-        """Those that still run: something went wrong, and nobody asks what they have seen."""
-        everybody = (*self.clients.senders, *self.clients.readers)
-        for one in everybody:
-            one.stopping.set()
-        for one in everybody:
-            one.join(LEAVING_S)
+        """Stop clients that still run after a failure, without their results."""
+        clients = (*self.clients.senders, *self.clients.readers)
+        for client in clients:
+            client.stopping.set()
+        for client in clients:
+            client.join(LEAVING_S)
 
     def _addresses(self, number: int) -> dict[str, str]:
         port = free_port()
@@ -108,48 +108,48 @@ class WholeCluster:
         }
 
     def pids(self) -> Mapping[str, int]:
-        """The brokers' processes that run."""
+        """Return the running broker processes."""
         found = {}
         for number in range(self.count):
             with contextlib.suppress(KeyError, AttributeError, MinikafkaError):
                 found[str(number)] = self.cluster.broker(number).pid
         return found
 
-    # --- who does what --------------------------------------------------------------------------------------
+    # --- roles ----------------------------------------------------------------------------------------------
 
     def leader(self, partition: int) -> int:
-        """Of a partition of the topic; -1 for none."""
+        """Return the leader of a partition of the topic; -1 for none."""
         return zookeeper_metadata.states(self.store, [TopicPartition(TOPIC, partition)])[
             TopicPartition(TOPIC, partition)
         ].leader
 
     def controller(self) -> int:
-        """The controller."""
+        """Return the id of the controller."""
         return ControllerRegistration.from_json(self.store.read(CONTROLLER)[0]).broker_id
 
     def coordinator(self, group: str = CONFLUENT) -> int:
-        """Who leads the partition that a group's offsets are in; -1 for nobody."""
-        one = TopicPartition(OFFSETS_TOPIC, partition_of_group(group, OFFSETS_PARTITIONS))
-        found = zookeeper_metadata.states(self.store, [one])
-        return found[one].leader if one in found else -1
+        """Return the leader of a group's offsets partition; -1 for none."""
+        partition = TopicPartition(OFFSETS_TOPIC, partition_of_group(group, OFFSETS_PARTITIONS))
+        found = zookeeper_metadata.states(self.store, [partition])
+        return found[partition].leader if partition in found else -1
 
     def in_sync(self, count: int) -> bool:
-        """Whether all partitions are led by who lives, with so many replicas in sync."""
+        """Return True if all partitions have a live leader and ``count`` in-sync replicas."""
         live = live_brokers(self.store)
         found = zookeeper_metadata.states(self.store, zookeeper_metadata.assigned(self.store))
-        return all(one.leader in live and len(one.isr) == count for one in found.values())
+        return all(state.leader in live and len(state.isr) == count for state in found.values())
 
-    # --- when all is to be well again -----------------------------------------------------------------------
+    # --- recovery -------------------------------------------------------------------------------------------
 
-    def go_on(self) -> str:
-        """Wait until each client has done something anew; who took longest, and how long."""
+    def wait_for_progress(self) -> str:
+        """Wait until each client has made progress. Return the slowest clients and their time."""
         mark, began = self.clients.mark(), time.monotonic()
         slowest = ""
 
-        def all_went_on() -> bool:
+        def all_made_progress() -> bool:
             nonlocal slowest
             if self.clients.history.wrong:
-                raise AssertionError(f"told by a client: {self.clients.history.wrong[:3]}")
+                raise AssertionError(f"reported by a client: {self.clients.history.wrong[:3]}")
             waiting = [
                 name
                 for name, now, before in zip(self.clients.names, self.clients.progress(), mark, strict=True)
@@ -159,16 +159,16 @@ class WholeCluster:
                 slowest = f"{', '.join(waiting)} after {time.monotonic() - began:.1f} s"
             return not waiting
 
-        if not wait_until(all_went_on, PATIENCE_S, 0.05):
-            raise AssertionError(f"not all clients go on: {slowest}")
+        if not wait_until(all_made_progress, PATIENCE_S, 0.05):
+            raise AssertionError(f"not all clients make progress: {slowest}")
         return slowest
 
     def recover(self) -> tuple[float, str]:
-        """Wait until all clients go on, all brokers are there, and all replicas in sync; the seconds that it
-        took, and what was last. AssertionError with what is missing.
+        """Wait until all clients make progress, all brokers are alive, and all replicas in sync. Return the
+        seconds that it took, and a summary. Raises AssertionError with what is missing.
         """
         began = time.monotonic()
-        last = self.go_on()
+        last = self.wait_for_progress()
 
         def whole() -> bool:
             with contextlib.suppress(MinikafkaError):
@@ -183,7 +183,7 @@ class WholeCluster:
         return took, f"{took:.1f} s, of the clients {last}"
 
     def end(self) -> None:
-        """Stop the clients when they have read all; AssertionError with all that is wrong then."""
+        """Stop the clients when they have read all. Raises AssertionError with all anomalies."""
         self.recover()
         self.clients.stop_sending()
         wait_until(lambda: self._different(TOPIC) == [], PATIENCE_S, 0.05)
@@ -209,7 +209,7 @@ class WholeCluster:
         assert not found, anomalies.shown(found)
 
     def _different(self, *topics: str) -> list[str]:
-        """The partitions of topics (none: of all) whose replicas have different bytes."""
+        """Return the partitions of ``topics`` (default: all) whose replicas have different bytes."""
         assigned = zookeeper_metadata.assigned(self.store, topics or None)
         return [
             f"{partition}: {sizes}"
@@ -238,5 +238,5 @@ class WholeCluster:
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for it, and say what it was that did not come."""
+    """Wait for ``condition``. Raises AssertionError with ``what`` after the time-out."""
     assert wait_until(condition, PATIENCE_S, 0.05), what
