@@ -423,7 +423,7 @@ class Simulation:
     def clog(self) -> bool:
         """Nothing moves anywhere for a time."""
         hosts = [machine.host for machine in self.world.machines.values()]
-        self._block([(one, other) for one in hosts for other in hosts if one != other], 20, 400)
+        self._block([(source, other) for source in hosts for other in hosts if source != other], 20, 400)
         return True
 
     def lose_connections(self) -> bool:

@@ -35,7 +35,7 @@ from minikafka.server.workers.worker import InlineWorker
 
 REQUEST_BYTES = 1 << 20
 MORE_MEMORY_BYTES = 384 << 20
-"""What logs, indexes and a thousand connections need is far below, what a length can claim far above."""
+"""Far more than logs, indexes and a thousand connections need, and far less than a length can claim."""
 TICK_SECONDS = 0.005
 GONE_BROKER = 9
 LISTENERS = {
@@ -58,12 +58,12 @@ PROPERTIES = {
 
 @dataclass
 class Report:
-    """How it went."""
+    """The result of a run."""
 
     defects: list[str] = field(default_factory=list)
-    """What was logged with a traceback."""
+    """The logged tracebacks."""
     peak_bytes: int = 0
-    """Memory at its most, above what there was when it began to serve."""
+    """The peak of memory above that at the start of serving."""
 
 
 class _Defects(logging.Handler):

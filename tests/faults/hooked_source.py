@@ -38,14 +38,14 @@ TASK_HOOKS = ("task begins", "task has sent rows", "task ends")
 
 
 def append(path: Path, text: str) -> int:
-    """Append to a file of several processes; its size then."""
+    """Append to a file of several processes. Return its size."""
     with path.open("ab", buffering=0) as file:
         file.write(text.encode())
         return file.tell()
 
 
 def reach(directory: str, hook: str) -> None:
-    """Do what is armed for ``hook``."""
+    """Execute the kill that is armed for ``hook``."""
     folder = Path(directory)
     try:
         armed = json.loads((folder / "armed").read_text())
@@ -65,7 +65,7 @@ def reach(directory: str, hook: str) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs, and is not only waited for."""
+    """Return True if a process runs and is not a zombie."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

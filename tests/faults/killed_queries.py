@@ -1,11 +1,11 @@
-"""``killed_queries.py DIRECTORY SERVERS SEED CASES TOPIC…``: queries that are killed and started again.
+"""``killed_queries.py DIRECTORY SERVERS SEED CASES TOPIC…``: kills and restarts streaming queries.
 
-Each topic has a query at a time; a query with its checkpoint is a case. In the course of it Python processes
-are killed, then the driver, then Python processes again; at last it must have every record once. All that is
-known stands in files, so that the same command goes on after the driver was killed, until it ends with 0.
+Each topic has one query at a time; a query with its checkpoint is a case. During a case Python processes are
+killed, then the driver, then Python processes again; at the end the sink must have every record once. All
+state is in files, so that the same command continues after a kill of the driver, until it ends with 0.
 
-The driver is killed when the query of every topic stands at the place that its case has chosen. One of them
-stands nowhere: it is watched until Spark writes a file of its checkpoint, and that moment is the kill's.
+The driver is killed when the query of every topic waits at the hook of its case. One query waits at no hook:
+the kill happens when Spark writes a file of its checkpoint.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PATIENCE_S = 180
 
 @dataclass(frozen=True)
 class Kill:
-    """What is killed, and where."""
+    """One kill: the victim and its hook."""
 
     victim: str
     hook: str
@@ -52,7 +52,7 @@ class Kill:
 
 
 def plan(seed: int, slot: int, case: int, slots: int) -> list[Kill]:
-    """The kills of a case. Each place has its turn; chance says how often it is passed before."""
+    """Return the kills of a case. Hooks take turns; the number of passes before the kill is random."""
     chance = random.Random(f"{seed} {slot} {case}")
 
     def at(victim: str, hooks: tuple[str, ...], turn: int) -> Kill:
@@ -64,13 +64,13 @@ def plan(seed: int, slot: int, case: int, slots: int) -> list[Kill]:
         driver = at("driver", DRIVER_HOOKS, case * (slots - 1) + slot - 1)
     turn = (case * slots + slot) * 2
     kills = [at("python", PYTHON_HOOKS, turn), driver, at("python", PYTHON_HOOKS, turn + 1)]
-    # A query asks where it starts only until its first batch is planned; so those come first, and at once.
+    # ``initialOffset`` is only called before the first batch is planned; so these kills come first.
     begins = [replace(kill, skip=0) for kill in kills if "initialOffset" in kill.hook]
     return begins + [kill for kill in kills if "initialOffset" not in kill.hook]
 
 
 def numbers(folder: Path) -> set[int]:
-    """The batches that have a file in a log of the checkpoint."""
+    """Return the batches that have a file in a log of the checkpoint."""
     return {int(name) for name in (os.listdir(folder) if folder.exists() else []) if name.isdecimal()}
 
 
@@ -90,7 +90,7 @@ class Case:
         self.options = options
 
     def go(self, kills: list[Kill]) -> str:
-        """Go through the kills that have not struck yet, then read everything; what is wrong, or nothing."""
+        """Execute the remaining kills, then read everything. Return the problem, or an empty text."""
         progress = self.directory / "progress"
         struck = progress.stat().st_size if progress.exists() else 0
         for kill in kills[struck:]:
@@ -103,7 +103,7 @@ class Case:
         return self.wrong()
 
     def query(self) -> StreamingQuery:
-        """The running query, started if it does not run."""
+        """Return the running query, started if it does not run."""
         if self._query is None or not self._query.isActive:
             self.slot.all.look_at(self._query)
             reader = self.slot.all.spark.readStream.format("minikafka-hooked").options(**self.options)
@@ -114,12 +114,12 @@ class Case:
         return self._query
 
     def committed(self) -> dict[TopicPartition, int]:
-        """Where the query is, as its checkpoint says."""
+        """Return the query's position in its checkpoint."""
         done = numbers(self.checkpoint / "commits")
         return self._offset(max(done)) if done else {}
 
     def wrong(self) -> str:
-        """What the sink has, compared with what it must have."""
+        """Compare the sink with the topic. Return the difference, or an empty text."""
         found = self.directory / "wrong"
         if found.exists():
             return found.read_text()
@@ -134,7 +134,7 @@ class Case:
         return "" if came == expected else f"lost {expected - came}, repeated {came - expected}"
 
     def _strike(self, kill: Kill, done: Callable[[], object]) -> None:
-        """Return when Python was killed, or when the place was not reached; for the driver, never."""
+        """Execute a kill. Returns after a kill of Python, or if the hook was not reached; else never."""
         self._arm(kill)
         self.query()
         if kill.victim == "file":
@@ -192,7 +192,7 @@ class Case:
 
 
 class Slot:
-    """A topic and its cases, one after the other, on a thread."""
+    """A topic and its cases, in sequence, on a thread."""
 
     def __init__(self, everything: Everything, number: int, topic: str) -> None:
         self.all = everything
@@ -201,11 +201,11 @@ class Slot:
         self.directory = everything.directory / f"slot-{number}"
         self.directory.mkdir(parents=True, exist_ok=True)
         self.waits = threading.Event()
-        """Set when the driver may be killed, for all that this query cares."""
+        """Set when this query is ready for the kill of the driver."""
         self._admin = Admin(ClusterClient(everything.servers))
 
     def run(self) -> None:
-        """Go on with the cases."""
+        """Run the remaining cases."""
         results = self.directory / "results"
         first = len(results.read_text().splitlines()) if results.exists() else 0
         for number in range(first, self.all.cases):
@@ -215,19 +215,19 @@ class Slot:
         self.waits.set()
 
     def ends(self) -> dict[TopicPartition, int]:
-        """Where the topic ends now."""
+        """Return the current end offsets of the topic."""
         wanted = {TopicPartition(self.topic, number): LATEST for number in range(PARTITIONS)}
         return {tp: end or 0 for tp, end in self._admin.offsets(wanted).items()}
 
     def hold(self, kill: Kill, done: Callable[[], object]) -> None:
-        """Be ready for the kill."""
+        """Wait for the kill of the driver."""
         done()
         append(self.directory / "hits", f"driver: {kill.hook}\n")
         self.waits.set()
         threading.Event().wait()
 
     def watch(self, case: Case, kill: Kill, done: Callable[[], object]) -> None:
-        """Kill the driver when Spark has written a file, once all the others are ready."""
+        """Kill the driver when Spark has written a file, once all other queries are ready."""
         self.waits.set()
         while not self.all.all_wait():
             time.sleep(0.02)
@@ -261,7 +261,7 @@ class Everything:
             "spark.local.dir": str(self.directory / "scratch"),
             "spark.sql.streaming.minBatchesToRetain": "100000",
         }
-        # A task that died is tried again. Those that are held each have a core.
+        # A killed task is retried. Each waiting task needs a core.
         builder = SparkSession.builder.master(f"local[{len(topics) * PARTITIONS + 2},4]")
         for name, value in settings.items():
             builder = builder.config(name, value)
@@ -273,7 +273,7 @@ class Everything:
         self._failed: list[BaseException] = []
 
     def run(self) -> None:
-        """Run all slots to their ends, or until the kill."""
+        """Run all slots to their end, or until the kill."""
         threads = [threading.Thread(target=self._guarded, args=(slot,), daemon=True) for slot in self._slots]
         for thread in threads:
             thread.start()
@@ -286,16 +286,16 @@ class Everything:
         self.spark.stop()
 
     def all_wait(self) -> bool:
-        """Whether every query stands where it is to be killed."""
+        """Return True if every query is ready for the kill of the driver."""
         return all(slot.waits.is_set() for slot in self._slots)
 
     def look_at(self, ended: StreamingQuery | None) -> None:
-        """Give the session up when Spark has broken it; the test counts how often.
+        """Kill the session if Spark has broken it; the test counts how often.
 
         Queries of one source share a ``java.util.HashMap`` in the driver, the environment of its Python
-        processes, and Spark puts into it unguarded when a query starts. Where two that are the first of their
-        session do so at once, the map counts more entries than it has; every task of every query carries it,
-        and none can be read back (``java.io.OptionalDataException``). A new session is all that helps.
+        processes, and Spark writes to it without a lock when a query starts. If the first two queries of a
+        session do so at once, the map counts more entries than it has; every task of every query contains it,
+        and none can be deserialized (``java.io.OptionalDataException``). Only a new session helps.
         """
         problem = str(ended.exception()) if ended is not None else ""
         if "OptionalDataException" in problem:
@@ -303,7 +303,7 @@ class Everything:
             self.die()
 
     def die(self) -> None:
-        """End without any last word."""
+        """Kill the JVM and this process."""
         os.kill(self.jvm, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -1,8 +1,8 @@
 """A group whose offsets move from ZooKeeper to the brokers and back while it reads.
 
-A producer writes numbered messages all the while. Consumers are restarted one after another with the settings
-of the next step, and ``Watcher`` looks at what is committed in both places: where the group goes on at worst,
-whichever of the settings that are in use the next owner of a partition has, never goes back.
+A producer writes numbered messages throughout. Consumers are restarted one after another with the settings of
+the next step, and ``Watcher`` reads the committed offsets in both storages: the smallest offset at which the
+next owner of a partition may start, with any of the settings in use, must never decrease.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from minikafka.registry.zookeeper import ZooKeeperStore
 
 GROUP, TOPIC = "g", "t"
 BUSY = 5
-"""Partitions that are written to all the while."""
+"""The number of partitions that are written throughout."""
 IDLE = TopicPartition(TOPIC, BUSY)
-"""One more, that gets a few messages now and then: its offset stands still while the group moves."""
+"""One more, with a few messages now and then: its offset does not change during the migration."""
 FEW = 10
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(BUSY + 1)]
 PATIENCE_S = 60
@@ -45,7 +45,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class Settings(NamedTuple):
-    """Of a step."""
+    """The offset settings of a step."""
 
     storage: str
     dual: bool
@@ -54,13 +54,13 @@ class Settings(NamedTuple):
         return {"offsets.storage": self.storage, "dual.commit.enabled": str(self.dual).lower()}
 
     def begins_at(self, zookeeper: int, kafka: int) -> int:
-        """Where a consumer with these settings begins (-1: nothing is committed)."""
+        """Return the start offset of a consumer with these settings (-1: no committed offset)."""
         if self.dual:
             return max(zookeeper, kafka)
         return kafka if self.storage == "kafka" else zookeeper
 
     def written(self, zookeeper: Offsets, kafka: Offsets) -> bool:
-        """Whether all that these settings ask for is committed, so that the next step may begin."""
+        """Return True if all offsets that these settings require are committed: the next step may start."""
         named, other = (kafka, zookeeper) if self.storage == "kafka" else (zookeeper, kafka)
         return all(
             named.get(tp, -1) >= (max(other.get(tp, -1), 0) if self.dual else 0)
@@ -74,24 +74,24 @@ KAFKA, KAFKA_AND_ZOOKEEPER = Settings("kafka", dual=False), Settings("kafka", du
 
 
 class Reader(Protocol):
-    """A consumer, and what it was given: partition, offset, value."""
+    """A consumer with the messages that it has read: partition, offset, value."""
 
     name: str
     settings: Settings
     got: list[tuple[int, int, str]]
 
     def close(self) -> None:
-        """End it in order."""
+        """Stop it cleanly."""
 
 
 class ThreadReader:
-    """One in this process."""
+    """A consumer in this process."""
 
     def __init__(self, cluster: Cluster, name: str, settings: Settings, watcher: Watcher) -> None:
         self.name, self.settings = name, settings
         self.got: list[tuple[int, int, str]] = []
         self.behind: list[str] = []
-        """What was given out though the group was behind it already."""
+        """Messages below the offset that the group had committed before."""
         self._watcher = watcher
         properties = {
             "group.id": GROUP,
@@ -148,7 +148,7 @@ class ProcessReader:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in iter(self._process.stdout.readline, ""):
-            # The last line of one that was killed may be cut.
+            # The last line of a killed process may be incomplete.
             with contextlib.suppress(json.JSONDecodeError):
                 row = json.loads(line)
                 self.got.append((row["partition"], row["offset"], row["value"]))
@@ -170,15 +170,15 @@ class ProcessReader:
 
 
 class Watcher:
-    """Looks at what the group has committed, again and again."""
+    """Reads the group's committed offsets, again and again."""
 
     def __init__(self, store: ZooKeeperStore, client: Client) -> None:
         self.low: dict[TopicPartition, int] = {}
-        """Where the next owner of a partition begins at worst."""
+        """The smallest offset at which the next owner of a partition may start."""
         self.faults: list[str] = []
         self.looks = 0
         self.in_use: Counter[Settings] = Counter()
-        """Settings of the consumers that run, or are about to."""
+        """The settings of running and starting consumers."""
         self._store, self._admin = store, GroupAdmin(client)
         self._seen: dict[tuple[str, TopicPartition], int] = {}
         self._ended = threading.Event()
@@ -193,7 +193,7 @@ class Watcher:
         self._thread.join()
 
     def places(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """What is committed in ZooKeeper, and at the brokers."""
+        """Return the committed offsets in ZooKeeper and at the brokers."""
         kafka = {tp: committed.offset for tp, committed in self._admin.offsets(GROUP).items()}
         return read_offsets(self._store, GROUP), kafka
 
@@ -226,7 +226,7 @@ class Watcher:
 
 
 class Load:
-    """Numbered messages for the busy partitions, all the while."""
+    """Writes numbered messages to the busy partitions throughout."""
 
     def __init__(self, client: Client) -> None:
         self.sent: set[str] = set()
@@ -299,7 +299,7 @@ class Migration:
             assert isinstance(reader, ProcessReader)
             reader.kill()
             name = f"{GROUP}_{reader.name}-0"
-            # Else what is left of its session would count for the next one of its name.
+            # Else znodes of its old session would count for the next consumer of its name.
             assert wait_until(lambda: self.owners()[name] == 0, PATIENCE_S)
         else:
             reader.close()
@@ -311,21 +311,21 @@ class Migration:
         self.wait_until_shared()
 
     def owners(self) -> Counter[str]:
-        """Each consumer's number of partitions."""
+        """Return the number of partitions of each consumer."""
         path = f"{paths.CONSUMERS}/{GROUP}/owners/{TOPIC}"
         found = (f"{path}/{tp.partition}" for tp in PARTITIONS)
         return Counter(data.decode() for data, _ in self._store.read_all(found).values())
 
     def wait_until_shared(self) -> None:
-        """Until every consumer has its partitions."""
+        """Wait until every consumer has its partitions."""
         expected = Counter({f"{GROUP}_{name}-0": 2 for name in ("a", "b", "c")})
         assert wait_until(lambda: self.owners() == expected, PATIENCE_S), self.owners()
 
     def wait_until_written(self, settings: Settings) -> None:
-        """Until what the recipe looks for is there.
+        """Wait until all offsets of a step are committed.
 
-        While only the brokers are written to, the idle partition gets a few messages more: then it must be
-        the move that brings its offset to ZooKeeper.
+        While consumers commit only to the brokers, the idle partition gets a few more messages: then only the
+        migration can bring its offset to ZooKeeper.
         """
         if settings == KAFKA:
             _, kafka = self.watcher.places()
@@ -335,7 +335,7 @@ class Migration:
 
     def wait_until_all_is_read(self) -> None:
         def read() -> bool:
-            return self.load.sent <= {value for one in self.all for _, _, value in one.got}
+            return self.load.sent <= {value for reader in self.all for _, _, value in reader.got}
 
         assert wait_until(read, PATIENCE_S, every_s=0.05), "messages are missing"
 
@@ -344,15 +344,15 @@ class Migration:
             self.leaves(reader)
 
     def times(self) -> Counter[str]:
-        """How often each message was given out."""
-        return Counter(value for one in self.all for _, _, value in one.got)
+        """Return the number of times that each message was read."""
+        return Counter(value for reader in self.all for _, _, value in reader.got)
 
 
 @contextlib.contextmanager
 def migrating(
     data_dir: Path, kind: type[ThreadReader] | type[ProcessReader] = ThreadReader
 ) -> Iterator[Migration]:
-    """A cluster under load, and the group, whose consumers are closed at the end."""
+    """Run a cluster under load with the group, and close its consumers at the end."""
     with (
         Cluster(data_dir=data_dir, config={"offsets.topic.num.partitions": "1"}) as cluster,
         Client(cluster.bootstrap_servers) as client,

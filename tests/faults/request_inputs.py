@@ -37,7 +37,7 @@ _FORMS = {1: ">b", 2: ">h", 4: ">i", 8: ">q"}
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What is sent on a connection of its own: to the classic listener, or to the other."""
+    """The bytes for one connection: to the classic listener, or to the other one."""
 
     data: bytes
     to_classic: bool
@@ -45,7 +45,7 @@ class Input:
 
 def _recorded() -> list[bytes]:
     files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(DATA.glob("*.json"))]
-    return [bytes.fromhex(one["request"])[4:] for content in files for one in content["examples"]]
+    return [bytes.fromhex(example["request"])[4:] for content in files for example in content["examples"]]
 
 
 def _classic() -> list[bytes]:
@@ -65,7 +65,7 @@ CLASSIC = _classic()
 
 
 def made(seed: int, number: int) -> Input:
-    """Input ``number`` of a seed."""
+    """Return input ``number`` of a seed."""
     chance = random.Random(f"{seed}:{number}")
     while _would_be_done((one := _damaged(chance)).data):
         pass
@@ -92,7 +92,7 @@ def _would_be_done(data: bytes) -> bool:
 
 def _damaged(chance: random.Random) -> Input:
     to_classic = chance.random() < 0.25
-    # Now and then what is meant for the other listener.
+    # Sometimes a request for the other listener.
     seeds = CLASSIC if to_classic != (chance.random() < 0.05) else RECORDED
     body = bytearray(chance.choice(seeds))
     for _ in range(chance.choice([0, 1, 1, 1, 2, 3, 8])):

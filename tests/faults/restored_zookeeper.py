@@ -32,12 +32,12 @@ with warnings.catch_warnings():
 TOPIC = "t"
 PARTITIONS = 2
 RECORDS = 12
-"""Of one producer."""
+"""The number of records of one producer."""
 PATIENCE_S = 90.0
 AWAY_S = 10.0
-"""How long a broker is away while the others are produced to, at most."""
+"""The limit of time that a broker is down while producers use the others."""
 Outcomes = Iterator[tuple[bytes, str | None]]
-"""Each value with None, or why it was not acknowledged."""
+"""Each value with None, or the reason why it was not acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ CONFIG = {
 
 @dataclass
 class Life:
-    """What happened in one life, and what became of the records."""
+    """The result of one life: its events and its records."""
 
     seed: int
     brokers: int
@@ -72,13 +72,13 @@ class Life:
 
     @property
     def lost(self) -> list[bytes]:
-        """Acknowledged, and not there."""
+        """Acknowledged records that are lost."""
         return sorted(set(self.acknowledged) - set(self.read))
 
     @property
     def twice(self) -> list[bytes]:
-        """There more than once."""
-        return sorted({one for one in self.read if self.read.count(one) > 1})
+        """Duplicated records."""
+        return sorted({record for record in self.read if self.read.count(record) > 1})
 
     def __str__(self) -> str:
         senders = ", ".join(f"{count} {name}" for name, count in sorted(self.by_sender.items()))
@@ -90,7 +90,7 @@ class Life:
 
 
 class _Cluster:
-    """ZooKeeper and brokers of one directory; both are ended and started by themselves."""
+    """ZooKeeper and brokers of one directory, which are stopped and started separately."""
 
     def __init__(self, directory: Path, brokers: int) -> None:
         self._directory = directory
@@ -128,7 +128,7 @@ class _Cluster:
 
 
 def live(directory: Path, seed: int, brokers: int, senders: Sequence[Sender]) -> Life:
-    """Live one life. Which of ``senders`` is used, is decided by ``seed`` too."""
+    """Run one life. ``seed`` also chooses one of ``senders``."""
     chance, life = random.Random(seed), Life(seed, brokers, senders)
     cluster = _Cluster(directory, brokers)
     with contextlib.closing(cluster):
@@ -175,7 +175,7 @@ def _bounce(life: Life, cluster: Cluster, chance: random.Random) -> None:
         with ThreadPoolExecutor(1) as others:
             name = f"without-{number}-{len(life.steps)}"
             produced = others.submit(_produce, life, cluster, chance, name, 1)
-            # Who was just restored may have it alone in the ISR: then the others wait for it.
+            # The restored broker may be the only one in the ISR: then the others wait for it.
             wait([produced], AWAY_S)
             cluster.restart(number)
             produced.result()
@@ -184,7 +184,7 @@ def _bounce(life: Life, cluster: Cluster, chance: random.Random) -> None:
 
 
 def _produce(life: Life, cluster: Cluster, chance: random.Random, name: str, producers: int) -> None:
-    """Each producer is a new one, with an id of its own. What is not acknowledged is noted."""
+    """Send with new producers, each with an id of its own. Unacknowledged records are recorded."""
     for number in range(producers):
         values = [f"{name}-{number}-{index}".encode() for index in range(RECORDS)]
         sender = chance.choice(life.senders)
@@ -254,7 +254,7 @@ def _send_by_ours(bootstrap: str, values: list[bytes], at_once: int) -> Outcomes
 
 
 SENDERS = (Sender("librdkafka", _send_by_librdkafka), Sender("minikafka", _send_by_ours))
-"""What needs nothing but pip."""
+"""The client libraries that pip can install."""
 
 
 def _all_values(cluster: Cluster) -> list[bytes]:

@@ -39,7 +39,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeCluster]:
 
 @pytest.fixture(scope="module")
 def stays(system: WholeCluster) -> Iterator[contextlib.ExitStack]:
-    """What outlives a test, as the others need it. In the end nothing is lost."""
+    """The cluster that all tests of this module share. At the end nothing may be lost."""
     with contextlib.ExitStack() as stack:
         yield stack
         system.end()
@@ -65,7 +65,7 @@ def broker(
         process.stop()
 
 
-def test_clients_go_on_with_a_broker_that_moved_to_another_host_and_port(
+def test_clients_follow_a_broker_to_another_host_and_port(
     system: WholeCluster, stays: contextlib.ExitStack, tmp_path: Path
 ) -> None:
     data = system.cluster.data_dir / f"broker-{MOVES}"
@@ -75,14 +75,14 @@ def test_clients_go_on_with_a_broker_that_moved_to_another_host_and_port(
     until(lambda: system.in_sync(3), "it does not come into sync")
     elections.request(system.store, zookeeper_metadata.assigned(system.store))
     led = [one for one, its in zookeeper_metadata.assigned(system.store, [TOPIC]).items() if its[0] == MOVES]
-    until(lambda: all(system.leader(one.partition) == MOVES for one in led), "it does not lead")
+    until(lambda: all(system.leader(partition.partition) == MOVES for partition in led), "it does not lead")
     system.recover()
     endpoint = live_brokers(system.store)[MOVES]
     assert (led != [], f"{endpoint.host}:{endpoint.port}") == (True, address)
     assert address.startswith(f"{ELSEWHERE}:")
 
 
-def test_the_watch_on_health_shows_what_a_dead_broker_leaves_and_that_it_is_back(
+def test_watched_health_shows_a_dead_broker_and_its_return(
     system: WholeCluster,
 ) -> None:
     command = ["cluster", "health", "--watch", "--format", "json"]
@@ -101,13 +101,13 @@ def test_the_watch_on_health_shows_what_a_dead_broker_leaves_and_that_it_is_back
         try:
             assert watch.stdout is not None
             states = map(json.loads, watch.stdout)
-            assert next(one for one in states if one["healthy"])["under_replicated"] == []
+            assert next(state for state in states if state["healthy"])["under_replicated"] == []
             system.cluster.kill(DIES)
-            ill = next(one for one in states if len(one["under_replicated"]) == one["partitions"])
-            assert [one["broker"] for one in ill["brokers"] if not one["alive"]] == [DIES]
-            assert all(DIES not in one["in_sync"] for one in ill["under_replicated"])
+            ill = next(state for state in states if len(state["under_replicated"]) == state["partitions"])
+            assert [broker["broker"] for broker in ill["brokers"] if not broker["alive"]] == [DIES]
+            assert all(DIES not in partition["in_sync"] for partition in ill["under_replicated"])
             system.cluster.restart(DIES)
-            well = next(one for one in states if one["healthy"])
+            well = next(state for state in states if state["healthy"])
             assert (well["under_replicated"], well["leaderless"]) == ([], [])
             watch.send_signal(signal.SIGTERM)
             assert watch.wait(30) == 0
@@ -117,7 +117,7 @@ def test_the_watch_on_health_shows_what_a_dead_broker_leaves_and_that_it_is_back
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_broker_without_an_id_gets_a_new_one_and_keeps_it_with_its_data(
+def test_broker_without_an_id_gets_one_and_keeps_it_with_its_data(
     system: WholeCluster, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"

@@ -140,7 +140,7 @@ class One:
 
 
 class World:
-    """What there is to read, who reads it, and what was read."""
+    """The messages, their consumers, and the messages that were read."""
 
     def __init__(self, connect: str, admin: ZooKeeperStore, seed: int) -> None:
         self.connect, self._admin, self._random = connect, admin, random.Random(seed)

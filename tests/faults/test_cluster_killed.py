@@ -50,7 +50,7 @@ def victim(store: Store, role: str) -> int:
 
 
 @pytest.mark.timeout(240)
-def test_leader_controller_and_follower_die_and_nothing_acknowledged_is_lost_or_reordered(
+def test_kills_of_leader_controller_and_follower_lose_no_message(
     tmp_path: Path,
 ) -> None:
     with (

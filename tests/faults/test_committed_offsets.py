@@ -117,7 +117,7 @@ def commit_until_refused(consumer: GroupConsumer) -> None:
 
 @pytest.mark.timeout(180)
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits another process (prlimit)")
-def test_a_group_goes_on_reading_on_a_full_disk_and_commits_when_there_is_room(tmp_path: Path) -> None:
+def test_group_reads_on_a_full_disk_and_commits_once_there_is_room(tmp_path: Path) -> None:
     config = GroupConsumerConfig(
         "g", auto_commit=False, auto_offset_reset=Reset.EARLIEST, heartbeat_interval_ms=200
     )

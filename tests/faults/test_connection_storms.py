@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(120)]
 
 ATTACK_S = 4.0
 IDLE_CPU_S = 0.5
-"""What a broker may use in a second in which nobody asks anything."""
+"""The limit of processor time that an idle broker may use in a second."""
 TLS_HELLO = bytes.fromhex("16030100ff010000fb0303") + bytes(200)
 
 
@@ -83,7 +83,7 @@ def storm(broker: AttackedBroker, use: Callable[[socket.socket], object]) -> int
 
 @contextlib.contextmanager
 def with_descriptors(count: int) -> Iterator[None]:
-    """As many files and connections a process that is started meanwhile may have open, and this one."""
+    """Raise the limits of open files for this process and its children."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, before[1]))
     try:

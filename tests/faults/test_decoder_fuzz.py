@@ -1,12 +1,11 @@
-"""Everything that takes bytes from outside, fed with damaged ones, and with such as are wrong on purpose.
+"""Fuzz tests of all decoders of external bytes, with damaged and with deliberately wrong inputs.
 
-A child does it, with little more address space than it has at the start, with a limit of processor time for
-each input, and with the input in front of a page that nobody may touch: so what crashes, hangs, takes memory
-or reads a byte too far ends it, and the parent knows at which input. The only error that may come out is
-BrokerError; no record may come out of an entry whose checksum is wrong; and what a broker accepts must be
-whole and numbered in a row.
+A child process runs them, with little more address space than it has at the start, a limit of processor time
+for each input, and each input in front of a protected page: so a crash, a hang, too much memory or a read
+beyond the end kills it, and the parent knows the input. BrokerError is the only allowed error; no record may
+come from an entry with a wrong checksum; and records that a broker accepts must be complete and consecutive.
 
-``MINIKAFKA_FUZZ`` is how many inputs are tried by chance (3,000). One input again, by itself::
+``MINIKAFKA_FUZZ`` is the number of random inputs (3,000). One input again, by itself::
 
     python -m tests.faults.test_decoder_fuzz SEED NUMBER 1
 """
@@ -54,13 +53,13 @@ ROOT = Path(__file__).resolve().parents[2]
 WORST = ROOT / "tests" / "data" / "fuzz" / "worst.jsonl"
 
 CONTENT_BYTES = 1 << 20
-"""What a wrapper may hold here."""
+"""The limit of a wrapper's content in these tests."""
 MORE_MEMORY_BYTES = 384 << 20
-"""What has no bound of its own opens up to 128 MiB, and may need it twice."""
+"""Decoders without an own limit decompress up to 128 MiB, and may need it twice."""
 SECONDS = 10
-"""Of processor time, for one input; a usual one takes a millisecond."""
+"""The limit of processor time for one input; a usual one takes a millisecond."""
 CHILD_INPUTS = 100_000
-"""Of one seed."""
+"""The number of inputs of one seed."""
 EVER = (1 << 63) - 1
 
 CORRUPT = {ErrorCode.CORRUPT_MESSAGE}
@@ -96,7 +95,7 @@ Row = tuple[int, int, int, bytes | None, bytes | None]
 
 
 def good_bytes(data: bytes) -> int:
-    """How far whole entries go whose checksums are right, as plain Python sees it."""
+    """Return the end of the complete entries with correct checksums, computed in plain Python."""
     at = 0
     while len(data) - at >= 12:
         size = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
@@ -114,7 +113,7 @@ def good_bytes(data: bytes) -> int:
 
 
 class Guard:
-    """Memory whose last byte is the last one that may be touched: one further, and the process dies."""
+    """Memory in front of a protected page: an access beyond its last byte kills the process."""
 
     def __init__(self, size_bytes: int = 2 << 20) -> None:
         self._area = mmap.mmap(-1, size_bytes + mmap.PAGESIZE)
@@ -125,18 +124,18 @@ class Guard:
             raise OSError(ctypes.get_errno(), "cannot protect a page")
 
     def before(self, data: bytes) -> memoryview:
-        """``data``, writable, as the last bytes."""
+        """Return ``data``, writable, as the last bytes of the memory."""
         place = self._view[len(self._view) - len(data) :]
         place[:] = data
         return place
 
     def step_over(self) -> int:
-        """Touch what must not be touched."""
+        """Read the protected page."""
         return self._area[len(self._view)]
 
 
 class Outcomes:
-    """What came of one input, entry point by entry point."""
+    """The outcomes of one input, by entry point."""
 
     def __init__(self, guard: Guard, content_bytes: int = CONTENT_BYTES) -> None:
         self.guarded = guard.before
@@ -145,7 +144,7 @@ class Outcomes:
         self.accepted = False
 
     def refused(self, call: Callable[[], object], allowed: Iterable[ErrorCode]) -> bool:
-        """Whether the call ends with one of these errors; with any other it is a finding."""
+        """Return True if the call raises one of these errors. Any other error is a failure."""
         try:
             call()
         except BrokerError as error:
@@ -157,7 +156,7 @@ class Outcomes:
         return False
 
     def records(self, data: bytes, *, deep: bool = True) -> list[StoredRecord]:
-        """What the iterator gives before it ends or raises."""
+        """Return the records of the iterator before it ends or raises."""
         found: list[StoredRecord] = []
         self.refused(
             lambda: found.extend(
@@ -168,7 +167,7 @@ class Outcomes:
         return found
 
     def try_set(self, data: bytes, number: int) -> None:
-        """Every entry point that takes a message set."""
+        """Try every entry point that takes a message set."""
         records = self.records(data)
         good = good_bytes(data)
         if good < len(data):
@@ -187,7 +186,7 @@ class Outcomes:
         self.try_compaction(data[: scan(data, base_offset=0).valid_bytes], number)
 
     def try_columns(self, data: bytes, records: list[StoredRecord]) -> None:
-        """The columns hold what the iterator gave."""
+        """Check that the columns equal the records of the iterator."""
         decoder = Decoder(-EVER - 1, EVER, headers=True, max_content_bytes=self.content_bytes)
         self.refused(lambda: decoder.add(self.guarded(data)), CORRUPT)
         columns = decoder.columns()
@@ -206,7 +205,7 @@ class Outcomes:
             for r in records
             if not r.control
         ]
-        # Behind the last offset that was asked for, damage does not matter: the columns may end before it.
+        # Damage after the last requested offset does not matter: the columns may end before it.
         shared = min(len(rows), len(wanted)) if decoder.finished else None
         assert rows[:shared] == wanted[:shared]
         self.refused(
@@ -215,7 +214,7 @@ class Outcomes:
         )
 
     def try_conversion(self, data: bytes, good: int) -> None:
-        """What an older fetcher gets."""
+        """Check the conversion for an older fetcher."""
         for magic in (0, 1):
             converted: list[bytes] = []
 
@@ -227,7 +226,7 @@ class Outcomes:
                 assert all(entry.magic <= magic for entry in self.records(converted[0], deep=False))
 
     def try_broker(self, data: bytes, limits: Limits, records: list[StoredRecord]) -> bool:
-        """What a broker stores is whole, what was sent, numbered in a row, and as its topic wants it."""
+        """Check that a broker stores the sent records complete, consecutive and in the topic's format."""
         stored: list[bytes] = []
 
         def append() -> None:
@@ -287,7 +286,7 @@ class Outcomes:
         assert [record.offset for record in stayed] == sorted({record.offset for record in stayed})
 
     def try_file(self, data: bytes, records: list[StoredRecord]) -> None:
-        """What is read in windows, and what is shown to people."""
+        """Check windowed reads and the dump."""
         files = MemoryFiles()
         files.make_dirs("/d")
         file = files.open("/d/f", create=True)
@@ -363,7 +362,7 @@ def run_child(inputs: Iterable[tuple[str, bytes]], first: int, progress: Path | 
 
 
 def child(tmp_path: Path, *arguments: object) -> dict[str, list[int]]:
-    """What the child tells: for each class, how many were tried and accepted."""
+    """The child's report: the numbers of tried and accepted inputs of each class."""
     progress = tmp_path / "progress"
     progress.write_bytes(bytes(8))
     command = [sys.executable, "-m", __spec__.name, *map(str, arguments), str(progress)]

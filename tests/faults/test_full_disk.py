@@ -31,15 +31,15 @@ def until(load: Load, store: Store, in_sync: int) -> None:
     for _ in range(PATIENT_LOOPS // 100):
         load.run(100)
         found = zookeeper_metadata.states(store, zookeeper_metadata.assigned(store))
-        if all(len(one.isr) == in_sync for one in found.values()):
+        if all(len(state.isr) == in_sync for state in found.values()):
             return
     raise AssertionError(f"not all of {found} have {in_sync} replicas in sync")
 
 
 def led_by(store: Store, number: int) -> int:
-    """How many partitions a broker leads."""
+    """Return the number of partitions that a broker leads."""
     found = zookeeper_metadata.states(store, zookeeper_metadata.assigned(store))
-    return sum(one.leader == number for one in found.values())
+    return sum(state.leader == number for state in found.values())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits another process (prlimit)")

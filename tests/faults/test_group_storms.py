@@ -46,12 +46,12 @@ STORM_S = 15.0
 SESSION_MS = 6_000
 """The least that a broker allows by default."""
 STABLE_WITHIN_S = 30.0
-"""How soon after the storm all have one generation: those that vanished have to time out."""
+"""The limit of time until all members have one generation: the vanished ones must time out."""
 
 
 @dataclass
 class Storm:
-    """What the members share."""
+    """The state that the members share."""
 
     over: threading.Event = field(default_factory=threading.Event)
     """Nobody leaves or vanishes any more."""
@@ -87,7 +87,7 @@ class Member(threading.Thread):
             self._connection.close()
 
     def _join(self) -> bool:
-        """Whether this member has its part of the work."""
+        """Return True if this member has partitions."""
         self._storm.generations[self._number] = -1
         protocol = JoinGroupRequestProtocol("p", b"%d" % self._number)
         body = JoinGroupRequest(GROUP, SESSION_MS, SESSION_MS, self._id, "consumer", (protocol,))
@@ -168,7 +168,7 @@ def members(broker: AttackedBroker, storm: Storm) -> Iterator[None]:
     assert not any(thread.is_alive() for thread in threads)
 
 
-def test_a_storm_of_fifty_members_ends_with_all_of_them_in_one_generation(broker: AttackedBroker) -> None:
+def test_fifty_members_after_a_storm_share_one_generation(broker: AttackedBroker) -> None:
     storm = Storm()
     wait_until(
         lambda: (

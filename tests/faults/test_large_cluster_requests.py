@@ -99,7 +99,9 @@ def test_requests_for_very_many_new_partitions_stop_nobody(
 
 def committed(topic: str, first: int, count: int) -> Request:
     """OffsetCommit of some partitions, for a consumer outside of groups."""
-    parts = tuple(OffsetCommitRequestPartition(one, 5, -1, -1, "") for one in range(first, first + count))
+    parts = tuple(
+        OffsetCommitRequestPartition(partition, 5, -1, -1, "") for partition in range(first, first + count)
+    )
     body = OffsetCommitRequest("g", -1, "", -1, (OffsetCommitRequestTopic(topic, parts),))
     return Request(ApiKey.OFFSET_COMMIT, 2, body)
 
@@ -111,7 +113,7 @@ def find_group(broker: AttackedBroker) -> None:
 
 def test_commits_of_very_many_partitions_stop_nobody(large_cluster: AttackedBroker) -> None:
     find_group(large_cluster)
-    parts = tuple(OffsetCommitRequestPartition(one, 5, -1, -1, "") for one in range(PARTITIONS))
+    parts = tuple(OffsetCommitRequestPartition(partition, 5, -1, -1, "") for partition in range(PARTITIONS))
     topics = tuple(OffsetCommitRequestTopic(name, parts) for name in TOPICS) * 5
     request = Request(ApiKey.OFFSET_COMMIT, 2, OffsetCommitRequest("g", -1, "", -1, topics))
     with Others(large_cluster):

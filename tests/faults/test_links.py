@@ -16,7 +16,7 @@ SOURCE, SERVER = "0", "1"
 
 
 def goes_through(pids: Mapping[str, int]) -> bool:
-    """Whether this process reaches the server, to which the link of ``SOURCE`` is cut."""
+    """Return True if this process reaches the server, to which the link of ``SOURCE`` is cut."""
     with socket.create_server(("127.0.0.1", 0)) as server, Links(lambda: pids) as links:
         relay = links.add(SERVER, server.getsockname()[1])
         links.begin(SOURCE, SERVER, Way.CUT)

@@ -53,7 +53,7 @@ def files() -> KillingFiles:
     return files
 
 
-def test_a_full_segment_whose_messages_were_flushed_before_ends_with_them_after_a_power_cut(
+def test_flushed_full_segment_keeps_its_end_after_a_power_cut(
     files: MemoryFiles,
 ) -> None:
     config = replace(SMALL, preallocate=True)
@@ -80,7 +80,7 @@ def test_its_time_index_is_whole_too(files: MemoryFiles) -> None:
     assert open_log(files, recovery_point=11).offset_for_timestamp(NOW_MS + 9) == (9, NOW_MS + 9)
 
 
-def test_a_new_segment_that_was_flushed_with_all_before_it_costs_no_second_look(files: MemoryFiles) -> None:
+def test_new_segment_after_a_flush_needs_no_recovery(files: MemoryFiles) -> None:
     log = open_log(files)
     fill(log, 10)
     log.flush()
@@ -91,7 +91,7 @@ def test_a_new_segment_that_was_flushed_with_all_before_it_costs_no_second_look(
     assert files.operations == []
 
 
-def test_a_start_that_was_written_down_holds_when_the_deletion_of_its_segments_is_lost(
+def test_stored_start_offset_holds_if_the_deletion_is_lost(
     files: MemoryFiles,
 ) -> None:
     manager = manager_of(files)
@@ -106,7 +106,7 @@ def test_a_start_that_was_written_down_holds_when_the_deletion_of_its_segments_i
     assert log_of(manager_of(files), ONE).start_offset == 30
 
 
-def test_a_start_holds_when_the_process_is_killed_within_the_deletion_and_the_power_cut_later(
+def test_start_offset_holds_after_a_kill_in_a_deletion_and_a_power_cut(
     files: KillingFiles,
 ) -> None:
     manager = manager_of(files)
@@ -123,7 +123,7 @@ def test_a_start_holds_when_the_process_is_killed_within_the_deletion_and_the_po
     assert log_of(manager_of(files), ONE).start_offset == 30
 
 
-def test_epochs_of_messages_whose_deletion_a_power_cut_undoes_are_known(files: KillingFiles) -> None:
+def test_epochs_are_known_after_a_power_cut_undoes_a_deletion(files: KillingFiles) -> None:
     manager = manager_of(files)
     log = manager.create(ONE)
     log.epochs.assign(1, 0)

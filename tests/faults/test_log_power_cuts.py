@@ -60,7 +60,7 @@ class CountedFiles(MemoryFiles):
 
 
 class Promises:
-    """What was appended to each partition, and how much of it must survive."""
+    """The messages appended to each partition, and the number that must survive."""
 
     def __init__(self) -> None:
         self.values: dict[TopicPartition, list[bytes]] = {}
@@ -68,7 +68,7 @@ class Promises:
         self.may_be_gone: set[TopicPartition] = set()
         """Partitions that are just being made or deleted."""
         self.older: dict[TopicPartition, list[bytes]] = {}
-        """What may still be there when the power goes within a truncation."""
+        """Messages that may survive a power cut during a truncation."""
 
 
 def story(files: MemoryFiles, promises: Promises) -> None:
@@ -231,7 +231,7 @@ def test_after_any_failed_fsync_a_killed_broker_goes_on_without_a_hole(seed: int
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_power_cut_while_recovery_writes_back_loses_nothing_that_was_promised(seed: int | None) -> None:
+def test_power_cut_during_recovery_loses_no_durable_message(seed: int | None) -> None:
     rewrites = 0
     for killed_at, step in itertools.product(range(20, changes_of_the_story(), 40), range(1, 20, 2)):
         files, promises = prepared(), Promises()
@@ -243,7 +243,9 @@ def test_a_power_cut_while_recovery_writes_back_loses_nothing_that_was_promised(
         files.changes_left = step
         with contextlib.suppress(PowerIsOff):
             opened(files)
-        rewrites += sum(one.kind == "write" and one.path.endswith(".kafka") for one in files.operations)
+        rewrites += sum(
+            operation.kind == "write" and operation.path.endswith(".kafka") for operation in files.operations
+        )
         files.power_cut(None if seed is None else random.Random(seed * 100_003 + step))
         files.changes_left = 1 << 60
         check(files, promises)

@@ -38,7 +38,7 @@ IN_SYNC_WITHIN_S = 90.0
 
 
 def seconds_until(store: Store, limit_s: float, holds: Callable[[PartitionState], bool]) -> float:
-    """How long it takes until that holds for every partition of ``many``."""
+    """Return the time until that holds for every partition of ``many``."""
     partitions = zookeeper_metadata.assigned(store, ["many"])
     assert len(partitions) == PARTITIONS
     begun = time.monotonic()

@@ -58,7 +58,7 @@ def rolls_cleanly(data_dir: Path, steps: tuple[Settings, ...]) -> None:
         assert not [value for value, count in times.items() if count > 1]
         assert not migration.watcher.faults, migration.watcher.faults[:5]
         readers = [reader for reader in migration.all if isinstance(reader, ThreadReader)]
-        behind = [one for reader in readers for one in reader.behind]
+        behind = [message for reader in readers for message in reader.behind]
         assert not behind, behind[:5]
         in_zookeeper, _ = migration.watcher.places()
         assert in_zookeeper[IDLE] == 2 * FEW
@@ -68,7 +68,7 @@ def rolls_cleanly(data_dir: Path, steps: tuple[Settings, ...]) -> None:
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.timeout(180)
-def test_offsets_move_to_the_brokers_and_back_and_every_message_comes_once(tmp_path: Path) -> None:
+def test_offsets_move_to_brokers_and_back_without_duplicates(tmp_path: Path) -> None:
     rolls_cleanly(tmp_path / "d", THERE_AND_BACK)
 
 
@@ -85,7 +85,7 @@ def test_they_move_by_all_steps_and_every_message_comes_once(tmp_path: Path) -> 
 @pytest.mark.process
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("steps", [THERE_AND_BACK, BY_ALL_STEPS], ids=["recipe", "all steps"])
-def test_a_kill_in_the_middle_of_each_step_loses_nothing_and_sets_no_offset_back(
+def test_kill_in_each_migration_step_loses_no_message_or_offset(
     tmp_path: Path, steps: tuple[Settings, ...]
 ) -> None:
     with migrating(tmp_path / "d", ProcessReader) as migration:

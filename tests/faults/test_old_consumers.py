@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
 CONNECTIONS = 40
 ASKED_BYTES = 90 << 20
 STALL_S = 6.0
-"""How long nobody reads."""
+"""The time without reads."""
 
 
 def fetch(version: int, offset: int = 0) -> simulation.Request:
@@ -93,7 +93,7 @@ def test_old_consumers_that_do_not_read_take_little_memory(broker: AttackedBroke
     stalled(broker, fetch(version))
 
 
-def test_large_messages_for_consumers_that_do_not_read_take_little_memory(broker: AttackedBroker) -> None:
+def test_large_responses_to_stalled_consumers_use_little_memory(broker: AttackedBroker) -> None:
     fill(broker, build_batch([Record(None, os.urandom(20 << 20), 1)]), 4)
     stalled(broker, fetch(2))
 

@@ -39,7 +39,7 @@ class Loaded:
         for _ in range(PATIENT_LOOPS // 100):
             self.load.run(100)
             found = zookeeper_metadata.states(self._store, zookeeper_metadata.assigned(self._store, ("t",)))
-            if all(set(one.isr) == numbers for one in found.values()):
+            if all(set(state.isr) == numbers for state in found.values()):
                 return
         raise AssertionError(f"not {numbers} are in sync: {found}")
 

@@ -225,7 +225,7 @@ def large_batch(codec: Codec) -> bytes:
 
 @cache
 def large_wrapper(codec: Codec, magic: int) -> bytes:
-    """As ``large_batch``, of magic 0 or 1."""
+    """Return the same as ``large_batch``, of magic 0 or 1."""
     return build_message_set([Record(None, bytes(LARGE_CONTENT_BYTES), 1)], magic=magic, codec=codec)
 
 
@@ -351,7 +351,7 @@ def test_look_ups_by_time_in_large_content_stop_nobody(
     request = simulation.Request(ApiKey.LIST_OFFSETS, 1, ListOffsetsRequest(-1, 0, (question,)))
     with Others(broker):
         answers = attack(broker, 6, request)
-    assert [part.offset for one in answers for part in one.topics[0].partitions] == 6 * [offset]
+    assert [part.offset for answer in answers for part in answer.topics[0].partitions] == 6 * [offset]
 
 
 MANY = 50_000

@@ -150,12 +150,12 @@ def send(broker: Broker, one: Input) -> socket.socket:
 
 
 def may_wait(one: Input) -> bool:
-    """Whether it joins a group, whose other members may take their session's time."""
+    """Return True if it joins a group, whose other members may take their session time-out."""
     return not one.to_classic and one.data[4:6] in {b"\0\x0b", b"\0\x0e"}
 
 
 def ended(sock: socket.socket) -> bool:
-    """Whether the broker answered what it wanted to answer, and closed."""
+    """Return True if the broker sent its response, if any, and closed the connection."""
     try:
         while sock.recv(1 << 16):
             pass
@@ -167,7 +167,7 @@ def ended(sock: socket.socket) -> bool:
 
 
 @pytest.mark.timeout(0)
-def test_wrong_requests_are_answered_or_end_their_connection_and_disturb_nobody(broker: Broker) -> None:
+def test_invalid_requests_do_not_disturb_other_connections(broker: Broker) -> None:
     seed = 1
     with Mannered(broker) as mannered:
         for first in range(0, INPUTS, AT_A_TIME):

@@ -57,7 +57,7 @@ def test_no_acknowledged_record_is_lost_when_zookeeper_is_restored(
 @pytest.mark.interop
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("seed", "brokers"), [(4, 1), (5, 3)])
-def test_no_record_of_a_java_producer_is_lost_when_zookeeper_is_restored(
+def test_restored_zookeeper_loses_no_record_of_java_producers(
     tmp_path: Path, seed: int, brokers: int
 ) -> None:
     with started(tmp_path, list(JAVA)) as senders:

@@ -37,7 +37,7 @@ def write(cluster: Cluster, values: list[bytes]) -> int:
 def read(cluster: Cluster, end: int) -> list[bytes | None]:
     """The partition's values up to ``end``."""
     with Client(cluster.bootstrap_servers) as client:
-        return [one.value for part in RangeFetcher(client, T0, 0, end) for one in iterate(part)]
+        return [record.value for part in RangeFetcher(client, T0, 0, end) for record in iterate(part)]
 
 
 def until_empty(cluster: Cluster) -> None:
