@@ -28,7 +28,11 @@ class Purgatory(Generic[Ticket]):
         self._keys: dict[Ticket, tuple[Hashable, ...]] = {}
         # The inner dict keeps the order of arrival.
         self._by_key: dict[Hashable, dict[Ticket, None]] = {}
-        self._deadlines: list[tuple[int, int, Ticket]] = []
+        # Deadlines name tickets by number: a ticket may hold a large response, and its deadline, which the
+        # client chooses, may be days away when it is removed.
+        self._deadlines: list[tuple[int, int]] = []
+        self._numbers: dict[Ticket, int] = {}
+        self._tickets: dict[int, Ticket] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -38,12 +42,17 @@ class Purgatory(Generic[Ticket]):
         return ticket in self._keys
 
     def add(self, ticket: Ticket, keys: Iterable[Hashable], deadline_ms: int) -> None:
-        """File ``ticket`` until one of ``keys`` completes it or ``deadline_ms`` (monotonic) has come."""
+        """File ``ticket`` until one of ``keys`` completes it or ``deadline_ms`` (monotonic) has come. A ticket
+        that is filed already is filed anew.
+        """
+        self.remove(ticket)
         self._keys[ticket] = tuple(keys)
         for key in self._keys[ticket]:
             self._by_key.setdefault(key, {})[ticket] = None
         self._count += 1
-        heapq.heappush(self._deadlines, (deadline_ms, self._count, ticket))
+        self._numbers[ticket] = self._count
+        self._tickets[self._count] = ticket
+        heapq.heappush(self._deadlines, (deadline_ms, self._count))
 
     def tickets_of(self, key: Hashable) -> list[Ticket]:
         """Return the tickets under ``key``, oldest first. They stay filed until ``remove``."""
@@ -54,6 +63,7 @@ class Purgatory(Generic[Ticket]):
         keys = self._keys.pop(ticket, None)
         if keys is None:
             return False
+        del self._tickets[self._numbers.pop(ticket)]
         for key in keys:
             tickets = self._by_key.get(key)
             if tickets is not None:
@@ -61,8 +71,7 @@ class Purgatory(Generic[Ticket]):
                 if not tickets:
                     del self._by_key[key]
         if len(self._deadlines) > 2 * len(self._keys) + _SPARE_DEADLINES:
-            # Answered requests must not stay in memory until their deadlines.
-            self._deadlines = [entry for entry in self._deadlines if entry[2] in self._keys]
+            self._deadlines = [entry for entry in self._deadlines if entry[1] in self._tickets]
             heapq.heapify(self._deadlines)
         return True
 
@@ -70,8 +79,8 @@ class Purgatory(Generic[Ticket]):
         """Take out and return the tickets whose deadline has passed."""
         due: list[Ticket] = []
         while self._deadlines and self._deadlines[0][0] <= now_ms:
-            ticket = heapq.heappop(self._deadlines)[2]
-            if self.remove(ticket):
+            ticket = self._tickets.get(heapq.heappop(self._deadlines)[1])
+            if ticket is not None and self.remove(ticket):
                 due.append(ticket)
         return due
 
@@ -84,7 +93,7 @@ class Purgatory(Generic[Ticket]):
 
     def next_deadline_ms(self) -> int | None:
         """Return the earliest deadline of a filed ticket; None if there is none."""
-        while self._deadlines and self._deadlines[0][2] not in self._keys:
+        while self._deadlines and self._deadlines[0][1] not in self._tickets:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 

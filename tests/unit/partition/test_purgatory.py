@@ -1,5 +1,7 @@
 """Requests that wait for a key or a deadline."""
 
+import weakref
+
 from minikafka.partition.purgatory import Purgatory
 
 
@@ -69,3 +71,27 @@ def test_answered_tickets_are_not_kept_until_their_deadline() -> None:
         purgatory.add(ticket, ["a"], deadline_ms=1_000_000)
         purgatory.remove(ticket)
     assert len(purgatory._deadlines) < 200
+
+
+class Request:
+    """A ticket whose memory can be watched."""
+
+
+def test_a_removed_ticket_does_not_stay_in_memory_until_its_deadline() -> None:
+    purgatory: Purgatory[Request] = Purgatory()
+    ticket = Request()
+    purgatory.add(ticket, ["a"], deadline_ms=100)
+    watched = weakref.ref(ticket)
+    assert purgatory.remove(ticket)
+    del ticket
+    assert watched() is None
+
+
+def test_deadlines_of_removed_tickets_are_dropped() -> None:
+    purgatory: Purgatory[int] = Purgatory()
+    for ticket in range(1_000):
+        purgatory.add(ticket, ["a"], deadline_ms=100 + ticket)
+    for ticket in range(999):
+        assert purgatory.remove(ticket)
+    assert purgatory.next_deadline_ms() == 1099
+    assert purgatory.take_expired(2_000) == [999]
