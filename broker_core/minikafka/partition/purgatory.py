@@ -42,8 +42,9 @@ class Purgatory(Generic[Ticket]):
         return ticket in self._keys
 
     def add(self, ticket: Ticket, keys: Iterable[Hashable], deadline_ms: int) -> None:
-        """File ``ticket`` until one of ``keys`` completes it or ``deadline_ms`` (monotonic) has come. A ticket
-        that is filed already is filed anew.
+        """File ``ticket`` until one of ``keys`` completes it or ``deadline_ms`` (monotonic) has come.
+
+        A ticket that is filed already is filed anew.
         """
         self.remove(ticket)
         self._keys[ticket] = tuple(keys)
