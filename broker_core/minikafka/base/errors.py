@@ -40,9 +40,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from minikafka.base.secrets import is_resource_name, redact, redact_text
+
+Error = TypeVar("Error", bound=BaseException)
 
 
 class ErrorCode(IntEnum):
@@ -185,6 +187,16 @@ class BrokerError(MinikafkaError):
     def is_retriable(self) -> bool:
         """True if the same request may succeed later."""
         return self.code.is_retriable
+
+
+def without_frames(error: Error) -> Error:
+    """Return ``error`` without its traceback, cause and context: to keep it until a response is made.
+
+    Their frames hold what their functions had, up to the request, and often the error itself: such a cycle
+    stays until a full garbage collection, which is rare (``base.memory``).
+    """
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 class OffsetOutOfRange(BrokerError):

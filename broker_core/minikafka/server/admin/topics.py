@@ -18,6 +18,7 @@ from minikafka.base.errors import (
     InconsistentClusterId,
     NoNode,
     SessionExpired,
+    without_frames,
 )
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition, check_topic_name
 from minikafka.base.text import counted, shorten
@@ -128,8 +129,7 @@ class DelayedTopicOperation:
         """Fail one topic."""
         if len(self._failed) < _MAX_LOGGED_REFUSALS:
             _log.info("rejected the request for topic %s: %s", name, shorten(str(error)))
-        # The traceback would keep the request alive in a cycle, until a full garbage collection.
-        self._failed[name] = error.with_traceback(None)
+        self._failed[name] = without_frames(error)
         self._left.discard(name)
 
     def succeed(self, name: str) -> None:

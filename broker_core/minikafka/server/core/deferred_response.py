@@ -12,6 +12,7 @@ from minikafka.base.errors import (
     ErrorCode,
     InconsistentClusterId,
     SessionExpired,
+    without_frames,
 )
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
@@ -108,7 +109,7 @@ def answer_by_jobs(
         except (CoordinationLost, SessionExpired):
             raise  # the worker runs the job again
         except BrokerError as error:
-            refused = error.with_traceback(None)
+            refused = without_frames(error)
             answer(lambda: refusal(refused))
         except InconsistentClusterId as error:  # logged already
             of_another = BrokerError(elsewhere, str(error))

@@ -24,7 +24,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, StorageError
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, StorageError, without_frames
 from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.groups import events
 from minikafka.groups.group import GroupDescription
@@ -468,7 +468,7 @@ class GroupCoordinator:
             try:
                 answers.append(question())
             except BrokerError as error:
-                answers.append(error.with_traceback(None))
+                answers.append(without_frames(error))
 
         self.broker.run(step)
         answer = answers.pop()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from minikafka.base.acls import Acl, Resource
-from minikafka.base.errors import BrokerError
+from minikafka.base.errors import BrokerError, without_frames
 from minikafka.server.admin.topics import error_code_of, error_message_of
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
@@ -26,7 +26,13 @@ from minikafka.wire.apis.create_acls import (
 
 def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) -> None:
     """Serve one CreateAcls request."""
-    rules = [_checked(broker, creation) for creation in request.creations]
+    try:
+        check_authorizer(broker.access_control.authorizer)
+    except BrokerError as error:
+        refused = AclCreationResult(error.code, error_message_of(error))
+        context.reply(CreateAclsResponse(0, (refused,) * len(request.creations)))
+        return
+    rules = [_checked(creation) for creation in request.creations]
     wanted: dict[Resource, frozenset[Acl]] = {}
     for rule in rules:
         if not isinstance(rule, BrokerError):
@@ -45,7 +51,7 @@ def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) 
         try:
             broker.acl_manager.change(resource, partial(frozenset.union, wanted[resource]))
         except BrokerError as error:
-            failed[resource] = error
+            failed[resource] = without_frames(error)
 
     if wanted:
         answer_by_jobs(
@@ -60,9 +66,8 @@ def handle(broker: Broker, context: RequestContext, request: CreateAclsRequest) 
         context.reply(response({}))
 
 
-def _checked(broker: Broker, creation: AclCreation) -> tuple[Resource, Acl] | BrokerError:
+def _checked(creation: AclCreation) -> tuple[Resource, Acl] | BrokerError:
     try:
-        check_authorizer(broker.access_control.authorizer)
         return acl_of_creation(creation)
     except BrokerError as error:
-        return error
+        return without_frames(error)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from functools import partial
 
 from minikafka.base.acls import Acl, Resource
-from minikafka.base.errors import BrokerError
+from minikafka.base.errors import BrokerError, without_frames
 from minikafka.server.admin.topics import error_code_of, error_message_of
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import answer_by_jobs
 from minikafka.server.security.acl_requests import check_authorizer, find_matching_acls
+from minikafka.server.security.authorizer import Authorizer
 from minikafka.wire.apis.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
@@ -30,7 +31,13 @@ _Found = list[tuple[Resource, Acl]]
 
 def handle(broker: Broker, context: RequestContext, request: DeleteAclsRequest) -> None:
     """Serve one DeleteAcls request."""
-    rules = [_found(broker, acl_filter) for acl_filter in request.filters]
+    try:
+        authorizer = check_authorizer(broker.access_control.authorizer)
+    except BrokerError as error:
+        refused = DeleteAclsFilterResult(error.code, error.detail, ())
+        context.reply(DeleteAclsResponse(0, (refused,) * len(request.filters)))
+        return
+    rules = [_found(authorizer, acl_filter) for acl_filter in request.filters]
     doomed: dict[Resource, set[Acl]] = {}
     for found in rules:
         for resource, acl in () if isinstance(found, BrokerError) else found:
@@ -46,7 +53,7 @@ def handle(broker: Broker, context: RequestContext, request: DeleteAclsRequest) 
         try:
             broker.acl_manager.change(resource, partial(_without, doomed[resource]))
         except BrokerError as error:
-            failed[resource] = error
+            failed[resource] = without_frames(error)
 
     if doomed:
         answer_by_jobs(
@@ -61,11 +68,11 @@ def handle(broker: Broker, context: RequestContext, request: DeleteAclsRequest) 
         context.reply(response({}))
 
 
-def _found(broker: Broker, acl_filter: DeleteAclsFilter) -> _Found | BrokerError:
+def _found(authorizer: Authorizer, acl_filter: DeleteAclsFilter) -> _Found | BrokerError:
     try:
-        return find_matching_acls(check_authorizer(broker.access_control.authorizer), acl_filter)
+        return find_matching_acls(authorizer, acl_filter)
     except BrokerError as error:
-        return error
+        return without_frames(error)
 
 
 def _without(acls: set[Acl], known: frozenset[Acl]) -> frozenset[Acl]:
