@@ -15,11 +15,13 @@ from minikafka.server.core.throttle import metered
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.handlers import WORK, handlers
 from minikafka.server.replication.replica_manager import ReplicaManager
+from minikafka.server.workers.request_admission import RequestAdmission
 from minikafka.server.workers.work_pool import Steps, begin
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import NEWEST_IN_0_10_1
-from minikafka.wire.apis.produce import has_many_partitions
+from minikafka.wire.apis.produce import count_partitions, has_many_partitions
 from minikafka.wire.classic import RequestId
+from minikafka.wire.schema import MAX_ELEMENTS
 
 _KEY_AND_VERSION = struct.Struct(">hh")
 LARGE_BYTES = 16 << 10
@@ -32,10 +34,40 @@ MOST_BYTES = 16 << 20
 limited by the size of a message and of a znode."""
 DECODED_FACTOR = 12
 """The memory of a request until it is answered, as a multiple of its bytes (estimate)."""
+NAMED_FACTOR = 64
+"""The same for a request that consists of short names: each becomes an object, an error and a row."""
+NAMED_TOGETHER_BYTES = 96 << 20
+"""The memory of large administrative requests together (``RequestAdmission``)."""
+_NAMING = {*WORK, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_ACLS}
+_IN_ZOOKEEPER = {ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH}
+"""As ``_NAMING`` in version 0."""
+IN_STEPS_BYTES = 256 << 10
+"""Other requests above this size are admitted too if they keep results until the response and do not wait for
+as long as their client says. A consumer of 15,000 partitions sends less."""
+IN_STEPS_FACTOR = 24
+IN_STEPS_TOGETHER_BYTES = 96 << 20
+_IN_STEPS = {
+    ApiKey.LIST_OFFSETS,
+    ApiKey.METADATA,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.DELETE_GROUPS,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+}
+MANY_PRODUCED = 5_000
+MOST_PRODUCED = 20_000
+"""Partitions of a produce request are counted up to this, which takes a few milliseconds. For one with more,
+the maximum is assumed that its bytes and ``wire.schema`` allow."""
+PRODUCED_BYTES = 600
+"""The memory of a partition of a produce request until the response, without its records."""
 _CONTROLLERS = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 _UNBOUNDED = {ApiKey.PRODUCE, *_CONTROLLERS}
 _CLIENT_ID_LENGTH = struct.Struct(">8xh")
 _REPLICA_ID = struct.Struct(">i")
+_PARTITION_BYTES = 8
+"""A partition of a produce request without records."""
 
 
 def _has_many_parts(frame: memoryview) -> bool:
@@ -45,6 +77,12 @@ def _has_many_parts(frame: memoryview) -> bool:
     """
     api_key, version = _KEY_AND_VERSION.unpack_from(frame)
     return api_key != ApiKey.PRODUCE or has_many_partitions(frame, version, MANY_PARTS)
+
+
+def _count_produced(frame: memoryview, version: int) -> int:
+    """Return how many partitions a produce request has, or may have."""
+    count = count_partitions(frame, version, MOST_PRODUCED)
+    return count if count <= MOST_PRODUCED else min(len(frame) // _PARTITION_BYTES, MAX_ELEMENTS)
 
 
 def _need_bytes(frame: memoryview) -> int:
@@ -59,7 +97,7 @@ def _need_bytes(frame: memoryview) -> int:
 
 
 def _is_of_replica(frame: memoryview) -> bool:
-    """Return True if a large Fetch request is a follower's, by the replica id after the header."""
+    """Return True if a large Fetch or ListOffsets request is a follower's, by the replica id."""
     length: int = _CLIENT_ID_LENGTH.unpack_from(frame)[0]
     position = _CLIENT_ID_LENGTH.size + max(0, length)
     if len(frame) < position + _REPLICA_ID.size:
@@ -90,6 +128,8 @@ class Dispatcher:
     ) -> None:
         self._broker = broker
         self._handlers = handlers(broker, coordinator, replicas, control)
+        self._naming = RequestAdmission(NAMED_TOGETHER_BYTES)
+        self._in_steps = RequestAdmission(IN_STEPS_TOGETHER_BYTES)
         self._newest = NEWEST_IN_0_10_1 if broker.config.beside_0_10 else None
         self._classic = ClassicProtocol(broker)
         self._classic_listeners = {
@@ -107,11 +147,38 @@ class Dispatcher:
             return
         if len(frame) > LARGE_BYTES and _has_many_parts(frame):
             _check_size(frame)
-            begin(self._broker.pool, exchange, self._serve_in_pool(exchange, frame))
+            exchange.keep_counted()
+            self._admit(exchange, frame)
             if _KEY_AND_VERSION.unpack_from(frame)[0] not in WORK:
                 exchange.park()
         else:
             self._serve(exchange, frame)
+
+    def _admit(self, exchange: Exchange, frame: memoryview) -> None:
+        """Serve a large request in the pool, once there is memory for all that it keeps until its response.
+
+        Others pass it meanwhile, so that nobody waits for what takes long, ZooKeeper above all, but requests
+        of the same kind.
+        """
+        pool = self._broker.pool
+
+        def serve(exchange: Exchange) -> None:
+            begin(pool, exchange, self._serve_in_pool(exchange, frame))
+
+        api_key, version = _KEY_AND_VERSION.unpack_from(frame)
+        produced = _count_produced(frame, version) if api_key == ApiKey.PRODUCE else 0
+        if api_key in _NAMING or (api_key in _IN_ZOOKEEPER and version == 0):
+            self._naming.admit(exchange, NAMED_FACTOR * len(frame), serve)
+        elif produced > MANY_PRODUCED:
+            self._in_steps.admit(exchange, PRODUCED_BYTES * produced, serve)
+        elif (
+            api_key in _IN_STEPS
+            and len(frame) > IN_STEPS_BYTES
+            and not (api_key == ApiKey.LIST_OFFSETS and _is_of_replica(frame))
+        ):
+            self._in_steps.admit(exchange, IN_STEPS_FACTOR * len(frame), serve)
+        else:
+            serve(exchange)
 
     def _classic_in_pool(self, exchange: Exchange, frame: memoryview) -> Steps:
         yield 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,13 +10,23 @@ import pytest
 
 from minikafka.base.errors import RemoteWireError
 from minikafka.records.format.message_set import Record, build_message_set
+from minikafka.server import dispatch
 from minikafka.server.dispatch import MOST_BYTES
 from minikafka.server.workers.work_pool import SMALL_BYTES
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
+from minikafka.wire.apis.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
+from minikafka.wire.apis.describe_groups import DescribeGroupsRequest
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from minikafka.wire.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from minikafka.wire.apis.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrRequest
+from minikafka.wire.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from minikafka.wire.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from minikafka.wire.frame_parts import Part, join
 from minikafka.wire.framing import RequestHeader
 from tests.support import simulation
@@ -170,3 +181,108 @@ def test_a_followers_large_fetch_waits_for_no_memory_of_clients_requests(client_
 
 def test_controller_request_does_not_wait_for_clients_memory() -> None:
     assert asked_for(elected()) == 0
+
+
+# --- large requests that hold much until they are answered ------------------------------------------------
+
+NAMES = tuple(f"none-{number}" for number in range(2_000))
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> Simulation:
+    """A broker that admits one such request at a time."""
+    for name in ("NAMED_TOGETHER_BYTES", "IN_STEPS_TOGETHER_BYTES"):
+        monkeypatch.setattr(dispatch, name, 1)
+    monkeypatch.setattr(dispatch, "IN_STEPS_BYTES", 16 << 10)
+    monkeypatch.setattr(dispatch, "MANY_PRODUCED", 1_000)
+    world = Simulation()
+    world.machine.start({"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "1"})
+    assert world.create_topic("t") == 0
+    return world
+
+
+def altered(names: tuple[str, ...] = NAMES) -> Request:
+    configs = (AlterableConfig("retention.ms", "1"),)
+    resources = tuple(AlterConfigsResource(2, name, configs) for name in names)
+    return Request(ApiKey.ALTER_CONFIGS, 0, AlterConfigsRequest(resources, False))
+
+
+def deleted(*names: str) -> Request:
+    return Request(ApiKey.DELETE_TOPICS, 1, DeleteTopicsRequest((*names, *NAMES), 86_400_000))
+
+
+def committed(version: int) -> Request:
+    parts = (OffsetCommitRequestPartition(0, 5, -1, -1, ""),)
+    topics = tuple(OffsetCommitRequestTopic(name, parts) for name in NAMES)
+    return Request(ApiKey.OFFSET_COMMIT, version, OffsetCommitRequest("g", -1, "", -1, topics))
+
+
+def test_large_requests_to_zookeeper_are_decoded_one_after_the_other(narrow: Simulation) -> None:
+    asked = [dispatched(narrow, altered()) for _ in range(3)]
+    assert narrow.machine.running is not None
+    assert len(narrow.machine.running.broker.request_jobs) == 1
+    assert [exchange.answered for exchange in asked] == [False, False, False]
+    assert all(exchange.kept for exchange in asked)
+    narrow.settle()
+    assert all(exchange.answered for exchange in asked)
+
+
+def test_others_pass_large_requests_that_wait_for_zookeeper(narrow: Simulation) -> None:
+    asked = [dispatched(narrow, altered()), dispatched(narrow, committed(0))]
+    assert dispatched(narrow, simulation.metadata(*NAMES)).answered
+    assert dispatched(narrow, simulation.fetch("t")).answered
+    narrow.settle()
+    assert all(exchange.answered for exchange in asked)
+
+
+def test_a_request_that_waits_for_a_topic_keeps_no_other_waiting(narrow: Simulation) -> None:
+    waiting = dispatched(narrow, deleted("t"))
+    assert dispatched(narrow, deleted()).answered
+    assert not waiting.answered
+    narrow.settle()
+    assert waiting.answered
+
+
+def test_large_requests_in_steps_are_begun_one_after_the_other(narrow: Simulation) -> None:
+    assert narrow.machine.running is not None
+    pool = narrow.machine.running.broker.pool = HoldingPool()  # type: ignore[assignment]
+    parts = tuple(range(1, 3_000))
+    asked = [
+        dispatched(narrow, request)
+        for request in (
+            committed(2),
+            simulation.produce("t", b"", partitions=parts, version=7),
+            Request(ApiKey.DESCRIBE_GROUPS, 0, DescribeGroupsRequest(NAMES)),
+            simulation.metadata(*NAMES),
+        )
+    ]
+    assert len(pool.jobs) == 1
+    for number, exchange in enumerate(asked):
+        assert not exchange.answered
+        while not exchange.answered:
+            assert len(pool.jobs) == 1, f"request {number}"
+            deque(pool.jobs.popleft(), maxlen=0)
+            narrow.settle()
+    assert not pool.jobs
+
+
+def test_bytes_that_are_no_request_let_the_next_request_begin(narrow: Simulation) -> None:
+    server = narrow.machine._server
+    assert server is not None
+    wrong = memoryview(bytearray(framed(altered())[:-1]))
+    with pytest.raises(AssertionError, match=r"string|end|byte"):
+        server.handler.on_request(Recording(), wrong)
+    asked = dispatched(narrow, altered())
+    narrow.settle()
+    assert asked.answered
+
+
+def test_a_followers_questions_wait_for_no_clients_request(narrow: Simulation) -> None:
+    assert narrow.machine.running is not None
+    pool = narrow.machine.running.broker.pool = HoldingPool()  # type: ignore[assignment]
+    dispatched(narrow, committed(2))
+    parts = tuple(ListOffsetsPartition(number, -1, -1, 1) for number in range(2_000))
+    for replica_id in (-1, 1):
+        body = ListOffsetsRequest(replica_id, 0, (ListOffsetsTopic("t", parts),))
+        dispatched(narrow, Request(ApiKey.LIST_OFFSETS, 1, body))
+    assert len(pool.jobs) == 2  # the commit, and the follower's

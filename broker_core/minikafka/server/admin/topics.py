@@ -36,6 +36,7 @@ from minikafka.server.admin.dynamic_config import check_settings_size
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.topic_creations import CreationRequest
+from minikafka.server.workers.request_admission import leave
 
 _log = logging.getLogger(__name__)
 
@@ -154,6 +155,7 @@ class DelayedTopicOperation:
 
         broker.run(step)
         submit()
+        leave(self._context.exchange)
 
     def satisfied(self, key: Hashable | None = None) -> bool:
         # An event concerns one topic: a request with thousands must not check all of them each time.

@@ -46,6 +46,7 @@ from minikafka.records.format.message_set import (
 )
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
+from minikafka.server.workers.request_admission import leave
 from minikafka.server.workers.work_pool import Steps, begin
 from minikafka.wire.apis.produce import (
     ProducePartition,
@@ -153,6 +154,7 @@ class _DelayedProduce:
             self._broker.wait(self, keys, deadline_ms)
 
         self._broker.run(step)
+        leave(self._context.exchange)
 
 
 def _without_records(request: ProduceRequest) -> ProduceRequest:

@@ -142,6 +142,15 @@ def has_many_partitions(frame: memoryview, version: int, most: int) -> bool:
 
     It stops counting there. It returns False for bytes that are not such a request; the decoder rejects them.
     """
+    return count_partitions(frame, version, most) > most
+
+
+def count_partitions(frame: memoryview, version: int, most: int) -> int:
+    """Count the topics and partitions of a request, given with its header, until they are more than ``most``.
+
+    0 for bytes that are not such a request.
+    """
+    count = 0
     try:
         at = _HEADER_BYTES
         for _ in range(2 if version >= 3 else 1):  # client id, transactional id
@@ -149,20 +158,20 @@ def has_many_partitions(frame: memoryview, version: int, most: int) -> bool:
         at += _ACKS_AND_TIMEOUT_BYTES
         topics: int = _COUNT.unpack_from(frame, at)[0]
         at += 4
-        if topics > most:
-            return True
-        left = most - topics
+        count += max(0, topics)
+        if count > most:
+            return count
         for _ in range(topics):
             at += 2 + max(0, _LENGTH.unpack_from(frame, at)[0])
             partitions: int = _COUNT.unpack_from(frame, at)[0]
             at += 4
             if partitions < 0:
-                return False
-            left -= partitions
-            if left < 0:
-                return True
+                return 0
+            count += partitions
+            if count > most:
+                return count
             for _ in range(partitions):
                 at += 8 + max(0, _COUNT.unpack_from(frame, at + 4)[0])
     except struct.error:
-        pass
-    return False
+        return 0
+    return count
