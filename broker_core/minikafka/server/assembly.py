@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Everything outside of the process's own code that a broker uses."""
+    """The interfaces of a broker to files, clock, threads, network and ZooKeeper."""
 
     files: Files
     clock: Clock

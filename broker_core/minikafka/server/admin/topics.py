@@ -177,7 +177,7 @@ class DelayedTopicOperation:
 
 
 def is_ready(broker: Broker, name: str, partitions: int, first: int = 0) -> bool:
-    """Return whether a topic has ``partitions`` partitions, with leaders from ``first`` on."""
+    """Return True if a topic has ``partitions`` partitions, with leaders from ``first`` on."""
     known = broker.metadata_cache.topics.get(name, {})
     return len(known) >= partitions and all(
         leadership.leader != NO_LEADER

@@ -77,7 +77,7 @@ def _ask(broker: Broker, connector: Connector) -> tuple[str, Sequence[RemainingP
 
 
 def _may_elect_others(broker: Broker, left: Sequence[RemainingPartition]) -> bool:
-    """Return whether another live replica of the remaining partitions could join the ISR and lead."""
+    """Return True if another live replica of the remaining partitions could join the ISR and lead."""
     if not broker.zk_client.connected:
         return False
     known = [

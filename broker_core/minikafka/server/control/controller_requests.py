@@ -153,7 +153,7 @@ def invalid_partitions(
 
 
 def _has_twice(partition: LeaderAndIsrPartition | UpdateMetadataPartition | StopReplicaPartition) -> bool:
-    """Return whether a broker appears twice in the replicas or in the ISR."""
+    """Return True if a broker appears twice in the replicas or in the ISR."""
     if isinstance(partition, StopReplicaPartition):
         return False
     return any(len(set(broker_ids)) < len(broker_ids) for broker_ids in (partition.replicas, partition.isr))

@@ -145,7 +145,7 @@ class _Timer:
 
 
 class GroupCoordinator:
-    """The groups of one broker. Call methods outside the core's lock unless they say "in a step"."""
+    """The groups of one broker. Methods that are not called within a step must not hold the core's lock."""
 
     def __init__(self, broker: Broker, loading: Worker, random_bytes: Callable[[int], bytes]) -> None:
         self.broker = broker

@@ -65,5 +65,5 @@ def _check(broker: Broker, name: str, version: int) -> None:
 
 
 def _is_known(broker: Broker, name: str) -> bool:
-    """Return whether the topic exists, possibly without leaders or with an unreadable znode."""
+    """Return True if the topic exists, possibly without leaders or with an unreadable znode."""
     return name in broker.metadata_cache.unreadable or not broker.controller.is_unknown(name)

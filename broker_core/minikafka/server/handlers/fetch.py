@@ -34,13 +34,13 @@ from minikafka.partition.purgatory import PartialReads
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.converted_records import PLAIN_BYTES
-from minikafka.server.replication.fetch_shares import (
+from minikafka.server.replication.fetch_data import (
     MAGIC_2_SINCE,
     FetchData,
     FetchPartitionData,
     bound_of,
-    part_steps,
-    patience_ms,
+    max_wait_ms,
+    partition_steps,
     read_partition,
     record_sent,
 )
@@ -67,7 +67,7 @@ class _DelayedFetch:
         self._broker = broker
         self._context = context
         self._request = request
-        self._shares: FetchData = {}
+        self._all_data: FetchData = {}
         self._size = 0
         self._asked: Mapping[Any, FetchPartition] = {}
         """Partition -> its part of the request, once the request waits."""
@@ -75,35 +75,35 @@ class _DelayedFetch:
     def satisfied(self, key: Hashable | None = None) -> bool:
         asked = self._asked.get(key) if self._context.version >= MAGIC_2_SINCE else None
         if asked is None:
-            self._shares = _collect(self._broker, self._context.version, self._request)
-            self._size = sum(share.size_bytes for share in self._shares.values())
-            failed = any(share.error_code is not ErrorCode.NONE for share in self._shares.values())
+            self._all_data = _collect(self._broker, self._context.version, self._request)
+            self._size = sum(data.size_bytes for data in self._all_data.values())
+            failed = any(data.error_code is not ErrorCode.NONE for data in self._all_data.values())
             return failed or self._size >= self._request.min_bytes
         # An event concerns only one of the requested partitions.
         topic_partition = TopicPartition(*key)  # type: ignore[misc]
-        others = self._size - self._shares[topic_partition].size_bytes
+        others = self._size - self._all_data[topic_partition].size_bytes
         left = max(0, self._request.max_bytes - others)
         version = self._context.version
-        share = read_partition(
+        data = read_partition(
             self._broker, version, self._request, topic_partition, asked, left, first=others == 0
         )
-        self._shares[topic_partition] = share
-        self._size = others + share.size_bytes
-        return share.error_code is not ErrorCode.NONE or self._size >= self._request.min_bytes
+        self._all_data[topic_partition] = data
+        self._size = others + data.size_bytes
+        return data.error_code is not ErrorCode.NONE or self._size >= self._request.min_bytes
 
     def outdated(self) -> bool:
-        """Return whether a partition has changed since ``satisfied`` read it."""
+        """Return True if a partition has changed since ``satisfied`` read it."""
         partitions = self._broker.partitions
         return any(
-            share.partition is None
-            or share.partition is not partitions.get(topic_partition)
-            or bound_of(self._request, share.partition) != share.bound
-            for topic_partition, share in self._shares.items()
+            data.partition is None
+            or data.partition is not partitions.get(topic_partition)
+            or bound_of(self._request, data.partition) != data.bound
+            for topic_partition, data in self._all_data.items()
         )
 
     def complete(self) -> None:
         broker = self._broker
-        steps = _answer(broker, self._context, self._request, self._shares)
+        steps = _answer(broker, self._context, self._request, self._all_data)
         begin_here(broker.pool, self._context.exchange, broker.clock, steps)
 
     def abandon(self, reason: str) -> None:
@@ -111,15 +111,15 @@ class _DelayedFetch:
 
     def keys(self) -> list[Hashable]:
         self._asked = parts_of(self._request.topics)
-        return list(self._shares)
+        return list(self._all_data)
 
-    def patience_ms(self) -> int:
+    def max_wait_ms(self) -> int:
         """Return the maximum time to wait."""
-        max_ms = patience_ms(self._broker, self._request, self._shares.values())
+        max_ms = max_wait_ms(self._broker, self._request, self._all_data.values())
         partial_reads = _partial_reads(self._context.exchange, self._request)
         if partial_reads is None:
             return max_ms
-        return partial_reads.max_wait_ms(self._shares, max_ms, self._broker.clock.monotonic_ms())
+        return partial_reads.max_wait_ms(self._all_data, max_ms, self._broker.clock.monotonic_ms())
 
 
 def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> None:
@@ -139,13 +139,13 @@ def handle(broker: Broker, context: RequestContext, request: FetchRequest) -> No
     if fetch.satisfied() or request.max_wait_ms <= 0:
         fetch.complete()
         return
-    patience_ms = fetch.patience_ms()
+    max_wait_ms = fetch.max_wait_ms()
 
     def step() -> None:
         if fetch.outdated() and fetch.satisfied():
             broker.answer(fetch)
         else:
-            broker.wait(fetch, fetch.keys(), broker.clock.monotonic_ms() + patience_ms)
+            broker.wait(fetch, fetch.keys(), broker.clock.monotonic_ms() + max_wait_ms)
 
     broker.run(step)
 
@@ -166,45 +166,45 @@ def _partial_reads(exchange: Exchange, request: FetchRequest) -> PartialReads | 
 
 
 def _collect(broker: Broker, version: int, request: FetchRequest) -> FetchData:
-    shares: FetchData = {}
+    all_data: FetchData = {}
     left = request.max_bytes
     nothing_yet = True
     for topic in request.topics:
         for part in topic.partitions:
             topic_partition = TopicPartition(topic.name, part.index)
-            if topic_partition in shares:
-                shares[topic_partition] = FetchPartitionData(ErrorCode.INVALID_REQUEST)
+            if topic_partition in all_data:
+                all_data[topic_partition] = FetchPartitionData(ErrorCode.INVALID_REQUEST)
                 continue
-            share = read_partition(
+            data = read_partition(
                 broker, version, request, topic_partition, part, max(0, left), first=nothing_yet
             )
-            shares[topic_partition] = share
-            left -= share.size_bytes
-            nothing_yet = nothing_yet and share.size_bytes == 0
-    return shares
+            all_data[topic_partition] = data
+            left -= data.size_bytes
+            nothing_yet = nothing_yet and data.size_bytes == 0
+    return all_data
 
 
-def _answer(broker: Broker, context: RequestContext, request: FetchRequest, shares: FetchData) -> Steps:
+def _answer(broker: Broker, context: RequestContext, request: FetchRequest, all_data: FetchData) -> Steps:
     """Send the response, in steps: down-conversion may take many."""
     version = context.version
     committed_only = request.isolation_level == READ_COMMITTED
     partial_reads = _partial_reads(context.exchange, request)
-    record_sent(broker, request, shares)
+    record_sent(broker, request, all_data)
     topics = []
     plain_bytes = PLAIN_BYTES
     for topic in request.topics:
         partitions = []
         for part in topic.partitions:
             topic_partition = TopicPartition(topic.name, part.index)
-            share = shares[topic_partition]
-            given = yield from part_steps(
-                broker, version, topic.name, part, share, plain_bytes, committed_only=committed_only
+            data = all_data[topic_partition]
+            given = yield from partition_steps(
+                broker, version, topic.name, part, data, plain_bytes, committed_only=committed_only
             )
             if version < MAGIC_2_SINCE and isinstance(given.records, memoryview):
                 plain_bytes -= len(given.records)
             partitions.append(given)
             if partial_reads is not None:
-                more = share.read is not None and share.read.more and given.error_code == ErrorCode.NONE
+                more = data.read is not None and data.read.more and given.error_code == ErrorCode.NONE
                 partial_reads.record_response(topic_partition, more)
         topics.append(FetchTopicResponse(name=topic.name, partitions=tuple(partitions)))
     context.reply(

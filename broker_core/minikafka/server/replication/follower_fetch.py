@@ -19,11 +19,11 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
-from minikafka.server.replication.fetch_shares import (
+from minikafka.server.replication.fetch_data import (
     FetchData,
     FetchPartitionData,
-    part_steps,
-    patience_ms,
+    max_wait_ms,
+    partition_steps,
     read_partition,
     record_sent,
 )
@@ -181,11 +181,11 @@ class _DelayedFollowerFetch:
         self._context = context
         self._request = request
         self._session = session
-        self._shares: FetchData = {}
+        self._all_data: FetchData = {}
         self._size = 0
         self._failed = False
         self._throttled: FetchPartitionData | None = None
-        """A share without data because the replication rate is above its limit."""
+        """A partition without data because the replication rate is above its limit."""
 
     def satisfied(self, key: Hashable | None = None) -> bool:
         session = self._session
@@ -193,10 +193,10 @@ class _DelayedFollowerFetch:
             part = session.parts.get(topic_partition)
             if part is None:
                 continue
-            before = self._shares.pop(topic_partition, None)
+            before = self._all_data.pop(topic_partition, None)
             self._size -= 0 if before is None else before.size_bytes
             left = max(0, self._request.max_bytes - self._size)
-            share = read_partition(
+            data = read_partition(
                 self._broker,
                 self._context.version,
                 self._request,
@@ -205,45 +205,47 @@ class _DelayedFollowerFetch:
                 left,
                 first=self._size == 0,
             )
-            self._failed = self._failed or share.error_code is not ErrorCode.NONE
-            self._throttled = share if share.throttled else self._throttled
-            if self._is_reportable(topic_partition, share):
-                self._shares[topic_partition] = share
-                self._size += share.size_bytes
+            self._failed = self._failed or data.error_code is not ErrorCode.NONE
+            self._throttled = data if data.throttled else self._throttled
+            if self._is_reportable(topic_partition, data):
+                self._all_data[topic_partition] = data
+                self._size += data.size_bytes
         return self._failed or self._size >= self._request.min_bytes
 
-    def _is_reportable(self, topic_partition: TopicPartition, share: FetchPartitionData) -> bool:
-        if share.error_code is not ErrorCode.NONE or share.size_bytes:
+    def _is_reportable(self, topic_partition: TopicPartition, data: FetchPartitionData) -> bool:
+        if data.error_code is not ErrorCode.NONE or data.size_bytes:
             return True
-        more = share.partition is not None and share.bound > self._session.parts[topic_partition].fetch_offset
+        more = data.partition is not None and data.bound > self._session.parts[topic_partition].fetch_offset
         if more:  # the response is full
             self._session.keep_changed([topic_partition])
         known = self._session.reported.get(topic_partition)
-        return known != (share.high_watermark, share.log_start_offset)
+        return known != (data.high_watermark, data.log_start_offset)
 
-    def patience_ms(self) -> int:
+    def max_wait_ms(self) -> int:
         """Return the maximum wait in milliseconds."""
-        return patience_ms(self._broker, self._request, () if self._throttled is None else (self._throttled,))
+        return max_wait_ms(self._broker, self._request, () if self._throttled is None else (self._throttled,))
 
     def complete(self) -> None:
         session = self._session
         session.waiting = None
-        record_sent(self._broker, self._request, self._shares)
+        record_sent(self._broker, self._request, self._all_data)
         answered: dict[str, list[FetchPartitionResponse]] = {}
-        for (topic, index), share in self._shares.items():
+        for (topic, index), data in self._all_data.items():
             asked = session.parts.get(TopicPartition(topic, index))
             if asked is None:
                 continue  # forgotten meanwhile
             # Records are not converted for followers that have sessions: they know all formats.
             given = finish(
-                part_steps(self._broker, self._context.version, topic, asked, share, 0, committed_only=False)
+                partition_steps(
+                    self._broker, self._context.version, topic, asked, data, 0, committed_only=False
+                )
             )
             answered.setdefault(topic, []).append(given)
             if given.error_code == ErrorCode.NONE:
-                session.reported[TopicPartition(topic, index)] = share.high_watermark, share.log_start_offset
+                session.reported[TopicPartition(topic, index)] = data.high_watermark, data.log_start_offset
         # Read again with the next fetch: the follower may not have used this response.
         session.keep_changed(
-            key for key, share in self._shares.items() if share.size_bytes or share.error_code
+            key for key, data in self._all_data.items() if data.size_bytes or data.error_code
         )
         topics = tuple(FetchTopicResponse(topic, tuple(parts)) for topic, parts in answered.items())
         self._context.reply(FetchResponse(0, ErrorCode.NONE, session.session_id, topics))
@@ -273,7 +275,7 @@ def serve_follower(broker: Broker, context: RequestContext, request: FetchReques
     if operation.satisfied() or request.max_wait_ms <= 0:
         operation.complete()
         return
-    wait_ms = operation.patience_ms()
+    wait_ms = operation.max_wait_ms()
 
     def step() -> None:
         if current.has_changed and operation.satisfied():

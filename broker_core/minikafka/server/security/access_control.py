@@ -39,7 +39,7 @@ class DecisionCache:
         return Requester(partial(self.allows, address))
 
     def allows(self, address: str, operation: Operation, kind: ResourceType, name: str) -> bool:
-        """Return whether the client at ``address`` may do the operation. Each denial is logged once."""
+        """Return True if the client at ``address`` may do the operation. Each denial is logged once."""
         key = (address, operation, kind, name)
         allowed = self._known.get(key)
         if allowed is None:
@@ -82,7 +82,7 @@ class AccessControl:
         self._decisions = DecisionCache(authorizer)
 
     def may_auto_create(self, address: str, topic: str) -> bool:
-        """Return whether the client at ``address`` may auto-create ``topic`` and then write to it."""
+        """Return True if the client at ``address`` may auto-create ``topic`` and then write to it."""
         if self._decisions is None:
             return True
         requester = self._decisions.requester(address)

@@ -50,7 +50,7 @@ class Authorizer:
     """Resource -> its ACLs, never empty."""
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
-        """Return whether ``principal`` at ``host`` (``normalize_host``) may do ``operation`` there."""
+        """Return True if ``principal`` at ``host`` (``normalize_host``) may do ``operation`` there."""
         if principal in self.super_users:
             return True
         every = Resource(resource.type, WILDCARD_RESOURCE)

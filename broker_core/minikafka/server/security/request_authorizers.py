@@ -124,19 +124,19 @@ class Requester:
     may: Callable[[Operation, ResourceType, str], bool]
 
     def may_on_topic(self, operation: Operation, name: str) -> bool:
-        """Return whether the client may do ``operation`` on a topic."""
+        """Return True if the client may do ``operation`` on a topic."""
         return self.may(operation, ResourceType.TOPIC, name)
 
     def may_on_group(self, operation: Operation, name: str) -> bool:
-        """Return whether the client may do ``operation`` on a group."""
+        """Return True if the client may do ``operation`` on a group."""
         return self.may(operation, ResourceType.GROUP, name)
 
     def may_on_cluster(self, operation: Operation) -> bool:
-        """Return whether the client may do ``operation`` on the cluster."""
+        """Return True if the client may do ``operation`` on the cluster."""
         return self.may(operation, CLUSTER.type, CLUSTER.name)
 
     def may_create(self, topic: str) -> bool:
-        """Return whether the client may create ``topic``."""
+        """Return True if the client may create ``topic``."""
         return self.may_on_cluster(Operation.CREATE) or self.may_on_topic(Operation.CREATE, topic)
 
 

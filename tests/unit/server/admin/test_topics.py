@@ -226,7 +226,11 @@ def test_a_request_that_was_refused_is_let_go_without_a_collection() -> None:
     try:
         body = CreateTopicsRequest((CreatableTopic("t", 1, 99),), 0, True)
         assert dispatched(world, Request(ApiKey.CREATE_TOPICS, 1, body)).answered
-        left = [one for one in gc.get_objects() if isinstance(one, CreateTopicsRequest) and one == body]
+        left = [
+            request
+            for request in gc.get_objects()
+            if isinstance(request, CreateTopicsRequest) and request == body
+        ]
         assert left == [body]  # without the one that was decoded
     finally:
         gc.enable()

@@ -71,8 +71,8 @@ def test_listener_named_plaintext_or_the_first_is_registered() -> None:
 
 def test_the_names_of_0_8_count_where_those_of_today_are_not_given() -> None:
     assert config(**{"host.name": "10.0.0.1", "port": "1"}) == parse("PLAINTEXT://10.0.0.1:1")
-    told = config(**{"advertised.host.name": "kafka", "advertised.port": "5"})
-    assert told == parse("PLAINTEXT://:9092", "PLAINTEXT://kafka:5")
+    configured = config(**{"advertised.host.name": "kafka", "advertised.port": "5"})
+    assert configured == parse("PLAINTEXT://:9092", "PLAINTEXT://kafka:5")
     both = config(listeners="PLAINTEXT://10.0.0.1:1", **{"advertised.port": "5"})
     assert both == parse("PLAINTEXT://10.0.0.1:1", "PLAINTEXT://10.0.0.1:5")
 

@@ -56,7 +56,7 @@ class ShutdownHarness:
         pass
 
     def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
-        if any(one.done() for one in pending):
+        if any(response.done() for response in pending):
             return True
         self.waited_ms += timeout_ms
         self.meanwhile()

@@ -184,7 +184,7 @@ def test_a_piece_that_was_asked_for_stays_until_its_connection_was_tried(
                 part.sent(min(1_000, len(piece)))
             assert budget.used_bytes <= 8_000
         assert len(made) < 200
-    assert [values(one) for one in out] == [[bytes(5_000)] * 2] * 2
+    assert [values(part) for part in out] == [[bytes(5_000)] * 2] * 2
 
 
 def test_requested_piece_that_is_not_read_is_dropped_for_others() -> None:

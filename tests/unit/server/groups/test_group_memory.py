@@ -114,13 +114,13 @@ def test_assignments_that_no_message_can_hold_are_not_even_made(
 
 def test_a_member_that_is_refused_leaves_nothing_for_a_collection(world: Simulation) -> None:
     def alive() -> list[object]:
-        return [one for one in gc.get_objects() if isinstance(one, (JoinGroupRequest, events.Join))]
+        return [item for item in gc.get_objects() if isinstance(item, (JoinGroupRequest, events.Join))]
 
     gc.collect()
     gc.disable()
     try:
         of_others = alive()
         assert error_of(join(world, "g", bytes(2_000_000))) is ErrorCode.MESSAGE_TOO_LARGE
-        assert not [one for one in alive() if all(one is not other for other in of_others)]
+        assert not [item for item in alive() if all(item is not other for other in of_others)]
     finally:
         gc.enable()

@@ -119,7 +119,7 @@ def test_a_long_description_of_groups_is_encoded_in_the_pool(
 
 def test_each_of_many_groups_is_deleted(world: Simulation) -> None:
     answer = world.call(Request(ApiKey.DELETE_GROUPS, 0, DeleteGroupsRequest(("g", "x", "g"))))
-    assert [(one.group_id, one.error_code) for one in answer.results] == [
+    assert [(result.group_id, result.error_code) for result in answer.results] == [
         ("g", 0),
         ("x", ErrorCode.GROUP_ID_NOT_FOUND),
     ]

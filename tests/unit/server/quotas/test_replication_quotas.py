@@ -25,8 +25,8 @@ def limited(limit: int) -> ReplicationQuotaManager:
 def test_the_replicas_of_this_broker_are_named_by_partition_and_broker() -> None:
     both = replication_quotas()
     both.set_topic("t", {LEADER_REPLICAS: "0:1,1:2", FOLLOWER_REPLICAS: "1:1"})
-    assert [both.leader.covers(one) for one in (FIRST, SECOND)] == [True, False]
-    assert [both.follower.covers(one) for one in (FIRST, SECOND)] == [False, True]
+    assert [both.leader.covers(partition) for partition in (FIRST, SECOND)] == [True, False]
+    assert [both.follower.covers(partition) for partition in (FIRST, SECOND)] == [False, True]
 
 
 def test_a_star_names_all_partitions_of_its_topic() -> None:

@@ -121,7 +121,7 @@ def test_a_broker_whose_data_directory_was_removed_stops(world: Simulation, reas
 
 
 def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one for one in caplog.messages if one.startswith("produce to t-0 failed")]
+    return [message for message in caplog.messages if message.startswith("produce to t-0 failed")]
 
 
 def test_repeated_write_failures_are_logged_once_a_minute(

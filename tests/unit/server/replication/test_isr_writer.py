@@ -63,7 +63,7 @@ def test_where_one_cannot_be_written_all_are_tried_again() -> None:
     states, jobs = States(), list[Callable[[], None]]()
     broker = broker_of(states, jobs)
     in_sync = IsrWriter(broker)
-    states.failures = [CoordinationError("somebody took the right to write away")]
+    states.failures = [CoordinationError("not authorised to write")]
     in_sync.shrink_isrs()
     (job,) = jobs
     job()

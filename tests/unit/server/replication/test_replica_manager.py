@@ -31,7 +31,7 @@ from minikafka.wire.framing import RequestHeader
 
 ONE = TopicPartition("my_topic", 0)
 OWN, OTHER = 1, 2
-BROKERS = {one: BrokerAddress(one, "host", 9092 + one) for one in (OWN, OTHER)}
+BROKERS = {broker_id: BrokerAddress(broker_id, "host", 9092 + broker_id) for broker_id in (OWN, OTHER)}
 
 
 class ReplicaFetcherManager:
@@ -123,9 +123,9 @@ def test_metadata_update_holds_the_lock_for_1000_topics_at_a_time(
         assert locked
         touched[-1] += 1
 
-    def updated(metadata_cache: MetadataCache, *told: Any) -> MetadataCache:
+    def updated(metadata_cache: MetadataCache, *state: Any) -> MetadataCache:
         assert not locked
-        return real(metadata_cache, *told)
+        return real(metadata_cache, *state)
 
     broker.metadata_cache, broker.run, broker.touch = MetadataCache("cluster"), step_of, touch
     broker.zk_client.has_topics = lambda: False
@@ -134,9 +134,9 @@ def test_metadata_update_holds_the_lock_for_1000_topics_at_a_time(
     coordinator: Any = SimpleNamespace(partitions_deleted=nothing, leadership_changed=nothing)
     fetching: Any = ReplicaFetcherManager()
     replicas = ReplicaManager(broker, coordinator, fetching, serving=nothing)
-    told = led_by(OTHER, 0)[ONE]
+    state = led_by(OTHER, 0)[ONE]
     for leader in (OTHER, LEADER_DURING_DELETE):
-        named = {TopicPartition(f"t{number}", 0): replace(told, leader=leader) for number in range(3_500)}
+        named = {TopicPartition(f"t{number}", 0): replace(state, leader=leader) for number in range(3_500)}
         replicas.update_metadata(BROKERS, named)
         assert len(broker.metadata_cache.topics) == (0 if leader == LEADER_DURING_DELETE else 3_500)
     assert sum(touched) >= 3 * 3_500
@@ -156,10 +156,10 @@ def test_control_request_without_zookeeper_closes_its_connection(
     context = RequestContext(RequestHeader(key, 2, 1, "controller"), APIS[key], exchange)
     handle(replicas, context, UpdateMetadataRequest(0, 1, (), ()))
     assert closed == ["failed to build the response"]
-    (told,) = caplog.records
-    assert told.levelname == "WARNING"
-    assert told.exc_info is None
-    assert "the connection broke" in told.getMessage()
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.exc_info is None
+    assert "the connection broke" in record.getMessage()
 
 
 def test_unclaimed_logs_are_told_once_zookeeper_is_back(caplog: pytest.LogCaptureFixture) -> None:
@@ -175,12 +175,12 @@ def test_unclaimed_logs_are_told_once_zookeeper_is_back(caplog: pytest.LogCaptur
     broker.zk_client.creations = lambda _: {}
     for _ in range(2):
         replicas.update_metadata(BROKERS, led_by(OWN, 0))
-    told = [
+    warnings = [
         record.getMessage()
         for record in caplog.records
         if record.name == "minikafka.server.replication.unassigned_logs"
     ]
-    named = [line.count("there is no topic my_topic") for line in told if "without a replica" in line]
+    named = [line.count("there is no topic my_topic") for line in warnings if "without a replica" in line]
     assert named == [1]
 
 

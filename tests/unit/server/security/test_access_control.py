@@ -100,7 +100,7 @@ ALTER, DESCRIBE, ACTION = Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER
 
 
 class Guarded(Simulation):
-    """A broker with the topics ``t`` and ``other``, that nobody may use yet."""
+    """A broker with the topics ``t`` and ``other``, to which no client has access yet."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,8 +135,8 @@ def codes(answer: Any) -> set[ErrorCode]:
 
 def _codes(value: Any) -> Iterator[ErrorCode]:
     if isinstance(value, tuple):
-        for one in value:
-            yield from _codes(one)
+        for item in value:
+            yield from _codes(item)
     elif dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
             if field.name == "error_code":
@@ -376,8 +376,8 @@ def test_data_directories_are_named_to_who_may_describe_the_cluster(world: Guard
 
 
 def test_groups_are_listed_that_may_be_described_or_with_the_cluster_all(world: Guarded) -> None:
-    for one in (TOPIC, GROUP, Resource(ResourceType.GROUP, "h")):
-        world.allow(READ, one)
+    for resource in (TOPIC, GROUP, Resource(ResourceType.GROUP, "h")):
+        world.allow(READ, resource)
     world.call(Request(K.FIND_COORDINATOR, 0, FindCoordinatorRequest("g")))
     world.settle()
     for name in ("g", "h"):

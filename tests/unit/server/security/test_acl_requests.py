@@ -43,7 +43,7 @@ def creation(resource: Resource, acl: Acl) -> AclCreation:
 
 def create(world: Simulation, *creations: AclCreation) -> list[tuple[ErrorCode, str | None]]:
     answer = world.call(Request(ApiKey.CREATE_ACLS, 1, CreateAclsRequest(creations)))
-    return [(ErrorCode(one.error_code), one.error_message) for one in answer.results]
+    return [(ErrorCode(result.error_code), result.error_message) for result in answer.results]
 
 
 def described(world: Simulation, wanted: DescribeAclsRequest = EVERYTHING) -> set[tuple[Resource, Acl]]:
@@ -51,11 +51,11 @@ def described(world: Simulation, wanted: DescribeAclsRequest = EVERYTHING) -> se
     assert answer.error_code == ErrorCode.NONE, answer
     return {
         (
-            Resource(ResourceType(one.resource_type), one.resource_name),
+            Resource(ResourceType(resource.resource_type), resource.resource_name),
             Acl(acl.principal, Permission(acl.permission_type), acl.host, Operation(acl.operation)),
         )
-        for one in answer.resources
-        for acl in one.acls
+        for resource in answer.resources
+        for acl in resource.acls
     }
 
 
@@ -141,7 +141,7 @@ def test_rules_are_removed_and_each_filter_is_answered_for_itself(world: Simulat
     alices = DeleteAclsFilter(ANY, None, ANY, "User:alice", None, ANY, ANY)
     nobodys = replace(alices, principal_filter="User:nobody")
     first, second, third = delete(world, alices, nobodys, replace(alices, operation=77))
-    assert sorted(one.resource_name for one in first.matching_acls) == ["kafka-cluster", "t"]
+    assert sorted(request.resource_name for request in first.matching_acls) == ["kafka-cluster", "t"]
     assert (second.error_code, second.matching_acls) == (ErrorCode.NONE, ())
     assert third.error_code == ErrorCode.INVALID_REQUEST
     assert described(world) == {(TOPIC, WRITE)}

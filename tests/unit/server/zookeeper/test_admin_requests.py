@@ -20,7 +20,7 @@ class CountingStore(MemoryStore):
 
     questions = 0
     meanwhile: tuple[str, bytes] | None = None
-    """What somebody else writes, once, behind the next read."""
+    """A store in which another process writes once, after the next read."""
 
     def read(self, path: str) -> tuple[bytes, Stat]:
         self.questions += 1

@@ -16,7 +16,7 @@ CHANGES = "/config/changes"
 
 
 class NotificationsHarness:
-    """The notifications in a ZooKeeper, and the topics that were told."""
+    """Config change notifications in a ZooKeeper, and the topics that were handled."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(1_000_000)
@@ -24,7 +24,7 @@ class NotificationsHarness:
         self.store = self.zookeeper.connect()
         self.store.create(CHANGES, make_parents=True)
         self.changes = ConfigChanges(self.store, self.clock)
-        self.told: list[str] = []
+        self.handled: list[str] = []
 
     def notify(self, text: str, name: str = "config_change_") -> str:
         return self.store.create(f"{CHANGES}/{name}", text.encode(), sequential=name.endswith("_"))
@@ -33,10 +33,10 @@ class NotificationsHarness:
         return self.notify(f'{{"version":2,"entity_path":"topics/{topic}"}}')
 
     def follow(self) -> list[str]:
-        """The topics that are told now."""
-        self.told.clear()
-        self.changes.follow({"topics": self.told.append})
-        return self.told
+        """Follow the notifications and return the topics that were handled."""
+        self.handled.clear()
+        self.changes.follow({"topics": self.handled.append})
+        return self.handled
 
 
 def test_each_notification_is_told_once_and_in_order() -> None:
@@ -78,11 +78,11 @@ def test_failed_notification_is_handled_again_the_next_time() -> None:
     def lose_the_connection_at_b(topic: str) -> None:
         if topic == "b":
             raise CoordinationLost("gone")
-        harness.told.append(topic)
+        harness.handled.append(topic)
 
     with pytest.raises(CoordinationLost):
         harness.changes.follow({"topics": lose_the_connection_at_b})
-    assert harness.told == ["a"]
+    assert harness.handled == ["a"]
     assert harness.follow() == ["b", "c"]
 
 
@@ -94,10 +94,10 @@ def test_settings_that_zookeeper_refuses_to_give_do_not_stop_others(caplog: pyte
     def refuse_secrets(topic: str) -> None:
         if topic == "secret":
             raise CoordinationError("not authorised")
-        harness.told.append(topic)
+        harness.handled.append(topic)
 
     harness.changes.follow({"topics": refuse_secrets})
-    assert harness.told == ["t"]
+    assert harness.handled == ["t"]
     assert harness.follow() == []
     assert caplog.messages == ["ignored a notification of changed configs: not authorised"]
 
@@ -144,15 +144,15 @@ def test_notification_removed_by_another_broker_is_skipped() -> None:
     harness.notify_of("a")
     path = harness.notify_of("b")
     harness.notify_of("c")
-    told: list[str] = []
+    handled: list[str] = []
 
     def told_while_another_removes(topic: str) -> None:
         if topic == "a":
             harness.store.delete(path)
-        told.append(topic)
+        handled.append(topic)
 
     harness.changes.follow({"topics": told_while_another_removes})
-    assert told == ["a", "c"]
+    assert handled == ["a", "c"]
 
 
 def test_notifications_below_a_parent_that_was_made_anew_are_new_ones() -> None:

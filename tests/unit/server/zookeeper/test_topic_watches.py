@@ -1,4 +1,4 @@
-"""Topics whose assignments somebody writes anew, past the controller."""
+"""Topics whose assignments are rewritten without the controller."""
 
 from __future__ import annotations
 

@@ -140,23 +140,23 @@ def _allowed(broker: Broker, replica_id: int, partition: Partition) -> int:
     return 0 if quota.pause_ms(broker.clock.monotonic_ms()) else max(1, quota.limit)
 
 
-def record_sent(broker: Broker, request: FetchRequest, shares: FetchData) -> None:
+def record_sent(broker: Broker, request: FetchRequest, all_data: FetchData) -> None:
     """Record the bytes of throttled partitions that are sent to a follower."""
     quota = broker.replication_quotas.leader
     if request.replica_id < 0 or not quota.active:
         return
-    count = sum(share.size_bytes for key, share in shares.items() if quota.covers(key))
+    count = sum(data.size_bytes for key, data in all_data.items() if quota.covers(key))
     if count:
         quota.record(count, broker.clock.monotonic_ms())
 
 
-def patience_ms(broker: Broker, request: FetchRequest, shares: Iterable[FetchPartitionData]) -> int:
+def max_wait_ms(broker: Broker, request: FetchRequest, all_data: Iterable[FetchPartitionData]) -> int:
     """Return the maximum wait of a delayed fetch in milliseconds."""
     # A client that disconnects is not noticed while its request is delayed.
     most_ms = min(request.max_wait_ms, broker.config.connection_idle_max_ms)
     if request.replica_id < 0 or not broker.replication_quotas.leader.active:
         return most_ms
-    if any(share.throttled for share in shares):
+    if any(data.throttled for data in all_data):
         pause_ms = broker.replication_quotas.leader.pause_ms(broker.clock.monotonic_ms())
         return min(most_ms, max(1, pause_ms))
     return most_ms
@@ -176,25 +176,25 @@ def _records(
     return (yield from converted(read.slice, magic, offset, plain_bytes, broker.pool, broker.pieces))
 
 
-def part_steps(
+def partition_steps(
     broker: Broker,
     version: int,
     topic: str,
     asked: FetchPartition,
-    share: FetchPartitionData,
+    data: FetchPartitionData,
     plain_bytes: int,
     *,
     committed_only: bool,
 ) -> Generator[int, None, FetchPartitionResponse]:
     """Build a partition's part of the response, in steps. See ``converted`` for ``plain_bytes``."""
-    code = share.error_code
+    code = data.error_code
     sent: Part = b""
     aborted: tuple[AbortedTransaction, ...] | None = () if committed_only else None
-    if share.read is not None and share.read.slice is not None:
+    if data.read is not None and data.read.slice is not None:
         try:
-            sent = yield from _records(broker, version, share.read, asked.fetch_offset, plain_bytes)
-            if committed_only and share.partition is not None:
-                found = yield from aborted_steps(share.partition.log, share.read, share.high_watermark)
+            sent = yield from _records(broker, version, data.read, asked.fetch_offset, plain_bytes)
+            if committed_only and data.partition is not None:
+                found = yield from aborted_steps(data.partition.log, data.read, data.high_watermark)
                 aborted = tuple(AbortedTransaction(*transaction) for transaction in found)
         except BrokerError as error:
             sent = b""
@@ -217,9 +217,9 @@ def part_steps(
     return FetchPartitionResponse(
         index=asked.index,
         error_code=code,
-        high_watermark=share.high_watermark,
-        last_stable_offset=share.last_stable_offset,
-        log_start_offset=share.log_start_offset,
+        high_watermark=data.high_watermark,
+        last_stable_offset=data.last_stable_offset,
+        log_start_offset=data.log_start_offset,
         aborted_transactions=aborted,
         records=sent,
     )
