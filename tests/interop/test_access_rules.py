@@ -91,9 +91,7 @@ def test_our_broker_obeys_what_the_tool_of_0_10_writes_into_zookeeper(cluster: C
     ],
     ids=str,
 )
-def test_javas_admin_client_makes_describes_and_removes_rules_on_our_broker(
-    cluster: Cluster, release: Release, tool: str
-) -> None:
+def test_java_admin_client_changes_rules_on_our_broker(cluster: Cluster, release: Release, tool: str) -> None:
     bootstrap = cluster.bootstrap_servers
 
     def admin(*options: str) -> str:
@@ -147,7 +145,7 @@ def test_a_broker_of_0_10_obeys_the_rules_that_our_command_writes(
     ],
     ids=str,
 )
-def test_our_admin_client_makes_describes_and_removes_rules_on_kafkas_brokers(
+def test_our_admin_client_changes_rules_on_kafka_brokers(
     tmp_path: Path, release: Release, authorizer: str
 ) -> None:
     release.libs()

@@ -234,7 +234,7 @@ def test_a_first_batch_that_failed_begins_where_the_peers_file_says(
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
-def test_where_that_file_is_out_of_sight_the_query_is_refused_and_nothing_is_lost(
+def test_invisible_start_file_refuses_query_without_loss(
     sparks: Sparks, broker: Broker, tmp_path: Path, start: str
 ) -> None:
     query = Query(sparks, broker, tmp_path, 2)
@@ -247,7 +247,7 @@ def test_where_that_file_is_out_of_sight_the_query_is_refused_and_nothing_is_los
     assert query.has([record for record in query.sent if record[2] >= 2])
 
 
-def test_a_peer_that_died_before_its_first_batch_was_planned_has_said_where_it_begins(
+def test_peer_killed_before_first_batch_has_recorded_its_start(
     sparks: Sparks, broker: Broker, tmp_path: Path
 ) -> None:
     query = Query(sparks, broker, tmp_path, 2)
@@ -294,7 +294,7 @@ def test_a_query_that_began_here_goes_to_the_peer(
     assert query.has(query.sent)
 
 
-def test_a_first_batch_of_ours_that_failed_is_repeated_by_the_peer_from_where_its_options_say(
+def test_peer_repeats_our_failed_first_batch_from_its_options(
     sparks: Sparks, broker: Broker, tmp_path: Path
 ) -> None:
     query = Query(sparks, broker, tmp_path, 2)

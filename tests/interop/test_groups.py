@@ -253,7 +253,7 @@ class confluent_consumer:  # noqa: N801
         self._consumer.close()
 
 
-def test_partitions_of_ones_own_choice_are_read_as_tables_and_committed_to_the_group(
+def test_assigned_partitions_are_read_as_tables_and_committed(
     cluster: ClusterClient, topic: str, group: str
 ) -> None:
     fill(cluster, topic, 60)
@@ -294,9 +294,7 @@ def test_a_pattern_finds_a_topic_that_comes_later(cluster: ClusterClient, topic:
         assert [(record.topic, record.value) for record in found] == [(f"{topic}-late", b"at last")]
 
 
-def test_who_works_for_longer_than_its_session_between_two_polls_stays_a_member(
-    cluster: ClusterClient, topic: str, group: str
-) -> None:
+def test_member_working_longer_than_its_session_stays(cluster: ClusterClient, topic: str, group: str) -> None:
     with ours(cluster, group, topic, session_timeout_ms=1_000) as consumer:
         assert wait_until(lambda: not consumer.poll(50) and len(consumer.assignment) == 6, PATIENCE_S)
         generation = consumer.generation

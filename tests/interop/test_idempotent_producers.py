@@ -89,7 +89,7 @@ def by_librdkafka(bootstrap: str) -> RecordMetadata:
         pytest.param(by_librdkafka, id="librdkafka"),
     ],
 )
-def test_a_broker_that_is_killed_under_load_loses_nothing_and_writes_nothing_twice(
+def test_broker_killed_under_load_loses_and_duplicates_nothing(
     tmp_path: Path, send: Callable[[str], RecordMetadata]
 ) -> None:
     config = {"log.segment.bytes": "100000", "log.flush.scheduler.interval.ms": "50"}

@@ -232,9 +232,7 @@ def test_what_was_deleted_from_the_start_of_a_log_is_not_served(history: History
 
 
 @with_3_9
-def test_a_topic_that_is_made_anew_does_not_start_where_the_deleted_one_did(
-    history: History, release: Release
-) -> None:
+def test_recreated_topic_does_not_start_at_old_offsets(history: History, release: Release) -> None:
     assert history.in_kafka_again.bounds[REBORN] == (0, 10)
     assert history.in_kafka_again.rows[REBORN] == [(n, None, b"n%d" % n) for n in range(10)]
 

@@ -108,7 +108,7 @@ def mixed(tmp_path: Path) -> Iterator[MixedCluster]:
 @pytest.mark.interop
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("order", [(KAFKA, *OURS), (*OURS, KAFKA)], ids=["kafka first", "ours first"])
-def test_brokers_of_both_kinds_are_killed_and_nothing_acknowledged_or_committed_is_lost(
+def test_killed_brokers_of_both_kinds_lose_no_acknowledged_data(
     mixed: MixedCluster, order: tuple[int, ...]
 ) -> None:
     for number in order:
@@ -136,7 +136,7 @@ def test_brokers_of_both_kinds_are_killed_and_nothing_acknowledged_or_committed_
 
 @pytest.mark.interop
 @pytest.mark.timeout(120)
-def test_without_the_older_protocol_a_broker_refuses_the_company_of_an_older_one(mixed: MixedCluster) -> None:
+def test_broker_without_older_protocol_refuses_older_brokers(mixed: MixedCluster) -> None:
     mixed.start(KAFKA)
     with pytest.raises(BrokerFailed, match=r"older release: set inter.broker.protocol.version"):
         mixed.start(1, **{"broker.rack": "a"})

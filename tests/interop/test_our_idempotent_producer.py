@@ -142,7 +142,7 @@ def test_records_whose_answers_were_lost_are_there_once_and_in_order(bootstrap: 
         assert values == [b"%d" % n for n in range(tp.partition, COUNT, 2)]
 
 
-def test_ready_made_sets_whose_answers_were_lost_are_there_once_and_in_order(bootstrap: str) -> None:
+def test_encoded_batches_with_lost_responses_are_stored_once(bootstrap: str) -> None:
     (tp,) = topic_of(bootstrap, 1)
     losses = Losses(seed=7)
     numbers = pa.array([b"%d" % n for n in range(1_000)])

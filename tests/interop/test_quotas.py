@@ -60,7 +60,7 @@ def limited(apache_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator
     limited.connection.close()
 
 
-def test_a_quota_that_the_tool_sets_holds_at_once_and_ends_when_it_takes_it_away(limited: Limited) -> None:
+def test_quota_set_by_tool_applies_and_ends_at_once(limited: Limited) -> None:
     assert limited.throttled_ms(10_000) == 0
     limited.alter("--add-config", "producer_byte_rate=1000,consumer_byte_rate=1000")
     assert wait_until(lambda: limited.throttled_ms(3000) > 0, PATIENCE_S)

@@ -142,7 +142,7 @@ def planned(store: ZooKeeperStore, group: str, consumer: str, strategy: str) -> 
         pytest.param("range", "kafka", marks=[pytest.mark.slow, pytest.mark.long]),
     ],
 )
-def test_partitions_are_divided_as_the_assignor_says_and_taken_over_both_ways(
+def test_partitions_follow_the_assignor_and_takeovers_work(
     cluster: Cluster, store: ZooKeeperStore, strategy: str, storage: str
 ) -> None:
     group = f"{strategy}-{storage}"

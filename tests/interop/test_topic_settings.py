@@ -78,7 +78,7 @@ def test_settings_that_are_written_by_hand_hold(topic: Topic) -> None:
 
 @pytest.mark.interop
 @pytest.mark.usefixtures("kafka_libs")
-def test_the_largest_message_is_another_while_the_broker_runs_and_the_old_one_again(topic: Topic) -> None:
+def test_message_size_limit_changes_and_resets_at_run_time(topic: Topic) -> None:
     assert topic.takes(1000)
     topic.alter("--add-config", "max.message.bytes=500")
     assert wait_until(lambda: not topic.takes(1000), PATIENCE_S)

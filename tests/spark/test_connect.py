@@ -138,7 +138,7 @@ def test_a_wrong_option_is_refused_by_load_with_its_name(remote: SparkSession, k
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(400)
-def test_a_server_without_the_package_says_what_to_do_and_what_artifacts_bring(
+def test_server_without_package_explains_artifacts(
     kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = kafka.topic()

@@ -77,7 +77,7 @@ def kept(data_dir: Path, topic: str = "numbers") -> int | None:
 
 
 @pytest.mark.slow
-def test_without_servers_a_broker_starts_beside_the_program_and_goes_with_it(tmp_path: Path) -> None:
+def test_without_servers_broker_starts_and_ends_with_program(tmp_path: Path) -> None:
     said = finish(
         script("""
             spark = session()
@@ -136,7 +136,7 @@ def test_two_sessions_share_one_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_after_kill_9_of_the_jvm_the_broker_goes_and_what_was_written_stays(tmp_path: Path) -> None:
+def test_killed_jvm_ends_broker_and_keeps_written_data(tmp_path: Path) -> None:
     writes = script("""
         spark = session()
         write(spark, 500)

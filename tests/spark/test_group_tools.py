@@ -106,7 +106,7 @@ def test_the_tools_for_groups_see_a_query_as_a_member_with_its_lag(
 
 
 @pytest.mark.parametrize("release", [KAFKA_0_10, KAFKA_3_9, KAFKA_4], ids=str)
-def test_a_query_keeps_a_group_of_apache_kafkas_brokers_and_another_starts_there(
+def test_query_commits_to_kafka_brokers_and_another_starts_there(
     spark: SparkSession, tmp_path: Path, release: Release
 ) -> None:
     with running(release, tmp_path / "kafka") as broker, Client(broker.bootstrap) as client:

@@ -64,7 +64,7 @@ def values(frame: DataFrame) -> list[str]:
     return sorted(bytes(row.value).decode() for row in frame.select("value").collect())
 
 
-def test_a_batch_starts_where_a_group_has_committed_in_kafka_or_in_zookeeper(
+def test_batch_starts_at_group_offsets_in_kafka_or_zookeeper(
     kafka: Kafka,
     read: Callable[..., DataFrame],
     groups: GroupAdmin,
@@ -91,7 +91,7 @@ def test_a_group_that_nobody_knows_is_an_error_that_names_it(
         read(subscribe=kafka.topic(), startingOffsets=f"group:{group}").collect()
 
 
-def test_a_stream_starts_at_a_group_once_and_then_goes_on_by_its_checkpoint(
+def test_stream_starts_at_group_once_then_uses_its_checkpoint(
     kafka: Kafka, streams: Streams, groups: GroupAdmin, group: str
 ) -> None:
     topic = kafka.topic()
@@ -164,7 +164,7 @@ def test_a_restart_commits_where_its_checkpoint_is(
     until(lambda: committed(groups, group) == {0: 4})
 
 
-def test_with_zookeeper_a_query_is_registered_and_owns_its_partitions_while_it_runs(
+def test_query_in_zookeeper_group_owns_partitions_while_running(
     kafka: Kafka, streams: Streams, zookeeper: ZooKeeperStore, minikafka_cluster: Cluster, group: str
 ) -> None:
     topic = kafka.topic(2)
@@ -191,7 +191,7 @@ def test_with_zookeeper_a_query_is_registered_and_owns_its_partitions_while_it_r
 
 
 @pytest.mark.slow
-def test_a_second_query_in_a_group_is_refused_before_any_batch_with_the_owners_name(
+def test_second_query_in_group_is_refused_with_owner_name(
     spark: SparkSession,
     kafka: Kafka,
     streams: Streams,
@@ -232,7 +232,7 @@ def runners() -> set[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
-def test_a_killed_querys_restart_waits_for_the_end_of_its_session_and_goes_on(
+def test_restart_of_killed_query_waits_for_session_and_continues(
     kafka: Kafka,
     streams: Streams,
     zookeeper: ZooKeeperStore,

@@ -170,9 +170,7 @@ def numbers(frame: DataFrame) -> Counter[int]:
     return Counter(row.number for row in rows)
 
 
-def test_a_batch_read_whose_leader_dies_in_its_middle_gives_every_record_once(
-    three: ThreeBrokers, tmp_path: Path
-) -> None:
+def test_batch_read_with_dying_leader_has_every_record_once(three: ThreeBrokers, tmp_path: Path) -> None:
     topic = three.topic("read")
     three.write(three.spark.range(ROWS).selectExpr(VALUE), topic)
     with Middle(tmp_path / "flags", lambda: three.kill("leader", topic)) as middle:
@@ -245,9 +243,7 @@ def has_more(query: StreamingQuery, batches: int) -> bool:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_streams_over_deaths_of_leader_controller_and_coordinator_are_exact(
-    three: ThreeBrokers, tmp_path: Path
-) -> None:
+def test_streams_stay_exact_when_leader_or_controller_dies(three: ThreeBrokers, tmp_path: Path) -> None:
     three.topic("t")
     three.topic("copy")
     groups, store, cluster = GroupAdmin(three.kafka.client), three.store, three.cluster

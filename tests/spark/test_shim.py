@@ -98,7 +98,7 @@ object Probe {
 
 
 @pytest.mark.long
-def test_a_scala_program_without_the_jar_reads_and_writes_batches_and_streams(
+def test_scala_without_jar_reads_and_writes_batches_and_streams(
     kafka: Kafka, spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "Probe.scala").write_text(PROBE)
@@ -208,7 +208,7 @@ def jar_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JarSession
             process.communicate()
 
 
-def test_with_the_jar_and_without_the_package_the_error_says_what_to_install(tmp_path: Path) -> None:
+def test_jar_without_package_reports_what_to_install(tmp_path: Path) -> None:
     """A Python without site-packages is one where minikafka is not installed."""
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nPYTHONPATH="$SPARK_HOME/.." exec "{sys.executable}" -S "$@"\n')
@@ -305,9 +305,7 @@ def test_with_the_jar_and_the_package_sql_does_what_it_cannot_do_without(
     assert values(kafka, spark, topic) == found["stream"]
 
 
-def test_with_the_jar_available_now_takes_limited_batches_and_closes_windows_on_every_spark(
-    kafka: Kafka, jar_session: JarSession
-) -> None:
+def test_jar_limits_available_now_batches_and_closes_windows(kafka: Kafka, jar_session: JarSession) -> None:
     """Also where its sink fails half-way and records come in between, as with Spark's own connector."""
     topic = kafka.topic(2, config={"retention.ms": "-1"})  # the times of its records are long ago
     found = jar_session.run(
@@ -366,9 +364,7 @@ def test_with_the_jar_available_now_takes_limited_batches_and_closes_windows_on_
     assert found["source"]["latestOffset"] == {topic: {"0": 241, "1": 240}}
 
 
-def test_with_the_jar_a_topics_size_decides_joins_and_explain_names_the_topic(
-    kafka: Kafka, jar_session: JarSession
-) -> None:
+def test_jar_reports_size_for_joins_and_names_topic_in_explain(kafka: Kafka, jar_session: JarSession) -> None:
     small, large = kafka.topic(), kafka.topic(2)
     found = jar_session.run(
         """
@@ -511,9 +507,7 @@ def test_without_the_jar_spark_41_fills_the_columns_that_are_not_named(
         spark.catalog.dropTempView("seen")
 
 
-def test_without_the_jar_a_table_of_the_catalog_is_refused_and_nothing_goes_elsewhere(
-    kafka: Kafka, spark: SparkSession
-) -> None:
+def test_catalog_table_without_jar_is_refused(kafka: Kafka, spark: SparkSession) -> None:
     """Its options would be lost, and its rows go to a cluster in the working directory."""
     here = Path("minikafka-data")
     before = here.exists()

@@ -80,7 +80,7 @@ def calls(log: Path) -> list[tuple[str, int, str, Any]]:
     return [tuple(json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def test_spark_asks_for_the_start_up_to_twice_for_the_end_all_the_time_and_commits_a_batch_late(
+def test_spark_calls_start_twice_end_often_and_commits_late(
     streams: Streams, kafka: Kafka, spark: SparkSession, tmp_path: Path
 ) -> None:
     topic, log = kafka.topic(), tmp_path / "calls"

@@ -226,9 +226,7 @@ def test_while_nothing_comes_no_batch_runs(streams: Streams, kafka: Kafka) -> No
     assert len(streams.offsets()) == 2
 
 
-def test_only_the_first_offset_in_a_checkpoint_has_more_than_the_peer_writes(
-    streams: Streams, kafka: Kafka
-) -> None:
+def test_only_first_offset_in_checkpoint_differs_from_peer(streams: Streams, kafka: Kafka) -> None:
     topic = kafka.topic()
     kafka.produce(topic, ["a"])
     running = streams.start(subscribe=topic, startingOffsets="earliest")

@@ -14,7 +14,7 @@ from examples import async_producer, consumer_group_with_a_filter, raw_offsets
 FROM_KAFKA = Path(__file__).resolve().parents[2] / "examples" / "from_kafka"
 
 
-def test_a_program_moves_from_sparks_kafka_source_by_its_format_and_an_import() -> None:
+def test_program_moves_from_spark_kafka_by_format_and_import() -> None:
     before, after = ((FROM_KAFKA / name).read_text().splitlines() for name in ("before.py", "after.py"))
     lines = [line for line in difflib.ndiff(before, after) if line[0] in "+-" and line[1:].strip()]
     assert lines == [
@@ -34,7 +34,7 @@ def test_a_program_that_is_not_told_where_to_read_says_how_it_is_called(name: st
 
 
 @pytest.mark.process
-def test_raw_offsets_reads_from_the_middle_and_remembers_its_place_in_both_stores(
+def test_raw_offsets_reads_from_middle_and_commits_to_both(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert raw_offsets.main(["--data-dir", str(tmp_path / "d")]) == 0
@@ -49,7 +49,7 @@ def test_raw_offsets_reads_from_the_middle_and_remembers_its_place_in_both_store
 
 
 @pytest.mark.process
-def test_the_asynchronous_producer_tells_of_every_stage_and_all_clicks_are_there(
+def test_async_producer_reports_every_stage_and_sends_all_clicks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert async_producer.main(["--data-dir", str(tmp_path / "d")]) == 0
@@ -66,7 +66,7 @@ def test_the_asynchronous_producer_tells_of_every_stage_and_all_clicks_are_there
 
 
 @pytest.mark.process
-def test_a_group_with_a_filter_shares_topics_that_come_and_reads_each_order_once(
+def test_group_with_filter_shares_new_topics_and_reads_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert consumer_group_with_a_filter.main(["--data-dir", str(tmp_path / "d")]) == 0

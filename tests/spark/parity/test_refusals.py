@@ -163,7 +163,7 @@ def test_a_schema_of_the_users_own_is_refused(source: Source) -> None:
     refused(lambda: reader.load().count(), "schema")
 
 
-def test_without_servers_the_peer_refuses_and_ours_uses_a_cluster_of_its_own(source: Source) -> None:
+def test_without_servers_peer_refuses_and_ours_starts_a_cluster(source: Source) -> None:
     reader = source.spark.read.format(source.format).option("subscribe", "t")
     if source.is_peer:
         refused(reader.load, "kafka.bootstrap.servers", "must be specified")

@@ -60,7 +60,7 @@ def brokers_that_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("brokers_that_answer")
-def test_an_unknown_broker_is_told_with_those_that_live_and_no_other_advice(
+def test_unknown_broker_error_lists_live_ones_without_advice(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["cluster", "log-dirs", "--broker", "7"]) == 1

@@ -82,7 +82,7 @@ def test_what_rules_forbid_comes_with_where_to_look_for_them() -> None:
     )
 
 
-def test_where_rules_themselves_may_not_be_seen_nobody_is_told_to_look_at_them() -> None:
+def test_error_without_access_to_rules_does_not_suggest_acl_list() -> None:
     error = AclRequestFailed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no; give --zookeeper")
     assert error_line(error) == (1, "CLUSTER_AUTHORIZATION_FAILED: no; give --zookeeper")
 
@@ -94,7 +94,7 @@ def test_a_mistake_of_ours_says_that_it_is_one() -> None:
     )
 
 
-def test_what_was_typed_as_a_name_is_shown_and_what_was_typed_as_a_setting_is_not() -> None:
+def test_typed_names_are_shown_and_typed_settings_redacted() -> None:
     words = argument_names(["group", "describe", "my.secret:orders"])
     text = "there is no group 'my.secret:orders'"
     assert error_line(StorageError(text), words) == (1, text)

@@ -80,7 +80,7 @@ def test_a_zookeeper_without_a_cluster_is_left_as_it_is(
         assert f"no Kafka cluster in ZooKeeper at {minikafka_cluster.zookeeper_connect}/else" in err
 
 
-def test_rates_of_replication_are_set_and_read_at_the_broker_or_in_zookeeper(
+def test_replication_rates_are_set_at_broker_or_in_zookeeper(
     minikafka_cluster: Cluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
     here = ("--bootstrap", minikafka_cluster.bootstrap_servers)

@@ -127,7 +127,7 @@ def test_a_group_that_has_nothing_still_has_a_state(
     assert (row["state"], row["topic"], row["member"]) == ("Empty", None, None)
 
 
-def test_an_unknown_group_is_named_with_what_is_much_like_it_and_where_else_it_may_be(
+def test_unknown_group_error_has_similar_name_and_zookeeper_hint(
     brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
 ) -> None:
     brokers.groups.groups["billing"] = Group("billing")
@@ -253,7 +253,7 @@ def test_brokers_that_cannot_delete_groups_are_told_apart(
     assert (status, "deleting a group needs Kafka 1.1 or newer" in err) == (1, True)
 
 
-def test_brokers_that_give_single_offsets_only_are_asked_for_every_partition(
+def test_brokers_with_offset_fetch_v1_are_asked_every_partition(
     brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
 ) -> None:
     brokers.newest[ApiKey.OFFSET_FETCH] = 1
@@ -342,7 +342,7 @@ def test_a_commit_that_is_refused_is_told_and_does_not_end_it(
     assert brokers.groups.group("g").state == "Empty"
 
 
-def test_what_may_not_have_left_when_nobody_reads_the_output_any_more_comes_again(
+def test_messages_lost_with_closed_output_are_read_again(
     brokers: BrokersInMemory,
 ) -> None:
     with contextlib.suppress(BrokenPipeError), follower(brokers) as member:

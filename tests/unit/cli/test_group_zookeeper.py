@@ -197,7 +197,7 @@ def test_a_description_tells_owners_streams_and_who_and_what_is_left_over(
     ]
 
 
-def test_offsets_that_are_in_both_places_are_told_both_and_the_larger_counts(
+def test_offsets_in_both_storages_are_shown_and_larger_counts(
     world: World, capfd: pytest.CaptureFixture[str]
 ) -> None:
     world.in_zookeeper(offsets={T0: 2, T1: 5})
@@ -414,7 +414,7 @@ def test_one_topic_of_a_group_is_deleted_in_zookeeper(
     assert world.offsets() == ({T0: 1}, {U0: 2})
 
 
-def test_one_topic_of_all_groups_is_deleted_but_of_those_whose_consumers_live(
+def test_topic_is_deleted_of_all_groups_without_live_consumers(
     world: World, capfd: pytest.CaptureFixture[str]
 ) -> None:
     world.in_zookeeper(offsets={T0: 1, U0: 2})

@@ -185,7 +185,7 @@ def test_one_choice_of_partitions_at_a_time(capfd: pytest.CaptureFixture[str]) -
     assert "set only one of --topics-with-overrides" in capfd.readouterr().err
 
 
-def test_an_assignment_has_a_colon_between_brokers_and_a_comma_between_partitions() -> None:
+def test_replica_assignment_has_colons_and_commas() -> None:
     assert replica_assignment("0:1,1:2, 2:0") == {0: (0, 1), 1: (1, 2), 2: (2, 0)}
 
 

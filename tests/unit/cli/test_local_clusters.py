@@ -25,7 +25,7 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.process
-def test_a_cluster_whose_directory_was_removed_is_listed_while_it_runs_and_can_be_stopped(
+def test_cluster_with_removed_directory_is_listed_and_stopped(
     tmp_path: Path,
     process: subprocess.Popen[bytes],
     monkeypatch: pytest.MonkeyPatch,

@@ -89,7 +89,7 @@ def test_several_files_come_one_after_the_other(capfd: pytest.CaptureFixture[str
     assert [row["offset"] for row in rows] == [7, 8, 9, 7, 8, 9]
 
 
-def test_damage_is_told_on_stderr_with_its_position_and_what_is_whole_is_printed(
+def test_damage_goes_to_stderr_with_position_and_rest_is_printed(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     whole = build_message_set(RECORDS)
@@ -152,7 +152,7 @@ def test_an_index_gives_a_line_an_entry(capfd: pytest.CaptureFixture[str], tmp_p
     )
 
 
-def test_a_file_that_is_not_what_its_name_says_is_told_and_the_next_is_printed(
+def test_file_with_wrong_name_is_reported_and_next_is_printed(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     wrong, right = tmp_path / "0.snapshot", tmp_path / "leader-epoch-checkpoint"

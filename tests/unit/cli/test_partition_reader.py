@@ -71,7 +71,7 @@ def test_it_begins_where_it_is_told_without_a_word(
     assert capsys.readouterr() == ("", "")
 
 
-def test_an_offset_beyond_the_end_is_told_with_the_partitions_that_end_before_it(
+def test_offset_beyond_the_end_is_reported_with_partitions(
     cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert starting_positions(cluster, "t", Start(offset=3)) == {T0: 3, T1: 0}
@@ -211,7 +211,7 @@ def test_a_leader_that_does_not_know_its_partition_yet_is_asked_again(
     assert values(cluster, {T0: 0, T1: 0}, 3) == [b"a", b"b", b"c"]
 
 
-def test_messages_that_are_gone_before_they_were_read_are_told_and_passed_over(
+def test_messages_deleted_before_reading_are_skipped(
     brokers: BrokersInMemory, cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     brokers.logs[T0].start_offset = 2

@@ -105,7 +105,7 @@ def test_an_interruption_of_the_wait_for_the_last_ones_is_one_too() -> None:
 TOO_LARGE = BrokerError(ErrorCode.MESSAGE_TOO_LARGE, "much")
 
 
-def test_a_message_that_a_broker_refuses_is_told_with_its_line_and_the_next_ones_are_sent() -> None:
+def test_refused_message_is_reported_by_line_and_others_are_sent() -> None:
     producer = Acknowledging(good=2, then=TOO_LARGE, bad=1)
     sent = sent_by(producer, lines(10), Progress("x", stream=io.StringIO()))
     assert (sent.given, sent.acknowledged, sent.failure, producer.closed) == (10, 9, TOO_LARGE, [None])
@@ -114,7 +114,7 @@ def test_a_message_that_a_broker_refuses_is_told_with_its_line_and_the_next_ones
     )
 
 
-def test_a_message_that_is_not_even_sent_is_told_with_its_line_and_the_next_ones_are_sent() -> None:
+def test_unsendable_message_is_reported_by_line_and_others_sent() -> None:
     producer = Acknowledging(good=2, refused=TOO_LARGE, bad=3)
     sent = sent_by(producer, lines(10), Progress("x", stream=io.StringIO()))
     assert (sent.given, sent.acknowledged, sent.failure, producer.closed) == (10, 7, TOO_LARGE, [None])
@@ -141,7 +141,7 @@ def test_a_line_without_the_separator_does_not_hide_one_that_was_refused() -> No
     assert isinstance(sent.error(), ConfigError)
 
 
-def test_of_a_batch_that_fails_as_one_the_first_line_is_told_whichever_is_noticed_first() -> None:
+def test_failed_batch_reports_its_first_line_in_any_order() -> None:
     sent = SendResults()
     for line in (5, 4, 6):
         sent.fail(line, TOO_LARGE)
@@ -159,7 +159,7 @@ def test_what_no_line_is_to_blame_for_names_none() -> None:
         sent_by(Acknowledging(good=2, refused=gone), lines(10), Progress("x", stream=io.StringIO()))
 
 
-def test_of_what_was_sent_before_no_room_was_left_it_is_told_how_much_arrived() -> None:
+def test_full_buffer_error_reports_acknowledged_messages() -> None:
     full = NetworkError("no room")
     sent = sent_by(Acknowledging(good=2, refused=full), lines(10), Progress("x", stream=io.StringIO()))
     assert (sent.given, sent.acknowledged, sent.failure) == (3, 2, full)
@@ -184,7 +184,7 @@ def test_a_separator_may_be_any_text() -> None:
     assert list(messages(["k→v\n".encode()], "→")) == [(b"k", b"v")]
 
 
-def test_a_line_without_the_separator_is_named_after_those_before_it_were_given() -> None:
+def test_line_without_separator_is_reported_after_valid_lines() -> None:
     given = messages([b"a:1\n", b"b:2\n", b"c\n"], ":")
     assert [next(given), next(given)] == [(b"a", b"1"), (b"b", b"2")]
     with pytest.raises(

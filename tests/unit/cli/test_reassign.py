@@ -90,7 +90,7 @@ def test_a_dry_election_shows_who_leads_and_who_should(
 
 
 @pytest.mark.parametrize(("elects", "status"), [(True, 0), (False, 1)])
-def test_an_election_tells_by_its_status_whether_all_are_led_as_they_should_be(
+def test_election_status_shows_if_preferred_replicas_lead(
     store: MemoryStore,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -379,7 +379,7 @@ def test_a_throttle_ends_with_the_wait(
     assert throttled(store) == []
 
 
-def test_a_throttle_stays_while_it_is_under_way_can_be_changed_and_ends_with_verify(
+def test_throttle_stays_in_progress_and_ends_with_verify(
     store: MemoryStore, capfd: pytest.CaptureFixture[str], plan: str
 ) -> None:
     verify, execute = (["reassign", one, "--file", plan] for one in ("verify", "execute"))

@@ -253,7 +253,7 @@ def test_keys_choose_the_partition_and_come_back(cluster: Up, request: pytest.Fi
     assert all(len(numbers) == 1 for numbers in partitions.values())
 
 
-def test_a_line_without_the_separator_ends_with_two_and_those_before_it_are_there(
+def test_line_without_separator_ends_with_2_after_sent_lines(
     cluster: Up, request: pytest.FixtureRequest
 ) -> None:
     topic, to = topic_of(request), ("--bootstrap", cluster.address)
@@ -326,7 +326,7 @@ def test_reading_without_end_is_stopped_cleanly(
     assert process.returncode == 0
 
 
-def test_a_topic_that_is_deleted_while_it_is_read_ends_the_reading_and_stays_deleted(
+def test_topic_deleted_during_consume_ends_it_and_stays_deleted(
     cluster: Up, request: pytest.FixtureRequest
 ) -> None:
     topic, to = topic_of(request), ("--bootstrap", cluster.address)
@@ -411,7 +411,7 @@ def test_when_its_broker_dies_it_says_so_and_ends_with_one(tmp_path: Path) -> No
     assert not any(map(lives, children))
 
 
-def test_a_killed_one_leaves_nothing_running_and_the_next_serves_what_it_left(tmp_path: Path) -> None:
+def test_killed_up_leaves_no_process_and_next_one_serves_data(tmp_path: Path) -> None:
     arguments = ("--data-dir", str(tmp_path / "d"), "--port", str(free_port()))
     with up(*arguments) as running:
         ok("produce", "t", "--bootstrap", running.address, stdin=b"a\nb\nc\n")
@@ -545,7 +545,7 @@ def test_up_is_listed_found_by_its_directory_and_stopped(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("own_cache")
-def test_a_directory_that_nobody_serves_is_served_for_the_time_of_a_command(tmp_path: Path) -> None:
+def test_unserved_directory_is_served_during_a_command(tmp_path: Path) -> None:
     to = ("--data-dir", str(tmp_path / "d"))
     # In a process of its own: the cluster lives as long as that.
     sending = subprocess.run(

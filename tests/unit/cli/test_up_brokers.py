@@ -151,7 +151,7 @@ def test_partitions_that_begin_empty_are_told(tmp_path: Path) -> None:
     assert told.endswith("put them back, before others write: t-0\n")
 
 
-def test_it_stops_at_once_and_is_started_again_with_all_that_it_has_or_more(
+def test_up_stops_at_once_and_restarts_with_all_brokers_or_more(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     directory = tmp_path / "d"
@@ -223,7 +223,7 @@ def test_new_brokers_are_told_of(tmp_path: Path) -> None:
     assert told.startswith(f"brokers 1 and 2 of {tmp_path} are new and get only partitions of new topics")
 
 
-def test_it_follows_brokers_that_were_started_again_by_the_commands_that_it_named(tmp_path: Path) -> None:
+def test_up_watches_brokers_restarted_by_its_printed_commands(tmp_path: Path) -> None:
     process, addresses = start(tmp_path / "d", "--brokers", "2")
     again: list[subprocess.Popen[str]] = []
     assert process.stderr is not None
@@ -259,7 +259,7 @@ def test_it_follows_brokers_that_were_started_again_by_the_commands_that_it_name
             one.communicate()
 
 
-def test_a_broker_that_outlives_a_killed_up_is_named_by_ps_and_the_next_up_and_stopped_by_stop(
+def test_broker_outliving_killed_up_is_listed_and_stopped(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.process
 DEADLINE_S = 30
 
 
-def test_listeners_take_the_place_of_the_port_and_an_odd_address_is_told_where_it_is_seen(
+def test_listeners_replace_port_and_odd_address_is_reported(
     tmp_path: Path,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -57,7 +57,7 @@ def test_listeners_take_the_place_of_the_port_and_an_odd_address_is_told_where_i
     assert (process.returncode, rest) == (0, "")
 
 
-def test_who_names_a_directory_whose_broker_advertises_what_is_not_here_is_not_told_to_start_one(
+def test_unreachable_advertised_address_does_not_suggest_a_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = SimpleNamespace(bootstrap_servers=f"127.0.0.1:{free_port()}")

@@ -12,7 +12,7 @@ from minikafka.embedded import Cluster
 
 
 @pytest.mark.process
-def test_data_logs_and_zookeeper_are_private_and_no_file_with_settings_is_open(tmp_path: Path) -> None:
+def test_data_logs_zookeeper_and_settings_files_are_private(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     directory = tmp_path / "data"
     with Cluster(data_dir=directory) as cluster:

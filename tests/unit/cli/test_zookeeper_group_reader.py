@@ -154,7 +154,7 @@ def test_it_commits_now_and_then_while_it_reads_and_while_nothing_comes(
     assert connector.commits == [{T0: 6, U0: 7}, {T0: 7, U0: 7}, {T0: 7, U0: 7}, {T0: 7, U0: 7}]
 
 
-def test_what_may_not_have_left_when_nobody_reads_the_output_any_more_comes_again() -> None:
+def test_messages_lost_with_closed_output_are_read_again() -> None:
     connector = Connector(Message("t", 0, 5))
     with contextlib.suppress(BrokenPipeError), follower(connector) as member:
         print_all(member, 1)

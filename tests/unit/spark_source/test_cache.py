@@ -126,7 +126,7 @@ def test_a_producer_goes_with_its_connections() -> None:
     assert kept.closed
 
 
-def test_every_task_closes_what_has_been_idle_for_too_long_whomever_it_asks() -> None:
+def test_every_task_closes_idle_connections_of_all_clusters() -> None:
     forgotten = made(cache.reading("a:1", CONNECTION))
     before = forgotten.looked_after
     cache.writing("b:1", CONNECTION)
@@ -140,6 +140,6 @@ def test_how_long_a_connection_may_be_idle_is_kafkas_own_option(given: str, idle
     assert made(cache.reading("a:1", connection)).options["connections_max_idle_ms"] == idle_ms
 
 
-def test_a_worker_reads_over_one_connection_and_asks_over_another_while_it_writes() -> None:
+def test_reads_use_one_connection_and_writes_two() -> None:
     assert made(cache.reading("a:1", CONNECTION)).options["one_connection"] is True
     assert made(cache.writing("a:1", CONNECTION)).options["one_connection"] is False

@@ -28,7 +28,7 @@ def test_the_embedded_brokers_address_travels_with_the_host_that_it_serves(
     check_reachable(target)
 
 
-def test_a_start_and_its_end_are_told_and_a_cluster_that_runs_is_used_in_silence(
+def test_cluster_start_is_reported_and_running_one_used_silently(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = local.LocalCluster("127.0.0.1:5", "127.0.0.1:6", "id", local.host_boot_id(), "d", 1, "now")

@@ -40,7 +40,7 @@ def requests(brokers: BrokersInMemory) -> Counter[tuple[ApiKey, int]]:
 
 
 @pytest.mark.parametrize("partitions", [3, 1_000])
-def test_a_batch_is_planned_with_one_question_a_broker_for_each_end_however_many_partitions(
+def test_batch_planning_sends_one_request_per_broker_and_end(
     partitions: int,
 ) -> None:
     brokers = brokers_with(partitions)

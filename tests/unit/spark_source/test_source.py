@@ -126,7 +126,7 @@ def test_wrong_options_are_refused_where_the_schema_is_asked_for() -> None:
         MinikafkaSource({}).schema()
 
 
-def test_the_class_travels_as_a_name_and_says_what_to_do_where_that_is_not_known(tmp_path: Path) -> None:
+def test_class_is_pickled_by_name_and_reports_missing_package(tmp_path: Path) -> None:
     sent = tmp_path / "sent"
     sent.write_bytes(CPickleSerializer().dumps(MinikafkaSource))
     load = f"""
@@ -158,7 +158,7 @@ class Registered:
         self.known.append(found)
 
 
-def test_registering_is_done_once_and_done_already_where_spark_found_the_source() -> None:
+def test_registering_twice_or_after_discovery_does_nothing() -> None:
     session = Registered()
     pyspark_minikafka.register(session)  # type: ignore[arg-type]
     assert session.known == [MinikafkaSource]

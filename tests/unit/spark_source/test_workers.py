@@ -135,7 +135,7 @@ def test_after_a_collection_of_garbage_a_connection_acknowledges_at_once(
 
 
 @QUICKACK
-def test_connections_and_pipes_of_the_users_are_closed_when_the_user_closes_them(
+def test_user_connections_and_pipes_close_when_closed(
     connection: tuple[socket.socket, socket.socket], no_callback_left: None
 ) -> None:
     users, other_side = connection

@@ -51,7 +51,7 @@ def test_a_query_that_has_no_batch_yet_starts_where_the_peer_would(tmp_path: Pat
     assert found.planner.initial() == StreamOffset({T0: 7}, initial=True)
 
 
-def test_a_checkpoint_without_the_peers_files_leaves_the_start_to_the_options(tmp_path: Path) -> None:
+def test_checkpoint_without_peer_files_leaves_start_to_options(tmp_path: Path) -> None:
     options = {"checkpointLocation": str(tmp_path / "new"), "startingOffsets": "earliest"}
     found = Planning(FakeCluster(t=[(3, 90)]), Mode.STREAM, **options)
     assert found.planner.initial().positions == {T0: 3}
@@ -106,7 +106,7 @@ def test_the_end_of_the_batch_shows_which_source_is_meant() -> None:
         first.of_first_batch({T0: 61})
 
 
-def test_two_sources_that_cannot_be_told_apart_must_begin_at_the_same_place() -> None:
+def test_indistinguishable_sources_must_start_at_same_offsets() -> None:
     ends = {"0": {T0: 60}, "1": {T0: 60}}
     assert FirstBatch({"0": {T0: 7}, "1": {T0: 7}}, ends).of_first_batch({T0: 60}) == {T0: 7}
     with pytest.raises(UnknownStart, match="several sources of the query"):
@@ -172,7 +172,7 @@ def test_a_directory_may_be_an_address(tmp_path: Path, form: str) -> None:
     assert spark_checkpoint.read(form.format(directory)) == FirstBatch({"0": {T0: 7}}, {"0": {T0: 60}})
 
 
-def test_a_file_system_that_is_not_known_is_an_error_or_for_the_readers_option_a_warning() -> None:
+def test_unknown_file_system_is_an_error_or_a_warning() -> None:
     warnings: list[str] = []
     implied = Resume(
         CheckpointLocation("checkpointLocation", "nosuch://host/c"), lambda _: True, warnings.append

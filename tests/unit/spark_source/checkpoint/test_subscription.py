@@ -70,7 +70,7 @@ def test_a_first_batch_that_was_planned_for_another_topic_is_refused(limits: boo
 
 
 @both
-def test_an_accepted_change_finishes_what_is_planned_and_reads_the_new_topic(
+def test_accepted_change_finishes_planned_batch_then_reads_topic(
     limits: bool,
 ) -> None:
     spark = run(limits, subscribe="b", **ACCEPT)

@@ -106,7 +106,7 @@ def test_one_moment_wins_over_moments_and_these_over_offsets() -> None:
     assert starting({}, ALL_LATEST) == ALL_LATEST
 
 
-def test_a_start_that_no_record_matches_is_an_error_unless_latest_is_asked_for() -> None:
+def test_start_time_without_a_record_is_an_error_unless_latest() -> None:
     given = {"startingtimestamp": "7", "startingoffsetsbytimestampstrategy": "Latest"}
     assert starting(given, ALL_EARLIEST) == TimeBound("startingTimestamp", 7, or_latest=True)
     assert ending({"endingtimestamp": "7"}, ALL_LATEST) == TimeBound("endingTimestamp", 7, or_latest=True)

@@ -137,7 +137,7 @@ def test_a_stream_may_start_at_latest() -> None:
     assert source(Mode.STREAM, startingOffsets='{"t":{"0":-1}}').starting.moves
 
 
-def test_where_the_kind_of_query_is_not_known_yet_only_what_is_always_wrong_is_refused() -> None:
+def test_load_refuses_only_options_invalid_for_every_query() -> None:
     assert source(Mode.LOAD, startingOffsets="latest").starting == ALL_LATEST
     assert refusal_of({"subscribe": "t", "startingOffsets": "now"}, Mode.LOAD).name == "startingOffsets"
 
@@ -341,9 +341,7 @@ def test_a_property_of_kafkas_own_is_no_slip(name: str) -> None:
         ("kafka.batch.size", "1_000", "must be a whole number of at least 0"),
     ],
 )
-def test_a_value_of_the_wrong_kind_is_refused_though_the_property_has_no_effect(
-    name: str, value: str, allowed: str
-) -> None:
+def test_invalid_value_of_an_unused_property_is_refused(name: str, value: str, allowed: str) -> None:
     assert str(refusal_of({"subscribe": "t", name: value})) == f"{name}={value!r}: {allowed}"
     with pytest.raises(ConfigError) as refused:
         sink_options({"topic": "t", name: value})
@@ -437,7 +435,7 @@ def test_a_largest_long_is_a_limit_like_any_other() -> None:
     assert source(Mode.STREAM, maxOffsetsPerTrigger=str(2**63 - 1)).trigger.max_offsets == 2**63 - 1
 
 
-def test_without_servers_the_embedded_broker_of_an_absolute_directory_is_used() -> None:
+def test_without_servers_embedded_broker_has_absolute_directory() -> None:
     root = os.sep + "here"
     assert source().location.data_dir == os.path.join(root, "minikafka-data")
     assert source(minikafka__data__dir="a/../b").location.data_dir == os.path.join(root, "b")
@@ -535,7 +533,7 @@ def test_wrong_options_about_groups_are_refused_by_name(given: dict[str, str], n
     assert refusal_of({"subscribe": "t", **given}, Mode.STREAM).name == name
 
 
-def test_offsets_in_zookeeper_need_its_address_unless_the_brokers_are_our_own() -> None:
+def test_zookeeper_offsets_need_an_address_unless_embedded() -> None:
     given = {"subscribe": "t", "offsets.storage": "zookeeper", "minikafka.commit.group": "g"}
     assert refusal_of({**given, "kafka.bootstrap.servers": "h:1"}, Mode.STREAM).name == "zookeeper.connect"
     assert source_options(given, Mode.STREAM).groups.storage is Storage.ZOOKEEPER

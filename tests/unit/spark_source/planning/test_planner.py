@@ -56,7 +56,7 @@ def test_what_the_cluster_does_not_have_is_named(given: dict[str, str], said: st
     assert problem.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_topic_that_a_starting_broker_does_not_know_yet_is_asked_for_again() -> None:
+def test_topic_unknown_to_a_starting_broker_is_looked_up_again() -> None:
     cluster = FakeCluster(t=[(0, 5)])
     cluster.hidden = [{"t"}, {"t"}]
     planning = Planning(cluster, Mode.BATCH, fetchOffset__retryIntervalMs="7")
@@ -212,7 +212,7 @@ def test_the_first_batch_is_planned_from_what_its_end_carries() -> None:
     assert stream(cluster, StreamOffset({T0: 90}, initial=True), end) == (OffsetRange(T0, 50, 60),)
 
 
-def test_a_partition_that_appears_while_the_query_runs_is_read_from_its_first_offset() -> None:
+def test_partition_added_during_query_is_read_from_first_offset() -> None:
     cluster = FakeCluster(t=[(0, 5), (0, 3)])
     ranges = stream(cluster, StreamOffset({T0: 5}), StreamOffset({T0: 5, T1: 3}))
     assert ranges == (OffsetRange(T1, 0, 3),)
@@ -324,7 +324,7 @@ def test_a_query_starts_where_a_group_has_committed(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.BATCH, Mode.STREAM])
-def test_what_a_group_has_never_read_is_read_from_its_first_record_and_named(mode: Mode) -> None:
+def test_partitions_without_commits_start_at_first_record(mode: Mode) -> None:
     planning = Planning(of_group(p0=7), mode, startingOffsets="group:g")
     if mode is Mode.STREAM:
         assert planning.planner.initial().positions == {T0: 7, T1: 3, T2: 2}
@@ -349,7 +349,7 @@ def test_a_group_that_nobody_knows_is_an_error_that_names_it() -> None:
         batch(FakeCluster(t=[(0, 9)]), startingOffsets="group:nobody")
 
 
-def test_a_query_that_started_at_a_group_replays_its_first_batch_though_the_group_has_moved() -> None:
+def test_group_start_replays_first_batch_though_group_moved() -> None:
     cluster = of_group(p0=7)
     planning = Planning(cluster, Mode.STREAM, startingOffsets="group:g", assign='{"t":[0]}')
     start = planning.planner.initial()

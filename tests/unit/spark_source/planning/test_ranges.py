@@ -26,7 +26,7 @@ def test_new_partitions_are_those_that_only_the_end_has() -> None:
     assert new_partitions({A0: 1}, {B0: 1, A1: 1, A0: 1}) == [A1, B0]
 
 
-def test_a_new_partition_that_does_not_start_at_zero_is_a_loss_and_still_read() -> None:
+def test_new_partition_not_starting_at_zero_is_a_loss_and_read() -> None:
     plan = plan_stream({}, {A1: 9}, {A1: 7})
     assert plan.ranges == (OffsetRange(A1, 7, 9),)
     assert plan.losses == ("the new partition a-1 starts at offset 7 instead of 0",)
@@ -55,7 +55,7 @@ def test_a_log_whose_end_moved_back_is_read_whole_and_reported() -> None:
     assert "reading from its first offset, 0" in plan.losses[0]
 
 
-def test_a_data_loss_says_what_happened_and_which_option_decides_and_survives_pickling() -> None:
+def test_data_loss_names_cause_and_option_and_can_be_pickled() -> None:
     problem = pickle.loads(pickle.dumps(DataLoss(["partitions a-0 are gone"])))
     assert str(problem).startswith("partitions a-0 are gone. ")
     assert "failOnDataLoss" in str(problem)

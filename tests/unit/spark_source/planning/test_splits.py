@@ -37,7 +37,7 @@ def test_larger_partitions_are_cut_into_more_parts() -> None:
     assert [p for p, _, _ in sizes(10, 20, 30, min_partitions=6)] == [0, 1, 1, 2, 2, 2]
 
 
-def test_small_partitions_are_left_whole_and_do_not_take_parts_from_large_ones() -> None:
+def test_small_partitions_stay_whole_and_take_no_share() -> None:
     assert [p for p, _, _ in sizes(1, 1, 100, min_partitions=6)] == [0, 1, 2, 2, 2, 2]
 
 
@@ -59,6 +59,6 @@ def test_empty_partitions_are_kept_and_do_not_count() -> None:
     assert sizes(0, 10, min_partitions=2) == [(0, 0, 0), (1, 0, 5), (1, 5, 10)]
 
 
-def test_only_the_first_part_begins_at_the_earliest_record_and_only_the_last_ends_at_the_latest() -> None:
+def test_only_first_part_is_from_earliest_and_last_to_latest() -> None:
     parts = split([OffsetRange(T0, 3, 9, from_earliest=True, to_latest=True)], 3, None)
     assert [(p.from_earliest, p.to_latest) for p in parts] == [(True, False), (False, False), (False, True)]

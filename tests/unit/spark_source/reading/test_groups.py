@@ -129,7 +129,7 @@ def test_meanwhile_the_newest_position_is_what_counts(member: FakeMember, progre
     assert member.until("commit") == {T0: 9}
 
 
-def test_who_is_refused_says_by_whom_after_the_longest_that_a_dead_one_is_believed_in(
+def test_held_group_is_refused_after_session_timeout_with_holder(
     member: FakeMember, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = ManualClock()
@@ -196,7 +196,7 @@ finally:
 
 
 @pytest.mark.process
-def test_a_runner_that_is_terminated_before_it_could_be_stopped_lets_the_group_go() -> None:
+def test_terminated_runner_leaves_the_group() -> None:
     ended = subprocess.run([sys.executable, "-c", ENDED], capture_output=True, text=True, timeout=PATIENCE_S)
     assert (ended.stdout, ended.returncode) == ("unwound\nreleased\n", -signal.SIGTERM), ended.stderr
 
@@ -234,7 +234,7 @@ def reader(limits: bool, cluster: FakeCluster) -> tuple[Any, Told]:
 
 
 @pytest.mark.skipif(not stream.HAS_LIMITS, reason="Spark before 4.2 has no read limits")
-def test_from_4_2_on_the_question_for_the_next_batch_says_that_the_last_one_is_done() -> None:
+def test_from_4_2_on_next_batch_request_confirms_the_last_one() -> None:
     cluster = FakeCluster(t=[(0, 5)])
     query, told = reader(True, cluster)
     end = query.latestOffset(query.initialOffset(), query.getDefaultReadLimit())

@@ -124,7 +124,7 @@ def test_while_nothing_is_new_the_very_same_offset_comes_back(limits: bool | str
 
 
 @both
-def test_a_first_batch_that_failed_is_replayed_exactly_though_latest_has_moved(limits: bool | str) -> None:
+def test_failed_first_batch_is_replayed_though_latest_moved(limits: bool | str) -> None:
     cluster = FakeCluster(t=[(0, 5), (0, 0)])
     spark = Spark(cluster, limits=limits)
     spark.reader.initialOffset()
@@ -297,7 +297,7 @@ def test_available_now_waits_for_nothing_that_was_overlooked_at_its_start(limits
 
 @limited
 @pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
-def test_available_now_does_not_go_back_where_a_new_leader_was_behind_at_its_start(
+def test_available_now_keeps_position_when_new_leader_lagged(
     fail_on_data_loss: str, limits: bool | str
 ) -> None:
     cluster = FakeCluster(t=[(0, 90)])
@@ -384,7 +384,7 @@ def test_available_now_does_not_wait_for_what_will_not_come(limits: bool | str) 
     assert [end["t"]["0"] for end in ends] == [20, 40, 50, 50]
 
 
-def test_a_refused_query_raises_why_whatever_it_is_asked_and_can_be_stopped() -> None:
+def test_refused_query_raises_from_every_method_and_can_stop() -> None:
     reader = stream.reader({"subscribe": "t", "endingOffsets": "latest"}, SOURCE_SCHEMA)
     questions = (reader.initialOffset, reader.latestOffset, lambda: reader.partitions({}, {}))
     for question in (*questions, lambda: reader.read(None)):  # type: ignore[arg-type,return-value]

@@ -258,7 +258,7 @@ def test_a_reader_that_is_left_early_stops_its_fetcher(of: Callable[[Log], Log])
     assert made[0].stopped
 
 
-def test_a_reader_that_is_left_while_it_skips_what_is_lost_stops_the_next_fetcher(
+def test_stop_while_skipping_lost_offsets_stops_next_fetcher(
     of: Callable[[Log], Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = of(Log(10, 20))

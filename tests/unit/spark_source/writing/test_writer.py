@@ -156,7 +156,7 @@ class BrokersOfKafka010:
         return SimpleNamespace(done=True, result=lambda: None)
 
 
-def test_rows_with_headers_are_refused_for_brokers_that_do_not_know_them_and_others_are_written() -> None:
+def test_rows_with_headers_are_refused_for_older_brokers() -> None:
     header = {"key": "h", "value": b"1"}
     batch = pa.RecordBatch.from_pydict(
         {
