@@ -39,8 +39,8 @@ from minikafka.records import kernels
 from minikafka.records.append.conversion import down_convert
 from minikafka.records.append.produced import Limits
 from minikafka.records.append.validation import assign, prepare, validate
-from minikafka.records.columns import SCHEMA_WITH_HEADERS, Decoder
-from minikafka.records.compaction import SLOT_BYTES, OffsetMap, Sieve, Transactions
+from minikafka.records.columns import SCHEMA_WITH_HEADERS, ColumnDecoder
+from minikafka.records.compaction import SLOT_BYTES, OffsetMap, RecordFilter, Transactions
 from minikafka.records.format.compression import Codec
 from minikafka.records.format.message_set import StoredRecord, iterate
 from minikafka.records.format.record import TimestampType
@@ -187,7 +187,7 @@ class Outcomes:
 
     def try_columns(self, data: bytes, records: list[StoredRecord]) -> None:
         """Check that the columns equal the records of the iterator."""
-        decoder = Decoder(-EVER - 1, EVER, headers=True, max_content_bytes=self.content_bytes)
+        decoder = ColumnDecoder(-EVER - 1, EVER, headers=True, max_content_bytes=self.content_bytes)
         self.refused(lambda: decoder.add(self.guarded(data)), CORRUPT)
         columns = decoder.columns()
         rows: list[Row] = list(
@@ -262,15 +262,15 @@ class Outcomes:
             offsets = OffsetMap((4 + number % 9) * SLOT_BYTES)
             offsets.begin(0)
             offsets.add(self.guarded(data), 1 + number % 50, lambda: ends, self.content_bytes)
-            sieve = Sieve(
+            record_filter = RecordFilter(
                 offsets,
                 now_ms=NOW_MS,
                 delete_retention_ms=5,
                 transactions=ends,
                 max_content_bytes=self.content_bytes,
             )
-            sieve.tombstones_stay = number % 2 == 0
-            found = sieve.sift(self.guarded(data))
+            record_filter.tombstones_stay = number % 2 == 0
+            found = record_filter.filter(self.guarded(data))
             kept.append(b"" if found is None else bytes(found.data))
 
         if self.refused(compact, CORRUPT):

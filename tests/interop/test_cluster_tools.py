@@ -16,7 +16,7 @@ from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.registry.zookeeper import ZooKeeperStore
-from minikafka.wire.apis.describe_configs import ConfigSource, ResourceType
+from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSource
 from tests.interop.releases import KAFKA_0_10, Printed
 
 PATIENCE_S = 30
@@ -105,14 +105,16 @@ def test_a_broker_gets_rates_of_replication(cluster: Cluster) -> None:
 
     def dynamic() -> dict[str, str | None]:
         with Client(cluster.bootstrap_servers) as client:
-            settings = Admin(client).describe_configs(ResourceType.BROKER, "1")
+            settings = Admin(client).describe_configs(ConfigResourceType.BROKER, "1")
         return {found.name: found.value for found in settings if found.source is ConfigSource.DYNAMIC_BROKER}
 
     given = ",".join(f"{name}={value}" for name, value in rates.items())
     run(cluster, "ConfigCommand", "--alter", *one, "--add-config", given)
     assert wait_until(lambda: dynamic() == rates, PATIENCE_S)
     with Client(cluster.bootstrap_servers) as client:
-        Admin(client).change_configs(ResourceType.BROKER, "1", {"leader.replication.throttled.rate": None})
+        Admin(client).change_configs(
+            ConfigResourceType.BROKER, "1", {"leader.replication.throttled.rate": None}
+        )
     told = run(cluster, "ConfigCommand", "--describe", *one).out
     assert told.strip() == "Configs for brokers '1' are follower.replication.throttled.rate=2000000"
     run(cluster, "ConfigCommand", "--alter", *one, "--delete-config", "follower.replication.throttled.rate")

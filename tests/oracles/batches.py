@@ -1,4 +1,4 @@
-"""Record batches of magic 2 in plain Python: what the project's own code is held against.
+"""Record batches of magic 2 in plain Python, to compare the project's code with.
 
 It shares nothing with that code but crcmod's definition of CRC-32C.
 """
@@ -135,7 +135,7 @@ def number(data: bytes) -> int:
 
 
 def take_number(data: bytes, bits: int) -> tuple[int, bytes]:
-    """A zig-zag varint of at most ``bits`` bits, and what lies behind it."""
+    """Return a zig-zag varint of at most ``bits`` bits, and the position after it."""
     raw = 0
     for place, byte in enumerate(data[: (bits + 6) // 7]):
         raw |= (byte & 127) << 7 * place

@@ -1,4 +1,4 @@
-"""Compaction in plain Python: the entries of a log as values, and which of them a cleaning leaves.
+"""Compaction in plain Python: the entries of a log as values, and those that a cleaning retains.
 
 As in Kafka 0.10.1 (magic 0 and 1) and 3.9.1 (magic 2); it shares nothing with the project's own code.
 """
@@ -81,14 +81,14 @@ def entries(data: bytes) -> list[Entry]:
 
 
 def control_type(entry: Entry) -> int:
-    """0 for a mark that aborts, 1 for one that commits, -1 for what says neither."""
+    """Return 0 for a marker that aborts, 1 for one that commits, -1 for anything else."""
     key = entry.messages[0].key if entry.messages else None
     kind = -1 if key is None or len(key) < 4 else number(key[2:4])
     return kind if kind in {0, 1} else -1
 
 
 def aborted(log: list[Entry], at: int) -> bool | None:
-    """How the transaction of a batch ended; None when it has not."""
+    """Return True if the transaction of a batch was aborted; None if it has not ended."""
     for entry in log[at + 1 :]:
         if entry.control and entry.producer == log[at].producer and control_type(entry) >= 0:
             return control_type(entry) == 0
@@ -144,7 +144,7 @@ def cleaned(
     retention: int,
     tombstones_stay: bool = True,
 ) -> tuple[list[Entry], int]:
-    """What is left of the log when ``[start, end)`` is its dirty part; and where it is clean up to."""
+    """Return the cleaned log when ``[start, end)`` is its dirty part, and the end of the clean part."""
     last, reached, producers = mapped(log, start, end, capacity)
     left: list[Entry] = []
     met: set[int] = set()
@@ -186,7 +186,7 @@ def cleaned(
 
 
 def needed(entry: Entry, producers: dict[int, tuple[int, int, int]], now: int) -> bool:
-    """Whether a batch without records stays for its producer's sake."""
+    """Return True if an empty batch is retained for its producer's sequence."""
     if entry.producer < 0:
         return False
     if entry.producer in producers:
@@ -196,7 +196,7 @@ def needed(entry: Entry, producers: dict[int, tuple[int, int, int]], now: int) -
 
 
 def rest_of(entry: Entry, stay: tuple[Message, ...], reached: int, over: bool, horizon: int) -> Entry:
-    """An entry of which these messages stay."""
+    """Return the entry with only these messages."""
     tombstone = any(message.value is None and message.offset < reached for message in stay)
     new_horizon = entry.magic == 2 and (tombstone or over) and entry.horizon is None
     if stay == entry.messages and not new_horizon:

@@ -1,4 +1,4 @@
-"""Message sets in plain Python (magic 2: ``batches``): what the project's own code is held against.
+"""Message sets in plain Python (magic 2: ``batches``), to compare the project's code with.
 
 It shares nothing with that code, takes one byte field after the other, and is as slow as it looks.
 """

@@ -28,7 +28,7 @@ STEPS = st.tuples(
 
 @dataclass
 class History:
-    """A log as brokers make them: batches, and what became of the transactions."""
+    """A log as brokers write it: batches, and the outcomes of the transactions."""
 
     batches: list[bytes] = field(default_factory=list)
     firsts: list[int] = field(default_factory=list)
@@ -65,7 +65,7 @@ class History:
 
 @settings(max_examples=100)
 @given(st.lists(STEPS, min_size=12, max_size=30), st.data())
-def test_what_is_left_of_any_part_of_a_log_is_what_was_committed(
+def test_any_part_of_a_log_gives_its_committed_records(
     steps: list[tuple[int, str, int, int, int]], data: st.DataObject
 ) -> None:
     history = History()

@@ -18,7 +18,7 @@ from minikafka.log.cleanup.cleaner_manager import LogCleanerManager
 from minikafka.log.config import LogConfig
 from minikafka.records.append.produced import Limits
 from minikafka.records.append.validation import validate
-from minikafka.records.compaction import SLOT_BYTES, OffsetMap, Sieve, Transactions
+from minikafka.records.compaction import SLOT_BYTES, OffsetMap, RecordFilter, Transactions
 from minikafka.records.format.message_set import CLASSIC_CODECS, Codec, Record, build_message_set
 from tests.oracles import batches, compaction
 from tests.oracles import messages as oracle
@@ -94,16 +94,16 @@ def sifted(
 
     offsets.begin(start)
     all(offsets.add(data, end, ask) for data in windows)
-    sieve = Sieve(
+    record_filter = RecordFilter(
         offsets,
         now_ms=how["now"],
         delete_retention_ms=how["retention"],
         transactions=asked[0] if asked else None,
     )
-    sieve.tombstones_stay = bool(how["tombstones_stay"])
+    record_filter.tombstones_stay = bool(how["tombstones_stay"])
     left = b""
     for data in windows:
-        kept = sieve.sift(data)
+        kept = record_filter.filter(data)
         if kept is None:
             continue
         found = compaction.entries(bytes(kept.data))
@@ -119,7 +119,7 @@ def sifted(
 
 
 @given(logs(), st.data())
-def test_what_stays_is_what_the_oracle_leaves_pass_after_pass(sets: list[bytes], data: st.DataObject) -> None:
+def test_each_pass_retains_what_the_oracle_retains(sets: list[bytes], data: st.DataObject) -> None:
     offsets = OffsetMap(SLOT_BYTES * data.draw(st.sampled_from([3, 5, 9, 50])))
     how = {
         "tombstones_stay": data.draw(st.integers(0, 1)),
@@ -142,7 +142,7 @@ def test_what_stays_is_what_the_oracle_leaves_pass_after_pass(sets: list[bytes],
 
 
 def split(data: bytes) -> list[bytes]:
-    """Each entry."""
+    """Return the entries one by one."""
     found = []
     while data:
         size = 12 + int.from_bytes(data[8:12], "big")
@@ -198,4 +198,4 @@ def test_a_cleaned_log_has_the_last_message_of_every_key(
     for message in wanted:
         found_slice = log.read(message.offset, 1).slice
         assert found_slice is not None
-        assert message.offset in {one.offset for one in oracle.decode(found_slice.read())}
+        assert message.offset in {found.offset for found in oracle.decode(found_slice.read())}

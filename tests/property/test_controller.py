@@ -1,9 +1,9 @@
-"""Controllers, whatever happens: a model of ZooKeeper and of brokers, with chance from a seed.
+"""Controllers in random sequences of events: a model of ZooKeeper and of brokers, with a random seed.
 
-Brokers die, come back, lose their session and restart at once; leaders change who is in sync; one controller
-follows another, and an earlier one goes on until it hears of it. Jobs and messages wait in queues, and
-anything may happen between two of them. The model checks every value that is written and every message that
-is sent; at the end all brokers live, and everything that was asked for must come to its end.
+Brokers die, come back, lose their session and restart at once; leaders change the ISR; one controller follows
+another, and an earlier one continues until it learns of it. Jobs and messages wait in queues, and any event
+may happen between two of them. The model checks every value that is written and every message that is sent;
+at the end all brokers live, and everything that was requested must be complete.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Job = str | tuple[int, events.Effect]
 
 @dataclass
 class Broker:
-    """A broker's process: what it heard, and what lies on its disk."""
+    """A broker's process: the states that it received, and the logs on its disk."""
 
     broker_id: int
     alive: bool = True
@@ -54,8 +54,8 @@ class Broker:
         self.jobs.clear()
 
 
-class World:
-    """ZooKeeper, the brokers, and what must hold between them."""
+class ControllerHarness:
+    """ZooKeeper, the brokers, and the invariants between them."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -229,9 +229,9 @@ class World:
             self._store(topic_partition, changed)
             broker.heard[topic_partition] = changed
         elif state is not None and state.leader_epoch == known.leader_epoch:
-            # It wrote that itself, before it was restarted and told what the controller knew.
+            # It wrote that itself, before it restarted and received the controller's state.
             broker.heard[topic_partition] = replace(known, isr=state.isr, version=state.version)
-        # One that finds another version says so too: nobody may have announced it.
+        # A leader that finds another version announces it too: the change may not have been announced.
         self.changed_isr.add(topic_partition)
         self.watch("isr")
 
@@ -380,10 +380,10 @@ class World:
         effect: events.SendLeaderAndIsr | events.SendUpdateMetadata | events.SendStopReplica,
     ) -> None:
         if not isinstance(effect, events.SendStopReplica):
-            for key, told in effect.leaderships.items():
-                if told.leader != LEADER_DURING_DELETE:
-                    assert (key, replace(told, replicas=())) in self.written, (
-                        f"{key}: {told} was never written"
+            for key, state in effect.leaderships.items():
+                if state.leader != LEADER_DURING_DELETE:
+                    assert (key, replace(state, replicas=())) in self.written, (
+                        f"{key}: {state} was never written"
                     )
         receiver = self.brokers[effect.broker_id]
         if receiver.alive:
@@ -403,11 +403,11 @@ class World:
         broker.controller_epoch = epoch
         match effect:
             case events.SendLeaderAndIsr(_, leaderships):
-                for key, told in leaderships.items():
-                    assert broker.broker_id in told.replicas
+                for key, state in leaderships.items():
+                    assert broker.broker_id in state.replicas
                     heard = broker.heard.get(key)
-                    if heard is None or told.leader_epoch > heard.leader_epoch:
-                        broker.heard[key] = told
+                    if heard is None or state.leader_epoch > heard.leader_epoch:
+                        broker.heard[key] = state
                         broker.logs.add(key)
             case events.SendStopReplica(_, partitions, delete):
                 for key in partitions:
@@ -434,7 +434,7 @@ class World:
     # --- the end --------------------------------------------------------------------------------------------
 
     def calm_down(self) -> None:
-        """All brokers live, with nobody stopping any more, and nothing happens but what is under way."""
+        """Revive all brokers, finish all stops, and complete everything that is in progress."""
         while len(self.live()) < len(BROKERS):
             self.revive()
         self._run_all()
@@ -457,10 +457,10 @@ class World:
                 return
             self.run_a_job()
             self.deliver_a_message()
-        raise AssertionError("it never ends")
+        raise AssertionError("the jobs and messages never end")
 
     def _catch_up(self, leader: Broker) -> None:
-        """Take everybody in sync who follows."""
+        """Add all followers to the ISR."""
         for key in sorted(leader.heard):
             known = leader.heard[key]
             if known.leader == leader.broker_id:
@@ -493,8 +493,8 @@ class World:
 
 @pytest.mark.parametrize("seed", seeds(150))
 def test_no_rule_is_broken_and_all_work_ends(seed: int) -> None:
-    world = World(seed)
+    harness = ControllerHarness(seed)
     for _ in range(600):
-        world.chance()
-    world.calm_down()
-    world.check_the_end()
+        harness.chance()
+    harness.calm_down()
+    harness.check_the_end()

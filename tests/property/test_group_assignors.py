@@ -20,7 +20,7 @@ SUBSCRIPTIONS = st.dictionaries(MEMBERS, st.lists(st.sampled_from(TOPICS)), min_
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
 @given(subscriptions=SUBSCRIPTIONS, partitions=PARTITIONS)
-def test_every_wanted_partition_goes_to_one_member_that_wants_it(
+def test_every_partition_is_assigned_to_one_subscriber(
     assign: Assignor, subscriptions: dict[str, list[str]], partitions: dict[str, int]
 ) -> None:
     shares = assign(subscriptions, partitions)
@@ -61,7 +61,7 @@ def test_roundrobin_is_even_for_equal_subscriptions(members: set[str], partition
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
 @given(subscriptions=SUBSCRIPTIONS, partitions=PARTITIONS, chance=st.randoms())
-def test_the_order_in_which_members_are_told_does_not_count(
+def test_order_of_members_does_not_matter(
     assign: Assignor, subscriptions: dict[str, list[str]], partitions: dict[str, int], chance: Random
 ) -> None:
     rows = [(member, chance.sample(topics, len(topics))) for member, topics in subscriptions.items()]

@@ -1,5 +1,5 @@
-"""A consumer that is asked for records in any way, and told to go anywhere in between: what it gives is what
-the log has from its position on, once and in order, and what it commits is what it has given.
+"""A consumer that reads in all ways and seeks in between: it returns the log's records from its position on,
+once and in order, and commits the position after them.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ STEPS = st.one_of(
 )
 
 
-class Reading:
-    """A consumer of three partitions, and beside it what it must give."""
+class ConsumerHarness:
+    """A consumer of three partitions, and the records that it must return."""
 
     def __init__(self) -> None:
         self.brokers = BrokersInMemory(2, {"t": len(PLACES)})
@@ -68,15 +68,15 @@ class Reading:
         getattr(self, what)(*how)
         for tp in self.consumer.assignment:
             known = self.consumer.position(tp)
-            # What lies between is nothing: compaction has taken it.
+            # There is nothing in between: compaction has removed it.
             assert known is None or self.next_of(tp, self.position[tp]) == self.next_of(tp, known), tp
 
     def offsets(self, tp: TopicPartition) -> dict[int, bytes | None]:
         return self.values_of[tp]
 
     def next_of(self, tp: TopicPartition, offset: int) -> int:
-        """The first record from there on; the end for none."""
-        return min((one for one in self.offsets(tp) if one >= offset), default=NOWHERE)
+        """Return the offset of the first record from there on; NOWHERE for none."""
+        return min((known for known in self.offsets(tp) if known >= offset), default=NOWHERE)
 
     def took(self, given: Given) -> None:
         paused = self.consumer.paused
@@ -103,16 +103,16 @@ class Reading:
     def sets(self) -> None:
         self.took(
             [
-                (one.topic_partition, record.offset, record.value)
-                for one in self.consumer.poll(WAIT_MS)
-                for record in one.records()
+                (fetched.topic_partition, record.offset, record.value)
+                for fetched in self.consumer.poll(WAIT_MS)
+                for record in fetched.records()
             ]
         )
 
     def records(self, most: int) -> None:
         found = self.consumer.poll_records(WAIT_MS, most)
         assert len(found) <= most
-        self.took([(one.topic_partition, one.offset, one.value) for one in found])
+        self.took([(record.topic_partition, record.offset, record.value) for record in found])
 
     def table(self, most: int | None, headers: bool) -> None:
         found = self.consumer.poll_table(WAIT_MS, max_records=most, headers=headers)
@@ -129,12 +129,12 @@ class Reading:
             for offset in self.offsets(tp)
         )
         with self.patience():
-            for one in islice(self.consumer, min(count, there)):
-                self.took([(one.topic_partition, one.offset, one.value)])
+            for record in islice(self.consumer, min(count, there)):
+                self.took([(record.topic_partition, record.offset, record.value)])
 
     @contextlib.contextmanager
     def patience(self) -> Iterator[None]:
-        """An iteration waits for ever, but not here: Woken ends it."""
+        """End an iteration, which would wait for ever, by ``wakeup``."""
         clock = self.brokers.clock
         advance, latest_ms = clock.advance, clock.monotonic_ms() + 60_000
 
@@ -157,7 +157,7 @@ class Reading:
         self.on(tp, lambda: self.consumer.seek_to_beginning(tp), 0)
 
     def end(self, tp: TopicPartition) -> None:
-        """It is looked up in the next poll: nothing may come between."""
+        """Seek to the end, which the next poll looks up: no event may come between."""
         if tp in self.consumer.assignment:
             self.consumer.seek_to_end(tp)
             self.position[tp] = self.brokers.logs[tp].end_offset
@@ -191,7 +191,7 @@ class Reading:
                 assert committed[tp][0] == known
 
     def rest(self) -> None:
-        """All that is left comes."""
+        """Read all remaining records."""
         self.assign(set(PLACES))
         self.consumer.resume(*PLACES)
         for _ in range(100):
@@ -204,10 +204,10 @@ class Reading:
 
 
 @given(st.lists(FILLS, min_size=2, max_size=6), st.lists(STEPS, min_size=5, max_size=25))
-def test_what_is_given_is_what_the_log_has_once_and_in_order(
+def test_consumer_returns_the_log_once_and_in_order(
     fills: list[tuple[Any, ...]], steps: list[tuple[Any, ...]]
 ) -> None:
-    reading = Reading()
-    for one in [*fills, *steps]:
-        reading.step(*one)
-    reading.rest()
+    harness = ConsumerHarness()
+    for step in [*fills, *steps]:
+        harness.step(*step)
+    harness.rest()

@@ -1,4 +1,5 @@
-"""A group whatever happens to it: members that come, go, are silent or repeat themselves, storage that fails.
+"""A group in random sequences of events: members that join, leave, are silent or repeat requests, failing
+storage.
 
 What must hold: generations only grow, and a leader is a member; nobody is answered twice (the conversation
 sees to it), and everybody once time passes; a deadline that has come is not a deadline any more; a share is
@@ -21,7 +22,7 @@ LONGEST_MS = NEW_MEMBER_JOIN_TIMEOUT_MS + 200_000
 
 
 class GroupMachine(RuleBasedStateMachine):
-    """One group, and all requests that were ever sent to it."""
+    """A group, and all requests that were ever sent to it."""
 
     people = Bundle("people")
 
@@ -37,7 +38,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.talk.holds_stores = True
 
     @rule(target=people, protocols=PROTOCOLS)
-    def somebody_comes(self, protocols: tuple[str, ...]) -> Member:
+    def a_member_joins(self, protocols: tuple[str, ...]) -> Member:
         member = self.talk.member(f"m{len(self.joins)}", *protocols)
         self.join(member, 60_000)
         return member
@@ -51,11 +52,11 @@ class GroupMachine(RuleBasedStateMachine):
         member.protocols = tuple((name, b"changed") for name in protocols)
         self.join(member, 60_000)
 
-    @rule(member=people, everybody=strategies.booleans())
-    def sync(self, member: Member, everybody: bool) -> None:
+    @rule(member=people, with_assignment=strategies.booleans())
+    def sync(self, member: Member, with_assignment: bool) -> None:
         share = b"of %d" % member.generation
         named = {other.member_id: share for other, _ in self.joins if other.member_id}
-        self.syncs.append((member.generation, self.talk.sync(member, named if everybody else {})))
+        self.syncs.append((member.generation, self.talk.sync(member, named if with_assignment else {})))
 
     @rule(member=people)
     def heartbeat(self, member: Member) -> None:

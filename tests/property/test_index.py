@@ -77,7 +77,7 @@ class TestOffsetIndex:
             if todo == "cut":
                 position = data.draw(st.integers(1, entry[1] + 1))
                 index.cut(position)
-                entries = [one for one in entries if one[1] < position]
+                entries = [entry for entry in entries if entry[1] < position]
             if todo in {"write", "load"} or number == len(steps) - 1:
                 index.write_out(files, sync=True)
             if todo == "load" and entries:
@@ -88,7 +88,7 @@ class TestOffsetIndex:
             check(loaded(files, base), base, entries)
 
     @given(BASES, STEPS.filter(bool), st.integers(0, 200))
-    def test_what_kafka_took_beforehand_is_passed_over(self, base: int, steps: Pairs, zeros: int) -> None:
+    def test_preallocated_zeros_of_kafka_are_ignored(self, base: int, steps: Pairs, zeros: int) -> None:
         files, entries = MemoryFiles(), rising(base, steps)
         index = OffsetIndex(PATH, base)
         for entry in entries:
@@ -103,9 +103,7 @@ class TestOffsetIndex:
         assert len(read_file(files, PATH)) == 8 * len(index)
 
     @given(BASES, STEPS.filter(lambda steps: len(steps) > 1), st.data())
-    def test_what_does_not_rise_or_lies_outside_is_not_believed(
-        self, base: int, steps: Pairs, data: st.DataObject
-    ) -> None:
+    def test_entries_that_do_not_rise_are_ignored(self, base: int, steps: Pairs, data: st.DataObject) -> None:
         files, entries = MemoryFiles(), rising(base, steps)
         index = OffsetIndex(PATH, base)
         for entry in entries:
@@ -139,7 +137,7 @@ def test_an_offset_entry_that_does_not_follow_is_refused(base: int, back: int) -
 def test_a_time_index_never_points_behind_a_message_of_that_time(
     base: int, noted: Pairs, data: st.DataObject
 ) -> None:
-    """Messages in order, each with a time; the index is told of the largest so far, now and then."""
+    """Messages in order, each with a time; the largest so far is added to the index now and then."""
     files, index, messages = MemoryFiles(), TimeIndex(PATH, base), []
     newest = (-1, base)
     for number, (time_ms, gap) in enumerate(noted):
@@ -160,7 +158,7 @@ def test_a_time_index_never_points_behind_a_message_of_that_time(
     times = sorted({time_ms for _, time_ms in messages})
     for asked in {0, *times, *(time_ms + 1 for time_ms in times)}:
         bound = index.lookup(asked)
-        told = [offset for offset, time_ms in messages if time_ms >= asked]
-        assert not told or bound <= told[0]
+        later = [offset for offset, time_ms in messages if time_ms >= asked]
+        assert not later or bound <= later[0]
     entries = [index.lookup(time_ms) for time_ms in times]
     assert all(first <= second for first, second in pairwise(entries))

@@ -78,8 +78,8 @@ class LogMachine(RuleBasedStateMachine):
             layout=self.layout,
         )
         assert self.log.recovery is None
-        # An epoch under which nothing was written is not told any more.
-        self.epochs = [one for one in self.epochs if one[1] < self.end]
+        # An epoch without records is not reported any more.
+        self.epochs = [entry for entry in self.epochs if entry[1] < self.end]
 
     @rule(
         sizes=st.lists(st.integers(0, 60), min_size=1, max_size=4), kind=KINDS, later_ms=st.integers(-50, 50)
@@ -134,7 +134,7 @@ class LogMachine(RuleBasedStateMachine):
         self.end = end
         self.messages = {at: message for at, message in self.messages.items() if at < self.end}
         self.start = min(self.start, self.end)
-        self.epochs = [one for one in self.epochs if one[1] < self.end]
+        self.epochs = [entry for entry in self.epochs if entry[1] < self.end]
         assert self.log.end_offset == self.end
 
     @rule(data=st.data())
@@ -185,13 +185,13 @@ class LogMachine(RuleBasedStateMachine):
     def lead(self, more: int) -> None:
         epoch = self.log.epochs.latest + more
         if more:
-            self.epochs = [one for one in self.epochs if one[1] < self.end] + [(epoch, self.end)]
+            self.epochs = [entry for entry in self.epochs if entry[1] < self.end] + [(epoch, self.end)]
         self.log.epochs.assign(epoch, self.end)
 
     @rule(epoch=st.integers(-1, 9))
     def ask_for_an_epoch(self, epoch: int) -> None:
         """Of epochs that began at the log's start or later; of older ones the start may have been cut."""
-        kept = [one for one in self.epochs if one[1] > self.log.segments[0].base_offset]
+        kept = [entry for entry in self.epochs if entry[1] > self.log.segments[0].base_offset]
         ends = [first for _, first in kept[1:]] + [self.end]
         for (known, _), end in zip(kept, ends, strict=False):
             assert self.log.epochs.end_offset_for(known, self.end) == (known, end)

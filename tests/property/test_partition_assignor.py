@@ -45,7 +45,9 @@ def shuffled(consumers: Consumers, partitions: Partitions, chance: Random) -> tu
     ids, topics = list(consumers), list(partitions)
     chance.shuffle(ids)
     chance.shuffle(topics)
-    others = {one: dict(sorted(consumers[one].items(), key=lambda _: chance.random())) for one in ids}
+    others = {
+        consumer: dict(sorted(consumers[consumer].items(), key=lambda _: chance.random())) for consumer in ids
+    }
     return others, {topic: set(partitions[topic]) for topic in topics}
 
 

@@ -1,5 +1,5 @@
-"""Producers that number their batches, and a log that is closed, killed and cut: nothing of theirs is written
-twice, whatever is sent again, and what follows is taken.
+"""Idempotent producers, and a log that is closed, killed and truncated: no batch is written twice, whatever
+is sent again, and the next batches are accepted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
 
 @dataclass(slots=True)
 class Sent:
-    """What one producer has in the log under its epoch: first sequence, records and first offset of each."""
+    """The batches of a producer's epoch in the log: first sequence, records and first offset of each."""
 
     epoch: int = 0
     batches: list[tuple[int, int, int]] = field(default_factory=list)
@@ -100,9 +100,11 @@ class Producers(RuleBasedStateMachine):
         assert (assigned.first_offset, assigned.count) == (offset, count)
 
     def is_known(self, producer: int, first: int, count: int) -> bool:
-        """Whether its offsets came back with the last restart: that depends on where snapshots lie."""
+        """Return True if the last restart recovered its offsets, which depends on the snapshots."""
         batches = self.log.producers.known[producer].batches
-        return any((one.first_sequence, one.last_sequence) == (first, first + count - 1) for one in batches)
+        return any(
+            (batch.first_sequence, batch.last_sequence) == (first, first + count - 1) for batch in batches
+        )
 
     @rule(producer=PRODUCERS, gap=st.integers(1, 5), count=st.integers(1, 3))
     def skip(self, producer: int, gap: int, count: int) -> None:

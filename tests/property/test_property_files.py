@@ -1,4 +1,4 @@
-"""Files of properties: whatever is written is read back as it was."""
+"""Property files: all values are read back as they were written."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from minikafka.records.append.conversion import down_convert
 from minikafka.records.append.produced import Limits, LogAppendInfo, ValidatedRecords
 from minikafka.records.append.validation import assign, validate
 from minikafka.records.append.wrappers import NO_WRAPPERS
-from minikafka.records.columns import Columns, Decoder
+from minikafka.records.columns import ColumnDecoder, Columns
 from minikafka.records.format.batch import set_max_timestamp, set_producer
 from minikafka.records.format.compression import Codec, decompress
 from minikafka.records.format.headers import to_arrow
@@ -143,7 +143,7 @@ def sent_batches(draw: st.DrawFn) -> bytes:
 def outcome(
     data: bytes, limits: Limits, surveyed: PlainBatch | None
 ) -> tuple[ValidatedRecords, list[list[int]]] | str:
-    """What ``validate`` makes of a copy of ``data``, with the rows of its wrappers, or its complaint."""
+    """Return the result of ``validate`` for a copy of ``data`` and the rows of its wrappers, or its error."""
     try:
         valid = validate(bytearray(data), limits, 600, surveyed)
         return replace(valid, wrappers=NO_WRAPPERS), valid.wrappers.rows.tolist()
@@ -191,7 +191,7 @@ def test_iterator_gives_the_oracles_messages_then_its_error(data: bytes) -> None
 @given(damaged_sets())
 def test_columns_hold_the_oracles_messages_then_its_error(data: bytes) -> None:
     wanted, damaged = rows_of(data)
-    decoder = Decoder(-(1 << 63), EVER, headers=True)
+    decoder = ColumnDecoder(-(1 << 63), EVER, headers=True)
     code = refusal(lambda: decoder.add(data))
     columns = decoder.columns()
     found = list(

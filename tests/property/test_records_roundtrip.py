@@ -12,7 +12,7 @@ from minikafka.base.errors import BrokerError
 from minikafka.records.append.conversion import down_convert
 from minikafka.records.append.produced import Limits
 from minikafka.records.append.validation import assign, validate
-from minikafka.records.columns import SCHEMA_WITH_HEADERS, Decoder, decode, encode
+from minikafka.records.columns import SCHEMA_WITH_HEADERS, ColumnDecoder, decode, encode
 from minikafka.records.format.headers import HEADERS_TYPE, raw_headers
 from minikafka.records.format.message_set import (
     CLASSIC_CODECS,
@@ -47,7 +47,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 @st.composite
 def logs(draw: st.DrawFn) -> tuple[bytes, list[oracle.Message]]:
-    """What a partition may hold, by the oracle: sets of any format with gaps between and inside of them."""
+    """Logs of a partition, by the oracle: sets of any format with gaps between and inside them."""
     offset = draw(base_offsets)
     data, messages = b"", []
     for group in draw(st.lists(records.filter(len), max_size=4)):
@@ -80,7 +80,7 @@ def as_messages(data: bytes | memoryview) -> list[oracle.Message]:
     ]
 
 
-def column_messages(decoder: Decoder) -> list[oracle.Message]:
+def column_messages(decoder: ColumnDecoder) -> list[oracle.Message]:
     columns = decoder.columns()
     batch = columns.record_batch("t", 0, SCHEMA_WITH_HEADERS)
     batch.validate(full=True)
@@ -121,7 +121,7 @@ def test_the_columns_hold_what_the_oracle_wrote(
     stored, messages = log
     bounds = [0, EVER, *(m.offset for m in messages), *(m.offset + 1 for m in messages)]
     start, end = data.draw(st.sampled_from(bounds)), data.draw(st.sampled_from(bounds))
-    decoder = Decoder(start, end, headers=True)
+    decoder = ColumnDecoder(start, end, headers=True)
     position = 0
     while position < len(stored) and not decoder.finished:
         # Pieces as a fetch gives them: ended anywhere.

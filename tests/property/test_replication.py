@@ -1,8 +1,8 @@
-"""Three replicas of a partition, ZooKeeper and a controller, in any order of events.
+"""Three replicas of a partition, ZooKeeper and a controller, in a random order of events.
 
-Fetches and their answers, ISR writes and their answers, and what the controller says come late, or never.
-What must hold after each: what any leader ever said to be committed is in the log of every replica that
-ZooKeeper has in sync, the same there and in the same place; so whoever of them leads next has it.
+Fetches and their responses, ISR writes and their results, and the controller's requests come late, or never.
+The invariant after each event: all records that any leader ever committed are in the log of every replica in
+ZooKeeper's ISR, at the same offsets; so the next leader of these has them.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ LAG_MS = 100
 STEPS = 300
 
 
-class Replication:
-    """What happens is decided by ``seed``."""
+class ReplicationHarness:
+    """A partition, ZooKeeper and a controller; ``seed`` decides the events."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.now_ms = 0
         self.made = 0
         self.zookeeper = leadership(1)
-        self.replicas = {one: replica(one) for one in ALL}
-        self.told: dict[int, LeaderAndIsr] = dict.fromkeys(ALL, self.zookeeper)
-        """What the controller has said last, to be heard."""
+        self.replicas = {broker: replica(broker) for broker in ALL}
+        self.announced: dict[int, LeaderAndIsr] = dict.fromkeys(ALL, self.zookeeper)
+        """The last state from the controller that each broker has not received yet."""
         self.agrees: set[int] = set()
         """Followers that have cut their logs for their present leader."""
         self.coming: dict[int, tuple[int, FollowerRecords | None, int]] = {}
-        """Answers to fetches: leader epoch, messages, high watermark."""
+        """Fetch responses: leader epoch, messages, high watermark."""
         self.wanted: dict[int, LeaderAndIsr] = {}
-        """ISRs that leaders want written."""
+        """ISRs that leaders want to write."""
         self.written: dict[int, tuple[LeaderAndIsr, LeaderAndIsr | None]] = {}
-        """What became of it, to be heard."""
+        """The results of these writes that leaders have not received yet."""
         self.committed: list[bytes | None] = []
 
     def leader_of(self, follower: int) -> Partition | None:
-        """The one that a follower follows, if that leads in the same epoch."""
+        """Return the leader of a follower, if it leads in the same epoch."""
         known = self.replicas[follower].leadership
         if known is None or known.leader in {follower, -1}:
             return None
@@ -62,7 +62,8 @@ class Replication:
         if partition.is_leader:
             self.made += 1
             count = self.chance.randint(1, 3)
-            partition.append(messages(*(b"%d.%d by %d" % (self.made, one, broker) for one in range(count))))
+            contents = (b"%d.%d by %d" % (self.made, number, broker) for number in range(count))
+            partition.append(messages(*contents))
 
     def look_for_laggards(self, broker: int) -> None:
         self.want(broker, self.replicas[broker].shrink_isr(self.now_ms, LAG_MS))
@@ -89,7 +90,7 @@ class Replication:
         self.coming[follower] = leader.leadership.leader_epoch, found, leader.high_watermark
 
     def cut(self, partition: Partition, leader: Partition) -> None:
-        """Where the logs part, by their epochs."""
+        """Truncate the follower's log at the point where the logs diverge, by their epochs."""
         log, known = partition.log, leader.leadership
         assert known is not None
         asked = log.epochs.latest
@@ -106,7 +107,7 @@ class Replication:
             asked = own_epoch
 
     def receive(self, follower: int) -> None:
-        """Late answers of other leaders are refused."""
+        """Apply a fetch response; late ones from other leaders are refused."""
         epoch, found, high_watermark = self.coming.pop(follower, (UNKNOWN, None, 0))
         partition = self.replicas[follower]
         try:
@@ -131,19 +132,19 @@ class Replication:
                 self.zookeeper = wanted
             self.written[broker] = wanted, self.zookeeper
 
-    def nobody_knows_what_became_of_a_write(self, broker: int) -> None:
+    def lose_the_result_of_a_write(self, broker: int) -> None:
         if self.chance.random() < 0.5:
             self.write_isr(broker)
-            self.written = {one: (wanted, None) for one, (wanted, _) in self.written.items()}
+            self.written = {leader: (wanted, None) for leader, (wanted, _) in self.written.items()}
             return
         broker = next(iter(self.wanted), broker)
         wanted = self.wanted.pop(broker, None)
         if wanted is not None:
             self.written[broker] = wanted, None
 
-    def ask_again_what_is_written(self, broker: int) -> None:
-        """The answer was lost, and others may have written since."""
-        self.written = {one: (wanted, self.zookeeper) for one, (wanted, _) in self.written.items()}
+    def read_the_written_state_again(self, broker: int) -> None:
+        """The result was lost, and other leaders may have written since."""
+        self.written = {leader: (wanted, self.zookeeper) for leader, (wanted, _) in self.written.items()}
 
     def hear_of_the_write(self, broker: int) -> None:
         broker = next(iter(self.written), broker)
@@ -157,15 +158,15 @@ class Replication:
         self.zookeeper = replace(
             state, leader=leader, leader_epoch=state.leader_epoch + 1, isr=in_sync, version=state.version + 1
         )
-        self.told = dict.fromkeys(ALL, self.zookeeper)
+        self.announced = dict.fromkeys(ALL, self.zookeeper)
 
     def another_leads(self, broker: int) -> None:
         if broker in self.zookeeper.isr:
             kept = {broker, *self.chance.choices(ALL, k=3)}
-            self.elect(broker, tuple(one for one in self.zookeeper.isr if one in kept))
+            self.elect(broker, tuple(replica for replica in self.zookeeper.isr if replica in kept))
 
     def hear_of_the_leader(self, broker: int) -> None:
-        known, partition = self.told.pop(broker, None), self.replicas[broker]
+        known, partition = self.announced.pop(broker, None), self.replicas[broker]
         if known is None:
             return
         if known.leader == broker:
@@ -175,21 +176,21 @@ class Replication:
             self.coming.pop(broker, None)
 
     def restart(self, broker: int) -> None:
-        """What was written down of the high watermark is older; others lead, where others are in sync."""
+        """Restart with an older high watermark checkpoint; another replica leads, if one is in sync."""
         old = self.replicas[broker]
         written_down = self.chance.randint(0, old.high_watermark)
         self.replicas[broker] = Partition(T, old.log, broker, high_watermark=written_down)
         self.agrees.discard(broker)
         for waiting in (self.coming, self.wanted, self.written):
             waiting.pop(broker, None)  # type: ignore[attr-defined]
-        in_sync = tuple(one for one in self.zookeeper.isr if one != broker) or (broker,)
+        in_sync = tuple(replica for replica in self.zookeeper.isr if replica != broker) or (broker,)
         leader = self.zookeeper.leader if self.zookeeper.leader in in_sync else in_sync[0]
         self.elect(leader, in_sync)
 
-    # --- what must hold -------------------------------------------------------------------------------------
+    # --- invariants -----------------------------------------------------------------------------------------
 
     def check_replicas_in_sync(self) -> None:
-        """What is committed is on every replica that ZooKeeper has in sync."""
+        """Check that every replica in ZooKeeper's ISR has all committed records."""
         for partition in self.replicas.values():
             assert partition.log.start_offset <= partition.high_watermark <= partition.log.end_offset
             if partition.is_leader:
@@ -201,7 +202,7 @@ class Replication:
             assert values(self.replicas[broker])[: len(self.committed)] == self.committed
 
     def check_followers(self) -> None:
-        """None takes for committed what is not."""
+        """Check that no follower's high watermark exceeds the committed records."""
         for partition in self.replicas.values():
             known = partition.leadership
             if known is not None and not partition.is_leader:
@@ -211,7 +212,7 @@ class Replication:
     # --- all of it ------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Many things happen, and after each what must hold is looked at."""
+        """Run random events, and check the invariants after each."""
         events: dict[Callable[[int], None], int] = {
             self.produce: 15,
             self.fetch: 25,
@@ -219,8 +220,8 @@ class Replication:
             self.let_time_pass: 12,
             self.look_for_laggards: 12,
             self.write_isr: 10,
-            self.nobody_knows_what_became_of_a_write: 1,
-            self.ask_again_what_is_written: 2,
+            self.lose_the_result_of_a_write: 1,
+            self.read_the_written_state_again: 2,
             self.hear_of_the_write: 8,
             self.another_leads: 3,
             self.hear_of_the_leader: 12,
@@ -233,5 +234,5 @@ class Replication:
 
 
 @pytest.mark.parametrize("seed", seeds(25))
-def test_what_is_committed_is_never_lost(seed: int) -> None:
-    Replication(seed).run()
+def test_committed_records_are_never_lost(seed: int) -> None:
+    ReplicationHarness(seed).run()

@@ -26,7 +26,7 @@ STEPS = 120
 SEEDS = 30
 
 
-class Run:
+class StreamsHarness:
     """One consumer, and the next offset that it must deliver of each partition."""
 
     def __init__(self, seed: int) -> None:
@@ -142,7 +142,7 @@ class Run:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_streams_deliver_everything_once_and_in_order(seed: int) -> None:
-    run = Run(seed)
+    run = StreamsHarness(seed)
     frequent = [run.produce] * 6 + [run.fetch] * 8 + [run.take] * 6
     rare = [run.rebalance, run.move, run.break_connection, run.stop_or_start]
     for _ in range(STEPS):

@@ -83,9 +83,9 @@ def test_any_value_of_any_version_round_trips(one: tuple[Struct[Any], int, Any])
 
 
 def elements(type_: Type, version: int, value: Any) -> int:
-    """How many elements all arrays of a value have."""
+    """Return the number of elements in all arrays of a value."""
     if isinstance(type_, ArrayOf) and value is not None:
-        return len(value) + sum(elements(type_.element, version, one) for one in value)
+        return len(value) + sum(elements(type_.element, version, element) for element in value)
     if isinstance(type_, Struct):
         rows = [(name, row) for name, row in type_.rows(version) if row is not None]
         return sum(elements(row.type, version, getattr(value, name)) for name, row in rows)

@@ -23,10 +23,10 @@ from minikafka.wire.apis.create_topics import (
 )
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.describe_configs import (
+    ConfigResourceType,
     ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    ResourceType,
 )
 from minikafka.wire.apis.incremental_alter_configs import (
     AlterOperation,
@@ -115,14 +115,14 @@ def create_partitions(
     )
 
 
-def _resource(name: str) -> tuple[ResourceType, str]:
+def _resource(name: str) -> tuple[ConfigResourceType, str]:
     """A topic, or a broker as ``broker:ID``."""
     kind, colon, broker = name.partition(":")
     if not colon:
-        return ResourceType.TOPIC, name
+        return ConfigResourceType.TOPIC, name
     if kind != "broker":
         raise ScriptError(f"expected TOPIC or broker:ID, got {name!r}")
-    return ResourceType.BROKER, broker
+    return ConfigResourceType.BROKER, broker
 
 
 @VOCABULARY.command

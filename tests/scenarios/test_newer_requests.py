@@ -18,9 +18,9 @@ from minikafka.server.core.broker import Broker
 from minikafka.server.handlers import fetch as handling
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.describe_configs import (
+    ConfigResourceType,
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    ResourceType,
 )
 from minikafka.wire.apis.fetch import (
     READ_COMMITTED,
@@ -126,7 +126,7 @@ def test_sequence_error_returns_the_log_start_offset(
 
 
 def test_duplicate_resources_are_described_once(simulation: Simulation) -> None:
-    resource = DescribeConfigsResource(ResourceType.BROKER, "0", None)
+    resource = DescribeConfigsResource(ConfigResourceType.BROKER, "0", None)
     request = DescribeConfigsRequest((resource,) * 3, include_synonyms=False)
     answer = simulation.call(Request(ApiKey.DESCRIBE_CONFIGS, 2, request))
     assert [result.resource_name for result in answer.results] == ["0"]

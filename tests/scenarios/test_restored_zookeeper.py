@@ -18,9 +18,9 @@ from minikafka.server.zookeeper.counters import observe_topics
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
 from minikafka.wire.apis.describe_configs import (
+    ConfigResourceType,
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    ResourceType,
 )
 from minikafka.wire.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.support.simulation import DATA_DIR, Machine, Request, Simulation
@@ -261,7 +261,7 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
         Request(
             ApiKey.DESCRIBE_CONFIGS,
             0,
-            DescribeConfigsRequest((DescribeConfigsResource(ResourceType.TOPIC, "t", None),), False),
+            DescribeConfigsRequest((DescribeConfigsResource(ConfigResourceType.TOPIC, "t", None),), False),
         )
     )
     assert described.results[0].error_code == ErrorCode.REQUEST_TIMED_OUT

@@ -56,7 +56,7 @@ class RandomSource(Protocol):
         """Return ``n`` bytes."""
 
 
-class Operation(NamedTuple):
+class FileOperation(NamedTuple):
     """A change, or an event of a test. ``position`` and ``length`` are in bytes, 0 if they do not apply."""
 
     kind: str
@@ -302,7 +302,7 @@ class MemoryFiles:
         self.capacity_bytes = capacity_bytes
         self.page_bytes = page_bytes
         self.sector_bytes = sector_bytes
-        self.operations: list[Operation] = []
+        self.operations: list[FileOperation] = []
         self.losses: Losses = Counter()
         """The losses of all power cuts so far."""
         self.life = 0
@@ -316,7 +316,7 @@ class MemoryFiles:
 
     def note(self, kind: str, path: str = "", position: int = 0, length: int = 0) -> None:
         """Add a test's own event to ``operations``."""
-        self.operations.append(Operation(kind, path, position, length))
+        self.operations.append(FileOperation(kind, path, position, length))
 
     def fail_next_write(
         self, errno: int = errno_module.ENOSPC, after_bytes: int = 0, *, match: str = ""

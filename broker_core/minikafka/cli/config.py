@@ -15,7 +15,7 @@ from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooK
 
 if TYPE_CHECKING:
     from minikafka.clients.admin.admin import Admin
-    from minikafka.wire.apis.describe_configs import ResourceType
+    from minikafka.wire.apis.describe_configs import ConfigResourceType
 
 MIN_ISR = "min.insync.replicas"
 
@@ -70,10 +70,10 @@ def get(
         return
 
     from minikafka.clients.admin.admin import Admin
-    from minikafka.wire.apis.describe_configs import ConfigSource, ResourceType
+    from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSource
 
     with cluster_client(bootstrap, data_dir) as cluster:
-        settings = Admin(cluster).describe_configs(ResourceType[kind.name], name)
+        settings = Admin(cluster).describe_configs(ConfigResourceType[kind.name], name)
     rows = [
         {
             kind.value: name,
@@ -126,7 +126,7 @@ def set_(
     from minikafka.cli.connect import cluster_client, existing_topic, zookeeper_store
     from minikafka.cli.output import print_json, say
     from minikafka.clients.admin.admin import Admin
-    from minikafka.wire.apis.describe_configs import ResourceType
+    from minikafka.wire.apis.describe_configs import ConfigResourceType
 
     if uses_zookeeper(kind, zookeeper):
         entity_configs.check_changes(kind.plural, name, changes)
@@ -134,10 +134,10 @@ def set_(
             entity_configs.change_entity(store, kind.plural, name, changes)
     else:
         with cluster_client(bootstrap, data_dir) as cluster:
-            admin, of = Admin(cluster), ResourceType[kind.name]
+            admin, of = Admin(cluster), ConfigResourceType[kind.name]
             check_settings_exist(admin, of, name, "--delete", delete)
             admin.change_configs(of, name, changes)
-            if of is ResourceType.TOPIC and MIN_ISR in changes:
+            if of is ConfigResourceType.TOPIC and MIN_ISR in changes:
                 warn_of_too_few_replicas(name, changes, existing_topic(admin, name).fewest_replicas)
     if style is Format.JSON:
         print_json({kind.value: name, "config": redact_all(changes)})
@@ -164,7 +164,7 @@ def changes_of(option: str, settings: dict[str, str], deleted: list[str] | None)
 
 
 def check_settings_exist(
-    admin: Admin, of: ResourceType, name: str, option: str, deleted: Sequence[str] | None
+    admin: Admin, of: ConfigResourceType, name: str, option: str, deleted: Sequence[str] | None
 ) -> None:
     """Raise ConfigError if a deleted setting does not exist: brokers accept unknown names."""
     if not deleted:

@@ -228,7 +228,7 @@ def alter(
     from minikafka.cli.connect import cluster_client, existing_topic
     from minikafka.cli.output import print_json, say
     from minikafka.clients.admin.admin import Admin
-    from minikafka.wire.apis.describe_configs import ResourceType
+    from minikafka.wire.apis.describe_configs import ConfigResourceType
 
     with cluster_client(bootstrap, data_dir) as cluster:
         admin = Admin(cluster)
@@ -240,8 +240,8 @@ def alter(
             nothing_done(name, "does not exist", {"altered": False}, style)
             return
         if changes:
-            check_settings_exist(admin, ResourceType.TOPIC, name, "--delete-config", delete_config)
-            admin.change_configs(ResourceType.TOPIC, name, changes)
+            check_settings_exist(admin, ConfigResourceType.TOPIC, name, "--delete-config", delete_config)
+            admin.change_configs(ConfigResourceType.TOPIC, name, changes)
             warn_of_too_few_replicas(name, changes, topic.fewest_replicas)
         if partitions is not None:
             admin.create_partitions(name, partitions, rack_aware=not disable_rack_aware)

@@ -8,7 +8,7 @@ from minikafka.cli.health import partition_rows
 from minikafka.clients.admin.admin import EARLIEST, LATEST, Admin
 from minikafka.clients.admin.health import is_leaderless, is_under_replicated
 from minikafka.clients.network.metadata import ClusterMetadata, PartitionMetadata
-from minikafka.wire.apis.describe_configs import ConfigSource, ResourceType
+from minikafka.wire.apis.describe_configs import ConfigResourceType, ConfigSource
 
 __all__ = [
     "FILTERED_COLUMNS",
@@ -56,7 +56,7 @@ def override_rows(admin: Admin, known: ClusterMetadata) -> Rows:
     """Return the topics that have settings of their own."""
     rows: Rows = []
     for name, topic in sorted(known.topics.items()):
-        settings = admin.describe_configs(ResourceType.TOPIC, name)
+        settings = admin.describe_configs(ConfigResourceType.TOPIC, name)
         own = {
             setting.name: redact(setting.name, setting.value)
             for setting in settings

@@ -192,7 +192,7 @@ class Log:
             self.producers.analyze_batches(valid.batches, self._end_offset, now_ms) if valid.batches else {}
         )
         if isinstance(writers, BatchMetadata):
-            return LogAppendInfo.as_before(writers.first_offset, writers.last_offset, writers.timestamp_ms)
+            return LogAppendInfo.of_duplicate(writers.first_offset, writers.last_offset, writers.timestamp_ms)
         epoch = max(leader_epoch, self.epochs.latest)  # a newer epoch may have started just now
         assigned = assign(valid, self._end_offset, epoch, mark_every=self.config.index_interval_bytes)
         if assigned.count == 0:

@@ -42,9 +42,9 @@ __all__ = [
     "MAX_COLUMN_BYTES",
     "SCHEMA",
     "SCHEMA_WITH_HEADERS",
+    "ColumnDecoder",
     "Columns",
     "DamagedEntry",
-    "Decoder",
     "EncodedRecords",
     "RawHeaders",
     "decode",
@@ -201,7 +201,7 @@ def _repeated(text: str, count: int) -> pa.StringArray:
     return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(encoded * count))
 
 
-class Decoder:
+class ColumnDecoder:
     """Collects the messages of several pieces of one partition, in order, into one set of columns.
 
     Rows are those with ``start_offset <= offset < end_offset``; at most ``max_rows`` if given, and no more
@@ -562,11 +562,11 @@ def decode(
     headers: bool = False,
     max_content_bytes: int = MAX_CONTENT_BYTES,
 ) -> Columns:
-    """Decode the messages of one piece into columns: see ``Decoder``.
+    """Decode the messages of one piece into columns: see ``ColumnDecoder``.
 
     If the result is not ``complete``, continue with ``decode(data[valid_bytes:], next_offset, end_offset)``.
     """
-    decoder = Decoder(
+    decoder = ColumnDecoder(
         start_offset,
         end_offset,
         check_crc=check_crc,
@@ -599,7 +599,7 @@ def decode_pieces(
     On damage, the messages before it are yielded first; then DamagedEntry is raised.
     """
     view = memoryview(data)
-    decoder = Decoder(
+    decoder = ColumnDecoder(
         start_offset,
         end_offset,
         check_crc=check_crc,

@@ -5,8 +5,8 @@ A cleaning reads a part of a log twice::
     offsets = OffsetMap(64 << 20)
     offsets.begin(first_dirty_offset)
     offsets.add(data, ...)             the dirty part, set by set, until it is full
-    sieve = Sieve(offsets, ...)
-    sieve.sift(data)                   the log from its start, set by set: returns the retained messages
+    record_filter = RecordFilter(offsets, ...)
+    record_filter.filter(data)         the log from its start, set by set: returns the retained messages
 
 A message is retained if it has a key, no later message in the map has that key, and it is not a tombstone (a
 message without value) whose retention has passed. Everything after the map's end is retained. Offsets,
@@ -313,7 +313,7 @@ class RetainedRecords:
     classic: bool
 
 
-class Sieve:
+class RecordFilter:
     """A filter that retains the messages of a log that survive compaction. It gets the log set by set.
 
     ``transactions``: the outcomes of the transactions in the part that the map was built from, if any.
@@ -355,7 +355,7 @@ class Sieve:
         self._met: set[int] = set()
         """The producers with a batch of their current transaction still in the log."""
 
-    def sift(self, data: Buffer) -> RetainedRecords | None:
+    def filter(self, data: Buffer) -> RetainedRecords | None:
         """Filter the next whole entries. None if nothing is retained. CORRUPT_MESSAGE on damage."""
         keys, compact = kernels.keys, kernels.compact
         view = memoryview(data)

@@ -1,4 +1,4 @@
-"""The words of rules, and what a filter finds among rules."""
+"""The text of ACLs, and filters of ACLs."""
 
 from __future__ import annotations
 

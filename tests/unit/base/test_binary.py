@@ -1,4 +1,4 @@
-"""Big-endian primitives: what a reader gives back is what a writer was given."""
+"""Big-endian primitives: readers return the values that writers wrote."""
 
 from __future__ import annotations
 

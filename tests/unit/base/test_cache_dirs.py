@@ -1,4 +1,4 @@
-"""Where things that can be made again are kept, and whose directory is not trusted with them."""
+"""Cache directories, and the refusal of directories of other users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OWN = f"minikafka-{os.getuid()}"
 
 @pytest.fixture
 def private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The user's directory among the temporary ones, which is not there yet."""
+    """The user's directory below the temporary directory, which does not exist yet."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path / OWN
 
@@ -100,7 +100,7 @@ def test_open_own_refuses_files_that_others_can_write(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("opening", [cache_dirs.open_own, cache_dirs.open_lock, cache_dirs.read_regular])
-def test_a_fifo_in_place_of_a_file_blocks_nobody(tmp_path: Path, opening: Callable[[Path], object]) -> None:
+def test_fifo_in_place_of_a_file_does_not_block(tmp_path: Path, opening: Callable[[Path], object]) -> None:
     os.mkfifo(tmp_path / "fifo", 0o600)
     with pytest.raises(OSError, match="not a"):
         opening(tmp_path / "fifo")

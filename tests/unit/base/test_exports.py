@@ -1,4 +1,4 @@
-"""Public names of packages come when they are used, and no earlier."""
+"""Public names of packages are imported when they are used, and no earlier."""
 
 from __future__ import annotations
 

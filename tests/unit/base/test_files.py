@@ -116,7 +116,7 @@ def test_an_open_file_outlives_its_name(disk: Disk) -> None:
     assert file.read_at(0, 3) == b"abc"
 
 
-def test_a_removed_tree_is_gone_and_its_open_files_are_readable(disk: Disk) -> None:
+def test_open_files_of_a_removed_tree_are_readable(disk: Disk) -> None:
     files, root = disk
     files.make_dirs(f"{root}/x/y")
     file = files.open(f"{root}/x/y/a", create=True)
@@ -198,7 +198,7 @@ def test_lock_is_exclusive_and_free_after_release(disk: Disk) -> None:
     files.lock(f"{root}/.lock").release()
 
 
-def test_a_lock_whose_file_was_removed_keeps_nobody_out(disk: Disk) -> None:
+def test_lock_with_a_removed_file_does_not_exclude_others(disk: Disk) -> None:
     files, root = disk
     lock = files.lock(f"{root}/.lock")
     assert lock.is_in_place()

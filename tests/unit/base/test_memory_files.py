@@ -11,7 +11,7 @@ import pytest
 from minikafka.base.clock import ManualClock
 from minikafka.base.errors import StorageError
 from minikafka.base.files import read_file, replace_file
-from minikafka.base.memory_files import PAGE_BYTES, MemoryFiles, Operation
+from minikafka.base.memory_files import PAGE_BYTES, FileOperation, MemoryFiles
 
 
 def files_with_a_synced_file(content: bytes = b"safe") -> MemoryFiles:
@@ -223,11 +223,11 @@ def test_operations_are_recorded_in_order_with_the_notes_between() -> None:
     file.sync()
     files.sync_dir("")
     assert files.operations == [
-        Operation("create", "a"),
-        Operation("write", "a", 3, 3),
-        Operation("response", ""),
-        Operation("sync", "a"),
-        Operation("sync_dir", ""),
+        FileOperation("create", "a"),
+        FileOperation("write", "a", 3, 3),
+        FileOperation("response", ""),
+        FileOperation("sync", "a"),
+        FileOperation("sync_dir", ""),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Names and texts from outside, in a log and on a terminal."""
+"""Untrusted names and texts in logs and on terminals."""
 
 from __future__ import annotations
 

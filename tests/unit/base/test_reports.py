@@ -1,4 +1,4 @@
-"""What a child tells the process that started it."""
+"""Reports of a child process to its parent."""
 
 from __future__ import annotations
 

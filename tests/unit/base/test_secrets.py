@@ -1,4 +1,4 @@
-"""Which settings hold secrets, and that nothing prints them."""
+"""Detection of secret settings, and redaction of their values."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_secrets_inside_other_values_are_taken_out(text: str, shown_as: str) -> 
 
 
 @pytest.mark.parametrize("name", ["my.secret", "my.secret:orders"])
-def test_what_is_known_as_a_name_stays_as_it_is(name: str) -> None:
+def test_value_that_is_a_resource_name_is_not_redacted(name: str) -> None:
     text = f"there is no group '{name}'; {name}:x and {name}: gone"
     assert redact_text(text, [name]) == text
     assert redact_text("secret: tiger", [name]) == "secret: ***"

@@ -1,4 +1,4 @@
-"""Values that are quick to make."""
+"""Value classes that are fast to create."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from minikafka.records import columns as columns_module
 from minikafka.records.columns import (
     SCHEMA,
     SCHEMA_WITH_HEADERS,
+    ColumnDecoder,
     DamagedEntry,
-    Decoder,
     decode,
     decode_pieces,
 )
@@ -131,7 +131,7 @@ def test_only_offsets_from_start_to_before_end_are_decoded(start: int, end: int,
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_next_offset_is_behind_what_was_looked_at(codec: Codec) -> None:
+def test_next_offset_is_after_the_decoded_entries(codec: Codec) -> None:
     data = build_message_set(some_records(5), codec=codec, base_offset=100)
     assert decode(data, 0, EVER).next_offset == 105
     assert decode(data, 102, EVER).next_offset == 105
@@ -165,7 +165,7 @@ def test_decoded_piece_by_piece_it_is_the_same(codec: Codec, max_rows: int) -> N
 
 
 def test_several_pieces_make_one_batch() -> None:
-    decoder = Decoder(3, 30)
+    decoder = ColumnDecoder(3, 30)
     pieces = [
         build_message_set(some_records(10, 500), codec=Codec.GZIP),
         build_message_set(some_records(10), base_offset=10),
@@ -207,7 +207,7 @@ def test_damage_is_an_error_and_the_rows_before_are_kept(damaged_at: int) -> Non
     good = build_message_set(some_records(4))
     data = bytearray(build_message_set(some_records(5)))
     data[damaged_at] ^= 1
-    decoder = Decoder(0, EVER)
+    decoder = ColumnDecoder(0, EVER)
     with pytest.raises(BrokerError, match=f"CORRUPT_MESSAGE.*checksum.*position {len(good)}"):
         decoder.add(data)
     assert decoder.columns().offsets.tolist() == [0, 1, 2, 3]
@@ -243,7 +243,7 @@ def test_a_wrapper_with_wrong_content_is_an_error(content: bytes, text: str) -> 
 
 
 def test_a_decoder_goes_on_well_after_damage_inside_of_a_wrapper() -> None:
-    decoder = Decoder(0, EVER)
+    decoder = ColumnDecoder(0, EVER)
     content = build_message_set(some_records(1), magic=0)
     with pytest.raises(BrokerError):
         decoder.add(wrap(content, offset=1, magic=1, codec=Codec.GZIP, timestamp_ms=1))
@@ -251,7 +251,7 @@ def test_a_decoder_goes_on_well_after_damage_inside_of_a_wrapper() -> None:
     assert decoder.columns().offsets.tolist() == [2, 3]
 
 
-def test_append_time_of_a_wrapper_stands_for_every_row() -> None:
+def test_append_time_of_a_wrapper_applies_to_every_row() -> None:
     data = wrap(
         build_message_set(some_records(3)),
         offset=2,
@@ -296,7 +296,7 @@ def test_rows_are_those_of_the_iterator() -> None:
 
 
 def read_on(data: bytes, start: int, end: int) -> tuple[list[int], list[tuple[int, int]]]:
-    """The offsets that can be read, and from where to where damage was passed over."""
+    """Return the offsets that can be read, and the ranges that were skipped as damaged."""
     offsets: list[int] = []
     passed = []
     while True:
@@ -311,7 +311,7 @@ def read_on(data: bytes, start: int, end: int) -> tuple[list[int], list[tuple[in
 
 
 def first_entry_with(data: bytes, offset: int) -> int:
-    """What a broker would send from: the entry with ``offset``, or the next one."""
+    """Return the position from which a broker sends: the entry with ``offset``, or the next one."""
     position = 0
     while position < len(data):
         last = int.from_bytes(data[position : position + 8], "big")
@@ -325,7 +325,7 @@ def first_entry_with(data: bytes, offset: int) -> int:
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_reading_goes_on_behind_a_damaged_entry(magic: int, codec: Codec) -> None:
+def test_reading_continues_after_a_damaged_entry(magic: int, codec: Codec) -> None:
     if magic < 2 and codec is Codec.ZSTD:
         pytest.skip("zstd came with magic 2")
     sets = [entries(magic, codec, 4 * number) for number in range(3)]

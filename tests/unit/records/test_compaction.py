@@ -1,4 +1,4 @@
-"""What compaction keeps of message sets; against the oracle, with chance: ``tests/property``."""
+"""Compaction of message sets. (Random sets against the oracle: ``tests/property``.)"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.records.compaction import SLOT_BYTES, OffsetMap, Sieve, Transactions
+from minikafka.records.compaction import SLOT_BYTES, OffsetMap, RecordFilter, Transactions
 from minikafka.records.format.batch import ControlType, build_batch, build_control_batch, read_header
 from minikafka.records.format.compression import Codec
 from minikafka.records.format.message_set import Record, StoredRecord, build_message_set, iterate
@@ -34,15 +34,17 @@ def map_of(data: bytes, *, start: int = 0, end: int = EVER) -> OffsetMap:
     return offsets
 
 
-def sieve_of(offsets: OffsetMap, *, now_ms: int = NOW_MS, transactions: Transactions | None = None) -> Sieve:
-    return Sieve(offsets, now_ms=now_ms, delete_retention_ms=1000, transactions=transactions)
+def filter_of(
+    offsets: OffsetMap, *, now_ms: int = NOW_MS, transactions: Transactions | None = None
+) -> RecordFilter:
+    return RecordFilter(offsets, now_ms=now_ms, delete_retention_ms=1000, transactions=transactions)
 
 
 def compacted(data: bytes, *, now_ms: int = NOW_MS, start: int = 0) -> bytes:
-    """What one pass leaves of a log that is dirty from ``start`` on."""
+    """Return the result of one pass over a log that is dirty from ``start`` on."""
     transactions = Transactions(start)
     transactions.add(data)
-    kept = sieve_of(map_of(data, start=start), now_ms=now_ms, transactions=transactions).sift(data)
+    kept = filter_of(map_of(data, start=start), now_ms=now_ms, transactions=transactions).filter(data)
     return b"" if kept is None else bytes(kept.data)
 
 
@@ -104,7 +106,7 @@ def test_a_full_map_takes_known_keys_and_says_where_it_stopped(magic: int, codec
     offsets.begin(10)
     assert not offsets.add(data, EVER, no_transactions)
     assert (len(offsets), offsets.end_offset, offsets.messages) == (2, 14, 4)
-    kept = sieve_of(offsets).sift(data)
+    kept = filter_of(offsets).filter(data)
     assert kept is not None
     assert offsets_in(bytes(kept.data)) == [11, 13, 14, 15]
 
@@ -122,11 +124,12 @@ def test_messages_before_the_dirty_part_are_not_in_the_map() -> None:
 
 def test_messages_without_key_go_and_are_counted() -> None:
     data = build_message_set(keyed(A, (None, b"x"), (None, None), B))
-    sieve = sieve_of(map_of(data))
-    kept = sieve.sift(data)
+    record_filter = filter_of(map_of(data))
+    kept = record_filter.filter(data)
     assert kept is not None
     assert offsets_in(bytes(kept.data)) == [0, 3]
-    assert (sieve.messages_read, sieve.messages_kept, sieve.messages_without_key) == (4, 2, 2)
+    assert (record_filter.messages_read, record_filter.messages_kept) == (4, 2)
+    assert record_filter.messages_without_key == 2
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -157,7 +160,7 @@ def test_a_wrapper_of_magic_0_keeps_its_offsets_as_they_are() -> None:
 
 
 def inside(wrapper: StoredRecord) -> list[bytes]:
-    """The entries that a wrapper holds."""
+    """Return the entries in a wrapper."""
     from tests.oracles import codecs
 
     content, found = codecs.decompress(int(wrapper.codec), wrapper.value or b""), []
@@ -168,7 +171,7 @@ def inside(wrapper: StoredRecord) -> list[bytes]:
     return found
 
 
-def test_a_wrapper_without_messages_that_stay_goes() -> None:
+def test_wrapper_without_retained_messages_is_deleted() -> None:
     old = build_message_set(keyed(A, B), codec=Codec.GZIP)
     new = build_message_set(keyed(A, B), base_offset=2)
     assert compacted(old + new) == new
@@ -208,12 +211,12 @@ def test_rebuilt_batch_keeps_offsets_producer_and_epoch() -> None:
 
 def test_caller_decides_on_tombstones_of_older_formats() -> None:
     data = build_message_set(keyed(A, (b"a", None), (b"never there", None)))
-    sieve = sieve_of(map_of(data))
-    kept = sieve.sift(data)
+    record_filter = filter_of(map_of(data))
+    kept = record_filter.filter(data)
     assert kept is not None
     assert offsets_in(bytes(kept.data)) == [1, 2]
-    sieve.tombstones_stay = False
-    assert sieve.sift(data) is None
+    record_filter.tombstones_stay = False
+    assert record_filter.filter(data) is None
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
@@ -234,7 +237,7 @@ def test_a_tombstone_behind_the_map_does_not_begin_its_time() -> None:
     offsets = OffsetMap(2 * SLOT_BYTES)
     offsets.begin(0)
     offsets.add(data, EVER, no_transactions)
-    kept = sieve_of(offsets).sift(data)
+    kept = filter_of(offsets).filter(data)
     assert kept is not None
     assert bytes(kept.data) == data
 
@@ -291,7 +294,7 @@ def test_an_aborted_record_pushes_out_no_committed_one() -> None:
     assert [r.offset for r in iterate(compacted(data)) if not r.control] == [0]
 
 
-def test_transactions_that_interleave_are_told_apart() -> None:
+def test_interleaved_transactions_are_kept_apart() -> None:
     data = transactional(1, b"a", 0) + transactional(2, b"b", 1)
     data += mark(ControlType.ABORT, 2, 2) + transactional(2, b"c", 3)
     data += mark(ControlType.COMMIT, 1, 4) + mark(ControlType.COMMIT, 2, 5)
@@ -330,9 +333,9 @@ def test_transactions_before_the_survey_count_as_committed() -> None:
     assert [r.offset for r in iterate(compacted(data, start=2)) if not r.control] == [0]
 
 
-def test_neighbours_and_times_are_told_for_the_index() -> None:
+def test_retained_records_report_offsets_and_times() -> None:
     data = build_message_set(keyed(A, B, A), base_offset=7)
-    kept = sieve_of(map_of(data)).sift(data)
+    kept = filter_of(map_of(data)).filter(data)
     assert kept is not None
     assert (kept.first_offset, kept.last_offset, kept.newest, kept.classic) == (8, 9, (NOW_MS + 2, 9), True)
 
@@ -372,7 +375,7 @@ ONE = batches.record(0, 0, b"k", b"v")
 )
 def test_damage_is_reported_with_its_position(data: bytes, text: str) -> None:
     offsets = OffsetMap(1000)
-    for call in (lambda: offsets.add(data, EVER, no_transactions), lambda: sieve_of(offsets).sift(data)):
+    for call in (lambda: offsets.add(data, EVER, no_transactions), lambda: filter_of(offsets).filter(data)):
         offsets.begin(0)
         offsets.pass_gap(EVER)
         with pytest.raises(BrokerError, match=text) as raised:

@@ -85,7 +85,7 @@ def test_pieces_of_any_size_hold_the_records_of_the_whole(small: None, name: str
 
 @every_case
 @pytest.mark.parametrize("magic", [0, 1])
-def test_what_fits_one_piece_is_converted_as_before(name: str, magic: int) -> None:
+def test_set_that_fits_one_piece_is_converted_at_once(name: str, magic: int) -> None:
     data = segment(name)
     assert b"".join(converted(data, magic).pieces) == down_convert(data, magic)
 

@@ -81,7 +81,7 @@ def test_magic_0_passes_the_conversion_byte_for_byte(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["magic0-none", "magic1-none"])
-def test_what_we_build_is_byte_for_byte_what_kafka_wrote(name: str) -> None:
+def test_built_set_is_byte_for_byte_that_of_kafka(name: str) -> None:
     records = [Record(key, value, timestamp) for _, timestamp, _, key, value in expected(name)]
     assert build_message_set(records, magic=int(name[5])) == segment(name)
 

@@ -1,4 +1,4 @@
-"""What Kafka's own DumpLogSegments prints of the recorded segments, entry by entry, is what we see."""
+"""Kafka's DumpLogSegments of the recorded segments, entry by entry, compared with our readers."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def batches(data: bytes) -> Iterator[Facts]:
 
 
 @pytest.mark.parametrize("name", DUMPS)
-def test_every_entry_is_what_kafkas_dump_says(name: str) -> None:
+def test_every_entry_equals_kafkas_dump(name: str) -> None:
     facts = batches if name.startswith("magic2") else classic
     assert list(facts(segment(name))) == dumped(name)
 

@@ -1,4 +1,4 @@
-"""Where compiled kernels go, who compiles them, and that none of them reads beyond its data."""
+"""The cache of compiled kernels, their compilation, and their bounds."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ CODES = {"find": Code("find_1", bytes(range(256))), "scan_run": Code("scan_run_1
 
 @pytest.fixture
 def compilations(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Where kernels were compiled; that takes no time here, and gives CODES."""
+    """The directories of compilations, which are replaced by CODES."""
     directories: list[Path] = []
 
     def compile_at_once(directory: Path, lock: int) -> None:
@@ -245,7 +245,7 @@ def test_users_cache_and_installation_share_their_code(
     assert [directory.parent for directory in compilations] == [tmp_path / "a"]
 
 
-def test_what_was_kept_is_found_again(
+def test_stored_code_is_found_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compilations: list[Path]
 ) -> None:
     use_places(monkeypatch, tmp_path)
@@ -429,7 +429,7 @@ def test_kernel_refuses_an_array_of_the_wrong_kind(array: Any, why: str) -> None
         kernels.read.measure(array, np.zeros(3, np.int64))
 
 
-def test_a_kernel_refuses_to_write_into_what_is_read_only() -> None:
+def test_kernel_refuses_to_write_to_a_read_only_array() -> None:
     frozen = np.zeros(3, np.int64)
     frozen.flags.writeable = False
     with pytest.raises(TypeError, match="measure: unexpected array"):
@@ -443,7 +443,7 @@ def test_a_kernel_refuses_an_array_whose_items_are_not_aligned() -> None:
 
 
 @pytest.mark.parametrize("number", [2.9, "5", 1 << 63])
-def test_a_kernel_refuses_what_is_no_64_bit_integer(number: Any) -> None:
+def test_kernel_refuses_anything_but_64_bit_integers(number: Any) -> None:
     with pytest.raises((TypeError, OverflowError)):
         kernels.hashing.checksum(CRC32_TABLES, np.zeros(8, np.uint8), number)
 
@@ -509,10 +509,11 @@ def map_keys(d):
     offsets.begin(3)
     offsets.add(d, 44, lambda: transactions)
 
-def sift(d):
-    sieve = compaction.Sieve(offsets, now_ms=10, delete_retention_ms=5, transactions=transactions)
-    sieve.tombstones_stay = False
-    sieve.sift(d)
+def filter_records(d):
+    record_filter = compaction.RecordFilter(
+        offsets, now_ms=10, delete_retention_ms=5, transactions=transactions)
+    record_filter.tombstones_stay = False
+    record_filter.filter(d)
 
 calls = [
     lambda d: columns.decode(d, 0, 1 << 40, check_crc=False),
@@ -531,7 +532,7 @@ calls = [
     lambda d: validation.assign(validation.validate(d, older[1], 0), 3),
     lambda d: scan.scan(d, base_offset=0, check_crc=False, index_interval_bytes=1, max_magic=2),
     map_keys,
-    sift,
+    filter_records,
     transactions.add,
 ]
 ends = [0, -1, 1, 0x7FFFFFFF, -0x80000000, 13, 14, 26]

@@ -12,9 +12,9 @@ from minikafka.records.columns import (
     PIECE_BYTES,
     PIECE_ROWS,
     SCHEMA_WITH_HEADERS,
+    ColumnDecoder,
     Columns,
     DamagedEntry,
-    Decoder,
     decode,
     decode_pieces,
 )
@@ -36,7 +36,7 @@ def built(magic: int, codec: Codec, records: list[Record], base_offset: int = 0)
 
 
 def in_pieces(data: bytes, start: int = 0, end: int = EVER, **bounds: int) -> list[Columns]:
-    return list(Decoder(start, end, headers=True, **bounds).pieces(data))  # type: ignore[arg-type]
+    return list(ColumnDecoder(start, end, headers=True, **bounds).pieces(data))  # type: ignore[arg-type]
 
 
 def rows(pieces: list[Columns]) -> list[object]:
@@ -84,7 +84,7 @@ def test_each_piece_is_a_batch_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("magic", [*MAGICS, 2])
-def test_of_a_damaged_message_nothing_follows_what_was_given_out(magic: int) -> None:
+def test_damaged_message_gives_no_more_rows(magic: int) -> None:
     inner = bytearray(built(magic, Codec.NONE, some_records(10)))
     if magic < 2:
         inner[-1] ^= 1  # the last message's value: its own checksum is wrong, that of the wrapper is right
@@ -92,7 +92,7 @@ def test_of_a_damaged_message_nothing_follows_what_was_given_out(magic: int) -> 
     else:
         data = bytearray(built(2, Codec.NONE, some_records(10)))
         data[-1] ^= 1
-    decoder, given = Decoder(0, EVER, max_rows=4), list[int]()
+    decoder, given = ColumnDecoder(0, EVER, max_rows=4), list[int]()
     with pytest.raises(BrokerError):
         given.extend(piece.count for piece in decoder.pieces(data))
     assert given == ([4, 4] if magic < 2 else [])  # a batch has one checksum for all of it

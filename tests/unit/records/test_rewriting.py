@@ -1,4 +1,4 @@
-"""What a producer sent, in the format and codec that its topic stores (0.10.1's compression.type and
+"""Produced sets in the format and codec of their topic (0.10.1's compression.type and
 message.format.version)."""
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ def test_rewriting_keeps_records_and_applies_the_topics_format(
 
 @every_source
 @every_magic
-def test_what_is_already_as_the_topic_stores_it_is_not_copied(source: Codec, magic: int) -> None:
+def test_set_in_the_topics_format_is_not_copied(source: Codec, magic: int) -> None:
     buffer = bytearray(build_message_set(some_records(5), magic=magic, codec=source))
     assert validate(buffer, Limits(magic=magic, codec=source), NOW_MS).data.obj is buffer
 
 
 @every_source
 @every_magic
-def test_a_topic_that_asks_for_nothing_stores_what_was_sent(source: Codec, magic: int) -> None:
+def test_topic_without_format_stores_sets_unchanged(source: Codec, magic: int) -> None:
     data = build_message_set(some_records(5), magic=magic, codec=source)
     for limits in (Limits(), Limits(magic=2)):
         assert {(r.magic, r.codec) for r in entries(stored(data, limits))} == {(magic, source)}

@@ -75,7 +75,7 @@ def test_unsupported_version_is_the_senders_fault() -> None:
         FETCH.encode_request(-1, FetchRequest(-1, 0, 0, 0, 0, 0, -1, ()))
 
 
-def test_an_old_version_leaves_out_what_it_cannot_say() -> None:
+def test_old_version_omits_newer_fields() -> None:
     assert total_size(PRODUCE.encode_response(0, ProduceResponse((), 17))) == 4
     assert total_size(PRODUCE.encode_response(1, ProduceResponse((), 17))) == 8
 
@@ -128,14 +128,14 @@ def test_the_module_prints_the_table_of_all_apis(capsys: pytest.CaptureFixture[s
         (4, LARGEST_MESSAGE_BYTES),  # one message that is larger
     ],
 )
-def test_the_answer_to_a_fetch_is_bounded_by_what_it_asks_for(version: int, allowed: int) -> None:
+def test_fetch_response_limit_follows_from_the_request(version: int, allowed: int) -> None:
     positions = {TopicPartition("t", number): 0 for number in range(3)}
     request = consumer_request(positions, partition_max_bytes=1_000_000, max_bytes=500_000)
     most = FETCH.response_bytes_max(version, request)
     assert allowed <= most <= allowed + (16 << 20)
 
 
-def test_who_asks_for_more_than_a_message_gets_as_much() -> None:
+def test_fetch_response_limit_exceeds_the_largest_message() -> None:
     request = consumer_request({TopicPartition("t", 0): 0}, partition_max_bytes=1 << 30, max_bytes=1 << 30)
     assert 1 << 30 <= FETCH.response_bytes_max(10, request) < (1 << 30) + (1 << 25)
 

@@ -120,7 +120,7 @@ def test_offsets_are_counted_and_come_with_the_latest_first() -> None:
         (f"0001 {TOPIC} 00000000 0000000000000000 00000000 00", "1 unexpected bytes"),
     ],
 )
-def test_what_is_no_request_is_the_peers_fault(text: str, complaint: str) -> None:
+def test_invalid_request_is_the_peers_fault(text: str, complaint: str) -> None:
     with pytest.raises(RemoteWireError, match=complaint):
         classic.decode_request(unhex(text))
 
@@ -143,12 +143,12 @@ def test_a_request_cut_at_any_byte_is_the_peers_fault(text: str) -> None:
         (classic.decode_offsets, "0000 ffffffff"),
     ],
 )
-def test_what_is_no_answer_is_the_peers_fault(decode: Any, text: str) -> None:
+def test_invalid_response_is_the_peers_fault(decode: Any, text: str) -> None:
     with pytest.raises(RemoteWireError):
         decode(unhex(text))
 
 
-def test_what_does_not_fit_is_our_fault() -> None:
+def test_value_that_does_not_fit_is_our_fault() -> None:
     with pytest.raises(LocalWireError):
         classic.encode_request(Fetch("t", 1 << 31, 0, 0))
     with pytest.raises(LocalWireError):

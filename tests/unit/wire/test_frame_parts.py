@@ -12,7 +12,7 @@ from minikafka.base.files import FileSlice, RealFiles
 from minikafka.wire.frame_parts import Part, buffer_of, join, part_size, total_size
 
 
-def test_sizes_are_bytes_whatever_the_part_is(tmp_path: Path) -> None:
+def test_part_sizes_are_in_bytes(tmp_path: Path) -> None:
     file = RealFiles().open(str(tmp_path / "f"), create=True)
     try:
         parts: list[Part] = [b"ab", bytearray(3), memoryview(array("q", [1, 2])), FileSlice(file, 0, 7)]

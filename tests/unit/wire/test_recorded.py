@@ -178,7 +178,7 @@ def test_old_fetch_request_has_no_response_limit() -> None:
     )
 
 
-def test_metadata_tells_all_topics_from_none() -> None:
+def test_metadata_distinguishes_all_topics_from_none() -> None:
     for version in (0, 1, 2):
         everything = METADATA.decode_request(version, b"\0\0\0\0" if version == 0 else b"\xff\xff\xff\xff")
         assert everything.topics is None

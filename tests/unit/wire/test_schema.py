@@ -87,7 +87,7 @@ def test_a_field_that_a_version_lacks_is_decoded_as_its_default() -> None:
     assert schema.decode(DRAWING, 2, data) == Drawing("house", False, 7, HOUSE.points, None)
 
 
-def test_null_is_told_from_empty_where_the_version_allows_it() -> None:
+def test_null_differs_from_empty_if_the_version_allows_it() -> None:
     for points in (None, ()):
         drawing = Drawing("", True, 0, points, "t")
         assert schema.decode(DRAWING, 1, join(schema.encode(DRAWING, 1, drawing))).points == points
@@ -248,7 +248,7 @@ def test_all_arrays_of_a_message_share_one_limit_of_elements() -> None:
             schema.decode(rows, 0, data, most)
 
 
-def test_what_was_decoded_is_as_what_was_made() -> None:
+def test_decoded_value_equals_the_original() -> None:
     point = schema.decode(POINT, 0, bytes(10))
     assert type(point) is Point
     assert (point, hash(point)) == (Point(0, 0), hash(Point(0, 0)))

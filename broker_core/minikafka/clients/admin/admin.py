@@ -45,7 +45,7 @@ from minikafka.wire.apis.create_topics import (
     CreateTopicsRequest,
 )
 from minikafka.wire.apis.delete_topics import DELETE_TOPICS, DeleteTopicsRequest
-from minikafka.wire.apis.describe_configs import ResourceType
+from minikafka.wire.apis.describe_configs import ConfigResourceType
 
 __all__ = ["EARLIEST", "LATEST", "AclBinding", "AclFilter", "Admin", "NewTopic"]
 
@@ -161,14 +161,14 @@ class Admin:
             raise error
 
     def describe_configs(
-        self, kind: ResourceType, name: str, *, timeout_ms: int | None = None
+        self, kind: ConfigResourceType, name: str, *, timeout_ms: int | None = None
     ) -> list[Setting]:
         """Return all settings of a topic, or of the broker with id ``name``, by name. Raises BrokerError."""
         return describe_configs(self._cluster, kind, name, self._cluster.deadline(timeout_ms))
 
     def change_configs(
         self,
-        kind: ResourceType,
+        kind: ConfigResourceType,
         name: str,
         changes: Mapping[str, str | None],
         *,
@@ -268,7 +268,9 @@ class Admin:
     def _offsets_factor(self, broker_id: int, deadline: Deadline) -> int:
         """Return a broker's ``offsets.topic.replication.factor``; the default if unknown, as before 0.11."""
         with contextlib.suppress(MinikafkaError, ValueError):
-            for setting in describe_configs(self._cluster, ResourceType.BROKER, str(broker_id), deadline):
+            for setting in describe_configs(
+                self._cluster, ConfigResourceType.BROKER, str(broker_id), deadline
+            ):
                 if setting.name == "offsets.topic.replication.factor":
                     return int(setting.value or OFFSETS_FACTOR)
         return OFFSETS_FACTOR

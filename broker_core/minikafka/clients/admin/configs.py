@@ -21,11 +21,11 @@ from minikafka.wire.apis.alter_configs import (
 )
 from minikafka.wire.apis.describe_configs import (
     DESCRIBE_CONFIGS,
+    ConfigResourceType,
     ConfigSource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
-    ResourceType,
 )
 from minikafka.wire.apis.incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
@@ -48,7 +48,7 @@ class Setting:
 
 
 def describe_configs(
-    cluster: ClusterClient, kind: ResourceType, name: str, deadline: Deadline
+    cluster: ClusterClient, kind: ConfigResourceType, name: str, deadline: Deadline
 ) -> list[Setting]:
     """Return all settings of a topic or broker, by name. Raises BrokerError."""
     request = DescribeConfigsRequest((DescribeConfigsResource(kind, name, None),))
@@ -60,10 +60,10 @@ def describe_configs(
     raise BrokerError(ErrorCode.UNKNOWN, f"no result for {kind.name.lower()} {name} in the response")
 
 
-def _setting(row: DescribeConfigsResourceResult, kind: ResourceType) -> Setting:
+def _setting(row: DescribeConfigsResourceResult, kind: ConfigResourceType) -> Setting:
     source = row.config_source
     if source == ConfigSource.UNKNOWN:  # version 0 only marks defaults
-        source = ConfigSource.TOPIC if kind is ResourceType.TOPIC else ConfigSource.STATIC_BROKER
+        source = ConfigSource.TOPIC if kind is ConfigResourceType.TOPIC else ConfigSource.STATIC_BROKER
         source = ConfigSource.DEFAULT if row.is_default else source
     known = ConfigSource(source) if source in set(ConfigSource) else ConfigSource.UNKNOWN
     return Setting(row.name, row.value, known, row.read_only, row.is_sensitive)
@@ -71,7 +71,7 @@ def _setting(row: DescribeConfigsResourceResult, kind: ResourceType) -> Setting:
 
 def change_configs(
     cluster: ClusterClient,
-    kind: ResourceType,
+    kind: ConfigResourceType,
     name: str,
     changes: Mapping[str, str | None],
     deadline: Deadline,
@@ -101,12 +101,12 @@ def change_configs(
 def _alter_all(
     cluster: ClusterClient,
     broker: int | None,
-    kind: ResourceType,
+    kind: ConfigResourceType,
     name: str,
     changes: Mapping[str, str | None],
     deadline: Deadline,
 ) -> AlterConfigsResponse:
-    source = ConfigSource.TOPIC if kind is ResourceType.TOPIC else ConfigSource.DYNAMIC_BROKER
+    source = ConfigSource.TOPIC if kind is ConfigResourceType.TOPIC else ConfigSource.DYNAMIC_BROKER
     own = {
         setting.name: setting.value
         for setting in describe_configs(cluster, kind, name, deadline)
@@ -130,9 +130,11 @@ def _alter_all(
     )
 
 
-def _broker_for(cluster: ClusterClient, kind: ResourceType, name: str, deadline: Deadline) -> int | None:
+def _broker_for(
+    cluster: ClusterClient, kind: ConfigResourceType, name: str, deadline: Deadline
+) -> int | None:
     """Return the broker to send a request to: the named one, or None (any) for topics."""
-    if kind is ResourceType.TOPIC:
+    if kind is ConfigResourceType.TOPIC:
         return None
     if not name.isdigit():
         raise BrokerError(ErrorCode.INVALID_REQUEST, f"expected a broker id, got {name!r}")
@@ -140,6 +142,6 @@ def _broker_for(cluster: ClusterClient, kind: ResourceType, name: str, deadline:
     return int(name)
 
 
-def _check(code: int, message: str | None, kind: ResourceType, name: str) -> None:
+def _check(code: int, message: str | None, kind: ConfigResourceType, name: str) -> None:
     if code != ErrorCode.NONE:
         raise BrokerError(ErrorCode.of(code), message or f"{kind.name.lower()} {name}")

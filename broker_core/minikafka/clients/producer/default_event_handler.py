@@ -438,11 +438,14 @@ class DefaultEventHandler(EventHandler):
     def _topic_config(self, topic: str, name: str) -> str | None:
         """Return the value of a topic's setting, if the brokers return it (since 0.11)."""
         from minikafka.clients.admin.configs import describe_configs
-        from minikafka.wire.apis.describe_configs import ResourceType
+        from minikafka.wire.apis.describe_configs import ConfigResourceType
 
         try:
             settings = describe_configs(
-                self._cluster, ResourceType.TOPIC, topic, self._cluster.deadline(DESCRIBE_CONFIGS_TIMEOUT_MS)
+                self._cluster,
+                ConfigResourceType.TOPIC,
+                topic,
+                self._cluster.deadline(DESCRIBE_CONFIGS_TIMEOUT_MS),
             )
         except MinikafkaError:
             return None

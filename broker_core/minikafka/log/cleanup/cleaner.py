@@ -46,7 +46,7 @@ from minikafka.log.layout import CLEANED_SUFFIX
 from minikafka.log.log import Log
 from minikafka.log.recovery.log_loader import create_cleaned
 from minikafka.log.segment import Segment
-from minikafka.records.compaction import OffsetMap, Sieve, Transactions
+from minikafka.records.compaction import OffsetMap, RecordFilter, Transactions
 
 _WAIT_MOST_S = 0.3
 """The interval at which a throttled pass checks whether it must stop."""
@@ -194,7 +194,7 @@ class _Pass:
         self._map_keys()
         indexed_ms = self._clock.monotonic_ms()
         end_offset = max(self._first_dirty, min(offsets.end_offset, self._upper))
-        sieve = Sieve(
+        record_filter = RecordFilter(
             offsets,
             now_ms=self._clock.now_ms(),
             delete_retention_ms=self._config.delete_retention_ms,
@@ -204,7 +204,7 @@ class _Pass:
         if end_offset > self._first_dirty:
             self._find_horizon()
             for group in groups(self._segments, end_offset, self._config):
-                self._rewrite(group, sieve)
+                self._rewrite(group, record_filter)
         done_ms = self._clock.monotonic_ms()
         return CleanReport(
             directory=log.directory,
@@ -213,9 +213,9 @@ class _Pass:
             bytes_indexed=self._bytes_indexed,
             bytes_read=self._bytes_read,
             bytes_written=self._bytes_written,
-            messages_read=sieve.messages_read,
-            messages_written=sieve.messages_kept,
-            messages_without_key=sieve.messages_without_key,
+            messages_read=record_filter.messages_read,
+            messages_written=record_filter.messages_kept,
+            messages_without_key=record_filter.messages_without_key,
             seconds_indexing=(indexed_ms - began_ms) / 1000,
             seconds=(done_ms - began_ms) / 1000,
             map_fullness=len(offsets) / offsets.slots,
@@ -278,17 +278,17 @@ class _Pass:
         """Return whether tombstones of magic 0 and 1 stay."""
         return segment.base_offset >= self._clean_before or segment.file.modified_ms() > self._horizon_ms
 
-    def _rewrite(self, group: Sequence[Segment], sieve: Sieve) -> None:
+    def _rewrite(self, group: Sequence[Segment], record_filter: RecordFilter) -> None:
         """Replace neighbouring segments by one with their retained messages."""
         log = self._log
         cleaned = create_cleaned(self._files, log.directory, log.layout, group[0].base_offset)
         try:
             for segment in group:
-                sieve.tombstones_stay = self._tombstones_stay(segment)
+                record_filter.tombstones_stay = self._tombstones_stay(segment)
                 for window in self._windows(segment):
                     self._bytes_read += len(window.data)
                     with _located(segment, window):
-                        kept = sieve.sift(window.data)
+                        kept = record_filter.filter(window.data)
                     if kept is None:
                         continue
                     if cleaned.size + len(kept.data) > _POSITION_MAX:

@@ -46,7 +46,7 @@ from minikafka.log.producers.producer_state import (
 )
 from minikafka.log.producers.snapshots import encode_producers, parse_producers
 from minikafka.records.format.batch import BatchHeader
-from minikafka.records.scan.producer_batches import EVERY_ENTRY, coordinator_epoch_of, telling_batches
+from minikafka.records.scan.producer_batches import EVERY_ENTRY, coordinator_epoch_of, producer_state_batches
 
 PRODUCERS_MOST = 1 << 15
 """About a kilobyte each."""
@@ -268,7 +268,7 @@ class ProducerStateManager:
         self._update_from(window.data, positions, begin, active_ms)
 
     def _update_from(self, data: Buffer, positions: NDArray[np.int64], begin: int, active_ms: int) -> None:
-        for position, header in telling_batches(data, positions, begin, BATCHES_KEPT):
+        for position, header in producer_state_batches(data, positions, begin, BATCHES_KEPT):
             producer_id = header.producer_id
             producer = self._known.get(producer_id)
             if not header.control:

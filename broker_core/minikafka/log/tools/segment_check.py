@@ -33,7 +33,7 @@ from minikafka.log.file_scan import Window, windows
 from minikafka.log.index.offset_index import OffsetIndex
 from minikafka.log.index.time_index import TimeIndex
 from minikafka.log.tools.dump import Damage, FileWindow, damaged_entry, entry_size
-from minikafka.records.columns import Decoder
+from minikafka.records.columns import ColumnDecoder
 from minikafka.records.format import batch
 from minikafka.records.format.message_set import (
     ATTRIBUTES_AT,
@@ -260,7 +260,7 @@ class _Check:
         end = int(begins[stop]) if stop < len(begins) else len(window.data)
         at, next_offset = int(begins[first]), INT64_MIN
         while at < end:
-            decoder = Decoder(next_offset, INT64_MAX)
+            decoder = ColumnDecoder(next_offset, INT64_MAX)
             with contextlib.suppress(BrokerError):
                 decoder.add(window.data[at:end])
             columns = decoder.columns()
@@ -323,7 +323,7 @@ def _table(window: Window, begin: int) -> Table:
 def _fault(entry: memoryview) -> str:
     """Return the reason why an entry cannot be decoded."""
     try:
-        Decoder(INT64_MIN, INT64_MAX).add(entry)
+        ColumnDecoder(INT64_MIN, INT64_MAX).add(entry)
     except BrokerError as error:
         return f"{error.detail} of the entry"
     return "its content cannot be decoded"

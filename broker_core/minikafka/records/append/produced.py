@@ -106,7 +106,7 @@ class LogAppendInfo:
     """True if the log has the set already; ``data`` is empty."""
 
     @classmethod
-    def as_before(cls, first_offset: int, last_offset: int, timestamp_ms: int) -> LogAppendInfo:
+    def of_duplicate(cls, first_offset: int, last_offset: int, timestamp_ms: int) -> LogAppendInfo:
         """Return the result for a set that the log has already."""
         count = last_offset - first_offset + 1
         return cls(

@@ -139,7 +139,7 @@ def size_of(data: memoryview, position: int) -> int:
     return size + 12
 
 
-def names_producer(data: memoryview) -> bool:
+def has_producer_id(data: memoryview) -> bool:
     """Return True if the batch at the start has a producer id, for idempotence. Nothing is validated."""
     if len(data) < BATCH_HEADER_BYTES or data[MAGIC_AT] != MAGIC:
         return False

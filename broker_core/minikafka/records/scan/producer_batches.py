@@ -43,7 +43,7 @@ _CONTROL = 0x20
 _MARK = struct.Struct(">hi")
 
 
-def telling_batches(
+def producer_state_batches(
     data: Buffer, positions: NDArray[np.int64], first_offset: int, last_ones: int
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of the batches at ``positions`` that determine the state of producers, in

@@ -34,10 +34,10 @@ from minikafka.server.quotas.client_quotas import UNLIMITED
 from minikafka.server.quotas.replication_quotas import is_rate
 from minikafka.wire.apis.alter_configs import AlterableConfig
 from minikafka.wire.apis.describe_configs import (
+    ConfigResourceType,
     ConfigSource,
     DescribeConfigsResourceResult,
     DescribeConfigsSynonym,
-    ResourceType,
 )
 from minikafka.wire.apis.incremental_alter_configs import AlterOperation, IncrementalAlterableConfig
 
@@ -178,10 +178,10 @@ def refresh_limits(broker: Broker) -> None:
 
 def change_resource(broker: Broker, kind: int, name: str, change: Change, *, validate_only: bool) -> None:
     """Change the configs of a resource. Raises BrokerError with the reason when that is invalid."""
-    if kind == ResourceType.BROKER:
+    if kind == ConfigResourceType.BROKER:
         _change_broker(broker, name, change, validate_only=validate_only)
         return
-    if kind != ResourceType.TOPIC:
+    if kind != ConfigResourceType.TOPIC:
         raise BrokerError(
             ErrorCode.INVALID_REQUEST, f"unsupported resource type {kind}: expected TOPIC or BROKER"
         )

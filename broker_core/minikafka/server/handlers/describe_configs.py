@@ -24,12 +24,12 @@ from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
 from minikafka.server.core.deferred_response import answer_by_jobs, portions
 from minikafka.wire.apis.describe_configs import (
+    ConfigResourceType,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
-    ResourceType,
 )
 
 TOPICS_PER_JOB = 20
@@ -46,7 +46,7 @@ def handle(broker: Broker, context: RequestContext, request: DescribeConfigsRequ
     topics = [
         resource.resource_name
         for resource in resources
-        if resource.resource_type == ResourceType.TOPIC
+        if resource.resource_type == ConfigResourceType.TOPIC
         and resource.resource_name in broker.metadata_cache.topics
     ]
     described = _Described(broker, request.include_synonyms)
@@ -105,7 +105,7 @@ class _Described:
 
     def _rows_of(self, kind: int, name: str) -> tuple[DescribeConfigsResourceResult, ...]:
         config = self._broker.config
-        if kind == ResourceType.TOPIC:
+        if kind == ConfigResourceType.TOPIC:
             check_topic(self._broker, name)
             own = self._settings.get(name)
             if own is None:  # created while the request was served
@@ -114,7 +114,7 @@ class _Described:
             if settings not in self._rows:
                 self._rows[settings] = self._with_synonyms(describe_topic(config.log, config.properties, own))
             return self._rows[settings]
-        if kind != ResourceType.BROKER:
+        if kind != ConfigResourceType.BROKER:
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"unsupported resource type {kind}: expected TOPIC or BROKER"
             )

@@ -19,7 +19,7 @@ from minikafka.base.acls import CLUSTER, Operation, ResourceType
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import INTERNAL_TOPICS
 from minikafka.base.values import fast_value
-from minikafka.records.format.batch import names_producer
+from minikafka.records.format.batch import has_producer_id
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownResponse
@@ -35,8 +35,11 @@ from minikafka.wire.apis.delete_records import (
 )
 from minikafka.wire.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from minikafka.wire.apis.describe_acls import DescribeAclsResponse
-from minikafka.wire.apis.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
-from minikafka.wire.apis.describe_configs import ResourceType as ConfigType
+from minikafka.wire.apis.describe_configs import (
+    ConfigResourceType,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from minikafka.wire.apis.describe_groups import DescribedGroup, DescribeGroupsResponse
 from minikafka.wire.apis.describe_log_dirs import DescribeLogDirsResponse
 from minikafka.wire.apis.fetch import (
@@ -244,7 +247,7 @@ def _produce(requester: Requester, version: int, request: ProduceRequest) -> Aut
 
 def _is_idempotent(request: ProduceRequest) -> bool:
     return any(
-        names_producer(buffer_of(part.records)) for topic in request.topics for part in topic.partitions
+        has_producer_id(buffer_of(part.records)) for topic in request.topics for part in topic.partitions
     )
 
 
@@ -345,12 +348,12 @@ def _config_request(
     """Return an authorizer for requests about the configs of topics and brokers."""
 
     def may(requester: Requester, resource: Any) -> bool:
-        if resource.resource_type == ConfigType.TOPIC:
+        if resource.resource_type == ConfigResourceType.TOPIC:
             return requester.may_on_topic(operation, resource.resource_name)
         return requester.may_on_cluster(operation)
 
     def denied(resource: Any) -> Any:
-        if resource.resource_type == ConfigType.TOPIC:
+        if resource.resource_type == ConfigResourceType.TOPIC:
             return row(resource, TOPIC_DENIED, _denial_message(operation, resource.resource_name))
         return row(resource, CLUSTER_DENIED, _denial_message(operation))
 

@@ -24,7 +24,7 @@ from minikafka.wire.schema import (
 )
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """The type of a resource with configs."""
 
     TOPIC = 2

@@ -1,4 +1,4 @@
-"""``base/config/class_loader``: what a setting that names a class stands for."""
+"""``base/config/class_loader``: settings that name a class."""
 
 from __future__ import annotations
 

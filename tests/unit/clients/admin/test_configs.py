@@ -23,16 +23,16 @@ from minikafka.wire.apis.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from minikafka.wire.apis.describe_configs import (
+    ConfigResourceType,
     ConfigSource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
-    ResourceType,
 )
 from minikafka.wire.apis.incremental_alter_configs import AlterOperation, IncrementalAlterableConfig
 from tests.support.brokers_in_memory import BrokersInMemory
 
-TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_settings_come_sorted_with_their_source(brokers: BrokersInMemory, admin:
     ("kind", "source"), [(TOPIC, ConfigSource.TOPIC), (BROKER, ConfigSource.STATIC_BROKER)]
 )
 def test_an_old_broker_tells_only_what_is_the_default(
-    brokers: BrokersInMemory, admin: Admin, kind: ResourceType, source: ConfigSource
+    brokers: BrokersInMemory, admin: Admin, kind: ConfigResourceType, source: ConfigSource
 ) -> None:
     brokers.newest[ApiKey.DESCRIBE_CONFIGS] = 0
     brokers.script(ApiKey.DESCRIBE_CONFIGS, described(("a", "1", source), ("b", "2", ConfigSource.DEFAULT)))

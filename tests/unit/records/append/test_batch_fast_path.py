@@ -1,4 +1,4 @@
-"""A request's batches looked at in one go: which of them need no second look."""
+"""The fast validation of all plain batches of a request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def batch(*values: bytes | None, key: bytes | None = b"k", codec: Codec = Codec.
     return memoryview(bytearray(build_message_set(records, magic=2, codec=codec)))
 
 
-def test_a_row_tells_what_stands_in_the_header_and_the_records() -> None:
+def test_row_has_the_values_of_header_and_records() -> None:
     data = batch(b"a", b"b", key=None)
     set_producer(data, 77, 3, 9)
     (plain,) = survey([data])

@@ -1,4 +1,4 @@
-"""Sets as a leader gives them to a follower: looked through at once, held against plain Python."""
+"""Sets from a leader, checked by the kernels and compared with plain Python."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def found(data: bytes, next_offset: int = 0) -> FollowerRecords:
 
 
 def entries(data: bytes) -> list[tuple[int, int]]:
-    """Last offset and position of each whole entry."""
+    """Return last offset and position of each whole entry."""
     out, at = [], 0
     while len(data) - at >= 12:
         size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
@@ -62,7 +62,7 @@ every_set = pytest.mark.parametrize("name", SETS)
 
 
 @every_set
-def test_it_says_of_a_set_what_plain_python_finds_there(name: str) -> None:
+def test_result_equals_that_of_plain_python(name: str) -> None:
     data = SETS[name]
     copied, oracle = found(data), messages.decode(data)
     assert bytes(copied.data) == data
@@ -127,7 +127,7 @@ def test_less_than_one_entry_is_none(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("made", [classic, batch])
-def test_what_the_follower_has_already_is_refused(made: type) -> None:
+def test_records_that_the_follower_has_are_refused(made: type) -> None:
     with pytest.raises(BrokerError) as refused:
         replicated(made(0) + made(3), 6)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
@@ -185,7 +185,7 @@ def test_where_messages_begin_that_tell_no_epoch(
 
 
 @pytest.mark.parametrize("bit", ["transactional", "control"])
-def test_a_batch_of_a_transaction_is_told(bit: str) -> None:
+def test_transactional_batch_is_reported(bit: str) -> None:
     assert not found(batch(0) + batch(3, **{bit: True}) + batch(6)).settled
 
 

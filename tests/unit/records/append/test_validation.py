@@ -56,7 +56,7 @@ def test_a_set_can_be_assigned_again(magic: int, codec: Codec) -> None:
 
 @every_codec
 @every_magic
-def test_what_is_assigned_is_a_good_set_for_the_oracle(magic: int, codec: Codec) -> None:
+def test_assigned_set_is_valid_for_the_oracle(magic: int, codec: Codec) -> None:
     data = build_message_set(some_records(9), magic=magic, codec=codec)
     for limits in (Limits(), APPEND_TIME):
         assigned = assign(validate(data, limits, NOW_MS), 31)
@@ -217,7 +217,7 @@ def test_wrapper_that_exceeds_limit_when_rebuilt_is_too_large(codec: Codec) -> N
 
 
 @every_magic
-def test_what_wrappers_hold_is_not_kept_beside_them(magic: int) -> None:
+def test_content_of_wrappers_is_not_kept(magic: int) -> None:
     inner = build_message_set([Record(None, bytes(1 << 20))], magic=magic)
     bomb = wrap(inner, offset=0, magic=magic, codec=Codec.GZIP, timestamp_ms=0)
     set_of_many = bytearray(bomb * 8)

@@ -1,4 +1,4 @@
-"""Produced sets of very many wrappers: what is stored, and what it takes."""
+"""Produced sets of very many wrappers: the stored records, and the memory."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_many_wrappers_to_rebuild_become_one(magic: int, first_inside: int) -> N
     assert shallow(stored(MANY)) == 1
 
 
-def test_wrappers_get_the_largest_time_of_what_they_hold() -> None:
+def test_many_wrappers_get_the_largest_time_of_their_messages() -> None:
     content = build_message_set([Record(None, b"x", 70)])
     wrong = wrap(content, offset=0, magic=1, codec=Codec.LZ4, timestamp_ms=5)
     valid = validate(bytearray(wrong * MANY), Limits(), NOW_MS)
@@ -79,7 +79,7 @@ def test_wrappers_get_the_largest_time_of_what_they_hold() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, GROUP - 1, GROUP, MANY - 1])
-def test_a_fault_in_any_wrapper_is_told_with_its_position(at: int) -> None:
+def test_fault_in_any_wrapper_is_reported_with_its_position(at: int) -> None:
     entries = [small(number, 1, Codec.SNAPPY) for number in range(MANY)]
     position = sum(map(len, entries[:at]))
     damaged = bytearray(build_message_set([Record(None, b"x")]))

@@ -26,7 +26,7 @@ def all_rows(count: int = 6) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("magic", MAGICS)
-def test_encoded_columns_are_what_would_have_been_built(magic: int, codec: Codec) -> None:
+def test_encoded_columns_equal_a_built_set(magic: int, codec: Codec) -> None:
     (encoded,) = encode(KEYS, VALUES, TIMES, all_rows(), magic=magic, codec=codec, max_bytes=1 << 20)
     records = [
         Record(k, v, int(t)) for k, v, t in zip(KEYS.to_pylist(), VALUES.to_pylist(), TIMES, strict=True)
@@ -145,7 +145,7 @@ def test_encoded_sets_pass_the_brokers_validation_as_they_are(codec: Codec) -> N
     assert bytes(valid.data) == bytes(encoded.data)
 
 
-def test_what_is_encoded_decodes_to_the_same_columns() -> None:
+def test_encoded_columns_decode_to_the_same_columns() -> None:
     (encoded,) = encode(KEYS, VALUES, TIMES, all_rows(), max_bytes=1 << 20)
     columns = decode(encoded.data, 0, 10)
     assert columns.key_array().equals(KEYS)

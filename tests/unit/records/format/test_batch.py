@@ -67,7 +67,7 @@ def test_the_oracle_reads_what_kafka_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["magic2-none", "magic2-transactions"])
-def test_what_we_build_is_byte_for_byte_what_kafka_wrote(name: str) -> None:
+def test_built_set_is_byte_for_byte_that_of_kafka(name: str) -> None:
     data = segment(name)
     built = bytearray()
     position = 0
@@ -117,7 +117,7 @@ def test_an_idempotent_producers_records_have_rising_sequences() -> None:
 
 
 @every_codec
-def test_what_is_built_is_read_back_by_us_and_by_the_oracle(codec: Codec) -> None:
+def test_built_batch_is_read_by_us_and_by_the_oracle(codec: Codec) -> None:
     sent = [Record(None, b"", 5, HEADERS), Record(b"", None, -1), Record(b"k", b"v" * 100_000, 2**63 - 1)]
     data = build_message_set(sent, magic=2, codec=codec, base_offset=40)
     assert list(iterate(data)) == [
@@ -145,7 +145,7 @@ def test_sequences_go_on_at_zero_after_the_largest() -> None:
     assert [record.sequence for record in iterate(data)] == [2**31 - 2, 2**31 - 1, 0]
 
 
-def test_append_time_stands_for_every_record() -> None:
+def test_append_time_of_batch_applies_to_every_record() -> None:
     data = build_batch(some_records(3), timestamp_type=TimestampType.LOG_APPEND_TIME)
     found = {(record.timestamp_ms, record.timestamp_type) for record in iterate(data)}
     assert found == {(1002, TimestampType.LOG_APPEND_TIME)}

@@ -1,4 +1,4 @@
-"""The bulk paths over magic 2: every recorded segment, and what a broker checks and refuses."""
+"""The bulk paths of magic 2: every recorded segment, and the validation in a broker."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ ONE = oracle.record(0, 0, b"k", b"v")
         (build_batch([Record(b"k", b"", 0)]) + build_message_set([Record(b"k", b"", 0)]), "the set mixes"),
     ],
 )
-def test_what_a_producer_must_not_send_is_refused(data: bytes, text: str) -> None:
+def test_batches_that_producers_must_not_send_are_refused(data: bytes, text: str) -> None:
     limits = Limits(
         max_message_bytes=2000,
         max_timestamp_difference_ms=1000,
@@ -177,7 +177,7 @@ def test_what_a_producer_must_not_send_is_refused(data: bytes, text: str) -> Non
 
 
 @every_codec
-def test_encoded_columns_are_what_would_have_been_built(codec: Codec) -> None:
+def test_encoded_columns_equal_a_built_set(codec: Codec) -> None:
     headers = raw_headers(pa.array([[("a", b"1"), ("", None)], None, []], HEADERS_TYPE))
     keys, values = pa.array([None, b"", b"k"]), pa.array([b"v", None, b"w" * 3000])
     times = np.array([10, 30, -1], dtype=np.int64)

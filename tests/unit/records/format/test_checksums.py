@@ -51,7 +51,7 @@ def test_kernel_agrees_with_zlib_and_crcmod_at_every_length() -> None:
         assert kernels.hashing.checksum(CRC32C_TABLES, read_only(data), 0) == castagnoli(data)
 
 
-def test_a_checksum_can_be_gone_on_with_from_any_place() -> None:
+def test_checksum_can_be_continued_at_any_position() -> None:
     data = random.Random(4).randbytes(80)
     whole = crc32c(data)
     assert all(crc32c(data[cut:], crc32c(data[:cut])) == whole for cut in range(81))

@@ -37,9 +37,7 @@ every_codec = pytest.mark.parametrize(
 
 @every_content
 @every_codec
-def test_what_is_compressed_is_read_back_by_us_and_by_the_oracle(
-    codec: Codec, content: bytes, magic: int
-) -> None:
+def test_compressed_data_is_read_by_us_and_by_the_oracle(codec: Codec, content: bytes, magic: int) -> None:
     packed = compress(codec, memoryview(content), magic)
     assert decompress(codec, packed) == content
     assert oracle.decompress(int(codec), packed) == content
@@ -60,7 +58,7 @@ def test_noise_around_the_limits_of_blocks_fits(codec: Codec, around: int) -> No
 
 @every_content
 @every_codec
-def test_what_the_oracle_writes_is_read(codec: Codec, content: bytes, magic: int) -> None:
+def test_compressed_data_of_the_oracle_is_read(codec: Codec, content: bytes, magic: int) -> None:
     assert decompress(codec, oracle.compress(int(codec), content, magic)) == content
 
 
@@ -108,7 +106,7 @@ def test_lz4_header_checksum_is_wrong_for_magic_0_only() -> None:
 
 
 def lz4_frame(*blocks: bytes, flags: int = 0x60, sizes: int = 0x40, content_size: int = 0) -> bytes:
-    """A frame of stored blocks with any flags, and the checksums that they ask for."""
+    """A frame of stored blocks with any flags, and the checksums that these require."""
     descriptor = bytes([flags, sizes]) + (struct.pack("<Q", content_size) if flags & 8 else b"")
     out = b"\x04\x22\x4d\x18" + descriptor + bytes([xxhash.xxh32_intdigest(descriptor) >> 8 & 255])
     for block in blocks:
@@ -232,7 +230,7 @@ def test_gzip_members_end_anywhere() -> None:
         (Codec.ZSTD, oracle.zstd_frame(b"")[:6] + b"\xff\xff\xff"),
     ],
 )
-def test_what_is_not_of_the_codec_is_a_corrupt_message(codec: Codec, packed: bytes) -> None:
+def test_data_of_another_codec_is_a_corrupt_message(codec: Codec, packed: bytes) -> None:
     with pytest.raises(BrokerError, match=f"{codec.name.lower()} content") as raised:
         decompress(codec, packed)
     assert raised.value.code is ErrorCode.CORRUPT_MESSAGE

@@ -26,7 +26,7 @@ from tests.support.records import CODECS, MAGICS, row_of, some_records
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("magic", MAGICS)
-def test_what_is_built_is_read_back(magic: int, codec: Codec) -> None:
+def test_built_set_is_read_back(magic: int, codec: Codec) -> None:
     records = [Record(None, b"", 5), Record(b"", None, 7), Record(b"k", b"v" * 100_000, 6)]
     found = list(iterate(build_message_set(records, magic=magic, codec=codec, base_offset=40)))
     kind = TimestampType.CREATE_TIME if magic else TimestampType.NO_TIMESTAMP_TYPE

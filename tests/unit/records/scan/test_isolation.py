@@ -1,4 +1,4 @@
-"""``records/scan/isolation``: what consumers leave out that read only what was committed."""
+"""``records/scan/isolation``: the records that consumers of committed records leave out."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_mark_of_a_later_kind_ends_nothing() -> None:
     assert kept(log(of(7), later, of(7), abort(7), of(7)), (7, 0)) == [4]
 
 
-def test_what_is_left_in_one_piece_is_not_copied() -> None:
+def test_contiguous_result_is_not_copied() -> None:
     data = log(of(7), PLAIN, PLAIN, of(7))
     assert without_aborted(data, [(7, 0)]).obj is data.obj
     assert without_aborted(data, []).obj is data.obj

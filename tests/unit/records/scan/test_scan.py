@@ -98,7 +98,7 @@ def test_the_largest_relative_offset_is_still_good() -> None:
     assert scan(plain(1, 2**31 - 1), base_offset=0).count == 1
 
 
-def test_what_is_no_segment_may_have_any_rising_offsets() -> None:
+def test_data_of_no_segment_may_have_any_rising_offsets() -> None:
     data = plain(1, 5) + plain(1, 2**40)
     assert scan(data, base_offset=None).next_offset == 2**40 + 1
 
@@ -222,7 +222,7 @@ def test_a_look_up_by_time_makes_no_object_for_each_record(magic: int) -> None:
 
 
 @pytest.mark.parametrize("least", [0, 101, 104, 105])
-def test_a_look_up_by_time_leaves_out_what_lies_below_an_offset(least: int) -> None:
+def test_look_up_by_time_leaves_out_lower_offsets(least: int) -> None:
     times = [5, 3, 9, 9, 2]
     for magic in (1, 2):
         records = [Record(None, b"x", time) for time in times]
@@ -231,7 +231,7 @@ def test_a_look_up_by_time_leaves_out_what_lies_below_an_offset(least: int) -> N
         assert first_at_or_after(data, 2, least) == (wanted[0] if wanted else None)
 
 
-def test_append_time_stands_for_all_messages_of_a_wrapper() -> None:
+def test_look_up_uses_append_time_for_all_messages_of_a_wrapper() -> None:
     content = build_message_set([Record(None, b"x", 10), Record(None, b"x", 900)])
     data = wrap(
         content,
@@ -245,7 +245,7 @@ def test_append_time_stands_for_all_messages_of_a_wrapper() -> None:
     assert first_at_or_after(data, 501) is None
 
 
-def test_a_look_up_by_time_is_told_of_damage_within_a_wrapper() -> None:
+def test_look_up_by_time_reports_damage_in_a_wrapper() -> None:
     content = bytearray(build_message_set(some_records(3)))
     content[-1] ^= 1
     data = wrap(content, offset=2, magic=1, codec=Codec.GZIP, timestamp_ms=5_000)

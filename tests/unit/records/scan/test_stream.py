@@ -37,7 +37,7 @@ Make = Callable[[bytes], Source]
 
 
 class Slow(io.RawIOBase):
-    """Takes ``most`` bytes at a time, and in all."""
+    """A channel that accepts ``most`` bytes at a time, and in total."""
 
     def __init__(self, most: int, room: int) -> None:
         self.data = b""
@@ -51,7 +51,7 @@ class Slow(io.RawIOBase):
 
 
 class Pipe:
-    """The system's own way from a file to somewhere else."""
+    """A channel that copies slices with the system's ``sendfile``."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -129,7 +129,7 @@ def test_the_windows_grow_only_to_the_bound(source: Make) -> None:
         (oracle.entry(0, magic=1, value=b"x")[:16] + b"\x07" + bytes(22), "magic byte"),
     ],
 )
-def test_damage_is_reported_where_it_is_after_what_is_good(source: Make, bad: bytes, text: str) -> None:
+def test_damage_is_reported_after_the_valid_messages(source: Make, bad: bytes, text: str) -> None:
     good = build_message_set(some_records(20))
     found = iter(MessageSet(source(good + bad + good), window_bytes=100))
     assert [next(found).offset for _ in range(20)] == list(range(20))
@@ -138,7 +138,7 @@ def test_damage_is_reported_where_it_is_after_what_is_good(source: Make, bad: by
 
 
 @either
-def test_a_wrong_checksum_names_the_piece_that_it_lies_in(source: Make) -> None:
+def test_wrong_checksum_is_reported_with_its_piece(source: Make) -> None:
     good = build_message_set(some_records(2))
     data = bytearray(good * 2)
     data[-1] ^= 1

@@ -26,7 +26,7 @@ from minikafka.wire.apis.create_topics import (
     CreateTopicsRequest,
 )
 from minikafka.wire.apis.delete_topics import DeleteTopicsRequest
-from minikafka.wire.apis.describe_configs import ResourceType
+from minikafka.wire.apis.describe_configs import ConfigResourceType
 from tests.support.simulation import Request, Simulation
 from tests.unit.server.test_dispatch import dispatched
 
@@ -59,7 +59,9 @@ def test_a_topic_with_an_assignment_that_no_znode_takes_is_refused(broker: Broke
 @pytest.mark.parametrize("validate_only", [False, True])
 def test_a_change_to_settings_that_no_znode_takes_is_refused(broker: Broker, validate_only: bool) -> None:
     with pytest.raises(BrokerError, match=f"^INVALID_CONFIG: the configs of topic t {SIZE}"):
-        change_resource(broker, ResourceType.TOPIC, "t", lambda before: LARGE, validate_only=validate_only)
+        change_resource(
+            broker, ConfigResourceType.TOPIC, "t", lambda before: LARGE, validate_only=validate_only
+        )
 
 
 def of_300_topics(validate_only: bool = True) -> Request:
