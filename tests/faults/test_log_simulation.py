@@ -10,8 +10,8 @@ scheduler's interval; "flushed" is what ``Log.flush`` has returned for):
                                   the first is lost; a compacted one, which has holes anyway, goes on
       a block not written         (in what was not flushed, as all below)
       a block torn at a sector
-      a block of nonsense         where the file had grown
-      a length of neither         between the flushed one and the newest
+      a block of random bytes     where the file had grown
+      a length in between         between the flushed one and the newest
       a name's change lost        from some step on, in each directory
     an fsync fails                the log takes no more messages until it is opened again; flushed ones stay
     the disk is full              the message that was refused
@@ -68,8 +68,8 @@ def test_no_crash_takes_more_than_it_may(piece: int) -> None:
         "all that was not synced",
         "a block not written",
         "a block torn",
-        "a block of nonsense",
-        "a length of neither",
+        "a block of random bytes",
+        "a length in between",
         "a name's change lost",
         "an fsync that fails",
         "a disk that is full",

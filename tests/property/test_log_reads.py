@@ -195,7 +195,7 @@ class LogMachine(RuleBasedStateMachine):
         ends = [first for _, first in kept[1:]] + [self.end]
         for (known, _), end in zip(kept, ends, strict=False):
             assert self.log.epochs.end_offset_for(known, self.end) == (known, end)
-        if epoch > max((one for one, _ in self.epochs), default=-1):
+        if epoch > max((known for known, _ in self.epochs), default=-1):
             assert self.log.epochs.end_offset_for(epoch, self.end) == (-1, -1)
 
     @rule(

@@ -53,12 +53,16 @@ def shuffled(consumers: Consumers, partitions: Partitions, chance: Random) -> tu
 
 def alike(streams: dict[str, int], topics: set[str]) -> Consumers:
     """Consumers that all read the same topics, each with its own number of streams."""
-    return {one: dict.fromkeys(topics, count) for one, count in streams.items()}
+    return {consumer: dict.fromkeys(topics, count) for consumer, count in streams.items()}
 
 
 def threads_of(consumers: Consumers, topic: str) -> list[ConsumerThreadId]:
-    """All that read a topic, in order."""
-    return sorted(ConsumerThreadId(one, n) for one in consumers for n in range(consumers[one].get(topic, 0)))
+    """Return the threads that read a topic, in order."""
+    return sorted(
+        ConsumerThreadId(consumer, n)
+        for consumer in consumers
+        for n in range(consumers[consumer].get(topic, 0))
+    )
 
 
 def owned(owners: Owners) -> dict[TopicPartition, ConsumerThreadId]:

@@ -179,10 +179,10 @@ def test_the_oracle_reads_what_is_encoded_from_columns(
         headers=raw_headers(pa.array([list(r.headers) for r in group], HEADERS_TYPE)) if magic == 2 else None,
     )
     found = []
-    for one in sets:
-        messages = oracle.decode(bytes(one.data))
-        assert [m.offset for m in messages] == list(range(one.count))
-        assert len(one.data) <= max_bytes or one.count == 1
+    for encoded in sets:
+        messages = oracle.decode(bytes(encoded.data))
+        assert [m.offset for m in messages] == list(range(encoded.count))
+        assert len(encoded.data) <= max_bytes or encoded.count == 1
         found += [(m.timestamp, m.key, m.value, m.headers) for m in messages]
     chosen = [group[row] for row in rows]
     assert found == [

@@ -111,7 +111,7 @@ class _Content:
         low, high = sorted((len(self.disk), len(self.seen)))
         old_size = len(self.disk)
         self._disk_size(random.randrange(high - low + 1) + low)
-        losses["a length of neither"] += low < len(self.disk) < high
+        losses["a length in between"] += low < len(self.disk) < high
         for page in sorted(self.dirty):
             begin = page * self.page_bytes
             end = min(begin + self.page_bytes, len(self.disk), len(self.seen))
@@ -130,7 +130,7 @@ class _Content:
                 # The length grew before the block was written, so old bytes of the disk show through.
                 begin = max(begin, old_size)
                 self.disk[begin:end] = random.randbytes(end - begin)
-                losses["a block of nonsense"] += 1
+                losses["a block of random bytes"] += 1
 
     def _disk_size(self, size: int) -> None:
         if size < len(self.disk):

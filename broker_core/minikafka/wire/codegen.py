@@ -109,7 +109,7 @@ class FunctionBuilder:
 
     @property
     def text(self) -> str:
-        """All lines."""
+        """The text of the function."""
         return "\n".join(self._lines) + "\n"
 
     def function(self, name: str, title: str) -> Callable[..., Any]:

@@ -110,7 +110,7 @@ class Integer(Type):
         return value, ""
 
     def write(self, code: FunctionBuilder, version: int, head: str, rest: str) -> None:
-        """Nothing follows."""
+        """Append nothing: an integer has only a head."""
 
     def fault(self, version: int, value: Any, path: str) -> Fault | None:
         try:
@@ -358,7 +358,7 @@ class ArrayOf(Type):
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """One row of the table. ``until`` is the last version with the field; None: no end."""
+    """A row of the table. ``until`` is the last version with the field; None: no end."""
 
     name: str
     type: Type

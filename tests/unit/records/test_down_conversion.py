@@ -124,7 +124,7 @@ def test_a_batch_with_large_content_becomes_several_wrappers(monkeypatch: pytest
             assert found.rows == rows(down_convert(data, magic))
             shallow = list(iterate(b"".join(found.pieces), deep=False))
             assert len(shallow) > 5
-            assert {one.codec for one in shallow} == {codec}
+            assert {entry.codec for entry in shallow} == {codec}
 
 
 def test_a_step_says_how_much_memory_compressed_content_may_take() -> None:

@@ -320,7 +320,7 @@ def test_a_child_imports_nothing_from_the_working_directory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The directory where a program starts may be anybody's."""
-    (tmp_path / "numba.py").write_text("raise SystemExit('somebody else is numba')")
+    (tmp_path / "numba.py").write_text("raise SystemExit('another module named numba')")
     (tmp_path / "parts").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cache, "_SHARES", (("hashing",),))

@@ -41,7 +41,7 @@ class ContentOpener:
     def group(
         self, view: memoryview, rows: NDArray[np.int64], limits: Limits
     ) -> tuple[memoryview, NDArray[np.int64]]:
-        """See ``open_group``."""
+        """Decompress the first of these wrappers, as ``open_group`` does."""
         content, ends = open_group(view, rows, limits.max_content_bytes, self.budget)
         self.content_bytes += len(content)
         return content, ends

@@ -39,7 +39,7 @@ class AlterConfigsResource:
 
 @fast_value
 class AlterConfigsRequest:
-    """``validate_only``: report the errors, change nothing."""
+    """A request to replace configs. ``validate_only``: report the errors, change nothing."""
 
     resources: tuple[AlterConfigsResource, ...]
     validate_only: bool

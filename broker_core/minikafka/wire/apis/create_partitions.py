@@ -19,7 +19,9 @@ class CreatePartitionsAssignment:
 
 @fast_value
 class CreatePartitionsTopic:
-    """``count``: the new number of partitions. ``assignments``: those of the new partitions; None lets the
+    """A topic that gets more partitions.
+
+    ``count``: the new number of partitions. ``assignments``: those of the new partitions; None lets the
     broker choose.
     """
 
@@ -30,7 +32,9 @@ class CreatePartitionsTopic:
 
 @fast_value
 class CreatePartitionsRequest:
-    """``timeout_ms``: the time to wait until the partitions have leaders; 0 or less does not wait.
+    """A request to add partitions.
+
+    ``timeout_ms``: the time to wait until the partitions have leaders; 0 or less does not wait.
     ``validate_only``: report the errors, change nothing.
     """
 

@@ -42,7 +42,9 @@ class CreatableTopicConfig:
 
 @fast_value
 class CreatableTopic:
-    """``num_partitions`` and ``replication_factor`` are -1 with ``assignments`` or for defaults."""
+    """A topic to create. ``num_partitions`` and ``replication_factor`` are -1 with ``assignments`` or for
+    defaults.
+    """
 
     name: str
     num_partitions: int
@@ -53,7 +55,9 @@ class CreatableTopic:
 
 @fast_value
 class CreateTopicsRequest:
-    """``timeout_ms``: the time to wait until the topics are complete; 0 or less does not wait.
+    """A request to create topics.
+
+    ``timeout_ms``: the time to wait until the topics are complete; 0 or less does not wait.
     ``validate_only``: report the errors, create nothing.
     """
 

@@ -28,7 +28,7 @@ class DeleteRecordsTopic:
 
 @fast_value
 class DeleteRecordsRequest:
-    """``timeout_ms``: the time to wait for the replicas."""
+    """A request to delete records. ``timeout_ms``: the time to wait for the replicas."""
 
     topics: tuple[DeleteRecordsTopic, ...]
     timeout_ms: int
@@ -36,7 +36,7 @@ class DeleteRecordsRequest:
 
 @fast_value
 class DeleteRecordsPartitionResult:
-    """``low_watermark``: the smallest log start offset of the replicas."""
+    """The result for one partition. ``low_watermark``: the smallest log start offset of the replicas."""
 
     index: int
     low_watermark: int

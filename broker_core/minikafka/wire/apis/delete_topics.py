@@ -13,7 +13,7 @@ from minikafka.wire.schema import INT16, INT32, STRING, ArrayOf, Struct, field
 
 @fast_value
 class DeleteTopicsRequest:
-    """``timeout_ms``: the time to wait until the topics are deleted; 0 or less does not wait."""
+    """A request to delete topics. ``timeout_ms``: the time to wait for it; 0 or less does not wait."""
 
     topic_names: tuple[str, ...]
     timeout_ms: int

@@ -44,7 +44,7 @@ class ConfigSource(IntEnum):
 
 @fast_value
 class DescribeConfigsResource:
-    """``resource_name``: the topic, or the broker's id. ``configuration_keys`` None requests all."""
+    """A topic (by name) or a broker (by id) to describe. ``configuration_keys`` None requests all configs."""
 
     resource_type: int
     resource_name: str

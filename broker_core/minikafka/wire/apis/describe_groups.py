@@ -19,7 +19,7 @@ class DescribeGroupsRequest:
 
 @fast_value
 class DescribedGroupMember:
-    """``client_host`` begins with a slash, as Java prints addresses."""
+    """A member of a group. ``client_host`` begins with a slash, as Java prints addresses."""
 
     member_id: str
     client_id: str
@@ -30,7 +30,9 @@ class DescribedGroupMember:
 
 @fast_value
 class DescribedGroup:
-    """``group_state``: Stable, PreparingRebalance, AwaitingSync (CompletingRebalance from 1.1 on), Empty or
+    """A group, with its members.
+
+    ``group_state``: Stable, PreparingRebalance, AwaitingSync (CompletingRebalance from 1.1 on), Empty or
     Dead. ``protocol_data`` is the name of the chosen protocol.
     """
 

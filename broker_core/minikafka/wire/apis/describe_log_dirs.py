@@ -20,7 +20,7 @@ class DescribableLogDirTopic:
 
 @fast_value
 class DescribeLogDirsRequest:
-    """``topics`` None: all partitions."""
+    """The partitions to describe. ``topics`` None: all partitions."""
 
     topics: tuple[DescribableLogDirTopic, ...] | None
 

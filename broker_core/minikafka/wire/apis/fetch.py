@@ -82,7 +82,9 @@ class ForgottenTopic:
 
 @fast_value
 class FetchRequest:
-    """Waits up to ``max_wait_ms`` for ``min_bytes``. ``replica_id`` is -1 for consumers."""
+    """A request for messages that waits up to ``max_wait_ms`` for ``min_bytes``. ``replica_id`` is -1 for
+    consumers.
+    """
 
     replica_id: int
     max_wait_ms: int

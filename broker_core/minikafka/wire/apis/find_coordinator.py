@@ -21,7 +21,7 @@ class CoordinatorType(IntEnum):
 
 @fast_value
 class FindCoordinatorRequest:
-    """``key_type`` is a CoordinatorType, or an unknown number."""
+    """The group or transactional id to look up. ``key_type`` is a CoordinatorType, or an unknown number."""
 
     key: str
     key_type: int = CoordinatorType.GROUP

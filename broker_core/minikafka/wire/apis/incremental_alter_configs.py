@@ -42,7 +42,7 @@ class IncrementalAlterConfigsResource:
 
 @fast_value
 class IncrementalAlterConfigsRequest:
-    """``validate_only``: report the errors, change nothing."""
+    """A request to change configs. ``validate_only``: report the errors, change nothing."""
 
     resources: tuple[IncrementalAlterConfigsResource, ...]
     validate_only: bool

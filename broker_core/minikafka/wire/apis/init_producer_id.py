@@ -16,7 +16,7 @@ NO_PRODUCER_EPOCH = -1
 
 @fast_value
 class InitProducerIdRequest:
-    """``transactional_id`` None: idempotent only, and ``transaction_timeout_ms`` has no effect."""
+    """A request for a producer id. Without ``transactional_id``, ``transaction_timeout_ms`` has no effect."""
 
     transactional_id: str | None
     transaction_timeout_ms: int

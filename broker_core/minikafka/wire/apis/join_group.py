@@ -21,7 +21,9 @@ class JoinGroupRequestProtocol:
 
 @fast_value
 class JoinGroupRequest:
-    """``member_id`` is empty for a new member. ``rebalance_timeout_ms`` -1: the session timeout."""
+    """A request to join a group. ``member_id`` is empty for a new member. ``rebalance_timeout_ms`` -1: the
+    session timeout.
+    """
 
     group_id: str
     session_timeout_ms: int
@@ -41,7 +43,9 @@ class JoinGroupResponseMember:
 
 @fast_value
 class JoinGroupResponse:
-    """Only the leader gets ``members``. With an error: generation -1 and empty names."""
+    """The new generation of the group. Only the leader gets ``members``. With an error: generation -1 and
+    empty names.
+    """
 
     throttle_time_ms: int
     error_code: int

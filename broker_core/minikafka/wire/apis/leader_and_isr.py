@@ -68,7 +68,9 @@ class LeaderAndIsrPartitionError:
 
 @fast_value
 class LeaderAndIsrResponse:
-    """``error_code`` is that of the whole request: with STALE_CONTROLLER_EPOCH there are no partitions."""
+    """The results for the partitions. ``error_code`` is that of the whole request: with
+    STALE_CONTROLLER_EPOCH there are no partitions.
+    """
 
     error_code: int
     partitions: tuple[LeaderAndIsrPartitionError, ...]

@@ -17,7 +17,7 @@ class ListGroupsRequest:
 
 @fast_value
 class ListedGroup:
-    """``protocol_type`` is empty for a group that only stores offsets."""
+    """A group. ``protocol_type`` is empty for a group that only stores offsets."""
 
     group_id: str
     protocol_type: str
@@ -25,7 +25,7 @@ class ListedGroup:
 
 @fast_value
 class ListGroupsResponse:
-    """This broker's groups."""
+    """The groups that this broker coordinates."""
 
     throttle_time_ms: int
     error_code: int

@@ -38,7 +38,7 @@ class ListOffsetsTopic:
 
 @fast_value
 class ListOffsetsRequest:
-    """``replica_id`` is -1 for consumers. ``isolation_level`` is as in Fetch."""
+    """The timestamps to look up. ``replica_id`` is -1 for consumers; ``isolation_level`` is as in Fetch."""
 
     replica_id: int
     isolation_level: int
@@ -47,7 +47,9 @@ class ListOffsetsRequest:
 
 @fast_value
 class ListOffsetsPartitionResponse:
-    """Version 0 fills ``offsets``, later ones ``timestamp`` and ``offset`` (-1 and -1 for none)."""
+    """The result for one partition: ``offsets`` in version 0, ``timestamp`` and ``offset`` in later ones (-1
+    and -1 for none).
+    """
 
     index: int
     error_code: int

@@ -24,7 +24,7 @@ from minikafka.wire.schema import (
 
 @fast_value
 class MetadataRequest:
-    """``topics`` None requests all, in every version."""
+    """The topics to describe. ``topics`` None requests all, in every version."""
 
     topics: tuple[str, ...] | None
     allow_auto_topic_creation: bool = True
@@ -42,7 +42,7 @@ class MetadataBroker:
 
 @fast_value
 class MetadataPartition:
-    """``leader_id`` -1: there is no leader."""
+    """A partition, with its leader and replicas. ``leader_id`` -1: there is no leader."""
 
     error_code: int
     index: int

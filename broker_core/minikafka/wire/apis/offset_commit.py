@@ -38,7 +38,9 @@ class OffsetCommitRequestTopic:
 
 @fast_value
 class OffsetCommitRequest:
-    """``generation_id`` is -1 and ``member_id`` empty for a consumer that assigns its partitions itself."""
+    """The offsets to commit. ``generation_id`` is -1 and ``member_id`` empty for a consumer that assigns its
+    partitions itself.
+    """
 
     group_id: str
     generation_id: int

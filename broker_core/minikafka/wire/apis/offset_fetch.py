@@ -24,7 +24,7 @@ class OffsetFetchRequestTopic:
 
 @fast_value
 class OffsetFetchRequest:
-    """``topics`` None: all partitions with a committed offset (version 2 and later)."""
+    """The partitions to look up. ``topics`` None: all with a committed offset (version 2 and later)."""
 
     group_id: str
     topics: tuple[OffsetFetchRequestTopic, ...] | None
@@ -51,7 +51,9 @@ class OffsetFetchResponseTopic:
 
 @fast_value
 class OffsetFetchResponse:
-    """``error_code`` is that of the group. Versions without it have it at each partition."""
+    """The committed offsets. ``error_code`` is that of the group; versions without it have it at each
+    partition.
+    """
 
     throttle_time_ms: int
     topics: tuple[OffsetFetchResponseTopic, ...]

@@ -44,7 +44,9 @@ class ProduceTopic:
 
 @fast_value
 class ProduceRequest:
-    """``acks``: 0 no response, 1 the leader has it, -1 all in-sync replicas have it."""
+    """Message sets to append. ``acks``: 0 no response, 1 the leader has them, -1 all in-sync replicas have
+    them.
+    """
 
     transactional_id: str | None
     acks: int

@@ -36,7 +36,9 @@ class StopReplicaPartitionError:
 
 @fast_value
 class StopReplicaResponse:
-    """``error_code`` is that of the whole request: with STALE_CONTROLLER_EPOCH there are no partitions."""
+    """The results for the replicas. ``error_code`` is that of the whole request: with
+    STALE_CONTROLLER_EPOCH there are no partitions.
+    """
 
     error_code: int
     partitions: tuple[StopReplicaPartitionError, ...]

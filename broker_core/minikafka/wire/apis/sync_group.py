@@ -20,7 +20,9 @@ class SyncGroupRequestAssignment:
 
 @fast_value
 class SyncGroupRequest:
-    """``assignments``: those of all members if the leader sends it, else empty."""
+    """A member's request for its assignment. ``assignments``: those of all members if the leader sends it,
+    else empty.
+    """
 
     group_id: str
     generation_id: int

@@ -38,7 +38,7 @@ def test_a_number_below_zero_stays_one() -> None:
 
 def test_batch_after_one_that_is_not_plain_is_left_out() -> None:
     found = survey([batch(b"a"), batch(b"b", codec=Codec.GZIP), batch(b"c")])
-    assert [one is not None for one in found] == [True, False, False]
+    assert [plain is not None for plain in found] == [True, False, False]
 
 
 def test_two_batches_in_one_set_are_not_mistaken_for_two_sets() -> None:
@@ -55,7 +55,7 @@ def test_set_that_continues_in_the_next_is_no_plain_batch() -> None:
 @pytest.mark.parametrize("size", [COPIED_BYTES // 2, COPIED_BYTES * 2])
 def test_large_and_small_batches_are_found_plain_side_by_side(size: int) -> None:
     found = survey([batch(bytes(size)), batch(b"a"), batch(bytes(size), b"b")])
-    assert [one.last_offset_delta for one in found if one is not None] == [0, 0, 1]
+    assert [plain.last_offset_delta for plain in found if plain is not None] == [0, 0, 1]
 
 
 def test_no_set_has_no_rows() -> None:

@@ -72,7 +72,8 @@ def test_result_equals_that_of_plain_python(name: str) -> None:
     newest = next(
         at
         for at, position in entries(data)
-        if max(one.timestamp for one in messages.one(whole(data, position))) == copied.max_timestamp_ms
+        if max(message.timestamp for message in messages.one(whole(data, position)))
+        == copied.max_timestamp_ms
     )
     if copied.max_timestamp_ms >= 0:
         assert copied.max_timestamp_at == newest

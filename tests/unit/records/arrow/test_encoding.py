@@ -48,8 +48,8 @@ def test_only_the_chosen_rows_are_encoded_in_their_order(codec: Codec) -> None:
 def test_messages_before_magic_2_are_sealed_in_any_case(magic: int, codec: Codec) -> None:
     sets = [
         [
-            bytes(one.data)
-            for one in encode(
+            bytes(encoded.data)
+            for encoded in encode(
                 KEYS, VALUES, TIMES, all_rows(), magic=magic, codec=codec, max_bytes=100, sealed=sealed
             )
         ]
@@ -100,16 +100,16 @@ def test_no_set_of_several_rows_is_larger_than_the_bound(magic: int, codec: Code
     column = pa.array(values, pa.binary())
     times = np.zeros(200, dtype=np.int64)
     sets = list(encode(None, column, times, all_rows(200), magic=magic, codec=codec, max_bytes=max_bytes))
-    assert all(len(one.data) <= max_bytes or one.count == 1 for one in sets)
-    read = [list(iterate(one.data)) for one in sets]
+    assert all(len(encoded.data) <= max_bytes or encoded.count == 1 for encoded in sets)
+    read = [list(iterate(encoded.data)) for encoded in sets]
     assert [record.value for records in read for record in records] == values
-    for one, records in zip(sets, read, strict=True):
-        assert [record.offset for record in records] == list(range(one.count))
+    for encoded, records in zip(sets, read, strict=True):
+        assert [record.offset for record in records] == list(range(encoded.count))
     if codec is Codec.NONE and max_bytes >= 4096:
         # Nothing more would have fitted.
-        for one, following in pairwise(sets):
+        for encoded, following in pairwise(sets):
             first = 12 + int.from_bytes(following.data[8:12], "big")
-            assert len(one.data) + first > max_bytes
+            assert len(encoded.data) + first > max_bytes
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
@@ -121,8 +121,8 @@ def test_incompressible_rows_are_split_to_fit_the_wrapper_limit(codec: Codec) ->
     sets = list(
         encode(None, pa.array(values), times, all_rows(4), magic=1, codec=codec, max_bytes=plain + 34)
     )
-    assert [one.count for one in sets] == [2, 2]
-    assert [r.value for one in sets for r in iterate(one.data)] == values
+    assert [encoded.count for encoded in sets] == [2, 2]
+    assert [r.value for encoded in sets for r in iterate(encoded.data)] == values
 
 
 @pytest.mark.parametrize("row", [-1, 6, 1 << 40])

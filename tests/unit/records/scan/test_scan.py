@@ -227,7 +227,9 @@ def test_look_up_by_time_leaves_out_lower_offsets(least: int) -> None:
     for magic in (1, 2):
         records = [Record(None, b"x", time) for time in times]
         data = build_message_set(records, magic=magic, codec=Codec.GZIP, base_offset=100)
-        wanted = [(one.offset, one.timestamp_ms) for one in iterate(data) if one.offset >= least]
+        wanted = [
+            (message.offset, message.timestamp_ms) for message in iterate(data) if message.offset >= least
+        ]
         assert first_at_or_after(data, 2, least) == (wanted[0] if wanted else None)
 
 
