@@ -53,7 +53,7 @@ def entries(data: bytes) -> list[Entry]:
     found = []
     while data:
         raw, data = data[: 12 + number(data[8:12])], data[12 + number(data[8:12]) :]
-        inside = tuple(messages.one(raw))
+        inside = tuple(messages.decode_entry(raw))
         if raw[16] == 2:
             bits = number(raw[21:23])
             base = number(raw[:8])

@@ -103,15 +103,15 @@ def decode_until_damage(data: bytes) -> tuple[list[Message | DamagedError], int]
                 raise DamagedError("size")
             if len(data) - at - 12 < size:
                 return found, at
-            found += one(data[at : at + 12 + size])
+            found += decode_entry(data[at : at + 12 + size])
             at += 12 + size
     except DamagedError as damage:
         found.append(damage)
         return found, at
 
 
-def one(raw: bytes) -> list[Message]:
-    """The message or messages of one entry."""
+def decode_entry(raw: bytes) -> list[Message]:
+    """Return the message of an entry, or the messages of a wrapper or batch."""
     from tests.oracles import batches
 
     magic, bits = raw[16], raw[17]

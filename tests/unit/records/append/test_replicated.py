@@ -41,7 +41,7 @@ def entries(data: bytes) -> list[tuple[int, int]]:
         size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
         if len(data) - at < size:
             break
-        out.append((messages.one(data[at : at + size])[-1].offset, at))
+        out.append((messages.decode_entry(data[at : at + size])[-1].offset, at))
         at += size
     return out
 
@@ -72,7 +72,7 @@ def test_result_equals_that_of_plain_python(name: str) -> None:
     newest = next(
         at
         for at, position in entries(data)
-        if max(message.timestamp for message in messages.one(whole(data, position)))
+        if max(message.timestamp for message in messages.decode_entry(whole(data, position)))
         == copied.max_timestamp_ms
     )
     if copied.max_timestamp_ms >= 0:

@@ -36,7 +36,7 @@ either = pytest.mark.parametrize("source", [in_memory, in_a_file])
 Make = Callable[[bytes], Source]
 
 
-class Slow(io.RawIOBase):
+class SlowChannel(io.RawIOBase):
     """A channel that accepts ``most`` bytes at a time, and in total."""
 
     def __init__(self, most: int, room: int) -> None:
@@ -50,7 +50,7 @@ class Slow(io.RawIOBase):
         return len(taken) or None
 
 
-class Pipe:
+class PipeChannel:
     """A channel that copies slices with the system's ``sendfile``."""
 
     def __init__(self, target: int) -> None:
@@ -180,7 +180,7 @@ def test_all_of_it_is_written_to_a_channel_the_cut_off_entry_too(source: Make) -
 @either
 def test_a_channel_that_takes_little_is_given_the_rest_later(source: Make) -> None:
     data = build_message_set(some_records(30))
-    channel = Slow(7, 50)
+    channel = SlowChannel(7, 50)
     found = MessageSet(source(data))
     written = [found.write_to(channel, len(channel.data), len(data)) for _ in range(9)]
     assert written == [7] * 7 + [1, 0]
@@ -208,7 +208,7 @@ def test_slice_channel_gets_file_data_unread(tmp_path: Path) -> None:
     descriptor = target.descriptor()
     assert descriptor is not None
     found = MessageSet(FileSlice(source, 1, len(data)))
-    assert found.write_to(Pipe(descriptor), 10, 70) == 70
+    assert found.write_to(PipeChannel(descriptor), 10, 70) == 70
     assert target.read_at(0, 1000) == data[10:80]
     source.close()
     target.close()
