@@ -302,7 +302,7 @@ class Processor:
                     self._run_posted(self._posted.popleft())
                 self._handle_timeouts()
         finally:
-            # Also after an error in the loop: close connections that nobody serves.
+            # Also after an error in the loop: close the remaining connections.
             for channel in list(self._channels):
                 unanswered = channel.exchange is not None or channel.outgoing is not None
                 reason = "its request was not answered before the stop" if unanswered else "the server stops"
@@ -380,7 +380,7 @@ class Processor:
 
     def _may_read(self, channel: _Channel) -> bool:
         """Return whether the limiter has room for a request and, once its size is known, for its bytes."""
-        # A request that has begun does not wait for others, which may wait for its bytes.
+        # A partly received request does not wait for others, which may wait for its bytes.
         if not channel.reserved and not self._limiter.has_room(self._on_room):
             return False
         size = channel.reader.frame_bytes or 0

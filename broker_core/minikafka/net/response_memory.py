@@ -7,7 +7,7 @@ slices and lazy parts take almost none, and data shared by several responses is 
 Above half of the limit a connection is closed when it reads less than ``STALL_BYTES`` of a large response
 between two checks, or would need more than ``MAX_CHECKS`` for all of it. A response that exceeds the limit is
 not sent, and its connection is closed: waiting would not free its memory, which is allocated already. The
-largest piece is not counted there: a single response may have any size, and delays nobody else.
+largest piece is not counted there: a single response may have any size, and delays no other one.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def acl_path(resource: Resource) -> str:
 
 
 def resource_type_of(label: str) -> ResourceType:
-    """The type whose resources stand below ``ACLS/label``. CoordinationError when there is none."""
+    """The type of the resources below ``ACLS/label``. Raises CoordinationError for an unknown label."""
     return _labelled(ResourceType, label, f"{ACLS}/{label}")
 
 

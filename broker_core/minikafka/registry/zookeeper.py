@@ -377,7 +377,7 @@ class ZooKeeperStore:
     def _close_session(self, ticket: SessionTicket) -> bool:
         """Ask ZooKeeper to end a session; return False if it does not exist."""
         client = self._started_client((ticket.session_id, ticket.password))
-        identity = client.client_id  # a new one if the old is gone
+        identity = client.client_id  # a new one if the old one has expired
         _stop(client)
         return identity is not None and identity[0] == ticket.session_id
 

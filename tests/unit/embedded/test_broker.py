@@ -15,7 +15,7 @@ from minikafka.embedded.broker import (
 from minikafka.server.config.properties import parse_properties
 
 
-def test_the_port_is_what_stands_behind_the_last_colon() -> None:
+def test_port_follows_the_last_colon() -> None:
     assert Ready("::1:9093", "x").port == 9093
 
 

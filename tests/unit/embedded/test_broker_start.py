@@ -71,7 +71,7 @@ def test_broker_without_progress_fails_with_its_last_report(tmp_path: Path) -> N
     assert child.polled == 2
 
 
-def test_a_broker_that_compiles_kernels_on_a_busy_machine_is_waited_for(tmp_path: Path) -> None:
+def test_broker_that_compiles_kernels_is_waited_for_longer(tmp_path: Path) -> None:
     """A single kernel may take longer than anything else that a start does."""
     messages: list[str] = []
     child = SlowChild(tmp_path / "log", 3, lambda _: {"type": "compiling", "done": 5, "of": 17})

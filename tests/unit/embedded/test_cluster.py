@@ -54,7 +54,7 @@ def port_of(address: str) -> int:
 
 
 @pytest.mark.skipif(not can_bind("::1", 0), reason="this machine has no ::1")
-def test_an_ipv6_host_stands_in_brackets_wherever_clients_read_it(directory: Path) -> None:
+def test_ipv6_host_is_in_brackets_for_clients(directory: Path) -> None:
     with Cluster(data_dir=directory, host="[::1]") as cluster:
         assert cluster.ready_line.startswith("ready [::1]:")
         cluster.create_topic("t")
@@ -62,7 +62,7 @@ def test_an_ipv6_host_stands_in_brackets_wherever_clients_read_it(directory: Pat
         assert end_offset(cluster, "t") == 3
 
 
-def test_it_serves_and_everything_is_gone_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_cluster_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Cluster() as cluster:
         cluster.create_topic("t", partitions=2)

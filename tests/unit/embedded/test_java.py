@@ -52,7 +52,7 @@ def test_without_a_release_file_java_is_asked(tmp_path: Path) -> None:
     assert find_java({"PATH": str(command.parent)}) == Java(str(command), 18)
 
 
-def test_no_java_says_where_it_looked_and_what_to_install(tmp_path: Path) -> None:
+def test_missing_java_error_says_where_it_looked_and_what_to_install(tmp_path: Path) -> None:
     install(tmp_path / "old", 'JAVA_VERSION="1.8.0_402"\n')
     with pytest.raises(ConfigError) as caught:
         find_java({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(tmp_path)})

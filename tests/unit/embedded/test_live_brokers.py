@@ -60,7 +60,7 @@ def test_broker_started_elsewhere_counts_while_it_is_reachable(machine: Machine)
     assert brokers.count == 0
 
 
-def test_a_broker_whose_session_expired_lives_while_it_takes_connections(machine: Machine) -> None:
+def test_broker_with_an_expired_session_counts_while_reachable(machine: Machine) -> None:
     brokers = brokers_of(machine)
     machine.register(0)
     machine.listening = {0}
@@ -83,7 +83,7 @@ def test_addresses_are_those_of_all_listeners() -> None:
     assert addresses_of(broker) == (("127.0.0.1", 9092), ("::1", 9093))
 
 
-def test_registrations_that_cannot_be_read_are_left_out_with_one_warning(
+def test_unreadable_registration_is_ignored_with_one_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     zookeeper = MemoryZooKeeper()

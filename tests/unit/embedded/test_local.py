@@ -232,7 +232,7 @@ def test_a_killed_daemon_is_replaced(data_dir: str, session: Callable[[], Sessio
     assert all_gone(pids)
 
 
-def test_the_address_of_a_dead_daemon_is_void_though_another_is_starting(data_dir: str) -> None:
+def test_address_of_a_dead_daemon_is_ignored(data_dir: str) -> None:
     directory = local._Directory(data_dir)
     directory.make()
     dead = LocalCluster("h:1", "h:2", "id", local.host_boot_id(), data_dir, 1, "never")
@@ -241,7 +241,7 @@ def test_the_address_of_a_dead_daemon_is_void_though_another_is_starting(data_di
         assert running(data_dir) is None
 
 
-def test_it_goes_on_until_the_last_of_its_brokers_has_ended(data_dir: str) -> None:
+def test_daemon_runs_until_its_last_broker_has_ended(data_dir: str) -> None:
     daemon = local._Daemon(data_dir)
     brokers = LiveBrokers({0, 1}, dict)
     daemon._on_exit(1, -9)
@@ -252,7 +252,7 @@ def test_it_goes_on_until_the_last_of_its_brokers_has_ended(data_dir: str) -> No
     assert daemon._reason == "its broker ended with exit code -9"
 
 
-def test_it_goes_on_while_a_broker_was_started_again_by_hand(data_dir: str) -> None:
+def test_daemon_runs_while_a_restarted_broker_is_alive(data_dir: str) -> None:
     daemon = local._Daemon(data_dir)
     living = True
     brokers = LiveBrokers({0}, lambda: {0: (("h", 1),)}, lambda addresses: living)
@@ -326,8 +326,8 @@ def test_invalid_owner_files_are_removed(data_dir: str, session: Callable[[], Se
     directory = Path(data_dir, ".embedded", "owners")
     directory.mkdir(parents=True)
     (directory / "nonsense").write_text("nonsense")
-    gone = {"pid": 1, "started": "never", "boot_id": local.host_boot_id()}
-    (directory / "1-dead").write_text(json.dumps(gone))
+    dead = {"pid": 1, "started": "never", "boot_id": local.host_boot_id()}
+    (directory / "1-dead").write_text(json.dumps(dead))
     elsewhere = {"pid": os.getpid(), "started": "x", "boot_id": "another host"}
     (directory / "2-elsewhere").write_text(json.dumps(elsewhere))
     living = session()
@@ -445,7 +445,7 @@ def test_it_is_listed_while_it_runs(data_dir: str, session: Callable[[], Session
     assert list(own_listing.iterdir()) == []
 
 
-def test_stop_returns_when_all_is_gone(data_dir: str, session: Callable[[], Session]) -> None:
+def test_stop_returns_when_all_processes_have_ended(data_dir: str, session: Callable[[], Session]) -> None:
     cluster = join(data_dir, session())
     pids = family(cluster.pid)
     local.stop(data_dir)
@@ -486,7 +486,7 @@ def test_stop_that_times_out_names_the_process_and_its_logs(
             local.stop(data_dir)
 
 
-def test_what_a_crash_left_in_the_listing_is_not_listed(own_listing: Path) -> None:
+def test_clusters_left_by_a_crash_are_not_listed(own_listing: Path) -> None:
     own_listing.mkdir(parents=True)
     dead = LocalCluster("h:1", "h:2", "id", local.host_boot_id(), "/data", 1, "never")
     other = LocalCluster("h:1", "h:2", "id", "another host", "/data", os.getpid(), "never")
@@ -497,7 +497,7 @@ def test_what_a_crash_left_in_the_listing_is_not_listed(own_listing: Path) -> No
     assert [path.name for path in own_listing.iterdir()] == ["other.json"]
 
 
-def test_without_a_home_a_private_temporary_directory_has_the_listing(
+def test_listing_without_a_home_is_in_a_private_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "no-directory").write_text("")
@@ -527,7 +527,7 @@ def test_wait_for_end_waits_for_a_broker_without_owners(
     assert calls == [True]
 
 
-def test_an_announced_cluster_is_not_waited_for_although_it_has_no_owner(data_dir: str) -> None:
+def test_wait_for_end_ignores_an_announced_cluster(data_dir: str) -> None:
     calls: list[bool] = []
     with local.announce(data_dir, "127.0.0.1:1", "127.0.0.1:2", "id"):
         local.wait_for_end(data_dir, PATIENCE_S, lambda: calls.append(True))

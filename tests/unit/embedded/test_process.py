@@ -119,7 +119,7 @@ def test_a_log_that_was_removed_is_begun_again(start: Start, tmp_path: Path, rem
     assert (tmp_path / "logs").stat().st_mode & 0o077 == 0
 
 
-def test_a_log_whose_data_directory_was_removed_does_not_bring_it_back(start: Start, tmp_path: Path) -> None:
+def test_log_does_not_recreate_a_removed_data_directory(start: Start, tmp_path: Path) -> None:
     remove = f"shutil.rmtree({str(tmp_path / 'data')!r})"
     child = start(
         python(f"import shutil; {remove}; print('after')"), log=str(tmp_path / "data" / "logs" / "child.log")
@@ -156,7 +156,7 @@ def test_ready_line_in_the_output_is_no_report(start: Start) -> None:
         child.wait_for_report("ready", PATIENCE_S)
 
 
-def test_a_child_that_ends_too_early_is_an_error_with_its_last_words(start: Start) -> None:
+def test_child_that_ends_early_is_an_error_with_its_log_tail(start: Start) -> None:
     child = start(python("import sys; sys.exit('no such thing')"))
     with pytest.raises(ProcessFailed, match=r"child ended with exit code 1.*child\.log:\nno such thing"):
         child.wait_for_report("ready", PATIENCE_S)
@@ -188,7 +188,7 @@ def test_the_exit_code_is_the_childs(start: Start, code: int) -> None:
     assert start(python(f"import sys; sys.exit({code})")).wait(PATIENCE_S) == code
 
 
-def test_a_signal_that_killed_it_is_told(start: Start) -> None:
+def test_exit_code_names_the_signal(start: Start) -> None:
     child = start(python(FOREVER))
     child.wait_for_report("ready", PATIENCE_S)
     os.kill(child.pid, signal.SIGSEGV)
@@ -220,7 +220,7 @@ def test_stop_works_right_after_the_start(start: Start) -> None:
     assert start(python(FOREVER)).stop() == -signal.SIGTERM
 
 
-def test_stop_of_one_that_has_ended_tells_how(start: Start) -> None:
+def test_stop_of_an_ended_child_returns_its_exit_code(start: Start) -> None:
     child = start(python("raise SystemExit(5)"))
     child.wait(PATIENCE_S)
     assert child.stop() == 5
@@ -233,7 +233,7 @@ def test_kill_does_not_wait(start: Start) -> None:
     assert child.kill() == -signal.SIGKILL
 
 
-def test_kill_takes_what_the_child_started(start: Start) -> None:
+def test_kill_ends_the_childs_process_group(start: Start) -> None:
     code = (
         "import subprocess, sys, time\n"
         "below = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
@@ -304,7 +304,7 @@ def test_a_child_gets_environment_and_directory(start: Start, tmp_path: Path) ->
 # The death of the parent
 
 
-def test_a_killed_parent_takes_its_child_along(
+def test_child_ends_with_a_killed_parent(
     orphan: Callable[..., tuple[subprocess.Popen[bytes], int]],
 ) -> None:
     parent, child = orphan("start(); print(child.pid, flush=True); time.sleep(600)")
@@ -313,7 +313,7 @@ def test_a_killed_parent_takes_its_child_along(
     assert ends(child)
 
 
-def test_a_killed_parent_takes_a_stubborn_child_along(
+def test_stubborn_child_ends_with_a_killed_parent(
     orphan: Callable[..., tuple[subprocess.Popen[bytes], int]],
 ) -> None:
     parent, child = orphan("start(); print(child.pid, flush=True); time.sleep(600)", STUBBORN)
@@ -321,7 +321,7 @@ def test_a_killed_parent_takes_a_stubborn_child_along(
     assert ends(child)
 
 
-def test_a_parent_that_just_ends_takes_its_child_along(
+def test_child_ends_with_its_parent(
     orphan: Callable[..., tuple[subprocess.Popen[bytes], int]],
 ) -> None:
     parent, child = orphan("start(); print(child.pid, flush=True)")
@@ -362,7 +362,7 @@ def test_a_forked_copy_of_the_parent_keeps_no_child_alive(
 
 
 @linux_only
-def test_a_killed_supervisor_takes_its_child_along(start: Start) -> None:
+def test_child_ends_with_a_killed_supervisor(start: Start) -> None:
     child = start(python(FOREVER))
     child.wait_for_report("ready", PATIENCE_S)
     pid = child.pid

@@ -120,7 +120,7 @@ def test_ps_and_stop_say_that_the_cluster_was_killed(
 
 
 @pytest.mark.process
-def test_a_second_process_is_refused_with_the_one_that_holds_the_logs(held: Path) -> None:
+def test_second_process_is_refused_with_the_holder(held: Path) -> None:
     write_address(held, "127.0.0.1:9093")
     code = "import sys; from minikafka.base.files import RealFiles; RealFiles().lock(sys.argv[1])"
     done = subprocess.run([sys.executable, "-c", code, held], capture_output=True, text=True, check=False)

@@ -111,7 +111,7 @@ def test_a_restart_keeps_data_and_port(tmp_path: Path) -> None:
         store.close()
 
 
-def test_what_was_acknowledged_is_kept(tmp_path: Path) -> None:
+def test_acknowledged_changes_survive_a_kill(tmp_path: Path) -> None:
     running = EmbeddedZooKeeper(str(tmp_path))
     running.start()
     store = ZooKeeperStore(running.connect)
@@ -210,7 +210,7 @@ def test_its_directory_stays_small(tmp_path: Path) -> None:
     assert len([path for path in files if path.name.startswith("snapshot.")]) <= 4
 
 
-def test_a_killed_parent_takes_it_along_and_a_new_one_starts_at_once(tmp_path: Path) -> None:
+def test_zookeeper_ends_with_a_killed_parent_and_restarts(tmp_path: Path) -> None:
     code = (
         "import sys, time\n"
         "from minikafka.embedded.zookeeper import EmbeddedZooKeeper\n"
@@ -231,7 +231,7 @@ def test_a_killed_parent_takes_it_along_and_a_new_one_starts_at_once(tmp_path: P
     assert can_bind("127.0.0.1", port)
 
 
-def test_without_pyspark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_jars_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'minikafka\[spark\]', or give --zookeeper HOST:PORT"):
         find_jars({})

@@ -23,7 +23,7 @@ def harness(request: pytest.FixtureRequest) -> Iterator[NetworkHarness]:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., SocketServer]]:
-    """Start a server over real sockets; it is stopped, and its threads are gone, after the test."""
+    """Start a server over real sockets; after the test it is stopped, and its threads have ended."""
     before = set(threading.enumerate())
     servers: list[SocketServer] = []
 

@@ -84,7 +84,7 @@ def test_without_descriptors_the_acceptor_does_not_spin(monkeypatch: pytest.Monk
     assert listener.attempts == 1
 
 
-def test_a_connection_that_was_given_up_in_the_backlog_is_no_trouble(
+def test_aborted_connection_in_the_backlog_is_ignored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     listener, catching = Listener.failing(1, errno.ECONNABORTED), Catching()

@@ -58,7 +58,7 @@ def until_closed(sock: socket.socket) -> None:
             pass
 
 
-def test_many_threads_share_a_connection_and_each_gets_its_own_response(serve: Serve) -> None:
+def test_each_thread_of_a_connection_gets_its_own_response(serve: Serve) -> None:
     server = serve(Answering(lambda frame: [frame, b"!"]))
     connection = connect(HOST, server.port)
 
@@ -91,7 +91,7 @@ def test_early_response_does_not_wait_for_a_late_one(serve: Serve) -> None:
     connection.close()
 
 
-def test_a_waiting_thread_goes_on_reading_when_the_reader_has_its_own(serve: Serve) -> None:
+def test_next_waiting_thread_reads_after_the_reader_is_done(serve: Serve) -> None:
     handler = Keeping()
     server = serve(handler)
     connection = connect(HOST, server.port)
@@ -108,7 +108,7 @@ def test_a_waiting_thread_goes_on_reading_when_the_reader_has_its_own(serve: Ser
     connection.close()
 
 
-def test_a_wait_for_several_sees_what_another_thread_has_read(serve: Serve) -> None:
+def test_wait_for_any_sees_responses_read_by_other_threads(serve: Serve) -> None:
     connection = connect(HOST, serve(Answering()).port)
     assert connection.acquire_reader()
     pending = connection.request([b"?"])
@@ -203,7 +203,7 @@ def test_a_senseless_length_of_a_response_is_an_error(size: int, limit: int) -> 
         connection.request([b"?"]).result()
 
 
-def test_a_response_is_bounded_by_what_its_own_request_allows() -> None:
+def test_response_is_limited_by_its_own_request() -> None:
     def serve_two(peer: socket.socket) -> None:
         read_exactly(peer, 5)
         peer.sendall(struct.pack(">i", 20) + bytes(20))

@@ -67,7 +67,7 @@ def test_a_request_without_response_lets_the_next_one_in(harness: NetworkHarness
 
 
 @pytest.mark.parametrize("answer", [[b"one"], []], ids=["answered", "without answer"])
-def test_a_pause_holds_up_what_comes_after_the_answer(harness: NetworkHarness, answer: list[bytes]) -> None:
+def test_pause_delays_the_next_request(harness: NetworkHarness, answer: list[bytes]) -> None:
     handler = Keeping()
     connection = harness.connect(harness.listen(handler))
     first = connection.request([b"1"]) if answer else connection.send([b"1"])
@@ -140,7 +140,7 @@ def test_failing_handler_ends_only_its_connection_with_a_traceback(
     assert "on purpose" in caplog.text
 
 
-def test_senseless_bytes_end_the_connection_with_the_reason_in_one_line(
+def test_invalid_request_ends_the_connection_with_one_log_line(
     harness: NetworkHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     def answer(frame: bytes) -> list[bytes]:
@@ -206,7 +206,7 @@ def test_an_exchange_is_answered_once(harness: NetworkHarness) -> None:
     assert bytes(pending.result()) == b"!"
 
 
-def test_an_answer_to_a_connection_that_is_gone_does_nothing(harness: NetworkHarness) -> None:
+def test_response_to_an_ended_connection_does_nothing(harness: NetworkHarness) -> None:
     handler = Keeping()
     server = harness.listen(handler)
     connection = harness.connect(server)
@@ -248,7 +248,7 @@ def test_the_server_knows_where_a_request_comes_from(harness: NetworkHarness) ->
     assert handler.exchanges[0].client_host
 
 
-def test_nobody_listening_is_an_error_with_the_address(harness: NetworkHarness) -> None:
+def test_address_without_a_server_is_an_error(harness: NetworkHarness) -> None:
     server = harness.listen(Answering())
     server.stop()
     with pytest.raises(NetworkError, match=rf"^{HOST}:{server.port}: cannot connect: Connection refused$"):
@@ -292,7 +292,7 @@ def test_closing_a_connection_fails_its_waiting_requests(harness: NetworkHarness
         connection.send([b"?"])
 
 
-def test_done_takes_in_what_has_arrived(harness: NetworkHarness) -> None:
+def test_done_reads_arrived_bytes(harness: NetworkHarness) -> None:
     handler = Keeping()
     connection = harness.connect(harness.listen(handler))
     pending = connection.request([b"?"])
@@ -314,7 +314,7 @@ def test_a_stop_closes_connections_and_a_second_one_does_nothing(harness: Networ
         connection.request([b"2"])
 
 
-def test_a_stop_does_not_wait_longer_than_it_was_told(
+def test_stop_waits_no_longer_than_its_timeout(
     harness: NetworkHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     handler = Keeping()
@@ -344,7 +344,7 @@ def test_timed_out_wait_for_any_leaves_the_connections_open(harness: NetworkHarn
     assert [bytes(response.result()) for response in pending] == [b"!", b"!"]
 
 
-def test_a_wait_for_several_ends_when_one_of_their_connections_breaks(harness: NetworkHarness) -> None:
+def test_wait_for_any_ends_when_a_connection_breaks(harness: NetworkHarness) -> None:
     connections = [harness.connect(harness.listen(Keeping())) for _ in range(2)]
     pending = [connection.request([b"?"]) for connection in connections]
     connections[1].close()

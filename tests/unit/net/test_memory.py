@@ -49,7 +49,7 @@ def test_frames_of_several_connections_take_turns() -> None:
     assert handler.seen == [b"x0", b"x1", b"x2", b"y0", b"y1", b"y2", b"z0", b"z1", b"z2"]
 
 
-def test_a_refused_connection_is_refused_as_often_as_told() -> None:
+def test_refuse_fault_applies_the_given_number_of_times() -> None:
     network = MemoryNetwork()
     network.listen("a", 9092, Answering())
     network.inject("a", 9092, Fault.REFUSE, 2)
@@ -111,7 +111,7 @@ def test_a_cut_breaks_all_connections_of_the_address_now() -> None:
         pending.result()
 
 
-def test_what_was_sent_before_a_close_still_arrives() -> None:
+def test_requests_sent_before_a_close_still_arrive() -> None:
     network = MemoryNetwork()
     handler = Answering()
     network.listen("a", 9092, handler)
@@ -123,7 +123,7 @@ def test_what_was_sent_before_a_close_still_arrives() -> None:
     assert handler.seen == [b"1", b"2"]
 
 
-def test_a_stop_lets_what_is_in_flight_be_answered_while_time_passes() -> None:
+def test_stop_waits_for_responses_in_flight() -> None:
     network = MemoryNetwork()
     handler = Keeping()
     server = network.listen("a", 9092, handler)

@@ -97,7 +97,7 @@ def test_one_turn_does_not_go_on_for_ever(
     assert not outgoing.done
 
 
-def test_what_was_closed_has_nothing_more_to_send(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_closed_send_is_done(pair: tuple[socket.socket, socket.socket]) -> None:
     outgoing = NetworkSend([bytes(10)])
     outgoing.close()
     outgoing.close()

@@ -27,7 +27,7 @@ def test_a_free_port_can_be_bound_and_a_taken_one_cannot() -> None:
         assert not can_bind(HOST, port)
 
 
-def test_ports_for_servers_are_none_that_the_system_gives_to_connections() -> None:
+def test_server_ports_are_outside_the_ephemeral_range() -> None:
     assert free_port() not in ephemeral_ports()
     tried = list(server_ports(range(32768, 61000)))
     assert tried[-1] == 0
@@ -39,7 +39,7 @@ def test_where_every_port_is_for_connections_the_system_chooses() -> None:
     assert list(server_ports(range(1024, 65536))) == [0]
 
 
-def test_a_port_answers_only_while_somebody_listens() -> None:
+def test_port_is_reachable_only_with_a_listener() -> None:
     with socket.create_server((HOST, 0)) as listener:
         port = listener.getsockname()[1]
         assert can_connect(HOST, port)
@@ -59,7 +59,7 @@ def test_a_port_answers_only_while_somebody_listens() -> None:
         (b"\xff\xfe" * 100_000, None),
     ],
 )
-def test_the_mode_is_what_srvr_says(answer: bytes, mode: str | None) -> None:
+def test_mode_is_read_from_srvr(answer: bytes, mode: str | None) -> None:
     def serve_one() -> None:
         with listener.accept()[0] as peer:
             asked.append(peer.recv(4))
@@ -118,7 +118,7 @@ def answering(listener: socket.socket, answers: list[bytes]) -> threading.Thread
     ],
 )
 @pytest.mark.usefixtures("impatient")
-def test_the_wait_for_zookeeper_ends_when_it_serves_or_does_not_tell(answers: list[bytes]) -> None:
+def test_wait_for_zookeeper_ends_when_it_serves_or_is_unknown(answers: list[bytes]) -> None:
     with socket.create_server((HOST, 0)) as listener:
         thread = answering(listener, answers)
         wait_for_zookeeper([(HOST, free_port()), (HOST, listener.getsockname()[1])], 10_000)
@@ -127,7 +127,7 @@ def test_the_wait_for_zookeeper_ends_when_it_serves_or_does_not_tell(answers: li
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_server_that_never_says_anything_is_not_waited_for_to_the_end() -> None:
+def test_silent_server_ends_the_wait_early() -> None:
     with socket.create_server((HOST, 0)) as listener:
         wait_for_zookeeper([(HOST, listener.getsockname()[1])], 3_600_000)
 

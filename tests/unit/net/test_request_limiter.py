@@ -112,7 +112,7 @@ def test_parked_requests_do_not_count_against_the_limit(serve: Serve) -> None:
         assert [read_frame(sock) for sock in waiting] == [b"went"] * 4
 
 
-def test_a_parked_request_whose_memory_is_in_use_keeps_its_bytes_counted(serve: Serve) -> None:
+def test_parked_request_may_keep_its_bytes_counted(serve: Serve) -> None:
     class Working(Keeping):
         """All are handled outside the processor."""
 
@@ -193,15 +193,15 @@ def test_request_with_reserved_room_never_waits_for_others(serve: Serve) -> None
     handler = Keeping()
     size = 2 * FREE_BYTES
     server = serve(handler, queued_requests=1, queued_bytes=size, max_request_bytes=size)
-    with plain(server) as begun, plain(server) as small, plain(server) as waiting:
-        begun.sendall(framed(b"1" * size)[:100])
+    with plain(server) as started, plain(server) as small, plain(server) as waiting:
+        started.sendall(framed(b"1" * size)[:100])
         run_processors(server)
         small.sendall(framed(b"small"))
         eventually(lambda: handler.exchanges, "the small one is in flight: that is all there may be")
         run_processors(server)
         waiting.sendall(framed(b"2" * 10))
         run_processors(server)
-        begun.sendall(framed(b"1" * size)[100:])
+        started.sendall(framed(b"1" * size)[100:])
         eventually(lambda: len(handler.exchanges) == 2, "the one that had begun is complete")
         for exchange in list(handler.exchanges):
             exchange.respond([b"answer"])
@@ -212,8 +212,8 @@ def test_small_request_does_not_wait_behind_a_held_large_one(serve: Serve) -> No
     handler = Keeping()
     size = 2 * FREE_BYTES
     server = serve(handler, queued_requests=1, queued_bytes=size, max_request_bytes=size)
-    with plain(server) as begun, plain(server) as one, plain(server) as large, plain(server) as small:
-        begun.sendall(framed(bytes(size))[:100])
+    with plain(server) as started, plain(server) as one, plain(server) as large, plain(server) as small:
+        started.sendall(framed(bytes(size))[:100])
         run_processors(server)
         one.sendall(framed(b"one"))
         eventually(lambda: handler.exchanges, "it is in flight: that is all there may be")
@@ -262,7 +262,7 @@ def test_a_stop_does_not_wait_for_connections_that_are_held(serve: Serve) -> Non
 
 
 @pytest.mark.parametrize("seed", seeds(3))
-def test_under_the_tightest_limits_every_request_is_answered_in_order(serve: Serve, seed: int) -> None:
+def test_tight_limits_keep_every_response_in_order(serve: Serve, seed: int) -> None:
     """Answers come from another thread, in any order, and some requests are parked meanwhile."""
     chance = random.Random(seed)
     work: queue.Queue[tuple[Exchange, bytes] | None] = queue.Queue()

@@ -21,7 +21,7 @@ BUFFER = 65_536
 MB = 1 << 20
 
 
-def begun(unsent: ResponseMemory, size: int, *shared: bytes) -> LargeResponse:
+def begin(unsent: ResponseMemory, size: int, *shared: bytes) -> LargeResponse:
     response = unsent.begin(size, shared)
     assert response is not None
     return response
@@ -29,9 +29,9 @@ def begun(unsent: ResponseMemory, size: int, *shared: bytes) -> LargeResponse:
 
 def test_room_is_for_all_but_the_largest_together_and_comes_back() -> None:
     unsent = ResponseMemory(100 * MB)
-    begun(unsent, 500 * MB)
-    first = begun(unsent, 60 * MB)
-    begun(unsent, 40 * MB)
+    begin(unsent, 500 * MB)
+    first = begin(unsent, 60 * MB)
+    begin(unsent, 40 * MB)
     assert unsent.begin(MB) is None
     first.end()
     first.end()
@@ -39,10 +39,10 @@ def test_room_is_for_all_but_the_largest_together_and_comes_back() -> None:
     assert unsent.begin(60 * MB) is not None
 
 
-def test_what_responses_share_is_counted_once() -> None:
+def test_shared_pieces_are_counted_once() -> None:
     unsent = ResponseMemory(10 * MB)
     body = bytes(4 * MB)
-    sent = [begun(unsent, len(body) + 10, body) for _ in range(1_000)]
+    sent = [begin(unsent, len(body) + 10, body) for _ in range(1_000)]
     assert unsent._used_bytes == 4 * MB + 10_000
     for response in sent[1:]:
         response.end()
@@ -54,17 +54,17 @@ def test_what_responses_share_is_counted_once() -> None:
 def test_response_of_shared_pieces_is_never_refused() -> None:
     unsent = ResponseMemory(10 * MB)
     body = bytes(4 * MB)
-    begun(unsent, len(body) + 10, body)
-    begun(unsent, 50 * MB)
+    begin(unsent, len(body) + 10, body)
+    begin(unsent, 50 * MB)
     assert unsent.begin(7 * MB) is None
-    begun(unsent, 6 * MB - 10)
+    begin(unsent, 6 * MB - 10)
     assert unsent.begin(MB) is None
-    begun(unsent, len(body) + 10, body)
+    begin(unsent, len(body) + 10, body)
 
 
 def test_peer_that_reads_enough_between_checks_is_not_stalled() -> None:
     unsent = ResponseMemory(MB)
-    slow, fast = begun(unsent, 500_000), begun(unsent, 500_000)
+    slow, fast = begin(unsent, 500_000), begin(unsent, 500_000)
     assert (slow.is_stalled(), fast.is_stalled()) == (False, False)  # the first look
     slow.sent(STALL_BYTES - 1)
     fast.sent(STALL_BYTES)
@@ -73,7 +73,7 @@ def test_peer_that_reads_enough_between_checks_is_not_stalled() -> None:
 
 def test_a_very_large_response_must_be_taken_faster() -> None:
     unsent = ResponseMemory(100 * MB)
-    slow, fast = begun(unsent, 60 * MB), begun(unsent, 60 * MB)
+    slow, fast = begin(unsent, 60 * MB), begin(unsent, 60 * MB)
     looks = []
     for _ in range(10):
         looks.append((slow.is_stalled(), fast.is_stalled()))
@@ -84,11 +84,11 @@ def test_a_very_large_response_must_be_taken_faster() -> None:
 
 def test_no_peer_is_stalled_while_there_is_room() -> None:
     unsent = ResponseMemory(MB)
-    slow, other = begun(unsent, 400_000), begun(unsent, 500_000)
+    slow, other = begin(unsent, 400_000), begin(unsent, 500_000)
     slow.is_stalled()
     other.end()
     assert not slow.is_stalled()
-    begun(unsent, 500_000)
+    begin(unsent, 500_000)
     assert not slow.is_stalled()  # the first look since it is scarce
     assert slow.is_stalled()
 
@@ -104,7 +104,7 @@ def test_peer_that_does_not_read_is_closed_when_memory_is_scarce(
         eventually(lambda: "too little of its response in" in caplog.text, "it is cut off")
 
 
-def test_a_response_for_which_there_is_no_room_ends_its_connection_only(
+def test_response_without_room_ends_only_its_connection(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers = {b"large": bytearray(LARGE), b"medium": bytes(2 * FREE_BYTES), b"small": b"small"}
@@ -131,7 +131,7 @@ def test_a_response_for_which_there_is_no_room_ends_its_connection_only(
         assert len(read_frame(other)) == 2 * FREE_BYTES
 
 
-def test_connections_that_are_sent_the_same_do_not_keep_one_another_out(serve: Serve) -> None:
+def test_responses_of_shared_data_do_not_exclude_each_other(serve: Serve) -> None:
     body = bytes(LARGE)
     server = serve(Answering(lambda frame: [body]), unsent_bytes=LARGE + FREE_BYTES, send_buffer_bytes=BUFFER)
     with contextlib.ExitStack() as stack:

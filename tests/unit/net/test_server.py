@@ -123,9 +123,7 @@ def test_a_peer_that_leaves_in_the_middle_of_a_request_is_logged(
     eventually(lambda: "disconnected in the middle of a request" in caplog.text, "it is logged")
 
 
-def test_a_peer_that_resets_its_connection_disturbs_nobody(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_reset_connection_does_not_disturb_others(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     server = serve(Answering())
     with plain(server) as other:
@@ -147,7 +145,7 @@ def test_reset_while_a_request_waits_frees_the_connection(serve: Serve) -> None:
         eventually(lambda: handler.exchanges, "the request has come")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     eventually(lambda: not server._processors[0]._channels, "the place is free")
-    handler.exchanges[0].respond([b"nobody is there"])
+    handler.exchanges[0].respond([b"no peer is there"])
     with plain(server) as other:
         other.sendall(framed(b"next"))
         eventually(lambda: len(handler.exchanges) == 2, "another connection is served")
@@ -281,7 +279,7 @@ def test_peer_that_sends_ahead_gets_no_larger_share(serve: Serve) -> None:
     assert max(handler.turns) <= 2 * ROUNDS
 
 
-def test_connections_are_dealt_out_to_all_processors(serve: Serve) -> None:
+def test_connections_are_assigned_to_all_processors(serve: Serve) -> None:
     class Naming:
         def on_request(self, exchange: Exchange, frame: memoryview) -> None:
             exchange.respond([threading.current_thread().name.encode()])
@@ -489,7 +487,7 @@ def test_exchange_names_the_listener_of_its_connection(serve: Serve) -> None:
                 assert read_frame(sock) == name.encode()
 
 
-def test_a_stop_closes_all_listeners_and_lets_the_answers_of_each_out(serve: Serve) -> None:
+def test_stop_closes_all_listeners_after_their_responses(serve: Serve) -> None:
     handler = Keeping()
     server = serve(handler, listeners=("INSIDE", "OUTSIDE"), processors=2)
     with contextlib.ExitStack() as stack:

@@ -70,14 +70,14 @@ def test_a_group_of_old_consumers_is_left_to_them() -> None:
     assert refused.value.holders == ("old-group_c1", "old-group_c2")
 
 
-def test_what_is_no_offset_counts_as_nothing(store: Store) -> None:
+def test_invalid_offsets_are_ignored(store: Store) -> None:
     write_offsets(store, "g", {A0: 7})
     store.create("/consumers/g/offsets/a/1", b"soon")
     store.create("/consumers/g/offsets/a/x", b"1")
     assert read_offsets(store, "g") == {A0: 7}
 
 
-def test_a_consumer_is_registered_and_owns_what_it_reads(store: Store) -> None:
+def test_consumer_is_registered_and_owns_its_partitions(store: Store) -> None:
     consumer(store).hold([A0, A1])
     data, stat = store.read("/consumers/g/ids/g_here-1-aa")
     assert json.loads(data) == {
@@ -133,7 +133,7 @@ def test_a_partition_that_another_owns_is_not_taken(harness: ZooKeeperHarness) -
         consumer(second).hold([A0])
 
 
-def test_after_its_session_has_expired_it_registers_anew(harness: ZooKeeperHarness) -> None:
+def test_consumer_registers_again_after_an_expiry(harness: ZooKeeperHarness) -> None:
     store = harness.connect()
     owner = consumer(store)
     owner.hold([A0])
@@ -145,7 +145,7 @@ def test_after_its_session_has_expired_it_registers_anew(harness: ZooKeeperHarne
     assert owners(store) == {A0: "g_here-1-aa-0"}
 
 
-def test_it_commits_what_it_owns(store: Store) -> None:
+def test_consumer_commits_only_owned_partitions(store: Store) -> None:
     owner = consumer(store)
     owner.hold([A0, B0])
     owner.commit({A0: 7, B0: 0})
@@ -179,7 +179,7 @@ def test_commit_after_expiry_does_not_overwrite_the_new_owner(
     assert read_offsets(second, "g") == {A0: 9}
 
 
-def test_an_owners_znode_that_somebody_has_removed_is_made_again(harness: ZooKeeperHarness) -> None:
+def test_removed_owner_znode_is_created_again(harness: ZooKeeperHarness) -> None:
     first, second = harness.connect(), harness.connect()
     owner = consumer(first)
     owner.hold([A0])
@@ -193,7 +193,7 @@ def test_an_owners_znode_that_somebody_has_removed_is_made_again(harness: ZooKee
     assert read_offsets(second, "g") == {A0: 6}
 
 
-def test_after_its_session_has_expired_it_leaves_the_new_owner_its_znode(harness: ZooKeeperHarness) -> None:
+def test_release_after_expiry_keeps_the_new_owners_znode(harness: ZooKeeperHarness) -> None:
     first, second = harness.connect(), harness.connect()
     owner = consumer(first)
     owner.hold([A0])

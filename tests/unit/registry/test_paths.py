@@ -179,7 +179,7 @@ def test_a_broker_registers_below_a_number() -> None:
         BrokerRegistration.from_json(data, "/brokers/ids/x")
 
 
-def test_our_registration_is_what_a_real_broker_writes() -> None:
+def test_registration_equals_that_of_a_real_broker() -> None:
     written = BrokerRegistration.of(BrokerAddress(0, "127.0.0.1", 29192), 1795241004646).to_json()
     node = json.loads((GOLDEN / "01-after-start.json").read_text(encoding="utf-8"))["/brokers/ids/0"]
     assert json.loads(written) == json.loads(node["data"])
@@ -198,7 +198,7 @@ def test_an_address_survives_registration(address: BrokerAddress) -> None:
     assert BrokerRegistration.from_json(data, paths.broker_path(3)).address == address
 
 
-def test_the_rack_stands_in_the_json_only_where_there_is_one() -> None:
+def test_rack_is_in_the_json_only_if_set() -> None:
     without = BrokerRegistration.of(BrokerAddress(0, "h", 1), 5).to_json()
     with_rack = BrokerRegistration.of(BrokerAddress(0, "h", 1, "r1"), 5).to_json()
     assert "rack" not in json.loads(without)

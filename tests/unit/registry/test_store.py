@@ -25,13 +25,13 @@ Seen = list[object]
 # Znodes
 
 
-def test_what_was_created_can_be_read(store: Store) -> None:
+def test_created_znode_can_be_read(store: Store) -> None:
     assert store.create("/a", b"data") == "/a"
     data, stat = store.read("/a")
     assert (data, stat.version, stat.ephemeral_owner) == (b"data", 0, 0)
 
 
-def test_creating_what_exists_is_refused(store: Store) -> None:
+def test_creating_an_existing_znode_is_refused(store: Store) -> None:
     store.create("/a", b"first")
     with pytest.raises(NodeExists, match="/a"):
         store.create("/a", b"second")
@@ -161,7 +161,7 @@ def test_new_znode_has_its_own_creation_as_last_child_change(store: Store) -> No
     assert (made.child_changes, made.child_changed_at) == (0, made.created_at)
 
 
-def test_the_stat_tells_version_and_times(store: Store) -> None:
+def test_stat_has_version_and_times(store: Store) -> None:
     store.create("/a")
     made = store.exists("/a")
     store.write("/a", b"new")
@@ -583,7 +583,7 @@ def test_a_watch_is_armed_again_after_expiry(harness: ZooKeeperHarness) -> None:
     assert harness.settles(lambda: seen[-1] == ["other"])
 
 
-def test_a_closed_store_calls_nobody(harness: ZooKeeperHarness) -> None:
+def test_closed_store_runs_no_callback(harness: ZooKeeperHarness) -> None:
     store, other = harness.connect(), harness.connect()
     closed: Seen = []
     open_: Seen = []

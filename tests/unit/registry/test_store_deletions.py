@@ -8,7 +8,7 @@ from minikafka.base.errors import BadVersion, NoNode, NotEmpty
 from minikafka.registry.store import Store
 
 
-def test_a_deleted_znode_is_gone(store: Store) -> None:
+def test_deleted_znode_does_not_exist(store: Store) -> None:
     store.create("/a")
     store.delete("/a")
     assert store.exists("/a") is None

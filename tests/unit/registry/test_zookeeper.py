@@ -121,9 +121,7 @@ def test_closing_ends_every_thread(connect: str) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize(("asked_ms", "granted_ms"), [(1_000_000, SESSION_TIMEOUT_MAX_MS), (3_000, 3_000)])
-def test_the_sessions_time_is_what_zookeeper_has_granted(
-    zookeeper_address: str, asked_ms: int, granted_ms: int
-) -> None:
+def test_session_timeout_is_the_granted_one(zookeeper_address: str, asked_ms: int, granted_ms: int) -> None:
     with contextlib.closing(ZooKeeperStore(zookeeper_address, asked_ms, connect_timeout_ms=10_000)) as store:
         assert store.session_timeout_ms == granted_ms
 
