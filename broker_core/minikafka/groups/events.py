@@ -1,7 +1,7 @@
 """The events that a group takes, and the effects that it returns.
 
 All values; the order of effects is the order to perform them. ``request`` stands for a request that waits for
-its answer: the group keeps it, gives it back in exactly one effect, and never looks at it. Times are
+its response: the group keeps it, returns it in exactly one effect, and does not use it otherwise. Times are
 milliseconds.
 """
 
@@ -19,10 +19,10 @@ from minikafka.groups.messages import GroupMetadataValue
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A member wants to be in the next generation. Answered by Joined.
+    """A member wants to join the next generation. Joined follows.
 
-    ``member_id`` is empty for one that is not known yet; it becomes ``new_member_id`` if it is accepted.
-    ``protocols``: (name, metadata) of each assignment strategy that it can follow, the preferred one first.
+    ``member_id`` is empty for a new member; it becomes ``new_member_id`` if it is accepted. ``protocols``:
+    (name, metadata) of each assignment strategy that it supports, the preferred one first.
     """
 
     request: Any
@@ -38,7 +38,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """A member asks for its assignment, the leader with those of all, by member id. Answered by Synced."""
+    """A member requests its assignment; the leader sends those of all, by member id. Synced follows."""
 
     request: Any
     member_id: str
@@ -48,7 +48,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A member is alive. Answered by Answered."""
+    """A member is alive. Answered follows."""
 
     request: Any
     member_id: str
@@ -57,7 +57,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """A member goes. Answered by Answered."""
+    """A member leaves. Answered follows."""
 
     request: Any
     member_id: str
@@ -65,7 +65,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What Store asked for: every in-sync replica has ``value`` (NONE), or it failed."""
+    """The outcome of Store: every in-sync replica has ``value`` (NONE), or the write failed."""
 
     value: GroupMetadataValue
     error: ErrorCode
@@ -73,12 +73,12 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A deadline of the group may have come."""
+    """A deadline of the group may have passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unload:
-    """Another broker coordinates the group from now on."""
+    """Another broker has become the coordinator of the group."""
 
 
 Event = Join | Sync | Heartbeat | Leave | Stored | Tick | Unload
@@ -88,7 +88,7 @@ Event = Join | Sync | Heartbeat | Leave | Stored | Tick | Unload
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The answer to a Join. ``members`` (id -> metadata of the chosen protocol) goes to the leader alone."""
+    """The response to a Join. ``members`` (id, metadata of the chosen protocol) goes only to the leader."""
 
     request: Any
     error: ErrorCode
@@ -101,7 +101,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """The answer to a Sync."""
+    """The response to a Sync."""
 
     request: Any
     error: ErrorCode
@@ -110,7 +110,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The answer to a Heartbeat or a Leave."""
+    """The response to a Heartbeat or a Leave."""
 
     request: Any
     error: ErrorCode
@@ -118,7 +118,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Write the group down; answered by one Stored."""
+    """Store the group's metadata; one Stored follows."""
 
     value: GroupMetadataValue
 

@@ -1,19 +1,20 @@
-"""One group as its coordinator has it: members, generations, and the rebalance from one to the next.
+"""The state machine of one group in its coordinator: members, generations and rebalances.
 
 Invariants
-    A generation has one protocol, which all of its members can follow, and one leader, who is a member.
-    Generations only grow. A request that the group has taken is answered once, whatever happens.
-    Members' metadata goes to nobody but the leader.
+    A generation has one protocol, which all of its members support, and one leader, which is a member.
+    Generations only increase. Every accepted request gets exactly one response.
+    Members' metadata is sent only to the leader.
 
-A rebalance: members are told by their heartbeats to join again; when all have, or the longest of their
-rebalance time-outs is over, the next generation begins with those that did. A group that was empty waits
-``group.initial.rebalance.delay.ms`` for more members instead, before its first generation again and again
-while some come, at most their rebalance time-out: so that a starting application does not rebalance once for
-each of its consumers. The leader then brings everybody's assignment, which is stored before anybody gets it.
+A rebalance: responses to heartbeats request the members to join again. When all have, or the longest of their
+rebalance time-outs is over, the next generation starts with the members that joined. A group that was empty
+waits ``group.initial.rebalance.delay.ms`` for more members instead; before its first generation the delay is
+repeated while members arrive, for at most their rebalance time-out, so that a starting application does not
+rebalance once for each of its consumers. The leader then sends the assignments of all members, which are
+stored before any member gets its own.
 
 Text: "Consumers and Consumer Groups", which the release moved from ZooKeeper to brokers; ``GroupCoordinator``
-and ``GroupMetadata`` of Kafka 2.1. Where the release leaves a request without an answer (a second one of the
-same member, a member that leaves while it waits), it is answered here.
+and ``GroupMetadata`` of Kafka 2.1. Requests that the release leaves without a response (a second one of the
+same member, a member that leaves while it waits) get one here.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ from minikafka.groups.states import VALID_PREDECESSORS, GroupState
 GROUP_BYTES = 2_000
 """Approximate bytes of memory of a group that has had members."""
 MEMBER_BYTES = 2_000
-"""Approximate bytes of memory of a member, without the texts that its client sends."""
+"""Approximate bytes of memory of a member, without the strings that its client sends."""
 PROTOCOL_BYTES = 300
 """Approximate bytes of memory of a member's protocol, without its name and metadata."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long the first join of a member may wait: whoever gave up and came again is another member then."""
+"""The longest wait of a member's first join. A client that gave up and joins again is another member."""
 
 Protocols = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """What DescribeGroups tells of a member; metadata and assignment are empty unless the group is stable."""
+    """A member in DescribeGroups; metadata and assignment are empty unless the group is stable."""
 
     member_id: str
     client_id: str
@@ -54,7 +55,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """What DescribeGroups tells of a group. ``protocol`` is empty unless it is stable."""
+    """A group in DescribeGroups. ``protocol`` is empty unless it is stable."""
 
     state: GroupState
     protocol_type: str
@@ -63,7 +64,7 @@ class GroupDescription:
 
 
 class _Member:
-    """One member. ``awaiting_join`` and ``awaiting_sync`` are its requests that wait for an answer."""
+    """One member. ``awaiting_join`` and ``awaiting_sync`` are its requests that wait for a response."""
 
     def __init__(self, join: events.Join, deadline_ms: int) -> None:
         self.member_id = join.new_member_id
@@ -80,7 +81,7 @@ class _Member:
 
     @classmethod
     def restored(cls, value: MemberMetadataValue, protocol: str, protocol_type: str, now_ms: int) -> _Member:
-        """A member as it was stored, seen just now."""
+        """Create a member from its stored value, with a new session."""
         join = events.Join(
             request=None,
             member_id=value.member_id,
@@ -99,15 +100,15 @@ class _Member:
 
     @property
     def memory_bytes(self) -> int:
-        """What it takes, about."""
+        """Approximate bytes of memory of the member."""
         return MEMBER_BYTES + protocols_bytes(self.protocols) + len(self.assignment)
 
     def metadata(self, protocol: str) -> bytes:
-        """What it says about itself to the leader."""
+        """Return its metadata for a protocol, which the leader gets."""
         return next(metadata for name, metadata in self.protocols if name == protocol)
 
     def deadline_ms(self) -> int | None:
-        """When it is given up; None while one of its requests waits, as it cannot send another then."""
+        """Return when its session expires; None while its request waits, as it cannot send another then."""
         if self.awaiting_sync is not None or (self.awaiting_join is not None and not self.is_new):
             return None
         return self.session_deadline_ms
@@ -126,25 +127,25 @@ class Group:
         self.leader: str | None = None
         self._initial_delay_ms = initial_rebalance_delay_ms
         self.memory_bytes = GROUP_BYTES
-        """What it takes, about, with all its members."""
+        """Approximate bytes of memory of the group with its members."""
         self._members: dict[str, _Member] = {}
         self._protocol_support: Counter[str] = Counter()
-        """How many members can follow each protocol."""
+        """Protocol -> number of members that support it."""
         self._join_until_ms = 0
         self._join_extension_ms = 0
-        """By how much the first join may still be put off."""
+        """The time by which the initial join may still be extended."""
         self._join_is_initial = False
         self._has_new_members = False
-        """Whether somebody has come since the first join was last put off."""
+        """Whether a member has joined since the last extension of the initial join."""
         self._effects: list[Effect] = []
 
     @classmethod
     def restored(
         cls, group_id: str, value: GroupMetadataValue, now_ms: int, *, initial_rebalance_delay_ms: int
     ) -> Group:
-        """The group as it was stored; its members have a session time-out to be heard of.
+        """Create a group from its stored value; the sessions of its members start now.
 
-        Members without a protocol or a leader are no generation: they have to join again.
+        Members without a protocol or a leader are not a generation: they must join again.
         """
         group = cls(group_id, initial_rebalance_delay_ms=initial_rebalance_delay_ms)
         group.generation = value.generation
@@ -160,10 +161,10 @@ class Group:
             group._count(member, 1)
         return group
 
-    # --- questions ------------------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------
 
     def describe(self) -> GroupDescription:
-        """What anybody may know."""
+        """Return the description of the group for DescribeGroups."""
         stable = self.state is GroupState.STABLE
         protocol = (self.protocol or "") if stable else ""
         return GroupDescription(
@@ -183,12 +184,12 @@ class Group:
         )
 
     def member_bytes(self, member_id: str) -> int:
-        """What a member takes, about; 0 for one that there is not."""
+        """Return the approximate bytes of memory of a member; 0 if there is no such member."""
         member = self._members.get(member_id)
         return 0 if member is None else member.memory_bytes
 
     def next_deadline_ms(self) -> int | None:
-        """When Tick is wanted, if nothing happens before."""
+        """Return the time of the next deadline, at which Tick is due; None if there is none."""
         deadlines = [
             deadline_ms
             for member in self._members.values()
@@ -201,7 +202,7 @@ class Group:
     # --- events ---------------------------------------------------------------------------------------------
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take in what happened; return what is to be done. ``now_ms`` is monotonic."""
+        """Process an event; return the effects to perform. ``now_ms`` is monotonic."""
         match event:
             case events.Join():
                 self._join(event, now_ms)
@@ -217,14 +218,14 @@ class Group:
                 self._expire(now_ms)
             case events.Unload():
                 self._unload()
-        self._end_join_if_due(now_ms)
+        self._try_complete_join(now_ms)
         effects, self._effects = self._effects, []
         return effects
 
     def check_commit(self, member_id: str, generation: int, now_ms: int) -> ErrorCode:
-        """Return whether a commit may be taken, which is also a sign of life.
+        """Return NONE if a commit is accepted, otherwise the error. A commit also renews the session.
 
-        A generation below 0 is a consumer that takes no part in the group.
+        A generation below 0 is that of a consumer that is not a member of the group.
         """
         if self.state is GroupState.DEAD:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -235,7 +236,7 @@ class Group:
         return self._check_member(member_id, generation, now_ms)
 
     def delete(self) -> ErrorCode:
-        """Delete the group, if nobody is in it."""
+        """Delete the group, if it has no members."""
         if self.state is GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if self.state is not GroupState.EMPTY:
@@ -274,9 +275,9 @@ class Group:
         return ErrorCode.NONE
 
     def _is_repeated_join(self, member: _Member, event: events.Join) -> bool:
-        """Return whether a join changes nothing: its answer was lost, or a follower makes sure.
+        """Return whether a join changes nothing: the response was lost, or a follower joins again.
 
-        The leader's does in a stable group: that is how it asks for a rebalance, when topics have changed.
+        A join of the leader of a stable group does: it requests a rebalance when topics have changed.
         """
         if member.protocols != event.protocols:
             return False
@@ -287,7 +288,7 @@ class Group:
     def _add(self, event: events.Join, now_ms: int) -> None:
         if not self._members:
             self.protocol_type = event.protocol_type
-        # Neither its session counts, as it does not know its id yet, nor is it noticed when it disconnects.
+        # It has no session yet, as it does not know its id, and a disconnect is not noticed.
         member = _Member(event, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._members[member.member_id] = member
         self._count(member, 1)
@@ -299,7 +300,7 @@ class Group:
 
     def _wait_for_join(self, member: _Member, request: Any) -> None:
         if member.awaiting_join is not None:
-            # It has asked again, on another connection: nobody waits for this answer any more.
+            # It has sent the request again, on another connection: this response is no longer awaited.
             self._effects.append(
                 events.Joined(member.awaiting_join, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
             )
@@ -320,8 +321,8 @@ class Group:
             self._join_until_ms = now_ms + longest_ms
         self._move(GroupState.PREPARING_REBALANCE)
 
-    def _end_join_if_due(self, now_ms: int) -> None:
-        """Begin the next generation when nobody is waited for any more."""
+    def _try_complete_join(self, now_ms: int) -> None:
+        """Start the next generation when all members have joined, or the time is over."""
         if self.state is not GroupState.PREPARING_REBALANCE:
             return
         if self._join_is_initial:
@@ -337,9 +338,9 @@ class Group:
             member.awaiting_join is None for member in self._members.values()
         ):
             return
-        self._begin_generation(now_ms)
+        self._start_generation(now_ms)
 
-    def _begin_generation(self, now_ms: int) -> None:
+    def _start_generation(self, now_ms: int) -> None:
         for member in list(self._members.values()):
             if member.awaiting_join is None:
                 self._forget(member)
@@ -376,14 +377,14 @@ class Group:
         )
 
     def _candidates(self) -> set[str]:
-        """The protocols that every member, of at least one, can follow."""
+        """Return the protocols that every member supports. There is at least one member."""
         return {name for name, count in self._protocol_support.items() if count == len(self._members)}
 
     def _supports(self, protocols: Protocols) -> bool:
         return any(self._protocol_support[name] == len(self._members) for name, _ in protocols)
 
     def _elect_protocol(self) -> str:
-        """The candidate with the most votes: each member votes for the first that it likes."""
+        """Return the candidate with the most votes: each member votes for its first candidate."""
         candidates = self._candidates()
         votes = Counter(
             next(name for name, _ in member.protocols if name in candidates)
@@ -406,7 +407,7 @@ class Group:
             member.session_deadline_ms = now_ms + member.session_timeout_ms
         else:
             if member.awaiting_sync is not None:
-                # As with joins: nobody waits for this answer any more.
+                # As with joins: this response is no longer awaited.
                 self._effects.append(events.Synced(member.awaiting_sync, ErrorCode.REBALANCE_IN_PROGRESS))
             member.awaiting_sync = event.request
             if member.member_id == self.leader:
@@ -414,7 +415,7 @@ class Group:
 
     def _stored(self, value: GroupMetadataValue, error: ErrorCode, now_ms: int) -> None:
         if self.state is not GroupState.COMPLETING_REBALANCE or value.generation != self.generation:
-            return  # another rebalance has begun meanwhile
+            return  # another rebalance has started meanwhile
         if error is not ErrorCode.NONE:
             self._answer_syncs(error, now_ms)
             self._prepare_rebalance(now_ms)
@@ -425,18 +426,18 @@ class Group:
         self._answer_syncs(ErrorCode.NONE, now_ms)
 
     def _answer_syncs(self, error: ErrorCode, now_ms: int) -> None:
-        """Answer all who wait for their assignment; after an error nobody has one."""
+        """Respond to all members that wait for their assignment; after an error no member has one."""
         for member in self._members.values():
             if error is not ErrorCode.NONE:
                 self._assign(member, b"")
             if member.awaiting_sync is not None:
                 self._effects.append(events.Synced(member.awaiting_sync, error, member.assignment))
                 member.awaiting_sync = None
-                # It could not send heartbeats while it waited.
+                # It could not send heartbeats while it waited for the response.
                 member.session_deadline_ms = now_ms + member.session_timeout_ms
 
     def _value(self, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
-        """The generation as it is stored; who is not named in ``assignments`` gets nothing."""
+        """Return the generation to store; members not in ``assignments`` get an empty assignment."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -458,7 +459,7 @@ class Group:
             ),
         )
 
-    # --- staying and going ----------------------------------------------------------------------------------
+    # --- heartbeats and leaving -----------------------------------------------------------------------------
 
     def _heartbeat(self, member_id: str, generation: int, now_ms: int) -> ErrorCode:
         if self.state in {GroupState.DEAD, GroupState.EMPTY} or member_id not in self._members:
@@ -471,7 +472,7 @@ class Group:
         return error
 
     def _check_member(self, member_id: str, generation: int, now_ms: int) -> ErrorCode:
-        """Return whether a member speaks for this generation; it is alive then."""
+        """Return NONE if a member is of this generation, which renews its session; otherwise the error."""
         member = self._members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -494,7 +495,7 @@ class Group:
                 self._remove(member, now_ms)
 
     def _remove(self, member: _Member, now_ms: int) -> None:
-        """Go on without a member."""
+        """Remove a member and start a rebalance."""
         self._forget(member)
         if member.awaiting_join is not None:
             self._effects.append(events.Joined(member.awaiting_join, ErrorCode.UNKNOWN_MEMBER_ID, ""))
@@ -513,7 +514,7 @@ class Group:
         member.assignment = assignment
 
     def _count(self, member: _Member, sign: int) -> None:
-        """A member is there from now on, or as it is no more: count what it takes, and what it can follow."""
+        """Add (1) or subtract (-1) a member's memory and its protocols."""
         self.memory_bytes += sign * member.memory_bytes
         for name in _names(member.protocols):
             self._protocol_support[name] += sign
@@ -544,7 +545,7 @@ class Group:
 
 
 def protocols_bytes(protocols: Protocols) -> int:
-    """What a member's protocols take, about."""
+    """Return the approximate bytes of memory of a member's protocols."""
     return sum(PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in protocols)
 
 

@@ -1,9 +1,9 @@
-"""Load the groups of a partition from its log.
+"""Loading of the groups of a partition from its log.
 
-The newest record of each key counts. Records come as columns, a window of the log after the other, and are
-only compared by their keys until the log is at its end; then what is left is read. So nearly all that a log
-costs is for its keys, however often each was written. What other brokers have written in transactions counts
-as far as these were committed.
+The newest record of each key counts. Records arrive as columns, one window of the log after the other. Only
+their keys are compared until the end of the log; then the remaining values are decoded. So nearly all of the
+cost is for keys, however often each was written. Records of transactions, which other brokers may have
+written, count if they were committed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 _Row = tuple[bytes | None, tuple[int, bytes | None]]
-"""Key, and offset and value."""
+"""(key, (offset, value))."""
 
 
 class GroupMetadataLoader:
@@ -32,7 +32,7 @@ class GroupMetadataLoader:
         self._settings = settings
         self._latest: dict[bytes | None, tuple[int, bytes | None]] = {}
         self._open: dict[int, list[_Row]] = {}
-        """By producer, what belongs to a transaction whose end was not seen yet."""
+        """Producer id -> records of its transaction whose end was not seen yet."""
 
     def add(
         self,
@@ -41,7 +41,7 @@ class GroupMetadataLoader:
         values: Sequence[bytes | None],
         parts: Sequence[TransactionPart] = (),
     ) -> None:
-        """Take in one window of records, given by column, with the parts of transactions in it."""
+        """Add one window of records, given by column, with the parts of transactions in it."""
         rows: list[_Row] = list(zip(keys, zip(offsets, values, strict=True), strict=True))
         done = 0
         for part in parts:
@@ -53,16 +53,16 @@ class GroupMetadataLoader:
                 continue
             ended = self._open.pop(part.producer_id, [])
             if part.mark is ControlType.COMMIT:
-                # Of what was written meanwhile the later one in the log counts, not the one that ends later.
+                # A record written meanwhile counts if it is later in the log than that of the transaction.
                 newest = self._latest
                 newest.update(row for row in ended if row[0] not in newest or newest[row[0]][0] < row[1][0])
         self._latest.update(rows[done:])
 
     def finish(self, now_ms: int, wall_ms: int) -> GroupCoordinatorShard:
-        """The groups. What cannot be read is left out, and said once."""
+        """Return the groups. Records that cannot be read are skipped, with one warning."""
         shard = GroupCoordinatorShard(self._settings)
         offsets: dict[OffsetKey, tuple[int, bytes | None]] = {}
-        strange: list[str] = []
+        skipped: list[str] = []
         for raw, (log_offset, value) in self._latest.items():
             if raw is None:
                 continue
@@ -76,18 +76,18 @@ class GroupMetadataLoader:
                     if value is not None:
                         shard.restore_group(key.group, read_group(value), now_ms)
                 else:
-                    strange.append(f"offset {log_offset}: a key of a later release")
+                    skipped.append(f"offset {log_offset}: a key of a later release")
             except RemoteWireError as error:
-                strange.append(f"offset {log_offset}: {error}")
+                skipped.append(f"offset {log_offset}: {error}")
         for key, (log_offset, value) in offsets.items():
             if value is None:
                 continue
             try:
                 committed = read_offset(value, self._settings.retention_ms)
             except RemoteWireError as error:
-                strange.append(f"offset {log_offset}: {error}")
+                skipped.append(f"offset {log_offset}: {error}")
                 continue
             shard.restore_offset(key.group, key.topic_partition, log_offset, committed, wall_ms)
-        if strange:
-            _log.warning("%d records are left out, the first at %s", len(strange), strange[0])
+        if skipped:
+            _log.warning("skipped %d group records, the first at %s", len(skipped), skipped[0])
         return shard

@@ -1,17 +1,18 @@
-"""The records of the topic ``__consumer_offsets``: Kafka's own keys and values, as tables of ``wire.schema``.
+"""The records of ``__consumer_offsets``: Kafka's own keys and values, as tables of ``wire.schema``.
 
-Both begin with an int16, the version; the key's version is also its kind::
+Both begin with the version, an int16; the version of a key is also its kind::
 
     key 0, 1   (group, topic, partition)   value 0 to 3: an offset that the group has committed
     key 2      (group)                     value 0 to 3: the group's generation, leader and members
 
-A key without a value is a tombstone: the offset or the group is gone. The topic is compacted, so that the
+A key without a value is a tombstone: the offset or the group was deleted. The topic is compacted, so that the
 newest value of each key stays.
 
-``inter.broker.protocol.version`` selects the versions to write, so that every broker of a cluster that is
-upgraded or mixed can become the coordinator: ``ValueVersions.written_for``. 0.10.1, the default, reads
-offsets 0 and 1 and groups 0 and 1. Offsets 1 carry the time when they expire, which later versions leave to
-the coordinator. Source: ``GroupMetadataManager.scala`` of 0.10.1 and 2.1, ``GroupMetadataValue.json`` for 3.
+``inter.broker.protocol.version`` selects the versions to write, so that every broker of a mixed cluster, or
+during an upgrade, can become the coordinator: ``ValueVersions.written_for``. 0.10.1, the default, reads
+offset versions 0 and 1 and group versions 0 and 1. Offset version 1 has the time of expiration, which later
+versions leave to the coordinator. Source: ``GroupMetadataManager.scala`` of 0.10.1 and 2.1,
+``GroupMetadataValue.json`` for 3.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from minikafka.wire.schema import BYTES, INT32, INT64, NULLABLE_STRING, STRING, 
 T = TypeVar("T")
 
 NEVER_MS = -1
-"""``expire_timestamp_ms`` of an offset for which no client has asked for an own time."""
+"""``expire_timestamp_ms`` of an offset for which no client requested a retention time."""
 UNKNOWN_MS = -1
-"""``state_timestamp_ms`` where the version does not carry it."""
+"""``state_timestamp_ms`` of a version without that field."""
 NO_EPOCH = -1
 
 OFFSET_KEY = 1
@@ -45,7 +46,7 @@ NEWEST_VALUE = 3
 
 @fast_value
 class OffsetKey:
-    """Whose offset, and where."""
+    """The key of a committed offset."""
 
     group: str
     topic: str
@@ -53,13 +54,13 @@ class OffsetKey:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where."""
+        """The partition of the offset."""
         return TopicPartition(self.topic, self.partition)
 
 
 @fast_value
 class GroupMetadataKey:
-    """Which group."""
+    """The key of a group's metadata."""
 
     group: str
 
@@ -91,7 +92,7 @@ class MemberMetadataValue:
 
 @fast_value
 class GroupMetadataValue:
-    """One generation of a group; ``protocol`` and ``leader`` are None where nobody is in it."""
+    """One generation of a group; ``protocol`` and ``leader`` are None if it has no members."""
 
     protocol_type: str
     generation: int
@@ -151,13 +152,13 @@ class ValueVersions:
 
     @classmethod
     def written_for(cls, inter_broker_version: str) -> ValueVersions:
-        """What brokers of a release can read: ``0.10.1``, ``2.1`` or ``2.1-IV0``.
+        """Return the versions that brokers of a release can read: ``0.10.1``, ``2.1`` or ``2.1-IV0``.
 
-        ValueError when the text is no release.
+        ValueError when the text is not a release.
         """
         match = re.fullmatch(r"(\d+(?:\.\d+){1,3})(?:-IV(\d+))?", inter_broker_version)
         if match is None:
-            raise ValueError(f"{inter_broker_version!r} is no release like 0.10.1 or 2.1-IV2")
+            raise ValueError(f"{inter_broker_version!r} is not a release such as 0.10.1 or 2.1-IV2")
         release = [int(part) for part in match[1].split(".")]
         step = int(match[2]) if match[2] else NEWEST_VALUE
         if release >= [2, 1]:
@@ -166,20 +167,20 @@ class ValueVersions:
 
 
 def offset_key(group: str, topic_partition: TopicPartition) -> bytes:
-    """The key of a committed offset. LocalWireError for names that do not fit."""
+    """Encode the key of a committed offset. LocalWireError for names that are too long."""
     return _encode(_OFFSET_KEY, OFFSET_KEY, OffsetKey(group, *topic_partition))
 
 
 def group_key(group: str) -> bytes:
-    """The key of a group."""
+    """Encode the key of a group."""
     return _encode(_GROUP_KEY, GROUP_KEY, GroupMetadataKey(group))
 
 
 def offset_bytes(value: OffsetCommitValue, versions: ValueVersions, retention_ms: int) -> bytes:
-    """A committed offset as it is stored.
+    """Encode a committed offset.
 
-    Version 1 has no way to say that there is no time of its own. It gets ``retention_ms`` after the commit,
-    which ``read_offset`` knows again: a coordinator of 0.10.1 would drop anything else at once.
+    Version 1 cannot express that the client requested no retention time. It gets ``retention_ms`` after the
+    commit, which ``read_offset`` recognises: a coordinator of 0.10.1 would remove any other offset at once.
     """
     if value.expire_timestamp_ms != NEVER_MS:
         return _encode(_OFFSET_VALUE, 1, value)
@@ -189,13 +190,13 @@ def offset_bytes(value: OffsetCommitValue, versions: ValueVersions, retention_ms
 
 
 def group_bytes(value: GroupMetadataValue, versions: ValueVersions) -> bytes:
-    """A generation as it is stored."""
+    """Encode a generation."""
     return _encode(_GROUP_VALUE, versions.group, value)
 
 
 def read_key(data: Buffer) -> OffsetKey | GroupMetadataKey | None:
-    """What a key is about; None for kinds that later releases added. RemoteWireError when it is damaged."""
-    version, body = _opened(data)
+    """Decode a key; None for kinds that later releases added. RemoteWireError when it is damaged."""
+    version, body = _split_version(data)
     if version > NEWEST_KEY:
         return None
     if version == GROUP_KEY:
@@ -204,7 +205,7 @@ def read_key(data: Buffer) -> OffsetKey | GroupMetadataKey | None:
 
 
 def read_offset(data: Buffer, retention_ms: int) -> OffsetCommitValue:
-    """A committed offset. RemoteWireError when it is damaged or of an unknown version."""
+    """Decode a committed offset. RemoteWireError when it is damaged or of an unknown version."""
     value: OffsetCommitValue = _decode(_OFFSET_VALUE, data)
     if value.expire_timestamp_ms == value.commit_timestamp_ms + retention_ms:
         return replace(value, expire_timestamp_ms=NEVER_MS)
@@ -212,13 +213,13 @@ def read_offset(data: Buffer, retention_ms: int) -> OffsetCommitValue:
 
 
 def read_group(data: Buffer) -> GroupMetadataValue:
-    """A generation. RemoteWireError when it is damaged or of an unknown version."""
+    """Decode a generation. RemoteWireError when it is damaged or of an unknown version."""
     value: GroupMetadataValue = _decode(_GROUP_VALUE, data)
     return replace(value, members=tuple(map(_with_rebalance_timeout, value.members)))
 
 
 def _with_rebalance_timeout(member: MemberMetadataValue) -> MemberMetadataValue:
-    """Version 0 knows one time-out only."""
+    """Set the rebalance time-out of version 0, which has only the session time-out."""
     if member.rebalance_timeout_ms >= 0:
         return member
     return replace(member, rebalance_timeout_ms=member.session_timeout_ms)
@@ -228,7 +229,7 @@ def _encode(table: Struct[T], version: int, value: T) -> bytes:
     return INT16.pack(version) + join(schema.encode(table, version, value))
 
 
-def _opened(data: Buffer) -> tuple[int, memoryview]:
+def _split_version(data: Buffer) -> tuple[int, memoryview]:
     if len(data) < INT16.size:
         raise RemoteWireError(f"{bytes(data)!r} is too short for a version")
     version: int = INT16.unpack_from(data)[0]
@@ -238,7 +239,7 @@ def _opened(data: Buffer) -> tuple[int, memoryview]:
 
 
 def _decode(table: Struct[Any], data: Buffer) -> Any:
-    version, body = _opened(data)
+    version, body = _split_version(data)
     if version > NEWEST_VALUE:
         raise RemoteWireError(f"version {version} of {table.name} is newer than {NEWEST_VALUE}")
     return schema.decode(table, version, body)

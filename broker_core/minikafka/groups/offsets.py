@@ -1,12 +1,12 @@
 """The committed offsets of one group: the cache that answers OffsetFetch, and its expiration.
 
-A commit is pending from when it is sent to the log until every in-sync replica has it; only then is it seen.
-Commits may finish in another order than they were appended in: the one that lies later in the log counts.
+A commit is pending from when it is sent to the log until every in-sync replica has it; only then is it
+visible. Commits may complete in another order than they were appended: the later one in the log counts.
 
-An offset expires when its group has been without members for the retention time, or, where there never were
-any, when the commit is that old (Kafka 2.1; before, the age of the commit alone decided, also for a group
-that was reading). A client that asked for a retention time of its own has it counted from the commit. What
-has a commit pending stays.
+An offset expires when its group has been without members for the retention time, or, if it never had any,
+when the commit is that old (Kafka 2.1; before, the age of the commit alone decided, also for a group with
+active members). A retention time that a client requested counts from the commit. An offset with a pending
+commit does not expire.
 """
 
 from __future__ import annotations
@@ -24,53 +24,53 @@ class CommittedOffsets:
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, tuple[int, OffsetCommitValue]] = {}
-        """With the offset of the log where the commit stands."""
+        """Partition -> (log offset of the commit, value)."""
         self._pending: dict[TopicPartition, OffsetCommitValue] = {}
-        """The newest commit that is on its way."""
+        """Partition -> the newest pending commit."""
 
     def __len__(self) -> int:
         return len(self._committed)
 
     @property
     def has_any(self) -> bool:
-        """Return whether anything is committed, or about to be."""
+        """Return whether there is a committed or pending offset."""
         return bool(self._committed or self._pending)
 
     def get(self, topic_partition: TopicPartition) -> OffsetCommitValue | None:
-        """What is committed for a partition."""
+        """Return the committed offset of a partition; None if there is none."""
         entry = self._committed.get(topic_partition)
         return None if entry is None else entry[1]
 
     def all(self) -> dict[TopicPartition, OffsetCommitValue]:
-        """Everything that is committed."""
+        """Return all committed offsets."""
         return {topic_partition: value for topic_partition, (_, value) in self._committed.items()}
 
     def load(self, topic_partition: TopicPartition, log_offset: int, value: OffsetCommitValue) -> None:
-        """Take in what the log holds."""
+        """Add a committed offset from the log."""
         known = self._committed.get(topic_partition)
         if known is None or known[0] < log_offset:
             self._committed[topic_partition] = log_offset, value
 
     def begin(self, commits: Commits) -> None:
-        """These are on their way into the log."""
+        """Add pending commits, which are being written to the log."""
         self._pending.update(commits)
 
     def complete(self, commits: Commits, log_offset: int) -> None:
-        """Every in-sync replica has these, which stand in the log from ``log_offset`` on."""
+        """Commit offsets that every in-sync replica has; they are in the log from ``log_offset`` on."""
         for topic_partition, value in commits.items():
-            # What is not pending any more was removed while it was written: its topic is gone.
+            # A commit that is not pending was removed while it was written: its topic was deleted.
             if topic_partition in self._pending:
                 self.load(topic_partition, log_offset, value)
         self.abort(commits)
 
     def abort(self, commits: Commits) -> None:
-        """These are not on their way any more."""
+        """Remove pending commits that failed or are completed."""
         for topic_partition, value in commits.items():
             if self._pending.get(topic_partition) is value:
                 del self._pending[topic_partition]
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget partitions; returns those of which the log has a commit, be it pending."""
+        """Remove partitions; return those with a commit in the log, even a pending one."""
         removed = []
         for topic_partition in topic_partitions:
             pending = self._pending.pop(topic_partition, None)
@@ -80,16 +80,15 @@ class CommittedOffsets:
         return removed
 
     def remove_all(self) -> list[TopicPartition]:
-        """``remove`` all that there is."""
+        """Remove all partitions, as ``remove``."""
         return self.remove({**self._committed, **self._pending})
 
     def expire(
         self, now_ms: int, retention_ms: int, empty_since_ms: int | None, limit: int
     ) -> list[TopicPartition]:
-        """Forget what is too old, up to ``limit`` of it, and return that. ``now_ms``: wall time.
+        """Remove up to ``limit`` expired offsets, and return their partitions. ``now_ms``: wall-clock time.
 
-        ``empty_since_ms``: when the last member left; None where that is not known, or where there never was
-        one.
+        ``empty_since_ms``: when the last member left; None if that is not known, or there never was a member.
         """
         expired: list[TopicPartition] = []
         for topic_partition, (_, value) in self._committed.items():

@@ -1,7 +1,7 @@
-"""All groups of one partition of ``__consumer_offsets``: what its leader, their coordinator, keeps of them.
+"""All groups of one partition of ``__consumer_offsets``, in its leader, which is their coordinator.
 
-Here the state machine of a group, its offsets and their form in the log come together. Whatever is to be
-written comes out as records, in their order in the log, and what came of it is reported back.
+It combines the state machine of each group, its offsets and their format in the log. Writes are returned as
+records, in log order, and the caller reports their outcome.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ KeyValue = tuple[bytes, bytes | None]
 """Key and value of a record; no value is a tombstone."""
 
 COMMIT_BYTES_MIN = 10 + 20
-"""Of a commit, key and value without their texts."""
+"""The size of a commit, key and value, without its strings."""
 
 NO_GROUP = GroupDescription(GroupState.DEAD, "", "", ())
-"""The description of a group that there is not."""
+"""The description of a group that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """What a broker allows its groups, and how they are stored. Times are ms."""
+    """A broker's settings for groups, and the versions in which they are stored. Times are ms."""
 
     session_timeout_min_ms: int = 6_000
     session_timeout_max_ms: int = 300_000
@@ -50,14 +50,14 @@ class GroupSettings:
 
 
 class _Entry:
-    """A group, its offsets, and since when (wall time) it is in its state; None where that is not known."""
+    """A group, its offsets, and the time (wall clock) when it entered its state; None if not known."""
 
     def __init__(self, group: Group, since_ms: int | None) -> None:
         self.group = group
         self.offsets = CommittedOffsets()
         self.since_ms = since_ms
         self.counted_bytes = 0
-        """What the shard counts of it."""
+        """The part of the shard's ``memory_bytes`` for this group."""
 
 
 class GroupCoordinatorShard:
@@ -67,57 +67,57 @@ class GroupCoordinatorShard:
         self._settings = settings
         self._entries: dict[str, _Entry] = {}
         self.memory_bytes = 0
-        """What all groups with members, or that had some, take. Offsets are not counted, nor is an empty
-        group that has some: it stays for as long as they do, whether it had members or not.
+        """Approximate bytes of memory of all groups that have, or had, members. Offsets do not count, and
+        neither does an empty group with offsets: it stays as long as they do, with or without former members.
         """
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    # --- questions ------------------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------
 
     def group_ids(self) -> list[str]:
-        """All groups."""
+        """Return the ids of all groups."""
         return list(self._entries)
 
     def list_groups(self) -> list[tuple[str, str]]:
-        """All groups with their protocol types."""
+        """Return the ids of all groups with their protocol types."""
         return [(group_id, entry.group.protocol_type or "") for group_id, entry in self._entries.items()]
 
     def has_group(self, group_id: str) -> bool:
-        """Return whether there is such a group."""
+        """Return whether the group exists."""
         return group_id in self._entries
 
     def describe(self, group_id: str) -> GroupDescription:
-        """A group; ``GROUP_DENIED`` where there is none."""
+        """Return the description of a group; ``NO_GROUP`` if it does not exist."""
         entry = self._entries.get(group_id)
         return NO_GROUP if entry is None else entry.group.describe()
 
     def offsets(self, group_id: str) -> Mapping[TopicPartition, OffsetCommitValue]:
-        """All that a group has committed."""
+        """Return all committed offsets of a group."""
         entry = self._entries.get(group_id)
         return {} if entry is None else entry.offsets.all()
 
     def extra_memory_bytes(self, group_id: str, event: events.Join) -> int:
-        """How much more memory a Join takes; not more than 0 where it replaces one that took as much."""
+        """Return the additional memory of a Join; at most 0 if it replaces an equal or larger one."""
         entry = self._entries.get(group_id)
         known_bytes = 0 if entry is None else entry.group.member_bytes(event.member_id)
         return MEMBER_BYTES + protocols_bytes(event.protocols) - known_bytes
 
     def offset(self, group_id: str, topic_partition: TopicPartition) -> OffsetCommitValue | None:
-        """What a group has committed for a partition."""
+        """Return the committed offset of a group for a partition; None if there is none."""
         entry = self._entries.get(group_id)
         return None if entry is None else entry.offsets.get(topic_partition)
 
     def next_deadline_ms(self, group_id: str) -> int | None:
-        """When a group wants its Tick."""
+        """Return the time of a group's next deadline, at which Tick is due."""
         entry = self._entries.get(group_id)
         return None if entry is None else entry.group.next_deadline_ms()
 
     # --- members --------------------------------------------------------------------------------------------
 
     def step(self, group_id: str, event: Event, now_ms: int, wall_ms: int) -> list[Effect]:
-        """Tell a group what happened; the first member's Join makes it."""
+        """Pass an event to a group; the first member's Join creates the group."""
         entry = self._entries.get(group_id)
         if isinstance(event, events.Join):
             if not self._allows(event.session_timeout_ms):
@@ -125,7 +125,7 @@ class GroupCoordinatorShard:
             if entry is None and not event.member_id:
                 entry = self._add(group_id, wall_ms)
         if entry is None:
-            return _refused(event, ErrorCode.UNKNOWN_MEMBER_ID)
+            return _reject(event, ErrorCode.UNKNOWN_MEMBER_ID)
         state = entry.group.state
         effects = entry.group.step(event, now_ms)
         self._count(entry)
@@ -134,7 +134,7 @@ class GroupCoordinatorShard:
         return effects
 
     def group_record(self, group_id: str, value: GroupMetadataValue) -> KeyValue:
-        """What Store wants written."""
+        """Return the record for a Store effect."""
         entry = self._entries.get(group_id)
         since_ms = UNKNOWN_MS if entry is None or entry.since_ms is None else entry.since_ms
         value = replace(value, state_timestamp_ms=since_ms)
@@ -150,7 +150,7 @@ class GroupCoordinatorShard:
         return entry
 
     def _count(self, entry: _Entry) -> None:
-        """A group, or whether it has offsets, may have changed."""
+        """Update the memory of a group after it, or its offsets, may have changed."""
         group = entry.group
         kept_by_offsets = group.state is GroupState.EMPTY and entry.offsets.has_any
         size = 0 if group.protocol_type is None or kept_by_offsets else group.memory_bytes
@@ -162,7 +162,10 @@ class GroupCoordinatorShard:
     def check_commit(
         self, group_id: str, member_id: str, generation: int, now_ms: int, wall_ms: int
     ) -> ErrorCode:
-        """Return whether a commit may be written. The first one of a consumer outside of a group makes it."""
+        """Return NONE if a commit may be written, otherwise the error.
+
+        The first commit of a consumer that is not a member creates the group.
+        """
         entry = self._entries.get(group_id)
         if entry is None:
             if generation >= 0:
@@ -171,7 +174,7 @@ class GroupCoordinatorShard:
         return entry.group.check_commit(member_id, generation, now_ms)
 
     def begin_commit(self, group_id: str, commits: Mapping[TopicPartition, OffsetCommitValue]) -> None:
-        """A commit that may be written is on its way."""
+        """Add a pending commit, after ``check_commit``."""
         entry = self._entries[group_id]
         entry.offsets.begin(commits)
         self._count(entry)
@@ -179,7 +182,7 @@ class GroupCoordinatorShard:
     def end_commit(
         self, group_id: str, commits: Mapping[TopicPartition, OffsetCommitValue], log_offset: int | None
     ) -> None:
-        """It stands in the log from ``log_offset`` on, and every in-sync replica has it; None: it failed."""
+        """End a pending commit. Every in-sync replica has it, from ``log_offset`` on; None: it failed."""
         entry = self._entries.get(group_id)
         if entry is None:
             return
@@ -189,10 +192,10 @@ class GroupCoordinatorShard:
             entry.offsets.complete(commits, log_offset)
         self._count(entry)
 
-    # --- what goes ------------------------------------------------------------------------------------------
+    # --- deletion and expiration ----------------------------------------------------------------------------
 
     def delete(self, group_id: str) -> tuple[ErrorCode, list[KeyValue]]:
-        """Delete a group that has no members, with its offsets; the tombstones."""
+        """Delete a group without members, with its offsets; return the tombstones."""
         entry = self._entries.get(group_id)
         if entry is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, []
@@ -202,8 +205,8 @@ class GroupCoordinatorShard:
         return error, self._tombstones(group_id, entry, entry.offsets.remove_all())
 
     def expire_offsets(self, group_id: str, wall_ms: int, limit: int) -> list[KeyValue]:
-        """Forget what a group has that is too old, up to ``limit`` offsets, and the group when nothing is
-        left of it; the tombstones.
+        """Remove up to ``limit`` expired offsets of a group, and the group if nothing is left of it; return
+        the tombstones.
         """
         entry = self._entries.get(group_id)
         if entry is None or entry.group.state is not GroupState.EMPTY:
@@ -213,16 +216,16 @@ class GroupCoordinatorShard:
         removed = entry.offsets.expire(wall_ms, self._settings.retention_ms, since_ms, limit)
         return self._remove_if_empty(group_id, entry, removed)
 
-    def topics_deleted(self, gone: Iterable[TopicPartition]) -> list[KeyValue]:
-        """Forget the offsets of partitions that there are no more; the tombstones."""
-        partitions = tuple(gone)
+    def remove_offsets(self, deleted: Iterable[TopicPartition]) -> list[KeyValue]:
+        """Remove the offsets of deleted partitions; return the tombstones."""
+        partitions = tuple(deleted)
         tombstones: list[KeyValue] = []
         for group_id, entry in list(self._entries.items()):
             tombstones += self._remove_if_empty(group_id, entry, entry.offsets.remove(partitions))
         return tombstones
 
     def unload(self) -> list[Effect]:
-        """Another broker takes over: every request that waits is answered, and nothing is left."""
+        """Remove all groups, as another broker takes over; every waiting request gets a response."""
         effects: list[Effect] = []
         for entry in self._entries.values():
             effects += entry.group.step(events.Unload(), 0)
@@ -242,7 +245,7 @@ class GroupCoordinatorShard:
         if entry.group.state is GroupState.DEAD:
             del self._entries[group_id]
             self.memory_bytes -= entry.counted_bytes
-            if entry.group.generation > 0:  # else nothing but offsets was ever written of it
+            if entry.group.generation > 0:  # otherwise only its offsets were ever written
                 tombstones.append((group_key(group_id), None))
         else:
             self._count(entry)
@@ -251,7 +254,7 @@ class GroupCoordinatorShard:
     # --- loading --------------------------------------------------------------------------------------------
 
     def restore_group(self, group_id: str, value: GroupMetadataValue, now_ms: int) -> None:
-        """Take in a generation as it was stored."""
+        """Add a group from its stored generation."""
         delay_ms = self._settings.initial_rebalance_delay_ms
         group = Group.restored(group_id, value, now_ms, initial_rebalance_delay_ms=delay_ms)
         since_ms = None if value.state_timestamp_ms == UNKNOWN_MS else value.state_timestamp_ms
@@ -266,7 +269,7 @@ class GroupCoordinatorShard:
         value: OffsetCommitValue,
         wall_ms: int,
     ) -> None:
-        """Take in an offset as it was stored, after the groups."""
+        """Add a stored offset, after the groups."""
         entry = self._entries.get(group_id) or self._add(group_id, wall_ms)
         entry.offsets.load(topic_partition, log_offset, value)
         self._count(entry)
@@ -275,7 +278,7 @@ class GroupCoordinatorShard:
 def commit_records(
     group_id: str, commits: Mapping[TopicPartition, OffsetCommitValue], settings: GroupSettings
 ) -> list[KeyValue]:
-    """Commits as they are written. BrokerError INVALID_COMMIT_OFFSET_SIZE when a name or text is too long."""
+    """Return the records of commits. INVALID_COMMIT_OFFSET_SIZE (BrokerError) when a string is too long."""
     try:
         return [
             (
@@ -289,13 +292,13 @@ def commit_records(
 
 
 def commit_bytes(group_id: str, commits: Mapping[TopicPartition, OffsetCommitValue]) -> int:
-    """What commits take at least, as they are written, without a look at each character."""
+    """Return a lower bound of the size of commits in the log, without encoding their strings."""
     fixed = len(group_id) + COMMIT_BYTES_MIN
     return sum(fixed + len(key.topic) + len(value.metadata) for key, value in commits.items())
 
 
-def _refused(event: Event, error: ErrorCode) -> list[Effect]:
-    """The answer to an event of a group that there is not."""
+def _reject(event: Event, error: ErrorCode) -> list[Effect]:
+    """Return the response to an event of a group that does not exist."""
     match event:
         case events.Join(request, member_id):
             return [events.Joined(request, error, member_id)]

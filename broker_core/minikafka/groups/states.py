@@ -1,11 +1,11 @@
-"""The states of a group, and which may follow which: ``GroupMetadata`` of Kafka 2.1.
+"""The states of a group, and their valid predecessors: ``GroupMetadata`` of Kafka 2.1.
 
     Empty ─────────▶ PreparingRebalance ◀──────────── Stable
       ▲                │    ▲     │ all have joined,     ▲
       └────────────────┘    │     ▼ or the time is up    │ the leader's assignment is stored
-        nobody has joined   └─ CompletingRebalance ──────┘
+        no member joined    └─ CompletingRebalance ──────┘
 
-Every state goes over to Dead when the group is deleted or its partition of ``__consumer_offsets`` moves.
+Every state changes to Dead when the group is deleted or its partition of ``__consumer_offsets`` moves.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from enum import Enum
 
 
 class GroupState(Enum):
-    """Where a group stands. The values are what DescribeGroups answers."""
+    """The state of a group. The values are those in DescribeGroups."""
 
     EMPTY = "Empty"
-    """No members: a group that all have left, or one that only commits offsets."""
+    """No members: all have left, or the group only commits offsets."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Members are asked to join again; their joins wait for each other."""
+    """Members are requested to join again; their joins wait for each other."""
     COMPLETING_REBALANCE = "CompletingRebalance"
     """All have joined; they wait for the leader's assignment (``AwaitingSync`` in 0.10.1)."""
     STABLE = "Stable"
-    """Every member can have its assignment."""
+    """Every member can get its assignment."""
     DEAD = "Dead"
     """Deleted, or moved to another broker: nothing is accepted any more."""
 

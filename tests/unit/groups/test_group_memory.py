@@ -112,7 +112,7 @@ def test_a_group_that_is_loaded_with_offsets_only_takes_no_room_either() -> None
     assert shard.memory_bytes == GROUP_BYTES
     shard.restore_offset("g", T0, 0, OffsetCommitValue(1, -1, "", 0, 0), 0)
     assert shard.memory_bytes == 0
-    shard.topics_deleted([T0])
+    shard.remove_offsets([T0])
     assert (len(shard), shard.memory_bytes) == (0, 0)
 
 

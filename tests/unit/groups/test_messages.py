@@ -119,7 +119,7 @@ def test_values_are_written_as_brokers_of_that_release_read_them(
 
 @pytest.mark.parametrize("text", ["", "2", "two", "0.10.1-IVx", "2.1 "])
 def test_what_is_no_release_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no release"):
+    with pytest.raises(ValueError, match="is not a release"):
         ValueVersions.written_for(text)
 
 

@@ -139,7 +139,7 @@ def test_the_offsets_of_deleted_topics_are_buried_in_all_groups() -> None:
     shard = GroupCoordinatorShard(SETTINGS)
     commit(shard, "g", 5, t0=at(1), t1=at(1))
     commit(shard, "h", 6, t0=at(1))
-    tombstones = shard.topics_deleted([T0])
+    tombstones = shard.remove_offsets([T0])
     assert tombstones == [(offset_key("g", T0), None), (offset_key("h", T0), None)]
     assert shard.group_ids() == ["g"]
 
@@ -221,7 +221,7 @@ def test_what_cannot_be_read_is_left_out_and_said(caplog: pytest.LogCaptureFixtu
     )
     assert shard.offsets("g") == {T0: at(5)}
     assert [record.message for record in caplog.records] == [
-        "4 records are left out, the first at offset 1: a key of a later release"
+        "skipped 4 group records, the first at offset 1: a key of a later release"
     ]
 
 

@@ -445,7 +445,7 @@ class GroupCoordinator:
     def partitions_deleted(self, deleted: Sequence[TopicPartition]) -> None:
         """Remove all committed offsets of deleted partitions. Called within a step."""
         for number, shard in self._shards.items():
-            self._append_tombstones(TopicPartition(OFFSETS_TOPIC, number), shard.topics_deleted(deleted))
+            self._append_tombstones(TopicPartition(OFFSETS_TOPIC, number), shard.remove_offsets(deleted))
         for lost in self._loads.values():
             lost += deleted
 
@@ -535,7 +535,7 @@ class GroupCoordinator:
                 return
             del self._loads[number]
             self._shards[number] = shard
-            self._append_tombstones(topic_partition, shard.topics_deleted(lost))
+            self._append_tombstones(topic_partition, shard.remove_offsets(lost))
             for group_id in shard.group_ids():
                 self._schedule_timer(shard, group_id)
 
