@@ -339,17 +339,17 @@ class Log:
                 # Before the mutex is held, as it may take long; readers in progress need the indexes.
                 segment.load_indexes()
             with self._mutex:
-                gone = self._expired(expired, up_to)
-                if not gone:
+                deleted = self._expired(expired, up_to)
+                if not deleted:
                     return self._take_deleted_files()
-                if len(gone) == len(self._segments):
+                if len(deleted) == len(self._segments):
                     self._roll(now_ms)
-                rest = self._segments[len(gone) :]
+                rest = self._segments[len(deleted) :]
                 # The start first: a reader of the new list must find the new start too.
                 self._start_offset = max(self._start_offset, rest[0].base_offset)
                 self._segments = rest
                 self.producers.delete_snapshots_before(rest[0].base_offset)
-                self._change = segment_replacement.SegmentReplacement(gone)
+                self._change = segment_replacement.SegmentReplacement(deleted)
             self._complete_change()
             return self._take_deleted_files()
 
@@ -406,8 +406,8 @@ class Log:
             raise
 
     def _take_deleted_files(self) -> list[str]:
-        gone, self._deleted_files = self._deleted_files, []
-        return gone
+        deleted, self._deleted_files = self._deleted_files, []
+        return deleted
 
     def _put_in_place(self, new: Segment, old: Sequence[Segment], swap_path: str) -> None:
         segments = self._segments
@@ -439,11 +439,11 @@ class Log:
             self._complete_change()
             with self._mutex:
                 self._check_appendable()
-                self._cut(offset, anew=True)
+                self._cut(offset, restart=True)
 
-    def _cut(self, offset: int, *, anew: bool = False) -> None:
+    def _cut(self, offset: int, *, restart: bool = False) -> None:
         try:
-            self._truncate(offset, anew)
+            self._truncate(offset, restart)
         except StorageError as error:
             self._failure = f"truncation to offset {offset} failed: {error}"
             raise
@@ -455,20 +455,20 @@ class Log:
         self._truncations += 1
         self._recovery_point = min(self._recovery_point, offset)
 
-    def _truncate(self, offset: int, anew: bool) -> None:
+    def _truncate(self, offset: int, restart: bool) -> None:
         segments = self._segments
-        anew = anew or offset < segments[0].base_offset
-        keep = segments[:1] if anew else [segment for segment in segments if segment.base_offset <= offset]
-        gone, newest = segments[len(keep) :], keep[-1]
+        restart = restart or offset < segments[0].base_offset
+        keep = segments[:1] if restart else [segment for segment in segments if segment.base_offset <= offset]
+        deleted, newest = segments[len(keep) :], keep[-1]
         # In this order: a flush that reads the new recovery point has no target above ``offset``.
         self._end_offset = offset
         self._lower_recovery_point(offset)
         self._segments = tuple(keep)
         # Names before bytes: a crash between the two must not leave a hole in the log.
-        log_loader.remove_segments(self._files, gone)
-        self.producers.delete_snapshots_after(-1 if anew else offset)
+        log_loader.remove_segments(self._files, deleted)
+        self.producers.delete_snapshots_after(-1 if restart else offset)
         self._files.sync_dir(self.directory)
-        if anew:
+        if restart:
             newest.cut(0)
             newest = log_loader.rename_empty(self._files, self.directory, self.layout, newest, offset)
             self._segments = (newest,)
@@ -479,7 +479,7 @@ class Log:
                 newest.cut(entry.position)
         self._end_offset = newest.next_offset()
         self._start_offset = min(self._start_offset, self._end_offset)
-        self.epochs.truncate_from_end(0 if anew else self._end_offset)
+        self.epochs.truncate_from_end(0 if restart else self._end_offset)
         self.producers.rebuild(self._segments, self._end_offset, self._end_offset)
 
     # Reading.

@@ -357,12 +357,12 @@ class LogManager:
             self._checkpoint(home)
         return stray
 
-    def truncate(self, partition: TopicPartition, offset: int, *, anew: bool = False) -> None:
-        """Truncate the log, or with ``anew`` restart it at ``offset``, and write the checkpoint."""
+    def truncate(self, partition: TopicPartition, offset: int, *, restart: bool = False) -> None:
+        """Truncate the log, or with ``restart`` restart it at ``offset``, and write the checkpoint."""
         with self._cleaning_paused(partition, deleted=False):
             log, home = self._logs[partition], self._directory_of[partition]
-            log.truncate_fully_and_start_at(offset) if anew else log.truncate_to(offset)
-            if anew or home.may_hold_above(partition, offset):
+            log.truncate_fully_and_start_at(offset) if restart else log.truncate_to(offset)
+            if restart or home.may_hold_above(partition, offset):
                 self._checkpoint(home)
 
     @contextlib.contextmanager
@@ -439,13 +439,13 @@ class LogManager:
         for partition, log in self.logs().items():
             try:
                 before, size = log.start_offset, log.size_bytes
-                gone = log.delete_old_segments(
+                deleted = log.delete_old_segments(
                     partial(_expired, log.config, now_ms), readable(partition, log), now_ms
                 )
             except Exception as error:  # noqa: BLE001 - a policy of the operator's own can raise anything
                 _logger.error("failed to delete old segments of %s: %s", partition, error)
                 continue
-            if gone:
+            if deleted:
                 _logger.info(
                     "%s: deleted offsets %d to %d, %d bytes",
                     partition,
@@ -453,8 +453,8 @@ class LogManager:
                     log.start_offset - 1,
                     size - log.size_bytes,
                 )
-                self.file_deletion.add(log, gone)
-                count += len(gone)
+                self.file_deletion.add(log, deleted)
+                count += len(deleted)
         return count
 
     def remove_expired_producers(self, now_ms: int | None = None) -> int:

@@ -88,7 +88,7 @@ def test_a_log_that_is_cut_or_deleted_was_not_removed(files: MemoryFiles) -> Non
     fill(log, 50)
     manager.truncate(ONE, 7)
     assert not log.find_removed()
-    manager.truncate(ONE, 100, anew=True)
+    manager.truncate(ONE, 100, restart=True)
     assert not log.find_removed()
     manager.delete(ONE)
     assert not log.find_removed()

@@ -28,7 +28,7 @@ class Cut:
     """A truncation of the log."""
 
     offset: int
-    anew: bool
+    restart: bool
     """True if the log is emptied and starts at ``offset``."""
     then: Stage
     """The stage after the truncation. ASK if the logs may differ below ``offset`` too; otherwise FETCH."""

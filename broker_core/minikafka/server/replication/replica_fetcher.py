@@ -237,10 +237,10 @@ class ReplicaFetcher(InterBrokerConnection):
         self._cut_later(follower, min(found.end_offset, own_end), then_ask=own_epoch != epoch)
 
     def _cut_later(
-        self, follower: FollowerPartition, offset: int, *, anew: bool = False, then_ask: bool = False
+        self, follower: FollowerPartition, offset: int, *, restart: bool = False, then_ask: bool = False
     ) -> None:
         follower.stage = Stage.CUT
-        cut = Cut(offset, anew, Stage.ASK if then_ask else Stage.FETCH)
+        cut = Cut(offset, restart, Stage.ASK if then_ask else Stage.FETCH)
         self._broker.worker.submit(lambda: self._cut_now(follower, cut))
 
     def _cut_now(self, follower: FollowerPartition, cut: Cut, *, compared: bool = False) -> None:
@@ -254,7 +254,7 @@ class ReplicaFetcher(InterBrokerConnection):
             self.wake()
             return
         try:
-            if cut.anew or cut.offset < log.end_offset:
+            if cut.restart or cut.offset < log.end_offset:
                 _log.info(
                     "truncating %s from offset %d to %d to follow %s",
                     follower.name,
@@ -262,7 +262,7 @@ class ReplicaFetcher(InterBrokerConnection):
                     cut.offset,
                     self.peer.address,
                 )
-                self._broker.logs.truncate(follower.name, cut.offset, anew=cut.anew)
+                self._broker.logs.truncate(follower.name, cut.offset, restart=cut.restart)
                 self._broker.run(follower.partition.complete_truncation)
         except StorageError as error:
             with self._applying:
@@ -441,7 +441,7 @@ class ReplicaFetcher(InterBrokerConnection):
             if leader_end is not None:
                 follower.leader_end = None
                 if offset > log.end_offset:
-                    self._cut_later(follower, offset, anew=True)
+                    self._cut_later(follower, offset, restart=True)
                 else:
                     follower.stage = Stage.FETCH  # the leader's log has grown past this log's end meanwhile
             elif offset >= log.end_offset:
@@ -455,7 +455,7 @@ class ReplicaFetcher(InterBrokerConnection):
                     offset,
                     self.peer.address,
                 )
-                self._cut_later(follower, offset, anew=offset < log.start_offset)
+                self._cut_later(follower, offset, restart=offset < log.start_offset)
 
     # --- fetch responses ------------------------------------------------------------------------------------
 

@@ -79,8 +79,8 @@ class FollowerHarness:
     def refuse(self, replicas: object) -> None:
         raise InconsistentClusterId("another cluster's")
 
-    def truncate(self, name: TopicPartition, offset: int, *, anew: bool) -> None:
-        self.cuts.append((offset, anew))
+    def truncate(self, name: TopicPartition, offset: int, *, restart: bool) -> None:
+        self.cuts.append((offset, restart))
         self.log.end_offset = offset
 
     def start_over(self, name: TopicPartition, leader: BrokerAddress) -> None:
