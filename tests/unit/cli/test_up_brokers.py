@@ -133,13 +133,13 @@ def test_a_broker_that_ends_says_why(tmp_path: Path) -> None:
     assert "broker 0 ended with status 1 (" in err
 
 
-def test_partitions_that_begin_empty_are_told(tmp_path: Path) -> None:
+def test_partitions_that_start_empty_are_reported(tmp_path: Path) -> None:
     for after in range(2):
         process, addresses = start(tmp_path / "d")
         try:
             if after:
                 assert process.stderr is not None
-                told = process.stderr.readline()
+                warning = process.stderr.readline()
             else:
                 assert run(["topic", "create", "t", "--bootstrap", addresses[0]]) == 0
             stop(process)
@@ -147,8 +147,8 @@ def test_partitions_that_begin_empty_are_told(tmp_path: Path) -> None:
             process.kill()
             process.communicate()
         shutil.rmtree(tmp_path / "d" / "broker-0")
-    assert told.startswith("minikafka: broker 0: partitions led by this broker had no log in ")
-    assert told.endswith("put them back, before others write: t-0\n")
+    assert warning.startswith("minikafka: broker 0: partitions led by this broker had no log in ")
+    assert warning.endswith("put them back before anything is written: t-0\n")
 
 
 def test_up_stops_at_once_and_restarts_with_all_brokers_or_more(

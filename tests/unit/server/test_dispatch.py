@@ -82,7 +82,7 @@ def test_a_long_poll_keeps_nobody_out_while_it_waits() -> None:
     assert waiting.answered
 
 
-def test_what_zookeeper_has_yet_to_be_told_counts_until_it_is_answered() -> None:
+def test_request_waiting_for_zookeeper_counts_until_answered() -> None:
     world = Simulation()
     world.machine.start()
     asked = dispatched(world, simulation.create_topic("t"))

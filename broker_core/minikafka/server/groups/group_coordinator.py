@@ -240,14 +240,14 @@ class GroupCoordinator:
         if used_bytes + more_bytes > limit_bytes:
             self._log_full(used_bytes)
             raise BrokerError(
-                ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, f"no memory for another member of group {group_id}"
+                ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, f"too many members to add one to group {group_id}"
             )
 
     def _log_full(self, used_bytes: int) -> None:
         now_ms = self.broker.clock.monotonic_ms()
         if now_ms >= self._log_full_at_ms:
             self._log_full_at_ms = now_ms + _FULL_LOG_INTERVAL_MS
-            text = "group members use %d bytes: new members are refused above %d, of new groups above %d"
+            text = "group members use %d bytes: rejecting new members above %d bytes, new groups above %d"
             _log.warning(text, used_bytes, MAX_MEMBERS_BYTES, MAX_NEW_GROUPS_BYTES)
 
     def _step(self, shard: GroupCoordinatorShard, group_id: str, event: events.Event) -> None:

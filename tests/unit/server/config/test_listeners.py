@@ -154,7 +154,7 @@ def test_advertised_address_that_clients_cannot_reach_is_logged(
     assert "set advertised.listeners=PLAINTEXT://HOST:PORT" in complaint
 
 
-def test_an_advertised_address_where_nothing_answers_is_complained_of() -> None:
+def test_advertised_address_without_a_server_is_logged() -> None:
     complaint = complaint_about("PLAINTEXT://:9092", "PLAINTEXT://kafka:1", answers=False)
     assert complaint is not None
     assert "kafka:1, which does not accept connections" in complaint
@@ -183,7 +183,7 @@ class Unbuffered(io.StringIO):
         return len(text)
 
 
-def test_a_broker_that_serves_says_so_and_then_which_addresses_look_wrong(
+def test_ready_line_comes_before_warnings_of_addresses(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = Unbuffered()

@@ -83,7 +83,7 @@ def test_a_connection_may_take_any_number_of_bytes_at_a_time(taken: int) -> None
     assert out == down_convert(data, 1)[: len(data)]
 
 
-def test_what_is_left_behind_the_last_message_is_one_that_does_not_end(
+def test_rest_after_the_last_message_is_filled_with_a_partial_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(down_conversion, "PIECE_BYTES", 1)
@@ -155,7 +155,7 @@ def test_a_connection_that_goes_on_is_dropped_last() -> None:
     assert given_later
 
 
-def test_a_piece_that_was_asked_for_stays_until_its_connection_was_tried(
+def test_requested_piece_is_kept_until_it_was_offered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Each piece is more than half of the bound, and is sent after the other connection had its turn.
@@ -214,7 +214,7 @@ def test_what_was_asked_for_and_is_closed_makes_room() -> None:
     assert budget.used_bytes <= size
 
 
-def test_a_piece_that_finds_no_room_is_made_where_all_is_read_at_once() -> None:
+def test_piece_without_room_is_converted_when_read_as_a_whole() -> None:
     budget = PieceBudget(150)
     held, read = given(plain(50), budget), given(plain(50), budget)
     assert isinstance(held, ConvertedRecords)

@@ -64,7 +64,7 @@ def test_offsets_of_many_partitions_are_kept_in_zookeeper(world: Simulation) -> 
     assert answer.topics[0].partitions[250].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_nothing_more_is_done_for_a_request_that_was_answered_as_late(world: Simulation) -> None:
+def test_timed_out_request_starts_no_further_work(world: Simulation) -> None:
     world.create_topic("many", partitions=250)
     assert world.machine.running is not None
     offsets, written = world.machine.running.broker.zk_client.offsets, []

@@ -95,7 +95,7 @@ def test_full_queue_rejects_auto_creation_except_the_offsets_topic() -> None:
     harness.creations.check_room("one-more")
 
 
-def test_a_request_for_more_than_the_queue_takes_is_refused_for_the_rest() -> None:
+def test_request_beyond_the_queue_limit_is_rejected_for_the_rest() -> None:
     harness = Harness()
     harness.ask(*names(PENDING_MAX + 2))
     harness.worker.run_until_idle()
@@ -186,7 +186,7 @@ def test_a_topic_that_cannot_be_made_fails_alone(error: Exception, caplog: pytes
     assert "failed to create 1 topic (bad)" in caplog.text
 
 
-def test_topics_that_a_failed_attempt_made_are_not_taken_for_anothers() -> None:
+def test_topics_created_by_a_failed_attempt_are_no_errors() -> None:
     harness = Harness()
     harness.bad["bad"] = CoordinationError("too large")
     harness.found = frozenset("a")

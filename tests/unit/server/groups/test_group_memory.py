@@ -80,7 +80,7 @@ def test_new_groups_are_refused_before_those_that_are_there(
     monkeypatch.setattr(group_coordinator, "MAX_NEW_GROUPS_BYTES", 100_000)
     assert error_of(join(world, "made-up", bytes(50_000))) is ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
     assert error_of(join(world, "g", bytes(50_000), first.member_id)) is ErrorCode.NONE
-    assert "new members are refused" in caplog.text
+    assert "rejecting new members" in caplog.text
 
 
 def test_a_known_group_is_refused_at_the_limit_of_all(

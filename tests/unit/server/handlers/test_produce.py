@@ -122,7 +122,7 @@ def test_a_large_plain_request_is_served_in_the_pool(monkeypatch: pytest.MonkeyP
     assert codes(client) == [ErrorCode.NONE] * 2
 
 
-def test_what_a_topic_stores_in_another_codec_is_written_anew_in_the_pool() -> None:
+def test_recompression_for_the_topic_runs_in_the_pool() -> None:
     world = ProduceSimulation(compression_type="gzip")
     client = world.pending(batch(size=200_000), version=7)
     assert not client.answered()
@@ -210,7 +210,7 @@ def test_refusals_among_what_is_appended_early_keep_their_places() -> None:
     assert [world.end_offset(number) for number in range(4)] == [1, 0, 0, 1]
 
 
-def test_what_was_small_enough_to_be_checked_at_once_is_appended_once() -> None:
+def test_records_validated_at_once_are_appended_once() -> None:
     world = ProduceSimulation(8, compression_type="uncompressed")
     sizes = [100_000] * 4 + [900_000] * 4
     parts = tuple(ProducePartition(number, batch(Codec.ZSTD, size)) for number, size in enumerate(sizes))

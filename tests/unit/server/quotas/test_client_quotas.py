@@ -113,7 +113,7 @@ def test_what_is_no_limit_is_left_out_with_a_warning(text: str, caplog: pytest.L
     assert "clients/a: ignored producer_byte_rate=" in caplog.text
 
 
-def test_made_up_client_ids_are_not_kept_longer_than_their_rates_count() -> None:
+def test_idle_client_ids_are_forgotten() -> None:
     made = quotas(producer_default=1000, windows=2)
     for number in range(10_000):
         made.record(f"client-{number}", QuotaType.PRODUCE, 1, number * 100)

@@ -22,7 +22,7 @@ def limited(limit: int) -> ReplicationQuotaManager:
     return quota
 
 
-def test_the_replicas_of_this_broker_are_named_by_partition_and_broker() -> None:
+def test_throttled_replicas_are_listed_by_partition_and_broker() -> None:
     both = replication_quotas()
     both.set_topic("t", {LEADER_REPLICAS: "0:1,1:2", FOLLOWER_REPLICAS: "1:1"})
     assert [both.leader.covers(partition) for partition in (FIRST, SECOND)] == [True, False]

@@ -294,7 +294,7 @@ def test_every_api_that_is_served_has_a_guard(world: Guarded) -> None:
     assert {case.key for case in CASES} | tested_below == REQUEST_AUTHORIZERS.keys()
 
 
-def test_of_several_topics_only_those_that_may_not_be_written_are_refused(world: Guarded) -> None:
+def test_only_denied_topics_of_a_request_are_rejected(world: Guarded) -> None:
     world.allow(WRITE, OTHER)
     topics = tuple(ProduceTopic(name, (ProducePartition(0, MESSAGES),)) for name in ("t", "other"))
     answer = world.call(Request(K.PRODUCE, 2, ProduceRequest(None, -1, 1000, topics)))
@@ -353,7 +353,7 @@ def test_a_topic_is_made_for_who_asks_for_it_and_may_create(world: Guarded, reso
     assert there.error_code == ErrorCode.NONE
 
 
-def test_of_all_that_a_group_committed_only_what_may_be_described_is_shown(world: Guarded) -> None:
+def test_committed_offsets_show_only_topics_that_may_be_described(world: Guarded) -> None:
     for topic in ("t", "other"):
         world.allow(READ, Resource(ResourceType.TOPIC, topic))
     world.allow(READ, GROUP)
@@ -394,7 +394,7 @@ def test_groups_are_listed_that_may_be_described_or_with_the_cluster_all(world: 
     assert listed() == ["g", "h"]
 
 
-def test_a_controller_says_it_again_until_the_other_broker_permits_it(
+def test_controller_retries_until_the_other_broker_allows_it(
     world: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = world.machine_of(1)
@@ -435,7 +435,7 @@ def test_super_users_need_no_rules() -> None:
     assert world.produce("t", b"x").error_code == ErrorCode.NONE
 
 
-def test_where_there_are_no_rules_everybody_may_when_that_is_configured() -> None:
+def test_everyone_is_allowed_without_acls_if_configured() -> None:
     world = Simulation()
     world.machine.start({**AUTHORIZER, "allow.everyone.if.no.acl.found": "true"})
     assert world.create_topic("t") == 0

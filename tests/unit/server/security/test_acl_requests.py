@@ -180,7 +180,7 @@ def test_without_an_authorizer_there_are_no_rules() -> None:
     assert {removed.error_code, found.error_code} == {ErrorCode.SECURITY_DISABLED}
 
 
-def test_while_zookeeper_is_away_the_answer_is_late_and_the_rule_comes(world: Simulation) -> None:
+def test_acl_is_created_after_a_time_out_without_zookeeper(world: Simulation) -> None:
     world.zookeeper.suspend(world.machine.store)
     ((code, message),) = create(world, creation(TOPIC, READ))
     assert code is ErrorCode.REQUEST_TIMED_OUT

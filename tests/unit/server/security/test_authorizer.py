@@ -57,7 +57,7 @@ def test_everybody_may_where_there_is_no_rule_if_so_configured() -> None:
 
 
 @pytest.mark.parametrize("resource", [ORDERS, EVERY_TOPIC], ids=["about it", "about every topic"])
-def test_one_rule_about_somebody_else_ends_what_is_allowed_to_everyone(resource: Resource) -> None:
+def test_acl_for_another_principal_ends_access_for_everyone(resource: Resource) -> None:
     anybody = Authorizer(allow_everyone_if_no_acl_found=True)
     assert not anybody.with_acls(resource, frozenset({allow(BOB, READ)})).allows(ALICE, HERE, READ, ORDERS)
 
@@ -164,7 +164,7 @@ def test_denied_describe_is_not_given_by_reading() -> None:
     assert not rules.allows(ALICE, HERE, DESCRIBE, ORDERS)
 
 
-def test_rules_that_cannot_be_read_keep_everybody_out_but_super_users() -> None:
+def test_unreadable_acls_deny_all_except_super_users() -> None:
     rules = about(EVERY_TOPIC, allow(WILDCARD_PRINCIPAL, ALL)).with_acls(ORDERS, DENY_ALL)
     assert not rules.allows(ALICE, HERE, READ, ORDERS)
     assert rules.allows(ROOT, HERE, READ, ORDERS)

@@ -73,7 +73,7 @@ def test_many_topics_are_assigned_in_one_round() -> None:
     assert harness.store.questions == 2
 
 
-def test_an_assignment_that_somebody_else_writes_meanwhile_is_taken_in() -> None:
+def test_concurrently_written_assignment_is_merged() -> None:
     harness = Harness("t", "u")
     harness.store.meanwhile = paths.topic_path("t"), json_of({0: (1, 2), 1: (2, 1), 2: (2,)})
     written = harness.requests.write_assignments({"t": {0: (3,)}, "u": {0: (3,)}})

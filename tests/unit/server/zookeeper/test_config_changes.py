@@ -155,7 +155,7 @@ def test_notification_removed_by_another_broker_is_skipped() -> None:
     assert handled == ["a", "c"]
 
 
-def test_notifications_below_a_parent_that_was_made_anew_are_new_ones() -> None:
+def test_notifications_under_a_recreated_parent_are_new() -> None:
     harness = NotificationsHarness()
     harness.notify_of("a")
     harness.follow()

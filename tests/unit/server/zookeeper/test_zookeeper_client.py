@@ -239,14 +239,14 @@ def test_who_changes_settings_is_heard() -> None:
     assert harness.changed_clients == ["app", "broker 7"]
 
 
-def test_settings_of_clients_and_brokers_are_read_anew_with_a_new_session() -> None:
+def test_client_and_broker_configs_are_read_again_in_a_new_session() -> None:
     harness = ClientHarness().start()
     harness.zookeeper.expire(harness.store)
     harness.settle()
     assert harness.changed_clients == ["all"]
 
 
-def test_changed_settings_are_written_with_news_that_every_broker_hears() -> None:
+def test_config_change_is_written_with_a_notification() -> None:
     harness = ClientHarness().start()
     harness.create_topic("t", {0: (1,)}, {"segment.bytes": "100"})
     harness.client.settings.change("topics", "t", {"retention.ms": "5"})
@@ -259,7 +259,7 @@ def test_changed_settings_are_written_with_news_that_every_broker_hears() -> Non
     )
 
 
-def test_more_partitions_are_written_beside_those_that_are_there_and_told() -> None:
+def test_added_partitions_are_written_and_reported() -> None:
     harness = ClientHarness().start()
     harness.create_topic("t", {0: (1,)}, {})
     harness.settle()
@@ -276,7 +276,7 @@ def test_more_partitions_are_written_beside_those_that_are_there_and_told() -> N
 
 
 @pytest.mark.parametrize("added", [{0: (2,)}, {2: (1,)}])
-def test_partitions_that_somebody_else_changed_meanwhile_are_left_alone(
+def test_concurrently_changed_partitions_are_not_overwritten(
     added: dict[int, tuple[int, ...]],
 ) -> None:
     harness = ClientHarness().start()
@@ -357,7 +357,7 @@ def test_new_controller_finds_brokers_that_bounced_since_a_state(
     assert elected.bounced_brokers == bounced_brokers
 
 
-def test_nobody_is_doubted_who_was_there_when_the_state_was_written() -> None:
+def test_broker_registered_before_a_state_is_not_bounced() -> None:
     harness = ClientHarness().start()
     registered = {1: harness.store.read("/brokers/ids/1")[1].created_at}
     harness.create_topic("t", {0: (1,)}, {})
@@ -365,7 +365,7 @@ def test_nobody_is_doubted_who_was_there_when_the_state_was_written() -> None:
     assert harness.client.states.read_with_bounced_brokers({T0: (1,)}, registered) == ({T0: LED}, {})
 
 
-def test_a_state_that_somebody_else_wrote_first_stays_and_is_returned() -> None:
+def test_state_written_first_by_another_is_kept_and_returned() -> None:
     harness = ClientHarness().start()
     harness.create_topic("t", {0: (1,)}, {})
     state = b'{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":4,"isr":[1]}'
@@ -533,12 +533,12 @@ def test_producer_ids_in_use_raise_a_lower_counter() -> None:
     assert harness.client.take_producer_ids() == range(1_007_000, 1_008_000)
 
 
-def test_producer_ids_of_a_clients_own_making_do_not_use_up_the_others() -> None:
+def test_producer_ids_chosen_by_clients_are_ignored() -> None:
     harness = ClientHarness().start()
     assert harness.client.take_producer_ids(above=(1 << 63) - 1) == range(1000)
 
 
-def test_the_znode_of_a_release_that_made_it_without_data_is_the_beginning() -> None:
+def test_empty_producer_id_znode_starts_at_zero() -> None:
     harness = ClientHarness().start()
     harness.store.create(paths.PRODUCER_IDS)
     assert harness.client.take_producer_ids() == range(1000)
