@@ -170,5 +170,5 @@ def take_headers(data: bytes) -> tuple[tuple[tuple[str, bytes | None], ...], byt
 
 
 def repaired(raw: bytes) -> bytes:
-    """One whole batch with its checksum made right."""
+    """Return a whole batch with a corrected checksum."""
     return raw[:17] + crc32c(raw[21:]).to_bytes(4, "big") + raw[21:]

@@ -35,7 +35,7 @@ def entry(
     key: bytes | None = None,
     value: bytes | None = None,
 ) -> bytes:
-    """One entry with the right size and checksum."""
+    """Build an entry with the right size and checksum."""
     body = magic.to_bytes(1, "big") + attributes.to_bytes(1, "big")
     if magic == 1:
         body += timestamp.to_bytes(8, "big", signed=True)

@@ -34,7 +34,7 @@ headers = st.sampled_from([(), (("h", b"1"),), (("", None), ("x", b""))])
 
 @st.composite
 def parts(draw: st.DrawFn, offset: int, open_transactions: set[int]) -> bytes:
-    """One set as a broker may have stored it: a batch, a mark, or messages of magic 0 and 1."""
+    """Build a set as a broker may have stored it: a batch, a marker, or messages of magic 0 and 1."""
     magic = draw(st.sampled_from([0, 1, 2, 2]))
     about = batches.Batch()
     if magic == 2:
@@ -82,7 +82,7 @@ def logs(draw: st.DrawFn) -> list[bytes]:
 def sifted(
     entries: list[bytes], in_window: int, offsets: OffsetMap, *, start: int, end: int, **how: int
 ) -> bytes:
-    """One pass over a log, ``in_window`` entries at a time."""
+    """Run one pass over a log, ``in_window`` entries at a time."""
     transactions = Transactions(start)
     transactions.add(b"".join(raw for raw in entries if compaction.entries(raw)[0].offset < end))
     windows = [b"".join(entries[at : at + in_window]) for at in range(0, len(entries), in_window)]

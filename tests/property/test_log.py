@@ -30,7 +30,7 @@ MAX_BYTES = strategies.sampled_from([1, 50, 200, 1000, 10_000])
 
 
 class LogMachine(RuleBasedStateMachine):
-    """One partition of one broker, and the list that says what it must hold."""
+    """A partition of a broker, and the list of the messages that it must hold."""
 
     def __init__(self) -> None:
         super().__init__()

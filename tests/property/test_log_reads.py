@@ -1,4 +1,4 @@
-"""One log against a plain list: every way to read it, and every way to make it shorter.
+"""A log compared with a plain list: every way to read it, and every way to make it shorter.
 
 All formats and codecs, both layouts, preallocated or not, with clean stops and killed processes between.
 Crashes that lose something are ``test_log``'s and ``tests/faults``'s.
@@ -190,7 +190,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(epoch=st.integers(-1, 9))
     def ask_for_an_epoch(self, epoch: int) -> None:
-        """Of epochs that began at the log's start or later; of older ones the start may have been cut."""
+        """Look up epochs that began at the log's start or later; older ones may have lost their start."""
         kept = [entry for entry in self.epochs if entry[1] > self.log.segments[0].base_offset]
         ends = [first for _, first in kept[1:]] + [self.end]
         for (known, _), end in zip(kept, ends, strict=False):

@@ -27,7 +27,7 @@ SEEDS = 30
 
 
 class StreamsHarness:
-    """One consumer, and the next offset that it must deliver of each partition."""
+    """A consumer, and the next offset that it must deliver of each partition."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)

@@ -37,7 +37,7 @@ def dumped(name: str) -> list[Facts]:
 
 
 def classic(data: bytes) -> Iterator[Facts]:
-    """Of messages of magic 0 and 1."""
+    """Yield the facts of messages of magic 0 and 1."""
     position = 0
     for record in MessageSet(data).records(deep=False):
         crc = int.from_bytes(data[position + CRC_AT : position + CRC_AT + 4], "big")
@@ -58,7 +58,7 @@ def classic(data: bytes) -> Iterator[Facts]:
 
 
 def batches(data: bytes) -> Iterator[Facts]:
-    """Of batches of magic 2."""
+    """Yield the facts of batches of magic 2."""
     position = 0
     for piece in MessageSet(data).bulk(1):
         header = read_header(piece, 0)

@@ -136,7 +136,7 @@ class LeaderEpochs:
         the end of an epoch before them is no longer known.
         """
         reported_epoch, reported_from = reported[0] if reported else (1 << 31, copied.next_offset)
-        if copied.unnumbered_from < reported_from:
+        if copied.first_without_epoch < reported_from:
             self.truncate_from_end(0)
         else:
             for epoch, first_offset in copied.epochs:

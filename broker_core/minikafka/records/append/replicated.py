@@ -35,7 +35,7 @@ class FollowerRecords:
     ``data``; ``offsets`` the last offset of each entry and ``positions`` its position (int64[n] both);
     ``first_offset`` of the first record: a batch may begin below the requested offset;
     ``epochs`` (leader epoch, first offset that was written under it), rising, of entries of magic 2 only;
-    ``unnumbered_from`` the last offset of the first entry without a leader epoch, ``next_offset`` for none;
+    ``first_without_epoch`` the last offset of the first entry without a leader epoch, else ``next_offset``;
     ``max_timestamp_ms`` -1 for none, ``max_timestamp_at`` the last offset of the first entry that has it;
     ``classic``: no entry is of magic 2; ``settled``: no entry is transactional.
     """
@@ -45,7 +45,7 @@ class FollowerRecords:
     positions: NDArray[np.int64]
     first_offset: int
     epochs: tuple[tuple[int, int], ...]
-    unnumbered_from: int
+    first_without_epoch: int
     max_timestamp_ms: int
     max_timestamp_at: int
     classic: bool

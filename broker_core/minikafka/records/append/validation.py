@@ -44,9 +44,9 @@ from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.batch import (
     BatchHeader,
     is_whole,
-    place,
     read_header,
     set_max_timestamp,
+    set_offset_and_epoch,
     size_of,
 )
 from minikafka.records.format.checksums import CRC32_TABLES, CRC_TABLES
@@ -531,7 +531,7 @@ def assign(
     data = valid.data
     counts = _NO_COUNTS
     if len(valid.batches) == 1 and valid.batches[0].size_bytes == len(data):
-        place(data, base_offset, leader_epoch)
+        set_offset_and_epoch(data, base_offset, leader_epoch)
         return _assigned(valid, data, base_offset, ((base_offset + valid.count - 1, 0),))
     if valid.wrappers:
         counts = valid.wrappers.counts

@@ -147,7 +147,7 @@ def has_producer_id(data: memoryview) -> bool:
     return bool(producer_id != NO_PRODUCER)
 
 
-def place(data: memoryview, base_offset: int, leader_epoch: int) -> None:
+def set_offset_and_epoch(data: memoryview, base_offset: int, leader_epoch: int) -> None:
     """Write base offset and leader epoch, which the checksum does not cover, into a batch."""
     _INT64.pack_into(data, 0, base_offset)
     _INT32.pack_into(data, LEADER_EPOCH_AT, leader_epoch)

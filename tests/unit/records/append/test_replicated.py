@@ -159,7 +159,7 @@ def test_a_wrapper_is_where_its_last_message_is() -> None:
 def test_epochs_begin_at_the_first_batch_of_each() -> None:
     data = batch(0, epoch=1) + batch(3, epoch=1) + batch(6, epoch=4) + batch(9, epoch=5) + batch(12, epoch=5)
     assert found(data).epochs == ((1, 0), (4, 6), (5, 9))
-    assert found(data).unnumbered_from == found(data).next_offset
+    assert found(data).first_without_epoch == found(data).next_offset
 
 
 def test_an_epoch_that_falls_begins_nothing() -> None:
@@ -167,7 +167,7 @@ def test_an_epoch_that_falls_begins_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "epochs", "unnumbered_from"),
+    ("data", "epochs", "first_without_epoch"),
     [
         (batch(0, epoch=-1), (), 2),
         (batch(0, epoch=2) + batch(3, epoch=-1) + batch(6, epoch=2), ((2, 0),), 5),
@@ -177,9 +177,9 @@ def test_an_epoch_that_falls_begins_nothing() -> None:
     ],
 )
 def test_where_messages_begin_that_tell_no_epoch(
-    data: bytes, epochs: tuple[tuple[int, int], ...], unnumbered_from: int
+    data: bytes, epochs: tuple[tuple[int, int], ...], first_without_epoch: int
 ) -> None:
-    assert (found(data).epochs, found(data).unnumbered_from) == (epochs, unnumbered_from)
+    assert (found(data).epochs, found(data).first_without_epoch) == (epochs, first_without_epoch)
 
 
 # --- transactions, marks, pieces ----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.records.columns import decode
-from minikafka.records.format.batch import ControlType, build_batch, build_control_batch, place
+from minikafka.records.format.batch import ControlType, build_batch, build_control_batch, set_offset_and_epoch
 from minikafka.records.format.message_set import Record, build_message_set, iterate
 from minikafka.records.scan.isolation import AbortedSearch, without_aborted
 from tests.support.records import expected_read_committed, rows_of, segment
@@ -18,7 +18,7 @@ def log(*entries: bytes) -> memoryview:
     for offset, entry in enumerate(entries):
         one = bytearray(entry)
         if entry[16] == 2:
-            place(memoryview(one), offset, 0)
+            set_offset_and_epoch(memoryview(one), offset, 0)
         else:
             one[:8] = offset.to_bytes(8, "big")
         data += one
