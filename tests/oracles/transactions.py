@@ -1,5 +1,5 @@
-"""The committed records of transactions, in plain Python: the rule of Kafka's consumer, and that of its broker,
-which lists the aborted transactions. It shares nothing with the project's own code.
+"""The committed records of transactions, in plain Python: the rule of Kafka's consumer, and that of its
+broker, which lists the aborted transactions. It shares nothing with the project's own code.
 """
 
 from __future__ import annotations
