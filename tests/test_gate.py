@@ -252,3 +252,22 @@ def test_ci_adds_up_the_gate_and_the_peers(
     script(checkout, name, text)
     done = subprocess.run(["bash", checkout / ".ci" / "run"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (status, last)
+
+
+RUN_WHOLE = ("tests/interop/", "tests/spark/parity/")
+"""Folders that scripts/interop runs."""
+
+
+def test_scripts_interop_runs_every_test_that_needs_a_peer() -> None:
+    root, script = SCRIPTS.parent, (SCRIPTS / "interop").read_text(encoding="utf-8")
+    marked = {
+        str(module.relative_to(root))
+        for module in sorted((root / "tests").rglob("test_*.py"))
+        if "pytest.mark.interop" in module.read_text(encoding="utf-8")
+    }
+    marked.discard("tests/test_gate.py")
+    assert [name for name in sorted(marked) if not name.startswith(RUN_WHOLE) and name not in script] == []
+
+
+def test_the_soak_has_the_peers_that_take_part_in_it() -> None:
+    assert "scripts/interop --setup" in (SCRIPTS / "soak").read_text(encoding="utf-8")
