@@ -90,7 +90,7 @@ class Ours:
 
     def processes(self) -> list[psutil.Process]:
         children = psutil.Process().children(recursive=True)
-        return [one for one in children if one.cmdline()[1:3] == ["-m", "minikafka.server"]]
+        return [child for child in children if child.cmdline()[1:3] == ["-m", "minikafka.server"]]
 
 
 class Theirs:
@@ -165,7 +165,11 @@ def leaders(servers: str, name: str) -> list[int]:
             described = Admin(client).describe_topics([name])[name]
     except MinikafkaError:
         return []
-    return [] if isinstance(described, MinikafkaError) else [one.leader_id for one in described.partitions]
+    return (
+        []
+        if isinstance(described, MinikafkaError)
+        else [partition.leader_id for partition in described.partitions]
+    )
 
 
 def await_leaders(side: Side, name: str, partitions: int, without: int | None = None) -> None:
@@ -310,10 +314,10 @@ def idle(side: Side, jars: str, options: argparse.Namespace) -> dict[str, float]
     """Percent of a core, and MB."""
     time.sleep(5)
     processes = side.processes()
-    before = sum(sum(one.cpu_times()[:2]) for one in processes)
+    before = sum(sum(process.cpu_times()[:2]) for process in processes)
     time.sleep(20)
-    used = sum(sum(one.cpu_times()[:2]) for one in processes) - before
-    return {"%": 100 * used / 20, "MB": max(one.memory_info().rss for one in processes) / 1e6}
+    used = sum(sum(process.cpu_times()[:2]) for process in processes) - before
+    return {"%": 100 * used / 20, "MB": max(process.memory_info().rss for process in processes) / 1e6}
 
 
 CASES: dict[str, Callable[[Side, str, argparse.Namespace], dict[str, float]]] = {

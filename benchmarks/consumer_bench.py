@@ -126,7 +126,7 @@ def memory(_: str, zookeeper: str, __: int) -> float:
         fetch_message_max_bytes=MEMORY_FETCH_BYTES,
         queued_max_message_chunks=MEMORY_CHUNKS,
     )
-    iterators = [iter(one) for one in streams.streams]
+    iterators = [iter(stream) for stream in streams.streams]
     for _look in range(MEMORY_LOOKS):
         for iterator in iterators:
             for _number, _message in zip(range(MEMORY_TAKEN), iterator, strict=False):

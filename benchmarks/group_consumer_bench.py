@@ -60,7 +60,7 @@ def ours(what: str, servers: str, topic: str) -> Iterator[int]:
         steps: dict[str, Callable[[], int]] = {
             "table": lambda: consumer.poll_table(1_000).num_rows,
             "records": lambda: len(consumer.poll_records(1_000)),
-            "sets": lambda: sum(one.next_offset - one.start_offset for one in consumer.poll(1_000)),
+            "sets": lambda: sum(batch.next_offset - batch.start_offset for batch in consumer.poll(1_000)),
         }
         while True:
             yield steps[what]()

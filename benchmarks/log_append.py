@@ -62,7 +62,7 @@ def check(bench: common.Bench, sets: list[bytearray], pool: Path) -> None:
     end_offset, _, _ = our_run(path, sets, config, count)
     stored = dict(common.tree_of(path))
     found = [decode(data, 0, common.EVER, check_crc=True) for data in stored.values()]
-    given = [decode(bytes(one), 0, common.EVER, check_crc=True) for one in sets] * 2
+    given = [decode(bytes(batch), 0, common.EVER, check_crc=True) for batch in sets] * 2
     values = pa.concat_arrays([part.value_array() for part in found])
     assert values.equals(pa.concat_arrays([part.value_array() for part in given]))
     offsets = [offset for part in found for offset in part.offsets.tolist()]
@@ -79,7 +79,7 @@ def sides(bench: common.Bench) -> Iterator[tuple[common.Run, common.Run | None]]
     """Make the sets, and check."""
     options, peer = bench.options, bench.peer
     sets = common.message_sets(min(options.pool_sets, options.total_mb // common.SET_BYTES))
-    assert len({len(one) for one in sets}) == 1
+    assert len({len(batch) for batch in sets}) == 1
     pool = bench.directory / "pool"
     pool.write_bytes(b"".join(sets))
     check(bench, sets, pool)

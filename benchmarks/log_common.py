@@ -113,7 +113,7 @@ def message_sets(count: int, set_bytes: int = SET_BYTES, keys: pa.Array | None =
     sets = encode(
         no_keys if keys is None else keys, values, times, rows, magic=1, codec=Codec.NONE, max_bytes=set_bytes
     )
-    return [bytearray(one.data) for one in sets]
+    return [bytearray(batch.data) for batch in sets]
 
 
 def open_log(path: Path, config: LogConfig, known: LoadHints | None = None) -> Log:
@@ -141,11 +141,11 @@ def fill(log: Log, sets: list[bytearray], total_bytes: int) -> None:
     """Append the sets, round and round, until another one would exceed ``total_bytes``."""
     limits, size = limits_of(log.config), 0
     while True:
-        for one in sets:
-            size += len(one)
+        for batch in sets:
+            size += len(batch)
             if size > total_bytes:
                 return
-            append(log, one, limits)
+            append(log, batch, limits)
 
 
 def mark_clean(directory: Path) -> None:

@@ -79,8 +79,8 @@ def made(path: Path, options: Any, config: LogConfig) -> NDArray[np.int64]:
         ends = np.arange(len(chosen) + 1, dtype=np.int32) * KEY_BYTES
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(table[chosen].tobytes())]
         keys = pa.Array.from_buffers(pa.binary(), len(chosen), buffers)
-        for one in common.message_sets(0, keys=keys):
-            common.append(log, one, limits)
+        for batch in common.message_sets(0, keys=keys):
+            common.append(log, batch, limits)
     log.roll()
     log.close()
     return np.sort(last[last >= 0])

@@ -76,8 +76,9 @@ class Group:
         }
         owners = {path: data.decode() for path, (data, _) in some.store.read_all(wanted).items()}
         return owners == wanted and all(
-            set(one.topic_registry.get(TOPIC, {})) == {tp.partition for tp in shares[one.consumer_id_string]}
-            for one in self.consumers.values()
+            set(consumer.topic_registry.get(TOPIC, {}))
+            == {tp.partition for tp in shares[consumer.consumer_id_string]}
+            for consumer in self.consumers.values()
         )
 
     def seconds_until_settled(self, begun: float) -> float:

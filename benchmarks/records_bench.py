@@ -62,34 +62,34 @@ def cases(messages: int) -> dict[str, Callable[[], object]]:
         return encode(keys, values, timestamps, rows, magic=magic, codec=codec, max_bytes=SET_BYTES)
 
     def decoded(data: list[bytes], check_crc: bool = True) -> Iterator[pa.RecordBatch]:
-        for one in data:
-            yield decode(one, 0, EVER, check_crc=check_crc).record_batch("topic", 0)
+        for batch in data:
+            yield decode(batch, 0, EVER, check_crc=check_crc).record_batch("topic", 0)
 
-    stored = [bytes(one.data) for one in encoded()]
-    compressed = {codec: [bytes(one.data) for one in encoded(codec)] for codec in CLASSIC_CODECS[1:]}
-    batches = [bytes(one.data) for one in encoded(magic=2)]
+    stored = [bytes(batch.data) for batch in encoded()]
+    compressed = {codec: [bytes(batch.data) for batch in encoded(codec)] for codec in CLASSIC_CODECS[1:]}
+    batches = [bytes(batch.data) for batch in encoded(magic=2)]
     for data in (stored, *compressed.values(), batches):
         found = pa.Table.from_batches(decoded(data))
         assert found["key"].combine_chunks().equals(keys)
         assert found["value"].combine_chunks().equals(values)
-    valid = [validate(bytearray(one), NO_LIMITS, 0) for one in stored]
-    whole = b"".join(bytes(assign(one, 0).data) for one in valid)
+    valid = [validate(bytearray(batch), NO_LIMITS, 0) for batch in stored]
+    whole = b"".join(bytes(assign(records, 0).data) for records in valid)
     assert len(whole) == 142 * messages
     result: dict[str, Callable[[], object]] = {
         "decode to Arrow, CRC checked": lambda: used(decoded(stored)),
         "decode to Arrow, CRC not checked": lambda: used(decoded(stored, check_crc=False)),
         "encode from Arrow": lambda: used(encoded()),
-        "validate": lambda: [validate(one, NO_LIMITS, 0) for one in stored],
-        "validate and write append times": lambda: [validate(one, APPEND_TIME, 0) for one in stored],
-        "assign offsets": lambda: [assign(one, 1) for one in valid],
-        "scan (recovery)": lambda: [scan(one, base_offset=0) for one in stored],
+        "validate": lambda: [validate(batch, NO_LIMITS, 0) for batch in stored],
+        "validate and write append times": lambda: [validate(batch, APPEND_TIME, 0) for batch in stored],
+        "assign offsets": lambda: [assign(records, 1) for records in valid],
+        "scan (recovery)": lambda: [scan(batch, base_offset=0) for batch in stored],
         "partitions by murmur2 of the key": lambda: partitions_by_key(keys, 12),
     }
     result |= {
         "magic 2: decode to Arrow": lambda: used(decoded(batches)),
         "magic 2: encode from Arrow": lambda: used(encoded(magic=2)),
-        "magic 2: validate": lambda: [validate(one, NEWEST, 0) for one in batches],
-        "magic 2: scan (recovery)": lambda: [scan(one, base_offset=0, max_magic=2) for one in batches],
+        "magic 2: validate": lambda: [validate(batch, NEWEST, 0) for batch in batches],
+        "magic 2: scan (recovery)": lambda: [scan(batch, base_offset=0, max_magic=2) for batch in batches],
     }
     for codec, data in compressed.items():
         result[f"decode to Arrow, {codec.name.lower()}"] = lambda data=data: used(decoded(data))  # type: ignore[misc]

@@ -200,7 +200,7 @@ def measure(name: str, case: Case, sides: list[Side], options: argparse.Namespac
             if run:
                 runs[side.name].append(figures)
     medians = {
-        side: {unit: statistics.median(one[unit] for one in found) for unit in found[0]}
+        side: {unit: statistics.median(run[unit] for run in found) for unit in found[0]}
         for side, found in runs.items()
     }
     ours, *peer = (medians[side.name] for side in sides)
@@ -240,7 +240,7 @@ def main() -> int:
     }
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="minikafka-bench-")))
-        config = dict(one.split("=", 1) for one in options.set)
+        config = dict(setting.split("=", 1) for setting in options.set)
         ours = stack.enter_context(Cluster(data_dir=directory / "ours", config=config)).bootstrap_servers
         sides = [Side("minikafka", ours, jars)]
         if not options.no_peer:

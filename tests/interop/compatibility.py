@@ -61,12 +61,14 @@ def cells_of(path: Path) -> list[Cell]:
     """A cell for each test of the report."""
     found = []
     for case in ElementTree.parse(path).getroot().iter("testcase"):
-        told = {one.get("name"): one.get("value") or "" for one in case.iter("property")}
+        told = {element.get("name"): element.get("value") or "" for element in case.iter("property")}
         if "client" not in told:
             continue
         result, why = "passed", ""
         skipped = case.find("skipped")
-        failed = next((one for one in (case.find("failure"), case.find("error")) if one is not None), None)
+        failed = next(
+            (element for element in (case.find("failure"), case.find("error")) if element is not None), None
+        )
         if skipped is not None:
             why = skipped.get("message") or ""
             result = "not in this client" if why.startswith(NOT_IN_CLIENT) else "not run"
@@ -159,14 +161,17 @@ def document(cells: Sequence[Cell], outcomes: Sequence[Mapping[str, str]], befor
         numbers=", ".join(f"{counts[result]} {result}" for result in results),
         table=table(cells),
         suites="\n".join(
-            section(suite, [one for one in outcomes if one["suite"] == suite], before) for suite in suites
+            section(suite, [outcome for outcome in outcomes if outcome["suite"] == suite], before)
+            for suite in suites
         ),
     )
 
 
 def section(suite: str, outcomes: Sequence[Mapping[str, str]], before: str) -> str:
     """One suite as it was run now, or the last time."""
-    whole = (one["why"] for one in outcomes if one["test"] == "all" and one["result"] == "not run")
+    whole = (
+        outcome["why"] for outcome in outcomes if outcome["test"] == "all" and outcome["result"] == "not run"
+    )
     missing = next(whole, None)
     kept = None if missing is None else suite_before(suite, before, missing)
     return kept or suite_text(suite, outcomes)

@@ -150,8 +150,8 @@ def of_librdkafka(bootstrap: str, group: str, topic: str) -> tuple[Any, Poll, Ca
 
     def poll() -> list[bytes]:
         found = consumer.consume(100, 0.05)
-        assert [one.error() for one in found if one.error()] == []
-        return [one.value() for one in found]
+        assert [message.error() for message in found if message.error()] == []
+        return [message.value() for message in found]
 
     return consumer, poll, lambda: len(consumer.assignment())
 
@@ -424,7 +424,9 @@ def test_consume_commits_what_it_has_printed_and_goes_on_behind_it(
         assert sorted(seen) == sorted(values)
         groups = GroupAdmin(cluster)
         # What is printed is committed soon after.
-        assert wait_until(lambda: {one.offset for one in groups.offsets(group).values()} == {10}, PATIENCE_S)
+        assert wait_until(
+            lambda: {committed.offset for committed in groups.offsets(group).values()} == {10}, PATIENCE_S
+        )
         rest.send_signal(signal.SIGINT)
         assert rest.communicate(timeout=PATIENCE_S) == ("", "")
         assert rest.returncode == 0

@@ -48,7 +48,7 @@ def kafkas_name(message: str, name: str) -> str:
 def in_json(type_: Type, version: int, value: Any) -> Any:
     """A value with Kafka's names, of the fields that ``version`` has."""
     if isinstance(type_, ArrayOf):
-        return [in_json(type_.element, version, one) for one in value]
+        return [in_json(type_.element, version, item) for item in value]
     if not isinstance(type_, Struct):
         return value
     return {

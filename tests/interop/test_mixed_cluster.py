@@ -84,9 +84,9 @@ class MixedCluster:
         except MinikafkaError:
             return False
         return all(
-            not isinstance(one, MinikafkaError)
-            and all(set(partition.in_sync) == {KAFKA, *OURS} for partition in one.partitions)
-            for one in described.values()
+            not isinstance(topic, MinikafkaError)
+            and all(set(partition.in_sync) == {KAFKA, *OURS} for partition in topic.partitions)
+            for topic in described.values()
         )
 
     def controller(self) -> int:

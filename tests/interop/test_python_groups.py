@@ -243,7 +243,7 @@ def test_librdkafka_administers_groups(minikafka_cluster: Cluster, topic: str) -
 
     def state() -> Any:
         described = admin.describe_consumer_groups([group])[group].result(PATIENCE_S)
-        return described.state.name, [len(one.assignment.topic_partitions) for one in described.members]
+        return described.state.name, [len(member.assignment.topic_partitions) for member in described.members]
 
     def offsets() -> dict[int, int]:
         wish = confluent_kafka.ConsumerGroupTopicPartitions(group)
@@ -260,9 +260,11 @@ def test_librdkafka_administers_groups(minikafka_cluster: Cluster, topic: str) -
     (altered,) = admin.alter_consumer_group_offsets([back]).values()
     altered.result(PATIENCE_S)
     assert offsets()[1] == 7
-    assert group in {one.group_id for one in admin.list_consumer_groups().result(PATIENCE_S).valid}
+    assert group in {listing.group_id for listing in admin.list_consumer_groups().result(PATIENCE_S).valid}
     admin.delete_consumer_groups([group])[group].result(PATIENCE_S)
-    assert group not in {one.group_id for one in admin.list_consumer_groups().result(PATIENCE_S).valid}
+    assert group not in {
+        listing.group_id for listing in admin.list_consumer_groups().result(PATIENCE_S).valid
+    }
 
 
 def test_aiokafka_is_a_member(minikafka_cluster: Cluster, topic: str) -> None:

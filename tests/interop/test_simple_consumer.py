@@ -59,7 +59,7 @@ def test_messages_of_0_10_1_are_read_from_any_offset(consumer: SimpleConsumer) -
     assert [(message.offset, message.value) for message in found] == [(1, LARGE), (2, b"b")]
     assert found.high_watermark == found.next_offset == 3
     together = consumer.multifetch([FetchRequest("t", 1, 0, 100), FetchRequest("t", 0, 2, 100)])
-    assert [[message.value for message in one] for one in together] == [[], [b"b"]]
+    assert [[message.value for message in messages] for messages in together] == [[], [b"b"]]
 
 
 def test_reads_grow_for_a_large_message_where_0_10_1_cuts_it_off(consumer: SimpleConsumer) -> None:
@@ -84,7 +84,7 @@ def test_metadata_of_0_10_1_name_leaders_and_coordinators(
     consumer: SimpleConsumer, kafka: KafkaBroker
 ) -> None:
     found = consumer.send(TopicMetadataRequest(("t",)))
-    assert [one.leader_id for one in found.topics["t"].partitions] == [0, 0]
+    assert [partition.leader_id for partition in found.topics["t"].partitions] == [0, 0]
     assert found.brokers[0].port == kafka.port
     assert wait_until(lambda: consumer.send(ConsumerMetadataRequest("g")).error is ErrorCode.NONE, 30)
     coordinator = consumer.send(ConsumerMetadataRequest("g")).coordinator

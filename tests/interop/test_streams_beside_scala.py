@@ -171,9 +171,9 @@ def test_partitions_follow_the_assignor_and_takeovers_work(
 
     def delivered(wanted: set[str], *consumers: Scala | Ours) -> bool:
         """Each consumer has got what its partitions are; all together have got everything once."""
-        for one in consumers:
-            here.setdefault(id(one), []).extend(t for t in taken(one) if t.startswith(f"{group} "))
-        return {text for one in consumers for text in here[id(one)]} >= wanted
+        for consumer in consumers:
+            here.setdefault(id(consumer), []).extend(t for t in taken(consumer) if t.startswith(f"{group} "))
+        return {text for consumer in consumers for text in here[id(consumer)]} >= wanted
 
     here: dict[int, list[str]] = {}
     with contextlib.ExitStack() as ends:

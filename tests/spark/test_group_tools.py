@@ -91,7 +91,7 @@ def test_the_tools_for_groups_see_a_query_as_a_member_with_its_lag(
     release.libs()
     query = Query(streams, kafka)
     groups = GroupAdmin(kafka.client)
-    until(lambda: [one.offset for one in groups.offsets(query.group).values()] == [4, 0])
+    until(lambda: [committed.offset for committed in groups.offsets(query.group).values()] == [4, 0])
     until(lambda: len(groups.describe(query.group).members[0].partitions) == 2)
     servers = ("--bootstrap-server", minikafka_cluster.bootstrap_servers)
     asked = ("--describe", "--group", query.group)

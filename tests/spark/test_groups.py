@@ -131,7 +131,7 @@ def test_a_group_follows_a_running_query_and_shows_it_as_its_member(
     (member,) = described.members
     assert described.protocol.startswith(f"{group}_")
     assert member.partitions == (TopicPartition(topic, 0), TopicPartition(topic, 1))
-    assert [one.lag for one in groups.lags(described)] == [0, 0]
+    assert [partition.lag for partition in groups.lags(described)] == [0, 0]
     running.stop()
     if not wait_until(lambda: groups.describe(group).state == EMPTY, BEFORE_THE_SESSION_ENDS_S):
         # Spark leaves it little time, and this machine less: once more.
@@ -216,17 +216,17 @@ def test_second_query_in_group_is_refused_with_owner_name(
         assert "minikafka.commit.group" in failure
         assert name in failure
         assert run.values == []
-    for one in (*firsts, *seconds):
-        one.close()
+    for query in (*firsts, *seconds):
+        query.close()
 
 
 def runners() -> set[int]:
     """The processes in which queries' readers live."""
     found = set()
-    for one in psutil.Process().children(recursive=True):
+    for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "python_streaming_source_runner" in " ".join(one.cmdline()):
-                found.add(one.pid)
+            if "python_streaming_source_runner" in " ".join(process.cmdline()):
+                found.add(process.pid)
     return found
 
 

@@ -46,7 +46,7 @@ class GroupMember(Member, ConsumerRebalanceListener):
     def poll(self) -> Iterable[str]:
         """Records that came within a tenth of a second."""
         found = self.loop.run_until_complete(self.consumer.getmany(timeout_ms=100))
-        return [line_of(one) for messages in found.values() for one in messages]
+        return [line_of(message) for messages in found.values() for message in messages]
 
     def commit(self) -> None:
         """Commit what was polled."""
@@ -58,11 +58,11 @@ class GroupMember(Member, ConsumerRebalanceListener):
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """Tell."""
-        tell(self.name, "assigned", numbers(one.partition for one in assigned))
+        tell(self.name, "assigned", numbers(partition.partition for partition in assigned))
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """Commit, where that is asked for, and tell."""
-        partitions = [one.partition for one in revoked]
+        partitions = [partition.partition for partition in revoked]
         if self.commits and partitions:
             await self.consumer.commit()
         tell(self.name, "revoked", numbers(partitions))
@@ -100,8 +100,8 @@ class AioKafka(Client):
             )
             for partition, timestamp, key, value, headers in lines
         ]
-        for one in await asyncio.wait_for(asyncio.gather(*sent), PATIENCE_S):
-            reply(one.offset)
+        for result in await asyncio.wait_for(asyncio.gather(*sent), PATIENCE_S):
+            reply(result.offset)
         await producer.stop()
 
     def produce(self, topic: str, codec: str, mode: str, lines: list[list[str]]) -> None:
@@ -170,8 +170,8 @@ class AioKafka(Client):
     def describe(self, topic: str) -> None:
         """Partitions of a topic."""
         (described,) = self._administer(lambda admin: admin.describe_topics([topic]))
-        for one in described["partitions"]:
-            reply(one["partition"], one["leader"], len(one["replicas"]))
+        for partition in described["partitions"]:
+            reply(partition["partition"], partition["leader"], len(partition["replicas"]))
 
     def delete(self, topic: str) -> None:
         """Delete a topic."""
@@ -182,8 +182,8 @@ class AioKafka(Client):
         """Settings of a topic."""
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         (response,) = self._administer(lambda admin: admin.describe_configs([resource]))
-        for one in checked(response, response.resources, 0).resources[0][4]:
-            reply(f"{one[0]}={one[1]}")
+        for entry in checked(response, response.resources, 0).resources[0][4]:
+            reply(f"{entry[0]}={entry[1]}")
 
     def alter(self, topic: str, *config: str) -> None:
         """Change settings of a topic."""

@@ -38,7 +38,7 @@ class GroupMember(Member, ConsumerRebalanceListener):
 
     def poll(self) -> Iterable[str]:
         """Records that came within a tenth of a second."""
-        return [line_of(one) for found in self.consumer.poll(100).values() for one in found]
+        return [line_of(message) for found in self.consumer.poll(100).values() for message in found]
 
     def commit(self) -> None:
         """Commit what was polled."""
@@ -50,11 +50,11 @@ class GroupMember(Member, ConsumerRebalanceListener):
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """Tell."""
-        tell(self.name, "assigned", numbers(one.partition for one in assigned))
+        tell(self.name, "assigned", numbers(partition.partition for partition in assigned))
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """Tell."""
-        tell(self.name, "revoked", numbers(one.partition for one in revoked))
+        tell(self.name, "revoked", numbers(partition.partition for partition in revoked))
 
 
 class KafkaPython(Client):
@@ -89,8 +89,8 @@ class KafkaPython(Client):
             for partition, timestamp, key, value, headers in lines
         ]
         producer.flush(PATIENCE_S)
-        for one in sent:
-            reply(one.get(PATIENCE_S).offset)
+        for future in sent:
+            reply(future.get(PATIENCE_S).offset)
         producer.close()
 
     def read(self, topic: str, partition: str, count: str, level: str) -> None:
@@ -134,8 +134,8 @@ class KafkaPython(Client):
     def describe(self, topic: str) -> None:
         """Partitions of a topic."""
         (described,) = self._admin.describe_topics([topic])
-        for one in described["partitions"]:
-            reply(one["partition_index"], one["leader_id"], len(one["replica_nodes"]))
+        for partition in described["partitions"]:
+            reply(partition["partition_index"], partition["leader_id"], len(partition["replica_nodes"]))
 
     def delete(self, topic: str) -> None:
         """Delete a topic."""
@@ -146,8 +146,8 @@ class KafkaPython(Client):
         described = self._admin.describe_configs(
             [ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all"
         )
-        for name, one in described["topic"][topic].items():
-            reply(f"{name}={one['value'] if isinstance(one, dict) else one}")
+        for name, setting in described["topic"][topic].items():
+            reply(f"{name}={setting['value'] if isinstance(setting, dict) else setting}")
 
     def alter(self, topic: str, *config: str) -> None:
         """Change settings of a topic."""
@@ -163,8 +163,8 @@ class KafkaPython(Client):
         """State and members of a group."""
         described = self._admin.describe_groups([name])[name]
         reply(described["group_state"])
-        for one in described["members"]:
-            topics = one["member_assignment"]["assigned_partitions"]
+        for member in described["members"]:
+            topics = member["member_assignment"]["assigned_partitions"]
             reply(numbers(partition for topic in topics for partition in topic["partitions"]))
 
 

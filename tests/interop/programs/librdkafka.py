@@ -68,7 +68,7 @@ class GroupMember(Member):
             if error.args[0].code() != KafkaError._NO_OFFSET:  # nothing new to commit
                 raise
         else:
-            if any(one.error for one in committed):
+            if any(partition.error for partition in committed):
                 raise RuntimeError(committed)
 
     def close(self) -> None:
@@ -76,12 +76,12 @@ class GroupMember(Member):
         self.consumer.close()
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        tell(self.name, "assigned", numbers(one.partition for one in partitions))
+        tell(self.name, "assigned", numbers(partition.partition for partition in partitions))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if self.commits and partitions:
             self.commit()
-        tell(self.name, "revoked", numbers(one.partition for one in partitions))
+        tell(self.name, "revoked", numbers(partition.partition for partition in partitions))
 
 
 class Librdkafka(Client):
@@ -142,8 +142,8 @@ class Librdkafka(Client):
         consumer = Consumer(BOOTSTRAP | {"group.id": "unused"})
         partitions = consumer.list_topics(topic, PATIENCE_S).topics[topic].partitions
         asked = [TopicPartition(topic, number, int(timestamp)) for number in partitions]
-        for one in consumer.offsets_for_times(asked, PATIENCE_S):
-            reply(one.partition, max(one.offset, -1))
+        for partition in consumer.offsets_for_times(asked, PATIENCE_S):
+            reply(partition.partition, max(partition.offset, -1))
         consumer.close()
 
     def create(self, topic: str, partitions: str, *config: str) -> None:
@@ -158,8 +158,8 @@ class Librdkafka(Client):
 
     def describe(self, topic: str) -> None:
         """Partitions of a topic."""
-        for one in self._admin.list_topics(topic, PATIENCE_S).topics[topic].partitions.values():
-            reply(one.id, one.leader, len(one.replicas))
+        for partition in self._admin.list_topics(topic, PATIENCE_S).topics[topic].partitions.values():
+            reply(partition.id, partition.leader, len(partition.replicas))
 
     def delete(self, topic: str) -> None:
         """Delete a topic."""
@@ -168,8 +168,8 @@ class Librdkafka(Client):
     def config(self, topic: str) -> None:
         """Settings of a topic."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        for one in self._admin.describe_configs([resource])[resource].result(PATIENCE_S).values():
-            reply(f"{one.name}={one.value}")
+        for entry in self._admin.describe_configs([resource])[resource].result(PATIENCE_S).values():
+            reply(f"{entry.name}={entry.value}")
 
     def alter(self, topic: str, *config: str) -> None:
         """Change settings of a topic."""
@@ -192,8 +192,8 @@ class Librdkafka(Client):
         """State and members of a group."""
         found = self._admin.describe_consumer_groups([name])[name].result(PATIENCE_S)
         reply(found.state.name)
-        for one in found.members:
-            reply(numbers(part.partition for part in one.assignment.topic_partitions))
+        for member in found.members:
+            reply(numbers(part.partition for part in member.assignment.topic_partitions))
 
 
 if __name__ == "__main__":

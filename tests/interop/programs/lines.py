@@ -107,8 +107,8 @@ class Member(threading.Thread):
         what = None
         while what != "leave":
             try:
-                for one in self.poll():
-                    event(self.name, "record", one)
+                for line in self.poll():
+                    event(self.name, "record", line)
             except Exception as error:  # noqa: BLE001  # the test decides what an error means
                 event(self.name, "error", repr(error).replace("\n", " "))
             try:

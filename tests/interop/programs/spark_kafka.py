@@ -27,7 +27,10 @@ def show(frame: DataFrame) -> None:
     """Answer with the records of a frame."""
     for row in frame.collect():
         key, value = (None if field is None else bytes(field) for field in (row.key, row.value))
-        headers = [(one.key, None if one.value is None else bytes(one.value)) for one in row.headers or []]
+        headers = [
+            (header.key, None if header.value is None else bytes(header.value))
+            for header in row.headers or []
+        ]
         timestamp_ms = round(row.timestamp.timestamp() * 1000)
         reply(record(row.partition, row.offset, timestamp_ms, key, value, headers))
 

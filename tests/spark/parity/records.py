@@ -45,8 +45,10 @@ BY_COLUMN_OR_OPTION = pytest.mark.parametrize(
 def matrix(*axes: Sequence[str], always: Sequence[tuple[str, ...]]) -> list[Any]:
     """Every combination; those that are not in ``always`` only where the peer is there too."""
     return [
-        pytest.param(*one, marks=() if one in always else BESIDE_THE_PEER, id="-".join(one))
-        for one in itertools.product(*axes)
+        pytest.param(
+            *combination, marks=() if combination in always else BESIDE_THE_PEER, id="-".join(combination)
+        )
+        for combination in itertools.product(*axes)
     ]
 
 

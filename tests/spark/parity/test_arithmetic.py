@@ -88,21 +88,23 @@ def test_ranges_are_split_as_the_peer_splits_them(their: Peer, with_maximum: boo
         least = chance.choice([None, 1, 2, 3, 5, 6, 7, 10, 24, 100])
         most = chance.choice([None, 1, 2, 7, 100, 1000]) if with_maximum else None
         if most in (1, 2):
-            ranges = [one for one in ranges if one.size < 200]
+            ranges = [task for task in ranges if task.size < 200]
         given = {"minPartitions": least, "maxRecordsPerPartition": most}
         calculator = their.classes.KafkaOffsetRangeCalculator.apply(
             their.options(**{name: value for name, value in given.items() if value is not None})
         )
         asked = [
-            their.classes.KafkaOffsetRange(their.partition(one.topic_partition), one.start, one.end, none)
-            for one in ranges
+            their.classes.KafkaOffsetRange(their.partition(task.topic_partition), task.start, task.end, none)
+            for task in ranges
         ]
         found = calculator.getRanges(their.sequence(asked), their.sequence([]))
         theirs = [
-            (one.topic(), one.partition(), one.fromOffset(), one.untilOffset())
-            for one in (found.apply(number) for number in range(found.size()))
+            (task.topic(), task.partition(), task.fromOffset(), task.untilOffset())
+            for task in (found.apply(number) for number in range(found.size()))
         ]
-        ours = [(*one.topic_partition, one.start, one.end) for one in split(ranges, least, most) if one.size]
+        ours = [
+            (*task.topic_partition, task.start, task.end) for task in split(ranges, least, most) if task.size
+        ]
         assert ours == theirs, (ranges, least, most)
 
 

@@ -86,7 +86,7 @@ def test_a_batch_is_refused(source: Source, options: Options, words: list[str]) 
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [*STREAM[:2], *(pytest.param(*one, marks=BESIDE_THE_PEER) for one in STREAM[2:] + BOTH)],
+    [*STREAM[:2], *(pytest.param(*case, marks=BESIDE_THE_PEER) for case in STREAM[2:] + BOTH)],
     ids=str,
 )
 def test_a_stream_is_refused(source: Source, options: Options, words: list[str]) -> None:

@@ -264,8 +264,8 @@ def test_the_progress_counts_rows_and_shows_offsets(source: Source) -> None:
     running.read()
     source.kafka.produce(topic, ["a", "b", "c"])
     running.read()
-    progress = [one for one in running.query.recentProgress if one["numInputRows"]]
-    assert [one["numInputRows"] for one in progress] == [3]
+    progress = [batch for batch in running.query.recentProgress if batch["numInputRows"]]
+    assert [batch["numInputRows"] for batch in progress] == [3]
     (described,) = json.loads(progress[0].json)["sources"]
     assert described["endOffset"][topic] == {"0": 3, "1": 0}
 

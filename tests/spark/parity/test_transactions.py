@@ -18,7 +18,7 @@ COMMITTED = {"kafka__isolation__level": "read_committed", "startingOffsets": "ea
 
 pytestmark = pytest.mark.parametrize(
     "source",
-    [pytest.param(one, marks=pytest.mark.interop) for one in (THEIRS, OURS_ON_THEIRS)],
+    [pytest.param(pair, marks=pytest.mark.interop) for pair in (THEIRS, OURS_ON_THEIRS)],
     indirect=True,
 )
 

@@ -164,7 +164,7 @@ def test_headers_are_written(source: Source) -> None:
     )
     source.write(rows(source, "SELECT 'c' value, slice(" + header + ", 1, 0) headers"), topic=topic)
     found = [
-        (value, None if headers is None else [tuple(one) for one in headers])
+        (value, None if headers is None else [tuple(header) for header in headers])
         for value, headers in stored(source, topic, "value", "headers")
     ]
     assert found == [(b"a", [("h", b"\x00\xff"), ("h", None)]), (b"b", None), (b"c", None)]

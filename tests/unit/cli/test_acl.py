@@ -90,7 +90,7 @@ def test_a_producer_and_a_consumer_get_what_they_need(store: MemoryStore) -> Non
     roles = ("--producer", "--idempotent", "--consumer")
     assert acl("add", *ALICE, *roles, "--topic", "t", "--group", "g") == 0
     assert read_acls(store).acls == {
-        TOPIC: {allow(one) for one in (Operation.WRITE, Operation.READ, Operation.DESCRIBE)},
+        TOPIC: {allow(operation) for operation in (Operation.WRITE, Operation.READ, Operation.DESCRIBE)},
         GROUP: {allow(Operation.READ)},
         CLUSTER: {allow(Operation.CREATE), allow(Operation.IDEMPOTENT_WRITE)},
     }

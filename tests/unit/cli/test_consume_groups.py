@@ -77,7 +77,7 @@ def test_a_groups_offsets_move_to_the_brokers_and_back(
     def reads_two(storage: str, *, dual: bool) -> tuple[int | None, int | None]:
         """By one consumer with these settings; then the offsets in ZooKeeper and at the brokers."""
         given = [f"offsets.storage={storage}", f"dual.commit.enabled={str(dual).lower()}"]
-        properties = [word for one in given for word in ("--property", one)]
+        properties = [word for setting in given for word in ("--property", setting)]
         seen.extend(command("consume", name, "--group", name, "--max", "2", *properties, *at))
         (row,) = command("group", "describe", name, *at)
         return row["offset_zookeeper"], row["offset_kafka"]

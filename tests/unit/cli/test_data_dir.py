@@ -32,7 +32,7 @@ def test_a_file_in_its_place_is_told_in_a_sentence(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", [*([*one, "--data-dir"] for one in COMMANDS), ["stop"]], ids=" ".join)
+@pytest.mark.parametrize("command", [*([*words, "--data-dir"] for words in COMMANDS), ["stop"]], ids=" ".join)
 @pytest.mark.parametrize("nothing", ["", " "])
 def test_no_name_is_not_the_current_directory(
     tmp_path: Path,

@@ -401,7 +401,7 @@ def test_a_trip_ends_when_the_message_was_read(brokers: BrokersInMemory) -> None
     cluster = client(brokers)
     producer = BatchingProducer(cluster, threads=False)
     times_ms = list(itertools.islice(round_trips(cluster, producer, T0, 20), 5))
-    assert all(one > 0 for one in times_ms)
+    assert all(time_ms > 0 for time_ms in times_ms)
     assert [value and len(value) for value in brokers.logs[T0].values()[5:]] == [20] * 5
 
 

@@ -28,7 +28,7 @@ T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u",
 AT = ("--zookeeper", "z:2181")
 
 
-class World:
+class GroupsHarness:
     """Brokers with five messages in each partition, and their ZooKeeper."""
 
     def __init__(self) -> None:
@@ -65,8 +65,8 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    made = World()
+def harness(monkeypatch: pytest.MonkeyPatch) -> GroupsHarness:
+    made = GroupsHarness()
 
     @contextlib.contextmanager
     def group_access(zookeeper: str | None, *_: object) -> Iterator[GroupAccess]:
@@ -160,11 +160,11 @@ def test_brokers_that_cannot_be_reached_leave_what_zookeeper_knows(
 # list and describe
 
 
-def test_the_list_has_groups_of_both_kinds(world: World, capfd: pytest.CaptureFixture[str]) -> None:
-    world.in_zookeeper()
-    world.in_kafka()
-    world.in_kafka("new")
-    world.consumer("g_a", {"t": 1})
+def test_the_list_has_groups_of_both_kinds(harness: GroupsHarness, capfd: pytest.CaptureFixture[str]) -> None:
+    harness.in_zookeeper()
+    harness.in_kafka()
+    harness.in_kafka("new")
+    harness.consumer("g_a", {"t": 1})
     assert lines(capfd, "list") == [
         "GROUP  KIND       STATE   MEMBERS  ASSIGNOR  COORDINATOR",
         "g      kafka      Empty         0  -         1",
@@ -174,11 +174,11 @@ def test_the_list_has_groups_of_both_kinds(world: World, capfd: pytest.CaptureFi
 
 
 def test_a_description_tells_owners_streams_and_who_and_what_is_left_over(
-    world: World, capfd: pytest.CaptureFixture[str]
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    world.in_zookeeper(offsets={T0: 2})
-    world.consumer("g_a", {"t": 2}, T0)
-    world.consumer("g_b", {"t": 1})
+    harness.in_zookeeper(offsets={T0: 2})
+    harness.consumer("g_a", {"t": 2}, T0)
+    harness.consumer("g_b", {"t": 1})
     assert lines(capfd, "describe", "g") == [
         "g: Active, 2 consumers in ZooKeeper with 3 streams, 1 partition without an owner",
         "TOPIC  PARTITION  OFFSET  END OFFSET  LAG  OWNER",
@@ -198,10 +198,10 @@ def test_a_description_tells_owners_streams_and_who_and_what_is_left_over(
 
 
 def test_offsets_in_both_storages_are_shown_and_larger_counts(
-    world: World, capfd: pytest.CaptureFixture[str]
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    world.in_zookeeper(offsets={T0: 2, T1: 5})
-    world.in_kafka(offsets={T0: 3, U0: 1})
+    harness.in_zookeeper(offsets={T0: 2, T1: 5})
+    harness.in_kafka(offsets={T0: 3, U0: 1})
     assert lines(capfd, "describe", "g") == [
         "g: Empty, 0 consumers in ZooKeeper",
         "TOPIC  PARTITION  OFFSET ZOOKEEPER  OFFSET KAFKA  END OFFSET  LAG  OWNER",
@@ -212,21 +212,21 @@ def test_offsets_in_both_storages_are_shown_and_larger_counts(
 
 
 def test_a_group_that_only_the_brokers_have_is_described_as_ever(
-    world: World, capfd: pytest.CaptureFixture[str]
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    world.in_kafka("a/b")
+    harness.in_kafka("a/b")
     assert (
         lines(capfd, "describe", "a/b")[0] == "a/b: Empty, 0 members, coordinated by broker 1 at memory:9001"
     )
 
 
 def test_a_group_with_members_in_both_places_is_described_in_both(
-    world: World, capfd: pytest.CaptureFixture[str]
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    world.in_zookeeper(offsets={T0: 2})
-    world.consumer("g_a", {"t": 1}, T0, T1)
-    world.in_kafka(offsets={T0: 3})
-    group = world.brokers.groups.group("g")
+    harness.in_zookeeper(offsets={T0: 2})
+    harness.consumer("g_a", {"t": 1}, T0, T1)
+    harness.in_kafka(offsets={T0: 3})
+    group = harness.brokers.groups.group("g")
     group.state, group.members["m"] = "Stable", Member("m", {})
     told = lines(capfd, "describe", "g")
     assert told[0] == "g: Active, 1 consumer in ZooKeeper with 1 stream"
@@ -235,20 +235,20 @@ def test_a_group_with_members_in_both_places_is_described_in_both(
 
 
 def test_a_group_that_is_nowhere_is_named_with_what_is_much_like_it(
-    world: World, capfd: pytest.CaptureFixture[str]
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    world.in_zookeeper("billing")
-    world.in_kafka("filing")
+    harness.in_zookeeper("billing")
+    harness.in_kafka("filing")
     told = "there is no group 'biling'; there is 'billing' and 'filing'"
     assert failed(capfd, "describe", "biling", *AT) == (1, f"minikafka: GROUP_ID_NOT_FOUND: {told}\n")
     assert failed(capfd, "delete", "biling", *AT) == (1, f"minikafka: GROUP_ID_NOT_FOUND: {told}\n")
 
 
 def test_without_brokers_what_zookeeper_knows_is_shown_with_status_1(
-    world: World, capfd: pytest.CaptureFixture[str]
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    world.in_zookeeper()
-    world.answers = False
+    harness.in_zookeeper()
+    harness.answers = False
     found = rows(capfd, "describe", "g", status=1)
     assert [(row["offset"], row["end_offset"], row["lag"]) for row in found] == [
         (2, None, None),
@@ -261,45 +261,47 @@ def test_without_brokers_what_zookeeper_knows_is_shown_with_status_1(
 
 
 def test_brokers_without_a_topic_for_offsets_are_not_asked_for_any(
-    world: World, capfd: pytest.CaptureFixture[str]
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    world.in_zookeeper()
-    world.store.delete(paths.topic_path(OFFSETS_TOPIC), recursive=True)
+    harness.in_zookeeper()
+    harness.store.delete(paths.topic_path(OFFSETS_TOPIC), recursive=True)
     assert [row["lag"] for row in rows(capfd, "describe", "g")] == [3, 0]
-    assert world.brokers.asked(ApiKey.FIND_COORDINATOR) == []
+    assert harness.brokers.asked(ApiKey.FIND_COORDINATOR) == []
 
 
 # reset
 
 
-def test_a_reset_writes_wherever_the_group_is(world: World, capfd: pytest.CaptureFixture[str]) -> None:
-    world.in_zookeeper()
-    world.in_kafka()
+def test_a_reset_writes_wherever_the_group_is(
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str]
+) -> None:
+    harness.in_zookeeper()
+    harness.in_kafka()
     found = rows(capfd, "reset", "g", "--to-earliest")
     assert [(row["offset"], row["new_offset"], row["stores"]) for row in found] == [
         (3, 0, ["zookeeper", "kafka"]),
         (5, 0, ["zookeeper", "kafka"]),
     ]
-    assert world.offsets() == ({T0: 2, T1: 5}, {T0: 3})
+    assert harness.offsets() == ({T0: 2, T1: 5}, {T0: 3})
     status, told = failed(capfd, "reset", "g", "--to-earliest", "--execute", *AT)
     assert (status, told) == (0, "minikafka: set in zookeeper and kafka\n")
-    assert world.offsets() == ({T0: 0, T1: 0}, {T0: 0, T1: 0})
+    assert harness.offsets() == ({T0: 0, T1: 0}, {T0: 0, T1: 0})
 
 
 def test_a_reset_to_where_it_is_writes_the_larger_offset_to_both(
-    world: World, capfd: pytest.CaptureFixture[str]
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    world.in_zookeeper(offsets={T0: 2, T1: 5})
-    world.in_kafka(offsets={T0: 4, T1: 1, U0: 3})
+    harness.in_zookeeper(offsets={T0: 2, T1: 5})
+    harness.in_kafka(offsets={T0: 4, T1: 1, U0: 3})
     rows(capfd, "reset", "g", "--to-current", "--execute")
-    assert world.offsets() == ({T0: 4, T1: 5, U0: 3}, {T0: 4, T1: 5, U0: 3})
+    assert harness.offsets() == ({T0: 4, T1: 5, U0: 3}, {T0: 4, T1: 5, U0: 3})
 
 
 def test_a_reset_that_ends_half_way_tells_what_was_set(
-    world: World, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.in_zookeeper()
-    world.in_kafka()
+    harness.in_zookeeper()
+    harness.in_kafka()
 
     def write(*_: object) -> None:
         raise CoordinationError("away")
@@ -307,45 +309,45 @@ def test_a_reset_that_ends_half_way_tells_what_was_set(
     monkeypatch.setattr("minikafka.clients.admin.zookeeper.groups.write_offsets", write)
     told = "away; its offsets at the brokers were set, those in ZooKeeper may not be: repeat the command"
     assert failed(capfd, "reset", "g", "--to-latest", "--execute", *AT) == (1, f"minikafka: {told}\n")
-    assert world.offsets() == ({T0: 2, T1: 5}, {T0: 5, T1: 5})
+    assert harness.offsets() == ({T0: 2, T1: 5}, {T0: 5, T1: 5})
 
 
-def test_a_reset_writes_nowhere_else(world: World, capfd: pytest.CaptureFixture[str]) -> None:
-    world.in_zookeeper()
-    world.in_kafka("new")
+def test_a_reset_writes_nowhere_else(harness: GroupsHarness, capfd: pytest.CaptureFixture[str]) -> None:
+    harness.in_zookeeper()
+    harness.in_kafka("new")
     rows(capfd, "reset", "g", "--shift-by", "-1", "--execute")
     rows(capfd, "reset", "new", "--to-latest", "--execute")
-    assert world.offsets() == ({T0: 1, T1: 4}, {})
-    assert world.offsets("new") == ({}, {T0: 5})
+    assert harness.offsets() == ({T0: 1, T1: 4}, {})
+    assert harness.offsets("new") == ({}, {T0: 5})
 
 
 def test_a_new_group_is_made_in_zookeeper_where_that_was_named(
-    world: World, capfd: pytest.CaptureFixture[str]
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rows(capfd, "reset", "new", "--to-offset", "3", "--topic", "t:1", "--execute")
-    assert world.offsets("new") == ({T1: 3}, {})
+    assert harness.offsets("new") == ({T1: 3}, {})
     status, told = failed(capfd, "reset", "a/b", "--to-latest", "--topic", "t", *AT)
     assert (status, "'a/b' cannot be a znode name" in told) == (2, True)
 
 
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_what_export_prints_can_be_read_from_a_file(
-    world: World, capfd: pytest.CaptureFixture[str], tmp_path: Path, form: str
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str], tmp_path: Path, form: str
 ) -> None:
-    world.in_zookeeper()
+    harness.in_zookeeper()
     assert run(["group", "reset", "g", "--to-current", "--export", "--format", form, *AT]) == 0
     plan = tmp_path / "plan"
     plan.write_text(capfd.readouterr().out)
     rows(capfd, "reset", "g", "--to-latest", "--execute")
     found = rows(capfd, "reset", "g", "--from-file", str(plan), "--execute")
     assert [row["new_offset"] for row in found] == [2, 5]
-    assert world.offsets() == ({T0: 2, T1: 5}, {})
+    assert harness.offsets() == ({T0: 2, T1: 5}, {})
 
 
 def test_an_offset_of_a_file_that_a_log_does_not_have_is_told(
-    world: World, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    world.in_zookeeper()
+    harness.in_zookeeper()
     plan = tmp_path / "plan"
     plan.write_text("t,0,99\n")
     assert (
@@ -360,75 +362,77 @@ def test_an_offset_of_a_file_that_a_log_does_not_have_is_told(
 # delete
 
 
-def test_a_deleted_group_is_gone_in_both_places(world: World, capfd: pytest.CaptureFixture[str]) -> None:
-    world.in_zookeeper()
-    world.in_kafka()
+def test_a_deleted_group_is_gone_in_both_places(
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str]
+) -> None:
+    harness.in_zookeeper()
+    harness.in_kafka()
     assert lines(capfd, "delete", "g") == ["deleted g in zookeeper and kafka"]
-    assert world.brokers.groups.groups == {}
-    assert children(world.store, paths.CONSUMERS) == []
+    assert harness.brokers.groups.groups == {}
+    assert children(harness.store, paths.CONSUMERS) == []
 
 
 def test_several_groups_are_deleted_and_those_that_cannot_be_are_told(
-    world: World, capfd: pytest.CaptureFixture[str]
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    world.in_zookeeper()
-    world.consumer("g_a", {"t": 1})
-    world.in_zookeeper("old")
+    harness.in_zookeeper()
+    harness.consumer("g_a", {"t": 1})
+    harness.in_zookeeper("old")
     status, told = failed(capfd, "delete", "g", "old", "none", *AT)
     assert status == 1
     assert "there is no group 'none'" in told
     assert "group 'g' has members: it cannot be deleted" in told
-    assert children(world.store, paths.CONSUMERS) == ["g"]
+    assert children(harness.store, paths.CONSUMERS) == ["g"]
 
 
 def test_a_group_with_members_in_one_place_keeps_what_it_has_in_the_other(
-    world: World, capfd: pytest.CaptureFixture[str]
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    world.in_zookeeper()
-    world.in_kafka()
-    world.consumer("g_a", {"t": 1})
+    harness.in_zookeeper()
+    harness.in_kafka()
+    harness.consumer("g_a", {"t": 1})
     for command in (["delete", "g"], ["reset", "g", "--to-earliest", "--execute"]):
         status, told = failed(capfd, *command, *AT)
         assert (status, "NON_EMPTY_GROUP: group 'g' has members" in told) == (1, True)
-    assert world.offsets() == ({T0: 2, T1: 5}, {T0: 3})
+    assert harness.offsets() == ({T0: 2, T1: 5}, {T0: 3})
 
 
 def test_brokers_that_cannot_delete_groups_are_told_after_zookeeper_has(
-    world: World, capfd: pytest.CaptureFixture[str]
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    world.in_zookeeper()
-    world.in_kafka()
-    world.brokers.unknown.add(ApiKey.DELETE_GROUPS)
+    harness.in_zookeeper()
+    harness.in_kafka()
+    harness.brokers.unknown.add(ApiKey.DELETE_GROUPS)
     status, told = failed(capfd, "delete", "g", *AT)
     assert (status, "is deleted in ZooKeeper, its offsets at the brokers stay" in told) == (1, True)
-    assert world.offsets() == ({}, {T0: 3})
+    assert harness.offsets() == ({}, {T0: 3})
 
 
 def test_one_topic_of_a_group_is_deleted_in_zookeeper(
-    world: World, capfd: pytest.CaptureFixture[str]
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    world.in_zookeeper(offsets={T0: 1, U0: 2})
-    world.in_kafka(offsets={U0: 2})
+    harness.in_zookeeper(offsets={T0: 1, U0: 2})
+    harness.in_kafka(offsets={U0: 2})
     status, told = failed(capfd, "delete", "g", "--topic", "u", *AT)
     assert (status, "the brokers still have offsets of u for g" in told) == (0, True)
-    assert world.offsets() == ({T0: 1}, {U0: 2})
+    assert harness.offsets() == ({T0: 1}, {U0: 2})
 
 
 def test_topic_is_deleted_of_all_groups_without_live_consumers(
-    world: World, capfd: pytest.CaptureFixture[str]
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    world.in_zookeeper(offsets={T0: 1, U0: 2})
-    world.consumer("g_a", {"t": 1})
-    world.in_zookeeper("one", {U0: 2})
-    world.in_zookeeper("two", {U0: 2, T1: 3})
-    world.in_zookeeper("other", {T0: 2})
+    harness.in_zookeeper(offsets={T0: 1, U0: 2})
+    harness.consumer("g_a", {"t": 1})
+    harness.in_zookeeper("one", {U0: 2})
+    harness.in_zookeeper("two", {U0: 2, T1: 3})
+    harness.in_zookeeper("other", {T0: 2})
     found = rows(capfd, "delete", "--topic", "u", "--all-groups", status=1)
     assert [(row["group"], row["topic"], row["deleted"]) for row in found] == [
         ("one", "u", True),
         ("two", "u", True),
     ]
-    assert children(world.store, paths.CONSUMERS) == ["g", "other", "two"]
-    assert world.offsets("two") == ({T1: 3}, {})
+    assert children(harness.store, paths.CONSUMERS) == ["g", "other", "two"]
+    assert harness.offsets("two") == ({T1: 3}, {})
 
 
 @pytest.mark.parametrize(
@@ -442,7 +446,7 @@ def test_topic_is_deleted_of_all_groups_without_live_consumers(
     ],
 )
 def test_a_deletion_that_names_nothing_or_too_much_is_refused(
-    world: World, capfd: pytest.CaptureFixture[str], arguments: list[str], told: str
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str], arguments: list[str], told: str
 ) -> None:
     status, line = failed(capfd, "delete", *arguments)
     assert (status, told in line) == (2, True)

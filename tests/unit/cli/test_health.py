@@ -156,11 +156,11 @@ def test_watching_tells_each_change_once(
             return health_of(state)
 
     seen = list(itertools.islice(health.changes(Watched()), 4))  # type: ignore[arg-type]
-    assert [None if one is None else one.healthy for one in seen] == [True, None, False, True]
-    for one in seen:
-        health.print_change(one, Format.JSON)
+    assert [None if state is None else state.healthy for state in seen] == [True, None, False, True]
+    for state in seen:
+        health.print_change(state, Format.JSON)
     told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert [one["healthy"] for one in told] == [True, False, False, True]
+    assert [row["healthy"] for row in told] == [True, False, False, True]
     health.print_change(None, Format.TABLE)
     assert capfd.readouterr().out.endswith("Z  no broker answers\n")
 

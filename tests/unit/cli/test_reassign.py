@@ -367,7 +367,7 @@ def test_verifying_what_was_deleted_tells_so_and_ends_the_throttle(
 def throttled(store: MemoryStore) -> list[object]:
     """The rates and lists of replicas that are set."""
     found = [json.loads(store.read(f"/config/brokers/{number}")[0])["config"] for number in range(3)]
-    return [one for one in (*found, json.loads(store.read("/config/topics/t")[0])["config"]) if one]
+    return [config for config in (*found, json.loads(store.read("/config/topics/t")[0])["config"]) if config]
 
 
 def test_a_throttle_ends_with_the_wait(
@@ -382,7 +382,7 @@ def test_a_throttle_ends_with_the_wait(
 def test_throttle_stays_in_progress_and_ends_with_verify(
     store: MemoryStore, capfd: pytest.CaptureFixture[str], plan: str
 ) -> None:
-    verify, execute = (["reassign", one, "--file", plan] for one in ("verify", "execute"))
+    verify, execute = (["reassign", action, "--file", plan] for action in ("verify", "execute"))
     assert run([*execute, "--throttle", "1000", "--no-wait"]) == 0
     assert run([*execute, "--throttle", "2000"]) == 0
     assert (

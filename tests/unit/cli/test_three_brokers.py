@@ -54,7 +54,7 @@ def test_a_dead_broker_is_seen_and_leads_again_and_partitions_move_away(
     cluster.kill(1)
     assert wait_until(lambda: not healthy(), PATIENCE_S)
     (found,) = rows("cluster", "health", *at, status=1)
-    assert [one["alive"] for one in found["brokers"]] == [True, False, True]  # type: ignore[attr-defined]
+    assert [broker["alive"] for broker in found["brokers"]] == [True, False, True]  # type: ignore[attr-defined]
 
     def wanting() -> list[tuple[object, object]]:
         found = rows("topic", "describe", "--under-replicated-partitions", *at)
@@ -88,10 +88,10 @@ def test_throttled_move_keeps_its_rate_and_removes_throttle(cluster: Cluster, tm
             producer.send("slow", bytes([number]) * 50_000).result(PATIENCE_S * 1000)
     plan = tmp_path / "plan.json"
     plan.write_text('{"partitions":[{"topic":"slow","partition":0,"replicas":[2,0]}]}')
-    execute, verify = (["reassign", one, "--file", str(plan), *to] for one in ("execute", "verify"))
+    execute, verify = (["reassign", action, "--file", str(plan), *to] for action in ("execute", "verify"))
 
     def copied() -> int:
-        return sum(one.stat().st_size for one in (cluster.data_dir / "broker-2" / "slow_0").glob("*.kafka"))
+        return sum(file.stat().st_size for file in (cluster.data_dir / "broker-2" / "slow_0").glob("*.kafka"))
 
     def throttled() -> list[object]:
         with closing(ZooKeeperStore(cluster.zookeeper_connect)) as store:

@@ -65,7 +65,7 @@ class Up:
 
     def broker(self) -> psutil.Process:
         children = psutil.Process(self.process.pid).children(recursive=True)
-        return next(one for one in children if "minikafka.server" in one.cmdline())
+        return next(child for child in children if "minikafka.server" in child.cmdline())
 
 
 @contextlib.contextmanager

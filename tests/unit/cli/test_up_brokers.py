@@ -66,10 +66,10 @@ def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
 def brokers(process: subprocess.Popen[str]) -> dict[int, psutil.Process]:
     """The brokers' processes, by number. To be asked while all of them live."""
     found = {}
-    for one in psutil.Process(process.pid).children(recursive=True):
-        command = one.cmdline()
+    for child in psutil.Process(process.pid).children(recursive=True):
+        command = child.cmdline()
         if command[1:3] == ["-m", "minikafka.server"]:
-            found[int(Path(command[3]).stem.removeprefix("broker-"))] = one
+            found[int(Path(command[3]).stem.removeprefix("broker-"))] = child
     return found
 
 
@@ -129,7 +129,7 @@ def test_a_broker_that_ends_says_why(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.communicate()
-    assert f"{tmp_path / 'd' / 'broker-0'} was removed or emptied while in use: this broker" in err
+    assert f"{tmp_path / 'd' / 'broker-0'} was removed or emptied while in use: stopping this broker" in err
     assert "broker 0 ended with status 1 (" in err
 
 
@@ -169,7 +169,7 @@ def test_up_stops_at_once_and_restarts_with_all_brokers_or_more(
     try:
         assert len(addresses) == 2
         found = rows(capfd, "topic", "describe", "t", "--bootstrap", addresses[1])
-        assert all(one["leader"] in {0, 1} for one in found)
+        assert all(row["leader"] in {0, 1} for row in found)
     finally:
         out, err = stop(process)
     assert (out, err) == ("", f"minikafka: {directory} has brokers 0 and 1; starting all of them\n")
@@ -254,9 +254,9 @@ def test_up_watches_brokers_restarted_by_its_printed_commands(tmp_path: Path) ->
             f"with `minikafka up --data-dir {tmp_path / 'd'} --port 0 --brokers 2`\n"
         )
     finally:
-        for one in (process, *again):
-            one.kill()
-            one.communicate()
+        for child in (process, *again):
+            child.kill()
+            child.communicate()
 
 
 def test_broker_outliving_killed_up_is_listed_and_stopped(
@@ -299,9 +299,9 @@ def test_broker_outliving_killed_up_is_listed_and_stopped(
         assert again.wait(DEADLINE_S) == 0
         assert rows(capfd, "ps") == []
     finally:
-        for one in filter(None, (process, again)):
-            one.kill()
-            one.communicate()
+        for child in filter(None, (process, again)):
+            child.kill()
+            child.communicate()
 
 
 def test_a_stop_names_the_brokers_that_were_started_elsewhere(tmp_path: Path) -> None:
@@ -326,6 +326,6 @@ def test_a_stop_names_the_brokers_that_were_started_elsewhere(tmp_path: Path) ->
             f"ZooKeeper; stop it with `minikafka stop {tmp_path / 'd'}`\n"
         )
     finally:
-        for one in filter(None, (process, again)):
-            one.kill()
-            one.communicate()
+        for child in filter(None, (process, again)):
+            child.kill()
+            child.communicate()

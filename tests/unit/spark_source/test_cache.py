@@ -67,13 +67,13 @@ def test_the_one_used_longest_ago_is_closed_when_there_are_too_many() -> None:
     kept = [made(cache.reading(f"a:{port}", CONNECTION)) for port in range(1, cache.KEPT_MAX + 1)]
     cache.reading("a:1", CONNECTION)
     cache.reading("b:1", CONNECTION)
-    assert [one.closed for one in kept[:3]] == [False, True, False]
+    assert [cluster.closed for cluster in kept[:3]] == [False, True, False]
 
 
 def test_at_the_end_all_are_closed() -> None:
     kept = [made(cache.reading("a:1", CONNECTION)), made(cache.writing("a:1", CONNECTION))]
     cache.close_all()
-    assert all(one.closed for one in kept)
+    assert all(cluster.closed for cluster in kept)
 
 
 class FakeProducer:

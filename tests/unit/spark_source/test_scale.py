@@ -55,7 +55,7 @@ def test_offsets_that_the_user_names_are_checked_with_as_few_questions(partition
     brokers = brokers_with(partitions)
     starting = json.dumps({"t": {str(number): 7 for number in range(partitions)}})
     plan = planner(brokers, Mode.BATCH, startingoffsets=starting)
-    assert {one.start for one in plan.batch()} == {7}
+    assert {task.start for task in plan.batch()} == {7}
     assert [requests(brokers)[ApiKey.LIST_OFFSETS, broker_id] for broker_id in (1, 2, 3)] == [3, 3, 3]
 
 

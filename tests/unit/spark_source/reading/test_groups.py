@@ -180,12 +180,12 @@ import os, signal
 from pyspark_minikafka.reading.groups import GroupProgress, install_sigterm_handler
 from tests.unit.spark_source.reading.test_groups import FakeMember
 
-class Saying(FakeMember):
+class PrintingMember(FakeMember):
     def release(self):
         print("released", flush=True)
 
 install_sigterm_handler()
-progress = GroupProgress(Saying(), "g")
+progress = GroupProgress(PrintingMember(), "g")
 progress.start()
 try:
     os.kill(os.getpid(), signal.SIGTERM)
@@ -211,8 +211,8 @@ def test_another_error_at_the_start_is_the_querys(member: FakeMember) -> None:
     member.until("release")
 
 
-class Told:
-    """Stands where a ``GroupProgress`` does."""
+class FakeProgress:
+    """Records the calls to a ``GroupProgress``."""
 
     def __init__(self) -> None:
         self.positions: list[dict[TopicPartition, int]] = []
@@ -225,49 +225,49 @@ class Told:
         self.closed = True
 
 
-def reader(limits: bool, cluster: FakeCluster) -> tuple[Any, Told]:
+def reader(limits: bool, cluster: FakeCluster) -> tuple[Any, FakeProgress]:
     planning = Planning(cluster, Mode.STREAM, startingOffsets="earliest")
     kind = stream.LimitedReader if limits else stream.UnlimitedReader
     made: Any = kind(planning.options, (planning.planner, Target("localhost:9092")), ManualClock())
-    made._group = told = Told()
-    return made, told
+    made._group = progress = FakeProgress()
+    return made, progress
 
 
 @pytest.mark.skipif(not stream.HAS_LIMITS, reason="Spark before 4.2 has no read limits")
 def test_from_4_2_on_next_batch_request_confirms_the_last_one() -> None:
     cluster = FakeCluster(t=[(0, 5)])
-    query, told = reader(True, cluster)
+    query, progress = reader(True, cluster)
     end = query.latestOffset(query.initialOffset(), query.getDefaultReadLimit())
     query.partitions(query.initialOffset(), end)
-    assert told.positions == [{T0: 0}]
+    assert progress.positions == [{T0: 0}]
     query.latestOffset(end, query.getDefaultReadLimit())
-    assert told.positions[-1] == {T0: 5}
+    assert progress.positions[-1] == {T0: 5}
 
 
 def test_before_4_2_it_says_so_once_the_batch_was_planned() -> None:
     cluster = FakeCluster(t=[(0, 5)])
-    query, told = reader(False, cluster)
+    query, progress = reader(False, cluster)
     end = query.latestOffset()
     query.partitions(query.initialOffset(), end)
-    assert told.positions == [{T0: 0}]
+    assert progress.positions == [{T0: 0}]
     query.latestOffset()
-    assert told.positions[-1] == {T0: 5}
+    assert progress.positions[-1] == {T0: 5}
 
 
 @pytest.mark.parametrize("limits", [False, stream.HAS_LIMITS])
 def test_a_restart_says_where_the_checkpoint_is_and_no_planned_batch(limits: bool) -> None:
-    query, told = reader(limits, FakeCluster(t=[(0, 9)]))
+    query, progress = reader(limits, FakeCluster(t=[(0, 9)]))
     query.partitions({"t": {"0": 3}}, {"t": {"0": 5}})
-    assert told.positions == []
+    assert progress.positions == []
     if limits:
         query.latestOffset({"t": {"0": 5}}, query.getDefaultReadLimit())
     else:
         query.latestOffset()
-    assert told.positions == [{T0: 5}]
+    assert progress.positions == [{T0: 5}]
 
 
 def test_what_spark_commits_is_told_and_stop_closes() -> None:
-    query, told = reader(False, FakeCluster(t=[(0, 5)]))
+    query, progress = reader(False, FakeCluster(t=[(0, 5)]))
     query.commit({"t": {"0": 4}})
     query.stop()
-    assert (told.positions, told.closed) == ([{T0: 4}], True)
+    assert (progress.positions, progress.closed) == ([{T0: 4}], True)
