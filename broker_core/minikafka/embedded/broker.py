@@ -150,7 +150,7 @@ class BrokerProcess:
         starting. ``timeout_s`` starts again with each report.
         """
         last, deadline = self._child.report, time.monotonic() + timeout_s
-        said, say_at = "", 0.0
+        reported, report_at = "", 0.0
         while True:
             left_s = deadline - time.monotonic()
             try:
@@ -169,8 +169,8 @@ class BrokerProcess:
                         max(timeout_s, COMPILING_TIMEOUT_S) if compiling else timeout_s
                     )
                 text = self._acl_hint() or progress_text(now)
-                if text is not None and text != said and time.monotonic() >= say_at:
-                    said, say_at = text, time.monotonic() + PROGRESS_EVERY_S
+                if text is not None and text != reported and time.monotonic() >= report_at:
+                    reported, report_at = text, time.monotonic() + PROGRESS_EVERY_S
                     on_progress(f"broker {self.broker_id}: {text}")
 
     def _acl_hint(self) -> str | None:

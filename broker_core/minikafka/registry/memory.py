@@ -364,9 +364,9 @@ class MemoryStore:
         self._server._delete(full, version)
         self._answer(path)
 
-    def delete_if_exists(self, path: str, beside: str) -> None:
+    def delete_if_exists(self, path: str, guard_path: str) -> None:
         """See ``Store.delete_if_exists``."""
-        full, guard = self._full(path), self._full(beside)
+        full, guard = self._full(path), self._full(guard_path)
         self._server._node(guard)
         self._server._delete(full, -1)
         self._answer(path)

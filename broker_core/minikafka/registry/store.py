@@ -167,9 +167,9 @@ class Store(Protocol):
         Raises NoNode, BadVersion, NotEmpty. A recursive delete is not atomic.
         """
 
-    def delete_if_exists(self, path: str, beside: str) -> None:
-        """Delete a znode if ``beside`` exists, atomically: if that is a session's ephemeral znode, nothing is
-        deleted after the session's end. Raises NotEmpty, and NoNode if either does not exist.
+    def delete_if_exists(self, path: str, guard_path: str) -> None:
+        """Delete a znode if ``guard_path`` exists, atomically. If that is a session's ephemeral znode,
+        nothing is deleted after the session's end. Raises NotEmpty, and NoNode if either does not exist.
         """
 
     def exists(self, path: str) -> Stat | None:

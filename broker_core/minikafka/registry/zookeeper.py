@@ -181,7 +181,7 @@ class ZooKeeperStore:
             connect=self._started_client,
             disconnect=_stop,
             end_session=self.end_session,
-            patience_s=lambda: self._granted_ms / 1000,
+            check_interval_s=lambda: self._granted_ms / 1000,
         )
         self._client.add_listener(self._on_kazoo_state)
         _start(self._client, self._hosts, self._connect_timeout_ms, waited_ms)
@@ -299,9 +299,9 @@ class ZooKeeperStore:
                     self.delete(f"{path.rstrip('/')}/{name}", recursive=True)
         self._call("delete", path, lambda: self._client.delete_async(full, version))
 
-    def delete_if_exists(self, path: str, beside: str) -> None:
+    def delete_if_exists(self, path: str, guard_path: str) -> None:
         """See ``Store.delete_if_exists``."""
-        places = self._full(beside), self._full(path)
+        places = self._full(guard_path), self._full(path)
 
         def send() -> Any:
             both = self._client.transaction()
@@ -310,7 +310,7 @@ class ZooKeeperStore:
             return both.commit_async()
 
         answers = self._call("delete", path, send)
-        for doing, place, answer in zip(("find", "delete"), (beside, path), answers, strict=True):
+        for doing, place, answer in zip(("find", "delete"), (guard_path, path), answers, strict=True):
             # Errors of an operation that was not tried or was undone carry no information.
             if isinstance(answer, Exception) and not isinstance(answer, _TRANSACTION_SIDE_ERRORS):
                 with _translate_errors(doing, place):
@@ -318,7 +318,7 @@ class ZooKeeperStore:
 
     def exists(self, path: str) -> Stat | None:
         """See ``Store.exists``."""
-        found = self._send("look for", path, self._client.exists_async)()
+        found = self._send("check", path, self._client.exists_async)()
         return None if found is None else _stat(found)
 
     def sync(self) -> None:
@@ -457,9 +457,7 @@ class ZooKeeperStore:
     def _make_parents(self, full: str) -> None:
         above = parent_of(full)
         missing: list[str] = []
-        while (
-            above != "/" and self._call("look for", above, partial(self._client.exists_async, above)) is None
-        ):
+        while above != "/" and self._call("check", above, partial(self._client.exists_async, above)) is None:
             missing.append(above)
             above = parent_of(above)
         for path in reversed(missing):
@@ -479,12 +477,12 @@ class ZooKeeperStore:
         def begin(send: Callable[[Fired], Any], fired: Fired) -> Callable[[], Any]:
             return self._submit("watch", path, partial(send, fired), patient=False)
 
-        def look(fired: Fired) -> Any:
+        def read_existence(fired: Fired) -> Any:
             return self._client.exists_async(full, watch=fired)
 
         watch = PersistentWatch(
             begin=partial(begin, read),
-            look=partial(begin, look),
+            read_existence=partial(begin, read_existence),
             state_in=state_in,
             callback=callback,
             fired=self._queue.put,

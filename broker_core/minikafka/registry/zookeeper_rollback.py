@@ -30,28 +30,29 @@ class RollbackWatch:
     """Checks for a rollback while a kazoo client has no connection. ``lost`` is for any thread.
 
     ``connect`` returns a started client with a new session, and raises CoordinationLost; ``disconnect`` ends
-    it. ``end_session`` ends another session reliably. ``over`` is set while there is a connection, and when
-    the client is closed. ``patience_s`` returns the seconds to wait before each check.
+    it. ``end_session`` ends another session reliably. ``connected_or_closed`` is set while there is a
+    connection, and when the client is closed. ``check_interval_s`` returns the seconds to wait before each
+    check.
     """
 
     def __init__(
         self,
         client: Any,
         hosts: str,
-        over: threading.Event,
+        connected_or_closed: threading.Event,
         *,
         connect: Callable[[], Any],
         disconnect: Callable[[Any], None],
         end_session: Callable[[SessionTicket], object],
-        patience_s: Callable[[], float],
+        check_interval_s: Callable[[], float],
     ) -> None:
         self._client = client
         self._hosts = hosts
-        self._over = over
+        self._connected_or_closed = connected_or_closed
         self._connect = connect
         self._disconnect = disconnect
         self._end_session = end_session
-        self._patience_s = patience_s
+        self._check_interval_s = check_interval_s
         self._term = 0
 
     def lost(self) -> None:
@@ -62,9 +63,9 @@ class RollbackWatch:
         ).start()
 
     def _run(self, term: int) -> None:
-        while not self._over.wait(self._patience_s()) and term == self._term:
+        while not self._connected_or_closed.wait(self._check_interval_s()) and term == self._term:
             try:
-                self._look()
+                self._check()
             except (MinikafkaError, KazooException, KazooTimeoutError):
                 continue  # ZooKeeper is not available
             except Exception:  # noqa: BLE001 - without this thread the client would be refused for ever
@@ -72,7 +73,7 @@ class RollbackWatch:
                     "unexpected error while checking ZooKeeper at %s for a rollback; retrying", self._hosts
                 )
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         # kazoo has a ``client_id`` only while there is a connection.
         seen, session_id, password = (
             self._client.last_zxid,
@@ -82,12 +83,12 @@ class RollbackWatch:
         probe = self._connect()
         try:
             # In an ensemble the server that answers may lag behind the others.
-            probe.sync_async("/").get(timeout=self._patience_s())
-            probe.exists_async("/").get(timeout=self._patience_s())
+            probe.sync_async("/").get(timeout=self._check_interval_s())
+            probe.exists_async("/").get(timeout=self._check_interval_s())
             reached = probe.last_zxid
         finally:
             self._disconnect(probe)
-        if self._over.is_set() or reached >= seen:
+        if self._connected_or_closed.is_set() or reached >= seen:
             return
         _log.error(
             "ZooKeeper at %s was rolled back: its last change is %#x, this client has seen %#x; its data was "

@@ -28,7 +28,7 @@ class PersistentWatch:
         self,
         *,
         begin: Begin,
-        look: Begin,
+        read_existence: Begin,
         state_in: Callable[[Any], tuple[object, ...]],
         callback: Callable[..., None],
         fired: Callable[[PersistentWatch], None],
@@ -37,12 +37,12 @@ class PersistentWatch:
     ) -> None:
         """Create a watch.
 
-        ``begin`` reads the znode and ``look`` its existence: only that watch of ZooKeeper reports the
-        creation of a znode. ``callback`` gets the parts of the state that ``state_in`` finds in an answer.
-        ``fired`` requests another read of this watch; ``lost`` reports that a read failed.
+        ``begin`` reads the znode and ``read_existence`` its existence: only that watch of ZooKeeper reports
+        the creation of a znode. ``callback`` gets the parts of the state that ``state_in`` finds in an
+        answer. ``fired`` requests another read of this watch; ``lost`` reports that a read failed.
         """
         self._begin = begin
-        self._look = look
+        self._read_existence = read_existence
         self._state_in = state_in
         self._callback = callback
         self._has_fired = fired
@@ -85,7 +85,7 @@ class PersistentWatch:
                 return self._state_in(answer())
             except NoNode:
                 # It may have been created meanwhile.
-                if self._look(self._fired)() is None:
+                if self._read_existence(self._fired)() is None:
                     return _ABSENT
                 answer = self._begin(self._fired)
 

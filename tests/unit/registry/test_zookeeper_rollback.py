@@ -34,7 +34,7 @@ def test_failed_rollback_check_is_repeated(caplog: pytest.LogCaptureFixture) -> 
         connect=connect,
         disconnect=disconnect,
         end_session=lambda ticket: None,
-        patience_s=lambda: 0.001,
+        check_interval_s=lambda: 0.001,
     )
     watch.lost()
     assert over.wait(30)

@@ -79,9 +79,9 @@ class GuardedStore:
         self.check()
         self._store.delete(path, version, recursive=recursive)
 
-    def delete_if_exists(self, path: str, beside: str) -> None:
+    def delete_if_exists(self, path: str, guard_path: str) -> None:
         self.check()
-        self._store.delete_if_exists(path, beside)
+        self._store.delete_if_exists(path, guard_path)
 
     # --- reads ----------------------------------------------------------------------------------------------
 
