@@ -6,7 +6,7 @@ from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.controller.assignment import assign_replicas, check_assignment, check_growth
 
 
-def test_ten_partitions_with_three_replicas_spread_as_the_release_documents_it() -> None:
+def test_ten_partitions_of_three_replicas_spread_as_documented() -> None:
     # The worked example in the comment of AdminUtils: brokers 0 to 4, both random numbers 0.
     assignment = assign_replicas(range(5), 10, 3, start_index=0, start_shift=0)
     assert assignment == {

@@ -13,7 +13,7 @@ T2 = TopicPartition("t", 2)
 # --- failure ------------------------------------------------------------------------------------------------
 
 
-def test_partitions_without_a_leader_are_written_before_those_that_lose_a_follower() -> None:
+def test_leaderless_partitions_are_written_before_shrinking_isrs() -> None:
     cluster = Cluster((1, 2), {T0: state(2, (2, 1)), T1: state(1, (1, 2))})
     cluster.lose(1)
     assert [list(effect.leaderships) for effect in cluster.of(events.WriteLeaderships)] == [[T1], [T0]]
@@ -55,7 +55,7 @@ def test_the_replicas_of_a_dead_broker_are_offline_until_it_is_back() -> None:
     assert cluster.controller.replica_status(T0, 2) is ReplicaStatus.ONLINE
 
 
-def test_an_unclean_leader_is_elected_with_a_warning_where_the_topic_allows_it() -> None:
+def test_unclean_leader_is_elected_with_a_warning_if_allowed() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1,), (1, 2))}, unclean_election_topics=frozenset({"t"}))
     cluster.lose(1)
     assert cluster.known() == state(2, (2,), (1, 2), leader_epoch=1, version=1)
@@ -63,7 +63,7 @@ def test_an_unclean_leader_is_elected_with_a_warning_where_the_topic_allows_it()
     assert "no replica in the ISR of t-0 is alive ([1]): electing broker 2" in cluster.notes()[0]
 
 
-def test_a_topic_that_comes_to_allow_it_gets_its_unclean_leader_at_once() -> None:
+def test_topic_that_allows_unclean_election_gets_a_leader_at_once() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1,), (1, 2))})
     cluster.lose(1)
     cluster.tell(events.UncleanElectionChanged(frozenset({"t"})))
@@ -73,7 +73,7 @@ def test_a_topic_that_comes_to_allow_it_gets_its_unclean_leader_at_once() -> Non
 # --- return -------------------------------------------------------------------------------------------------
 
 
-def test_a_broker_that_comes_back_hears_who_lives_then_what_it_follows_then_of_all_partitions() -> None:
+def test_returning_broker_gets_brokers_then_leaders_then_metadata() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1, 2)), T1: state(1, (1,))})
     cluster.lose(2)
     cluster.start(2)
@@ -109,7 +109,7 @@ def test_a_replica_out_of_sync_that_comes_back_does_not_lead() -> None:
     assert cluster.known().leader == -1
 
 
-def test_the_first_live_replicas_of_a_new_partition_lead_it_when_they_come() -> None:
+def test_first_live_replicas_lead_a_new_partition_when_they_return() -> None:
     cluster = Cluster((1,))
     cluster.create("t", {0: (2, 3)})
     assert cluster.controller.status(T0) is PartitionStatus.NEW
@@ -139,13 +139,13 @@ def test_a_follower_that_was_restarted_has_to_come_into_sync_anew() -> None:
     assert cluster.known() == state(1, (1,), (1, 2), leader_epoch=1, version=1)
 
 
-def test_the_only_replica_in_sync_leads_on_after_a_restart_in_a_new_epoch() -> None:
+def test_only_in_sync_replica_leads_a_new_epoch_after_a_restart() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1,), (1, 2))})
     cluster.start(1)
     assert cluster.known() == state(1, (1,), (1, 2), leader_epoch=1, version=1)
 
 
-def test_what_a_restarted_broker_leads_is_not_told_to_it_before_that_is_decided_anew() -> None:
+def test_restarted_broker_gets_its_leaderships_after_elections() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
     cluster.answers = False
     cluster.start(1)
@@ -175,7 +175,7 @@ def test_a_broker_at_another_address_was_restarted() -> None:
 # --- while a state is being written -------------------------------------------------------------------------
 
 
-def test_a_leader_that_dies_before_its_election_is_written_is_replaced_after() -> None:
+def test_leader_that_dies_during_its_election_is_replaced_after() -> None:
     cluster = Cluster((1, 2, 3), {T0: state(1, (1, 2, 3))})
     cluster.answers = False
     cluster.lose(1)
@@ -187,7 +187,7 @@ def test_a_leader_that_dies_before_its_election_is_written_is_replaced_after() -
     assert cluster.written() == [state(3, (3,), (1, 2, 3), leader_epoch=2, version=2)]
 
 
-def test_a_leader_that_restarts_before_its_election_is_written_is_replaced_after() -> None:
+def test_leader_that_restarts_during_its_election_is_replaced() -> None:
     cluster = Cluster((1, 2, 3), {T0: state(1, (1, 2, 3))})
     cluster.answers = False
     cluster.lose(1)
@@ -197,7 +197,7 @@ def test_a_leader_that_restarts_before_its_election_is_written_is_replaced_after
     assert cluster.written() == [state(3, (3,), (1, 2, 3), leader_epoch=2, version=2)]
 
 
-def test_a_state_that_its_leader_wrote_first_is_decided_anew_from_what_is_there() -> None:
+def test_state_that_its_leader_wrote_first_is_decided_again() -> None:
     cluster = Cluster((1, 2, 3), {T0: state(1, (1, 2, 3))})
     cluster.answers = False
     cluster.lose(1)
@@ -254,7 +254,7 @@ def test_a_change_that_is_known_is_not_told_again() -> None:
     assert cluster.tell(events.IsrChanged({T0: state(1, (1,), (1, 2), version=2)})) == []
 
 
-def test_an_election_that_an_earlier_controller_could_not_announce_is_announced() -> None:
+def test_election_of_an_earlier_controller_is_announced() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
     moved = state(2, (1, 2), leader_epoch=1, version=1, controller_epoch=EPOCH - 1)
     cluster.tell(events.IsrChanged({T0: moved}))
@@ -270,7 +270,7 @@ def test_a_dead_replica_that_its_leader_took_in_is_put_out() -> None:
 # --- a new controller ---------------------------------------------------------------------------------------
 
 
-def test_a_new_controller_puts_right_what_happened_while_there_was_none() -> None:
+def test_new_controller_repairs_changes_while_there_was_none() -> None:
     cluster = Cluster((2,), {T0: state(1, (1, 2)), T1: state(2, (2, 1)), T2: state(1, (1,))})
     assert cluster.known(T0).leader == 2
     assert cluster.known(T1) == state(2, (2,), (2, 1), leader_epoch=1, version=1)
@@ -290,7 +290,7 @@ def test_a_new_controller_tells_the_other_brokers_first_who_lives() -> None:
 # --- away while nobody looked -------------------------------------------------------------------------------
 
 
-def test_a_leader_that_was_away_before_this_controller_came_does_not_go_on_in_its_epoch() -> None:
+def test_leader_away_before_this_controller_needs_a_new_epoch() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1, 2))}, bounced_brokers={T0: (1,)})
     assert cluster.known() == state(2, (2,), (1, 2), leader_epoch=1, version=1)
 

@@ -47,7 +47,7 @@ def test_a_new_topic_gets_its_leader_written_before_anybody_is_told() -> None:
     assert effects == [events.WriteLeaderships({T0: LED_BY_ONE}, create=True)]
 
 
-def test_once_the_leader_is_written_the_replicas_learn_it_and_then_all_brokers() -> None:
+def test_replicas_learn_a_written_leader_before_all_brokers() -> None:
     chief = controller(elected(), events.TopicsChanged({"t": {0: (1,)}}))
     assert chief.step(events.LeadershipsWritten({T0: LED_BY_ONE})) == [
         events.SendLeaderAndIsr(1, {T0: LED_BY_ONE}),
@@ -70,7 +70,7 @@ def test_a_topic_that_is_known_is_not_elected_again() -> None:
     assert chief.step(events.TopicsChanged({"t": {0: (1,)}})) == []
 
 
-def test_partitions_that_a_topic_gets_later_get_leaders_and_the_others_keep_theirs() -> None:
+def test_added_partitions_get_leaders_and_others_keep_theirs() -> None:
     chief = controller(
         elected(), events.TopicsChanged({"t": {0: (1,)}}), events.LeadershipsWritten({T0: LED_BY_ONE})
     )
@@ -105,7 +105,7 @@ def test_after_a_restart_known_leaders_go_on_in_their_epoch() -> None:
     ]
 
 
-def test_when_the_leader_dies_the_next_in_sync_replica_leads_in_a_new_epoch() -> None:
+def test_dead_leader_is_replaced_by_the_next_in_sync_replica() -> None:
     shared = LeaderAndIsr(leader=2, leader_epoch=3, isr=(2, 1), replicas=(2, 1), controller_epoch=5)
     chief = controller(
         elected(brokers={1: ONE, 2: TWO}, assignments={"t": {0: (2, 1)}}, leaderships={T0: shared})
@@ -176,14 +176,14 @@ def test_with_deletion_switched_off_the_topic_stays() -> None:
     assert chief.status(T0) is PartitionStatus.ONLINE
 
 
-def test_a_deletion_that_a_crash_interrupted_goes_on_with_the_next_controller() -> None:
+def test_deletion_interrupted_by_a_crash_continues() -> None:
     effects = controller().step(
         elected(assignments={"t": {0: (1,)}}, leaderships={T0: LED_BY_ONE}, deletions=frozenset({"t"}))
     )
     assert effects[-1] == events.SendStopReplica(1, (T0,))
 
 
-def test_a_topic_whose_znodes_somebody_removed_is_forgotten_and_its_logs_are_left() -> None:
+def test_topic_without_znodes_is_forgotten_and_its_logs_stay() -> None:
     effects = online_topic().step(events.TopicsChanged({}, frozenset("t")))
     assert [type(effect) for effect in effects] == [events.LogLine, events.SendUpdateMetadata]
 

@@ -49,7 +49,7 @@ def test_a_broker_that_has_deleted_its_replica_is_not_asked_again() -> None:
     assert cluster.tell(events.ReplicaDeleted(1, T0)) == [events.RemoveTopic("t")]
 
 
-def test_a_broker_that_comes_back_leads_nothing_of_the_topic_and_is_told_that_it_goes() -> None:
+def test_returning_broker_is_sent_the_deletion_of_the_topic() -> None:
     cluster = deleting()
     cluster.lose(2)
     cluster.start(2)
@@ -76,7 +76,7 @@ def test_a_request_is_carried_out_once() -> None:
     assert deleting().tell(WANTED) == []
 
 
-def test_an_election_that_is_answered_after_the_deletion_began_is_told_to_nobody() -> None:
+def test_election_that_ends_during_a_deletion_is_not_announced() -> None:
     cluster = Cluster((1, 2, 3), {T0: state(1, (1, 2, 3))})
     cluster.answers = False
     cluster.lose(1)
@@ -104,7 +104,7 @@ def test_a_topic_that_is_to_be_deleted_is_not_reassigned_nor_elected() -> None:
     assert cluster.notes() == ["no preferred election of t-0: its topic will be deleted"]
 
 
-def test_a_preferred_election_comes_to_its_end_before_the_deletion_begins() -> None:
+def test_preferred_election_ends_before_the_deletion_starts() -> None:
     cluster = Cluster((1, 2), {T0: state(2, (2, 1), (1, 2))})
     cluster.answers = False
     cluster.tell(events.ElectionRequested(frozenset({T0})))
@@ -115,7 +115,7 @@ def test_a_preferred_election_comes_to_its_end_before_the_deletion_begins() -> N
     assert cluster.stopped(delete=True) == {1: (T0,), 2: (T0,)}
 
 
-def test_a_new_controller_deletes_what_is_left_and_waits_for_dead_brokers() -> None:
+def test_new_controller_deletes_the_rest_and_waits_for_brokers() -> None:
     cluster = Cluster((1,), {T0: state(1, (1,), (1, 2))}, deletions=frozenset({"t"}))
     assert cluster.led() == {}
     assert cluster.stopped(delete=True) == {1: (T0,)}
@@ -124,7 +124,7 @@ def test_a_new_controller_deletes_what_is_left_and_waits_for_dead_brokers() -> N
     assert cluster.stopped(delete=True) == {2: (T0,)}
 
 
-def test_a_topic_that_vanishes_while_its_deletion_waits_takes_its_request_with_it() -> None:
+def test_topic_removed_while_its_deletion_waits_drops_the_request() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1,))})
     cluster.tell(events.ReassignmentRequested({T0: (2,)}))
     cluster.tell(WANTED)
@@ -141,7 +141,7 @@ def test_partitions_that_come_while_the_topic_is_deleted_get_no_leader() -> None
     assert cluster.written(T1) == []
 
 
-def test_many_topics_are_deleted_a_few_at_a_time_and_a_dead_broker_does_not_hold_the_others_up() -> None:
+def test_dead_broker_does_not_hold_up_the_deletion_of_many_topics() -> None:
     names = [f"t{number:04d}" for number in range(3 * REPLICAS_AT_ONCE)]
     cluster = Cluster((1, 2), {TopicPartition(name, 0): state(1, (1, 2)) for name in names})
     cluster.tell(events.DeletionRequested(frozenset(names)))

@@ -32,7 +32,7 @@ def test_what_is_right_stays_as_it_is() -> None:
     assert following() is None
 
 
-def test_each_value_is_of_the_next_epoch_and_version_and_of_this_controller() -> None:
+def test_each_state_has_the_next_epoch_version_and_controller() -> None:
     made = next_leader_and_isr(KNOWN, KNOWN.replicas, EligibleBrokers((2, 3)), 5)
     assert made == LeaderAndIsr(2, 8, (2,), (1, 2, 3), controller_epoch=5, version=5)
 
@@ -49,7 +49,7 @@ def test_a_follower_that_died_is_in_sync_no_more() -> None:
     assert following(live=(1, 3)) == (1, (1,))
 
 
-def test_the_last_replica_in_sync_stays_so_when_it_dies_and_nobody_leads() -> None:
+def test_last_in_sync_replica_stays_in_the_isr_when_it_dies() -> None:
     assert following(state(2, (2,), (1, 2, 3)), live=(1, 3)) == (-1, (2,))
 
 
@@ -129,7 +129,7 @@ def test_a_preferred_replica_that_leads_needs_no_election() -> None:
     assert preferred(KNOWN) is None
 
 
-def test_a_preferred_replica_that_is_dead_or_stopping_or_out_of_sync_does_not_lead() -> None:
+def test_dead_stopping_or_lagging_preferred_replica_does_not_lead() -> None:
     assert preferred(state(2, (2, 1), (1, 2)), live=(2,)) is None
     assert preferred(state(2, (2, 1), (1, 2)), unsure=(1,)) is None
     assert preferred(state(2, (2,), (1, 2))) is None

@@ -57,7 +57,7 @@ def test_the_request_stays_until_its_last_partition_is_settled() -> None:
     assert cluster.of(events.DropElections) == [events.DropElections("done")]
 
 
-def test_partitions_that_are_not_there_are_left_out_and_a_request_of_nothing_else_is_dropped() -> None:
+def test_missing_partitions_are_skipped_empty_requests_dropped() -> None:
     cluster = Cluster((1,))
     ask(cluster, TopicPartition("ghost", 0))
     assert cluster.notes() == ["no preferred election of ghost-0: no such partition"]
@@ -92,7 +92,7 @@ def test_a_new_controller_goes_on_with_a_request() -> None:
 # --- automatic ----------------------------------------------------------------------------------------------
 
 
-def test_a_broker_gets_its_partitions_back_when_others_lead_more_than_the_limit() -> None:
+def test_broker_gets_partitions_back_above_the_imbalance_limit() -> None:
     cluster = Cluster((1, 2), {TopicPartition("t", p): BY_TWO if p == 0 else BY_ONE for p in range(9)})
     cluster.tell(events.RebalanceDue(10))
     assert cluster.known().leader == 1
@@ -104,7 +104,7 @@ def test_up_to_the_limit_nothing_moves() -> None:
     assert cluster.tell(events.RebalanceDue(10)) == []
 
 
-def test_partitions_whose_preferred_replica_is_dead_or_out_of_sync_stay() -> None:
+def test_partitions_with_a_dead_or_lagging_preferred_replica_stay() -> None:
     cluster = Cluster((1, 2), {T0: state(2, (2,), (1, 2)), T1: state(2, (2,), (3, 2))})
     assert cluster.tell(events.RebalanceDue(10)) == []
 

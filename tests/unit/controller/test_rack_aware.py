@@ -78,7 +78,7 @@ def test_the_example_that_the_release_documents() -> None:
         ({broker: f"rack{broker % 3}" for broker in range(12)}, 96, 3),
     ],
 )
-def test_with_even_racks_every_partition_is_spread_and_every_broker_has_as_much(
+def test_even_racks_spread_partitions_and_load_evenly(
     racks: dict[int, str], partitions: int, factor: int, start: tuple[int, int]
 ) -> None:
     assignment = assign(racks, partitions, factor, start)
@@ -89,7 +89,7 @@ def test_with_even_racks_every_partition_is_spread_and_every_broker_has_as_much(
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_partitions_that_do_not_divide_by_the_brokers_are_spread_over_racks_still(
+def test_uneven_partitions_are_still_spread_over_racks(
     start: tuple[int, int],
 ) -> None:
     assert set(racks_of(assign(SIX, 13, 3, start), SIX)) == {3}
@@ -137,7 +137,7 @@ def test_a_broker_that_has_a_replica_already_is_passed_over() -> None:
     assert set(racks_of(assignment, racks)) == {3}
 
 
-def test_racks_of_some_brokers_alone_are_an_error_that_names_the_others() -> None:
+def test_racks_of_some_brokers_are_an_error_naming_the_others() -> None:
     with pytest.raises(BrokerError, match=r"brokers \[2\] have no broker.rack") as refused:
         assign_replicas([1, 2], 1, 1, start_index=0, start_shift=0, racks={1: "a", 2: None})
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT

@@ -22,7 +22,7 @@ def under_way() -> Cluster:
     return cluster
 
 
-def test_first_the_partition_is_assigned_to_old_and_new_replicas_in_a_new_epoch() -> None:
+def test_partition_is_first_assigned_to_old_and_new_replicas() -> None:
     cluster = under_way()
     assert cluster.effects[0] == events.WriteAssignments({"t": {0: (3, 4, 1, 2), 1: (1,)}})
     assert cluster.written() == [GROWN]
@@ -46,7 +46,7 @@ def test_then_a_new_replica_leads_and_only_the_new_ones_are_in_sync() -> None:
     assert cluster.led() == {3: now, 4: now}
 
 
-def test_then_the_old_ones_are_deleted_the_assignment_written_and_the_request_removed() -> None:
+def test_old_replicas_are_deleted_before_the_request_is_removed() -> None:
     cluster = under_way()
     cluster.tell(events.IsrChanged({T0: IN_SYNC}))
     assert cluster.effects[-4:] == [
@@ -112,7 +112,7 @@ def test_what_cannot_be_is_refused_with_the_reason(
     assert cluster.effects == [events.DropReassignments({key: reason})]
 
 
-def test_what_is_refused_together_is_taken_out_of_the_request_by_one_effect() -> None:
+def test_refused_requests_are_dropped_by_one_effect() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
     cluster.tell(events.ReassignmentRequested({T0: (1, 8), TopicPartition("u", 3): (1, 2)}))
     (effect,) = cluster.effects
@@ -149,7 +149,7 @@ def test_a_new_replica_that_dies_is_waited_for() -> None:
     assert cluster.of(events.DropReassignments) == [events.DropReassignments({T0: "done"})]
 
 
-def test_a_new_replica_that_dies_before_the_last_write_is_waited_for_with_the_old_ones() -> None:
+def test_new_replica_that_dies_before_the_last_write_is_awaited() -> None:
     cluster = under_way()
     cluster.answers = False
     cluster.tell(events.IsrChanged({T0: IN_SYNC}))
@@ -202,7 +202,7 @@ def test_it_removes_a_request_whose_assignment_is_written() -> None:
     assert [set(effect.reasons) for effect in cluster.of(events.DropReassignments)] == [{T0}]
 
 
-def test_it_tells_the_leader_of_added_replicas_that_an_earlier_controller_only_assigned() -> None:
+def test_leader_learns_replicas_an_earlier_controller_assigned() -> None:
     cluster = resumed((3, 4), (3,))
     assert cluster.known() == state(3, (3,), (3, 4), leader_epoch=1, version=1)
     assert cluster.of(events.DropReassignments) == []

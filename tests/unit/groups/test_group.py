@@ -202,7 +202,7 @@ def test_the_heartbeat_of_a_stranger_is_refused(group_is: GroupState) -> None:
     assert talk.heartbeat(Member("x", (), "x-1", alice.generation)) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_heartbeat_of_another_generation_is_refused_and_does_not_count() -> None:
+def test_heartbeat_of_another_generation_is_refused() -> None:
     talk = Conversation()
     (alice,) = talk.stable("alice")
     talk.wait(SESSION_MS - 1)
@@ -271,7 +271,7 @@ def test_whoever_leaves_while_it_waits_is_answered() -> None:
 # --- commits ------------------------------------------------------------------------------------------------
 
 
-def test_a_consumer_outside_of_the_group_may_commit_while_nobody_is_in_it() -> None:
+def test_consumer_outside_the_group_may_commit_while_it_is_empty() -> None:
     talk = Conversation()
     outside = Member("x", ())
     assert talk.commit(outside) is ErrorCode.NONE
@@ -279,7 +279,7 @@ def test_a_consumer_outside_of_the_group_may_commit_while_nobody_is_in_it() -> N
     assert talk.commit(outside) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_members_may_commit_what_they_have_read_while_they_are_called_together() -> None:
+def test_members_may_commit_while_a_rebalance_is_prepared() -> None:
     talk = Conversation()
     alice, bob = talk.stable("alice", "bob")
     talk.join(alice)
@@ -358,7 +358,7 @@ def test_a_stored_group_goes_on_where_it_was() -> None:
     assert talk.group.describe() == before.group.describe()
 
 
-def test_members_of_a_stored_group_have_a_session_timeout_to_be_heard_of() -> None:
+def test_members_of_a_stored_group_get_a_new_session() -> None:
     before = Conversation()
     before.stable("alice", "bob")
     talk = Conversation(group=Group.restored("g", before.stored[-1], 0, initial_rebalance_delay_ms=0))

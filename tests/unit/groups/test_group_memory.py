@@ -88,7 +88,7 @@ def left_with_an_offset() -> GroupCoordinatorShard:
     return shard
 
 
-def test_an_empty_group_that_its_offsets_keep_takes_no_room_from_new_ones() -> None:
+def test_empty_group_kept_by_offsets_takes_no_room_from_new_ones() -> None:
     shard = left_with_an_offset()
     assert shard.memory_bytes == 0
     shard.step("g", join("", "m2", b"x"), 0, 0)

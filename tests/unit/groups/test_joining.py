@@ -84,7 +84,7 @@ def test_a_member_id_that_the_group_has_not_given_is_unknown() -> None:
     assert refused.answer.member_id == "bob-77"
 
 
-def test_a_follower_that_joins_again_unchanged_gets_the_generation_that_is() -> None:
+def test_unchanged_follower_that_rejoins_gets_the_same_generation() -> None:
     talk = Conversation()
     alice, bob = talk.stable("alice", "bob")
     joined = talk.join(bob).answer
@@ -108,7 +108,7 @@ def test_a_follower_that_has_changed_makes_a_rebalance() -> None:
     assert talk.group.state is PREPARING
 
 
-def test_a_member_whose_answer_was_lost_gets_it_again_while_the_assignment_is_awaited() -> None:
+def test_lost_join_response_is_repeated_while_awaiting_assignment() -> None:
     talk = Conversation()
     alice, bob = talk.member("alice"), talk.member("bob")
     talk.together(alice, bob)
@@ -117,7 +117,7 @@ def test_a_member_whose_answer_was_lost_gets_it_again_while_the_assignment_is_aw
     assert talk.group.state is COMPLETING
 
 
-def test_a_member_that_changes_while_the_assignment_is_awaited_makes_a_rebalance() -> None:
+def test_changed_member_while_awaiting_assignment_rebalances() -> None:
     talk = Conversation()
     alice, bob = talk.member("alice"), talk.member("bob")
     talk.together(alice, bob)
@@ -186,7 +186,7 @@ def test_a_new_group_waits_for_more_members() -> None:
     assert errors([alices]) == ["NONE"]
 
 
-def test_who_comes_meanwhile_is_in_the_first_generation_and_makes_it_wait_once_more() -> None:
+def test_member_arriving_in_the_delay_extends_the_first_join() -> None:
     talk = Conversation(delay_ms=3_000)
     alices = talk.join(talk.member("alice"))
     talk.wait(2_000)
@@ -232,7 +232,7 @@ def test_all_may_leave_before_the_first_generation_and_others_come() -> None:
     assert errors([late]) == ["NONE"]
 
 
-def test_a_new_member_that_waits_for_five_minutes_is_told_to_come_again() -> None:
+def test_new_member_that_waits_five_minutes_must_join_again() -> None:
     talk = Conversation()
     alice = talk.member("alice")
     talk.hear(alice, talk.join(alice, session_ms=3_600_000, rebalance_ms=3_600_000))

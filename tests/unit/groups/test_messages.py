@@ -147,7 +147,7 @@ def test_the_time_of_the_retention_is_none_of_its_own() -> None:
     assert read_offset(stored, 500).expire_timestamp_ms == NEVER_MS
 
 
-def test_keys_of_version_0_name_offsets_and_those_of_later_releases_nothing() -> None:
+def test_key_version_0_is_an_offset_and_later_kinds_are_unknown() -> None:
     key = offset_key("g", TopicPartition("t", 5))
     assert read_key(b"\0\0" + key[2:]) == read_key(key) == OffsetKey("g", "t", 5)
     assert read_key(b"\0\3" + key[2:]) is None

@@ -54,7 +54,7 @@ def test_a_failed_commit_does_not_take_the_next_one_with_it() -> None:
     assert offsets.get(A) == at(5)
 
 
-def test_of_commits_that_are_done_in_another_order_the_later_one_in_the_log_counts() -> None:
+def test_later_commit_in_the_log_counts_in_any_order_of_completion() -> None:
     offsets = CommittedOffsets()
     first, second = {A: at(5)}, {A: at(6)}
     for commit in (first, second):
@@ -72,7 +72,7 @@ def test_a_commit_may_go_back() -> None:
     assert offsets.get(A) == at(2)
 
 
-def test_the_commit_to_a_topic_that_is_deleted_meanwhile_comes_to_nothing_also_in_the_log() -> None:
+def test_commit_to_a_topic_deleted_meanwhile_is_removed() -> None:
     offsets = CommittedOffsets()
     commit = {A: at(5)}
     offsets.begin(commit)
@@ -94,14 +94,14 @@ def test_all_that_is_removed_is_what_was_committed_and_what_is_pending() -> None
     assert not offsets.has_any
 
 
-def test_outside_of_groups_an_offset_expires_a_retention_after_its_commit() -> None:
+def test_offset_outside_a_group_expires_by_its_commit() -> None:
     offsets = committed(a=0, b=1)
     assert offsets.expire(999, RETENTION_MS, None, MANY) == []
     assert offsets.expire(1_000, RETENTION_MS, None, MANY) == [A]
     assert list(offsets.all()) == [B]
 
 
-def test_the_offsets_of_a_group_expire_a_retention_after_its_last_member_has_left() -> None:
+def test_offsets_of_a_group_expire_after_its_last_member_left() -> None:
     offsets = committed(a=0, b=5_000)
     assert offsets.expire(10_999, RETENTION_MS, 10_000, MANY) == []
     assert offsets.expire(11_000, RETENTION_MS, 10_000, MANY) == [A, B]

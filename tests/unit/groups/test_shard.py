@@ -58,7 +58,7 @@ def test_a_session_timeout_out_of_bounds_is_refused_and_makes_no_group(session_m
     assert len(shard) == 0
 
 
-def test_a_member_of_a_group_that_there_is_not_is_unknown_whatever_it_says() -> None:
+def test_member_of_an_unknown_group_is_unknown() -> None:
     shard = GroupCoordinatorShard(SETTINGS)
     assert join(shard, member_id="m-9").error is ErrorCode.UNKNOWN_MEMBER_ID
     for event in (events.Sync("r", "m-9", 1, {}), events.Heartbeat("r", "m-9", 1), events.Leave("r", "m-9")):
@@ -70,7 +70,7 @@ def test_a_member_of_a_group_that_there_is_not_is_unknown_whatever_it_says() -> 
     assert len(shard) == 0
 
 
-def test_a_generation_is_stored_with_the_time_of_its_state_where_the_version_has_room() -> None:
+def test_generation_is_stored_with_its_state_time_if_possible() -> None:
     shard = GroupCoordinatorShard(
         GroupSettings(initial_rebalance_delay_ms=0, versions=ValueVersions(group=2))
     )
@@ -100,7 +100,7 @@ def test_of_a_group_that_never_had_members_only_offsets_are_buried() -> None:
     assert shard.delete("g") == (ErrorCode.NONE, [(offset_key("g", T0), None)])
 
 
-def test_a_group_with_members_is_not_deleted_and_its_offsets_do_not_expire() -> None:
+def test_group_with_members_is_not_deleted_and_offsets_stay() -> None:
     shard = GroupCoordinatorShard(SETTINGS)
     commit(shard, "g", 5, t0=at(1))
     join(shard)
@@ -203,7 +203,7 @@ def test_a_commit_after_loading_is_newer_than_all_that_was_loaded() -> None:
     assert shard.offsets("g") == {T0: at(1)}
 
 
-def test_offsets_of_a_group_without_members_expire_by_their_commits_after_loading() -> None:
+def test_loaded_offsets_without_members_expire_by_their_commits() -> None:
     shard = loaded(committed(T0, 5), generation(3), wall_ms=500)
     assert shard.expire_offsets("g", 999, MANY) == []
     assert shard.expire_offsets("g", 1_000, MANY) == [(offset_key("g", T0), None), (group_key("g"), None)]

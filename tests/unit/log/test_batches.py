@@ -39,7 +39,7 @@ def log_with(data: bytes, *, clean: bool = False) -> tuple[MemoryFiles, Log]:
 
 @every_case
 @pytest.mark.parametrize("clean", [False, True])
-def test_a_log_of_batches_opens_whole_and_gives_the_records_that_kafka_gave(name: str, clean: bool) -> None:
+def test_log_of_batches_opens_whole_with_the_records_of_kafka(name: str, clean: bool) -> None:
     _, log = log_with(segment(name), clean=clean)
     assert (log.recovery, log.end_offset, log.size_bytes) == (None, end_of(name), len(segment(name)))
     assert [row_of(record) for record in read_all(log) if not record.control] == expected(name)
@@ -128,7 +128,7 @@ def test_classic_messages_before_batches_are_known_to_be_that() -> None:
     assert not is_classic(log.read(6, 200))
 
 
-def test_a_look_at_what_is_just_being_cut_knows_nothing_of_what_comes_in_its_place(
+def test_reader_of_a_part_being_cut_learns_nothing_of_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one, many = (bytes(assign(valid_set(numbered(0, count)), 0).data) for count in (1, 40))

@@ -151,7 +151,7 @@ def test_a_broker_keeps_messages_for_ever_for_any_negative_retention(name: str) 
     assert LogConfig.from_properties({name: "-5"}).retention_ms is None
 
 
-def test_a_topic_that_has_a_retention_below_minus_one_already_keeps_its_messages() -> None:
+def test_topic_with_a_retention_below_minus_one_keeps_its_messages() -> None:
     config, problems = LogConfig().with_known_overrides({"retention.ms": "-5"})
     assert config.deletion_policies == ()
     assert problems[0] == "retention.ms='-5': -1 (no limit), or a whole number from 0 to 9223372036854775807"
@@ -188,7 +188,7 @@ def test_what_cannot_be_used_is_left_out_and_told_by_name_and_value() -> None:
 
 
 @pytest.mark.parametrize("name", ["cleanup.policy", "retention.bytes", "retention.ms"])
-def test_while_a_setting_that_keeps_messages_cannot_be_used_nothing_is_deleted(name: str) -> None:
+def test_invalid_retention_setting_disables_deletion(name: str) -> None:
     config, problems = LogConfig().with_known_overrides({name: "for ever", "segment.bytes": "2000"})
     assert config == replace(LogConfig(segment_bytes=2000), deletion_policies=())
     assert "retention by age and size is disabled" in problems[-1]

@@ -98,9 +98,7 @@ def test_the_copy_is_the_leaders_log_byte_for_byte(files: MemoryFiles, max_bytes
 
 
 @pytest.mark.parametrize("max_bytes", [1, 700, 1 << 20])
-def test_it_is_there_after_a_clean_stop_after_a_crash_and_after_a_power_cut(
-    files: MemoryFiles, max_bytes: int
-) -> None:
+def test_copy_survives_a_clean_stop_a_crash_and_a_power_cut(files: MemoryFiles, max_bytes: int) -> None:
     leader, follower = leader_of(files), follower_of(files)
     mixed(leader)
     copy(leader, follower, max_bytes)
@@ -117,9 +115,7 @@ def test_it_is_there_after_a_clean_stop_after_a_crash_and_after_a_power_cut(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_a_power_cut_leaves_of_an_unflushed_copy_is_a_beginning_and_the_rest_comes_again(
-    files: MemoryFiles, seed: int
-) -> None:
+def test_power_cut_leaves_a_prefix_of_an_unflushed_copy(files: MemoryFiles, seed: int) -> None:
     leader, follower = leader_of(files), follower_of(files)
     mixed(leader)
     copy(leader, follower, 300)
@@ -156,7 +152,7 @@ def test_segments_are_as_large_as_this_brokers_settings_say(files: MemoryFiles) 
     assert all(segment.size <= SMALL.segment_bytes for segment in follower.segments)
 
 
-def test_an_entry_that_is_larger_than_a_segment_here_has_one_of_its_own(files: MemoryFiles) -> None:
+def test_entry_larger_than_a_segment_gets_a_segment_of_its_own(files: MemoryFiles) -> None:
     leader, follower = leader_of(files, LogConfig()), follower_of(files)
     leader.append(valid_set(numbered(0, 2)))
     leader.append(valid_set([bytes(5000)]))
@@ -203,7 +199,7 @@ def test_what_does_not_follow_is_refused_and_nothing_is_changed(files: MemoryFil
     assert content(follower) == content(leader)
 
 
-def test_a_disk_that_fails_in_the_middle_leaves_whole_entries_and_the_rest_can_follow(
+def test_disk_failure_in_a_copy_leaves_whole_entries(
     files: MemoryFiles,
 ) -> None:
     leader, follower = leader_of(files), follower_of(files)
@@ -235,7 +231,7 @@ def test_a_follower_knows_the_producers_that_its_leader_knows(files: MemoryFiles
     }
 
 
-def test_a_copied_batch_costs_the_same_however_many_producers_are_known(
+def test_copied_batch_costs_the_same_with_any_number_of_producers(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class NotWalked(dict[int, ProducerStateEntry]):
@@ -252,7 +248,7 @@ def test_a_copied_batch_costs_the_same_however_many_producers_are_known(
     assert follower.producers.known[9].last_offset == 2
 
 
-def test_what_a_producer_sends_again_to_a_new_leader_is_not_written_twice(files: MemoryFiles) -> None:
+def test_batch_retried_at_a_new_leader_is_not_written_twice(files: MemoryFiles) -> None:
     leader, follower = leader_of(files), follower_of(files)
     write(leader, batch(2, producer=7))
     copy(leader, follower)
@@ -260,7 +256,7 @@ def test_what_a_producer_sends_again_to_a_new_leader_is_not_written_twice(files:
     assert (again.duplicate, again.first_offset, follower.end_offset) == (True, 0, 2)
 
 
-def test_a_transaction_that_another_release_began_is_open_here_too_until_its_end_comes(
+def test_transaction_of_another_release_stays_open_until_its_end(
     files: MemoryFiles,
 ) -> None:
     follower = follower_of(files)
@@ -315,9 +311,7 @@ def test_messages_without_an_epoch_make_what_was_known_unsure(files: MemoryFiles
 
 
 @pytest.mark.parametrize("max_bytes", [1, 1 << 20])
-def test_where_the_leader_tells_its_epochs_messages_without_one_have_one_too(
-    files: MemoryFiles, max_bytes: int
-) -> None:
+def test_epochs_reported_by_the_leader_cover_messages_without_one(files: MemoryFiles, max_bytes: int) -> None:
     leader, follower = leader_of(files), follower_of(files)
     for epoch in (1, 3, 4):
         leader.epochs.assign(epoch, leader.end_offset)
@@ -397,7 +391,7 @@ class KillingFiles(MemoryFiles):
 @pytest.mark.parametrize("offset", [0, 15, 17, 30, 100])
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("point", [0, 40])
-def test_a_crash_at_any_change_of_the_disk_leaves_the_old_log_or_a_beginning_of_it_or_nothing(
+def test_crash_at_any_disk_change_leaves_the_old_log_or_a_prefix(
     offset: int, power: bool, point: int
 ) -> None:
     for left in range(1, 60):

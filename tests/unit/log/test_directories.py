@@ -34,7 +34,7 @@ def one_left_out(files: MemoryFiles) -> LogManager:
     return manager_of(files, "d1", "d2")
 
 
-def test_a_directory_that_cannot_be_used_is_told_and_the_others_are_served(
+def test_unusable_directory_is_logged_and_others_are_served(
     files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = one_left_out(files)
@@ -81,7 +81,7 @@ def test_without_any_usable_directory_there_is_no_start(files: MemoryFiles) -> N
     manager_of(files, "d1", "d2").close()
 
 
-def test_what_may_lie_in_a_directory_that_is_left_out_is_not_made_elsewhere(files: MemoryFiles) -> None:
+def test_partition_of_an_offline_directory_is_not_created_elsewhere(files: MemoryFiles) -> None:
     manager = one_left_out(files)
     with pytest.raises(StorageError, match="may exist in d1, which is offline"):
         manager.create(ONE, new=False)

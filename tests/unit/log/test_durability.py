@@ -90,7 +90,7 @@ def test_a_failed_flush_stops_appends_but_not_reads(files: MemoryFiles) -> None:
         log.close()
 
 
-def test_after_a_failed_flush_no_other_flush_claims_that_all_is_durable(files: MemoryFiles) -> None:
+def test_no_flush_reports_success_after_a_failed_one(files: MemoryFiles) -> None:
     log = open_log(files)
     fill(log, 5)
     files.fail_next_sync()
@@ -101,7 +101,7 @@ def test_after_a_failed_flush_no_other_flush_claims_that_all_is_durable(files: M
     assert log.recovery_point == 0
 
 
-def test_a_flush_relies_on_no_other_threads_sync_of_the_names_that_has_not_ended(
+def test_flush_does_not_rely_on_an_unfinished_sync_of_another_thread(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = open_log(files, dataclasses.replace(SMALL, segment_bytes=400))
@@ -212,7 +212,7 @@ def test_a_segment_that_cannot_be_made_fails_one_append_only(files: MemoryFiles)
 
 @pytest.mark.parametrize("fault", ["open", "write", "sync"])
 @pytest.mark.parametrize("doing", ["roll", "flush", "close"])
-def test_an_index_that_cannot_be_written_costs_no_message_and_is_built_again(
+def test_failed_index_write_loses_no_message_and_is_rebuilt(
     files: MemoryFiles, doing: str, fault: str
 ) -> None:
     files.make_dirs("data")
@@ -234,7 +234,7 @@ def test_an_index_that_cannot_be_written_costs_no_message_and_is_built_again(
     assert [record.value for record in read_all(again)] == numbered(0, 60)
 
 
-def test_an_index_that_is_older_than_its_segment_does_not_stay_when_it_cannot_be_replaced(
+def test_stale_index_is_removed_when_it_cannot_be_replaced(
     files: MemoryFiles,
 ) -> None:
     log = open_log(files)

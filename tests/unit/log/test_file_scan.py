@@ -326,7 +326,7 @@ def test_segments_below_the_recovery_point_are_not_scanned() -> None:
     )
 
 
-def test_the_newest_segment_is_scanned_whatever_the_recovery_point_says() -> None:
+def test_newest_segment_is_scanned_with_any_recovery_point() -> None:
     files = MemoryFiles()
     log = several(files)
     end = damage(files, log, 3)
@@ -337,7 +337,7 @@ def test_the_newest_segment_is_scanned_whatever_the_recovery_point_says() -> Non
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 @pytest.mark.parametrize("window_bytes", [300, file_scan.WINDOW_BYTES])
-def test_what_lies_beyond_the_recovery_point_is_written_back_and_hardly_more(
+def test_bytes_beyond_the_recovery_point_are_written_back(
     codec: Codec, window_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_scan, "WINDOW_BYTES", window_bytes)
@@ -443,7 +443,7 @@ def test_a_crash_during_recovery_loses_nothing_more() -> None:
 # Large messages.
 
 
-def test_a_message_larger_than_a_window_is_read_whole_only_when_its_checksum_is_right(
+def test_message_larger_than_a_window_is_read_after_its_checksum(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(file_scan, "WINDOW_BYTES", 1000)
@@ -496,7 +496,7 @@ def test_compressed_segments_are_recovered_without_being_opened(monkeypatch: pyt
     assert [record.value for record in read_all(again)] == numbered(0, 90)
 
 
-def test_an_unknown_magic_with_a_right_checksum_ends_the_log_also_behind_the_first_window(
+def test_unknown_magic_with_a_right_checksum_ends_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(file_scan, "WINDOW_BYTES", 500)

@@ -30,7 +30,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("state", ["clean", "unclean", "unclean without checkpoint", "without indexes"])
-def test_a_real_brokers_data_directory_opens_with_its_offsets_and_records(data_dir: Path, state: str) -> None:
+def test_data_directory_of_kafka_opens_with_offsets_and_records(data_dir: Path, state: str) -> None:
     if state != "clean":
         (data_dir / ".kafka_cleanshutdown").unlink()
     if state == "unclean without checkpoint":
@@ -56,7 +56,7 @@ def test_a_real_brokers_directory_says_whose_it_is(data_dir: Path) -> None:
     assert agreed_meta(RealFiles(), [str(data_dir)]) == MetaProperties(3)
 
 
-def test_opening_and_closing_changes_no_byte_of_a_real_brokers_segments(data_dir: Path) -> None:
+def test_opening_and_closing_changes_no_byte_of_kafkas_segments(data_dir: Path) -> None:
     before = {path: path.read_bytes() for path in data_dir.glob("*/*")}
     manager = LogManager(RealFiles(), [str(data_dir)], LogConfig(), Layout.CLASSIC, ManualClock())
     manager.open_all()

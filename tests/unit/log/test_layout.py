@@ -107,5 +107,5 @@ def test_contents_of_a_data_directory_are_told_by_topic() -> None:
     assert contents(disk_with(*many), "d").endswith("j (partition 0) and 2 more topics")
 
 
-def test_contents_of_a_data_directory_that_cannot_be_read_are_told_as_such() -> None:
+def test_unreadable_data_directory_is_described_as_such() -> None:
     assert contents(disk_with("a_0/", "b-0/"), "d").startswith("cannot read d: d holds partitions in the")

@@ -267,7 +267,7 @@ def test_a_read_tells_whether_there_is_more_than_it_gives(files: MemoryFiles) ->
     assert log.read(5, 100, up_to=12).more
 
 
-def test_of_an_older_segment_there_is_more_if_the_next_one_begins_below_the_high_watermark(
+def test_older_segment_has_more_if_the_next_begins_below_the_hw(
     files: MemoryFiles,
 ) -> None:
     log = open_log(files)
@@ -338,7 +338,7 @@ def test_the_offset_for_a_timestamp_is_exact(files: MemoryFiles, codec: Codec, r
     assert log.offset_for_timestamp(NOW_MS + 60) is None
 
 
-def test_a_message_that_comes_while_indexes_are_rebuilt_is_found_by_its_time_later(
+def test_message_appended_during_an_index_rebuild_is_found_by_time(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = dataclasses.replace(SMALL, segment_bytes=100_000)
@@ -485,7 +485,7 @@ def test_the_index_is_rebuilt_when_it_points_between_messages(files: MemoryFiles
     assert [record.value for record in read_all(log, max_bytes=60)] == numbered(0, 40)
 
 
-def test_offsets_that_go_back_where_nobody_looked_are_reported_by_the_read(files: MemoryFiles) -> None:
+def test_offsets_that_decrease_in_the_middle_are_reported_by_a_read(files: MemoryFiles) -> None:
     log = open_log(files, LogConfig())
     fill(log, 10)
     third = 2 * (log.size_bytes // 10)

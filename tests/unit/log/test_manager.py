@@ -81,7 +81,7 @@ def test_wrong_names_are_refused_before_anything_is_made(files: MemoryFiles) -> 
     assert files.list_dir("d1") == [".lock"]
 
 
-def test_settings_that_cannot_be_used_are_left_out_with_one_warning_for_the_topic(
+def test_invalid_settings_are_ignored_with_one_warning_a_topic(
     files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     newer = {"segment.bytes": "5000", "remote.storage.enable": "true", "flush.messages": "often"}
@@ -131,7 +131,7 @@ def test_a_second_process_is_refused_and_leaves_nothing_locked(files: MemoryFile
     second.open_all()
 
 
-def test_the_marker_is_there_only_between_a_clean_close_and_the_next_open(files: MemoryFiles) -> None:
+def test_marker_exists_only_from_a_clean_close_to_the_next_open(files: MemoryFiles) -> None:
     manager = manager_of(files)
     assert not files.exists(f"d1/{MARKER}")
     manager.close()
@@ -300,7 +300,7 @@ def test_a_partition_that_cannot_be_removed_does_not_keep_the_others() -> None:
     assert set(manager.logs()) == {ONE}
 
 
-def test_what_no_checkpoint_knows_of_is_removed_and_cut_without_writing_one() -> None:
+def test_delete_and_truncate_without_checkpoint_entry_write_none() -> None:
     files = CountingFiles()
     manager = with_many(files)
     for partition in (TWO, OTHER):
@@ -337,9 +337,7 @@ def test_a_deletion_that_a_crash_cut_short_is_finished_at_open(files: MemoryFile
 
 
 @pytest.mark.parametrize("kind", ["memory", "real"])
-def test_a_partition_whose_directory_was_removed_by_hand_is_deleted_all_the_same(
-    kind: str, tmp_path: Path
-) -> None:
+def test_partition_removed_by_hand_can_be_deleted(kind: str, tmp_path: Path) -> None:
     files: Files = MemoryFiles() if kind == "memory" else RealFiles()
     home = str(tmp_path / "d1")
     manager = manager_of(files, home)
@@ -356,9 +354,7 @@ def test_a_partition_whose_directory_was_removed_by_hand_is_deleted_all_the_same
 
 
 @pytest.mark.parametrize("kind", ["memory", "real"])
-def test_a_data_directory_that_is_gone_is_a_storage_error_and_the_others_are_served(
-    kind: str, tmp_path: Path
-) -> None:
+def test_removed_data_directory_fails_its_logs_only(kind: str, tmp_path: Path) -> None:
     files: Files = MemoryFiles() if kind == "memory" else RealFiles()
     clock = ManualClock()
     homes = [str(tmp_path / name) for name in ("d1", "d2")]
@@ -537,7 +533,7 @@ def test_the_machines_files_hold_a_broker_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", Layout)
 @pytest.mark.parametrize("length", [230, 240, 244, 245, 249])
-def test_a_partition_of_any_legal_name_is_deleted_set_aside_and_made_again(
+def test_partition_of_any_legal_name_is_deleted_and_created_again(
     tmp_path: Path, layout: Layout, length: int
 ) -> None:
     partition, neighbour = (

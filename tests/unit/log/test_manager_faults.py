@@ -106,7 +106,7 @@ def fail_checkpoint(monkeypatch: pytest.MonkeyPatch, files: MemoryFiles, fault: 
 
 @pytest.mark.parametrize("fault", CHECKPOINT_FAULTS)
 @pytest.mark.parametrize("doing", ["delete", "truncate"])
-def test_a_checkpoint_that_cannot_be_written_leaves_no_point_past_a_logs_end(
+def test_failed_checkpoint_leaves_no_point_past_a_log_end(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fault: str, doing: str
 ) -> None:
     manager = manager_of(files)
@@ -142,7 +142,7 @@ def test_a_point_that_failed_to_be_written_counts_as_written(
     assert points.get(ONE, 0) <= 5
 
 
-def test_points_that_could_be_neither_written_nor_removed_count_as_written(
+def test_points_neither_written_nor_removed_count_as_written(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = manager_of(files)
@@ -168,7 +168,7 @@ def test_points_that_could_be_neither_written_nor_removed_count_as_written(
     assert read_checkpoint(files, f"d1/{CHECKPOINT}")[TWO] == 50
 
 
-def test_a_checkpoint_that_cannot_be_written_is_told_once_and_the_others_are_written(
+def test_failed_checkpoint_is_logged_once_and_others_are_written(
     files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = manager_of(files, "d1", "d2")
@@ -205,7 +205,7 @@ def test_a_marker_that_cannot_be_made_costs_the_next_start_a_check(files: Memory
     assert log_of(manager_of(files), ONE).end_offset == 5
 
 
-def test_a_log_that_cannot_be_opened_leaves_the_others_and_is_opened_later_where_it_lies(
+def test_log_that_fails_to_open_is_opened_later_in_its_place(
     files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = manager_of(files, "d1", "d2")
@@ -230,7 +230,7 @@ def test_a_log_that_cannot_be_opened_leaves_the_others_and_is_opened_later_where
     assert files.exists(f"d1/{MARKER}")
 
 
-def test_a_log_that_is_opened_later_and_has_lost_its_end_leaves_no_point_past_it(files: MemoryFiles) -> None:
+def test_log_opened_later_that_lost_its_end_leaves_no_point_past_it(files: MemoryFiles) -> None:
     manager = manager_of(files)
     fill(manager.create(ONE), 40)
     log_of(manager, ONE).flush()
@@ -246,7 +246,7 @@ def test_a_log_that_is_opened_later_and_has_lost_its_end_leaves_no_point_past_it
     assert read_checkpoint(files, f"d1/{CHECKPOINT}")[ONE] <= end
 
 
-def test_while_a_log_is_not_opened_its_directory_does_not_count_as_clean(files: MemoryFiles) -> None:
+def test_directory_with_an_unopened_log_does_not_count_as_clean(files: MemoryFiles) -> None:
     manager = manager_of(files)
     for partition in (ONE, TWO):
         fill(manager.create(partition), 40)
@@ -269,7 +269,7 @@ def test_a_log_that_cannot_be_opened_can_be_deleted(files: MemoryFiles) -> None:
     assert manager.create(ONE).end_offset == 0
 
 
-def test_a_partition_that_cannot_be_made_in_one_directory_is_made_in_the_next(
+def test_partition_that_one_directory_refuses_is_created_in_the_next(
     files: MemoryFiles,
 ) -> None:
     manager = manager_of(files, "d1", "d2")
@@ -280,7 +280,7 @@ def test_a_partition_that_cannot_be_made_in_one_directory_is_made_in_the_next(
     assert set(manager_of(files, "d1", "d2").logs()) == {ONE, TWO}
 
 
-def test_a_partition_that_can_be_neither_made_nor_removed_is_made_in_the_same_directory_later(
+def test_partition_neither_created_nor_removed_stays_in_its_directory(
     files: MemoryFiles,
 ) -> None:
     manager = manager_of(files, "d1", "d2")
@@ -326,7 +326,7 @@ class Door:
         self._lock.release()
 
 
-def test_of_two_flushes_at_once_none_claims_what_the_kernel_told_the_other_is_lost(
+def test_two_flushes_at_once_do_not_hide_a_lost_page(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     doors: list[Door] = []
@@ -399,7 +399,7 @@ def test_a_log_that_is_cut_beside_a_checkpoint_waits_for_it(
     assert read_checkpoint(files, f"d1/{CHECKPOINT}") == ({} if doing == "delete" else {ONE: 50})
 
 
-def test_of_two_starts_written_at_once_the_older_one_does_not_come_last(files: MemoryFiles) -> None:
+def test_older_of_two_concurrent_start_checkpoints_is_not_last(files: MemoryFiles) -> None:
     class Overtaken(nullcontext[None]):
         """Somebody else gets in before whoever wants to."""
 

@@ -210,7 +210,7 @@ def test_a_lock_file_that_cannot_be_made_again_is_tried_again(
     ]
 
 
-def test_a_directory_that_cannot_be_looked_for_keeps_no_other_loss_from_being_found(
+def test_unreadable_directory_does_not_hide_another_loss(
     files: MemoryFiles,
 ) -> None:
     manager = two_directories(files)

@@ -129,7 +129,7 @@ def test_a_topic_can_only_choose_a_class_that_the_broker_names() -> None:
     assert broker.with_overrides({"cleanup.policy": OURS}).deletion_policies == (OURS,)
 
 
-def test_a_topics_class_that_the_broker_does_not_name_is_not_even_imported() -> None:
+def test_policy_class_that_the_broker_does_not_name_is_not_imported() -> None:
     config, problems = LogConfig().with_known_overrides({"cleanup.policy": "no.such.module:Policy"})
     assert config == replace(LogConfig(), deletion_policies=())
     assert "no.such.module:Policy" in problems[0]

@@ -82,7 +82,7 @@ def test_without_timestamps_the_time_since_the_segment_was_made_counts(
     assert bases(log) == [0, 2, 3]
 
 
-def test_without_timestamps_a_segment_is_at_least_as_old_as_its_last_write(
+def test_segment_without_timestamps_is_as_old_as_its_last_write(
     files: MemoryFiles, clock: ManualClock
 ) -> None:
     log = open_log(files, BY_TIME)

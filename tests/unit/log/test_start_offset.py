@@ -79,7 +79,7 @@ def test_only_starts_that_no_segments_name_tells_are_written_down(files: MemoryF
     assert read_file(files, STARTS) == b"0\n0\n"
 
 
-def test_a_partition_made_anew_does_not_start_where_the_deleted_one_did(files: MemoryFiles) -> None:
+def test_recreated_partition_does_not_start_at_the_old_offset(files: MemoryFiles) -> None:
     manager = of_40(files)
     manager.increment_start_offset(ONE, 17)
     manager.delete(ONE)
@@ -88,7 +88,7 @@ def test_a_partition_made_anew_does_not_start_where_the_deleted_one_did(files: M
     assert log_of(manager_of(files), ONE).start_offset == 0
 
 
-def test_a_start_that_could_not_be_taken_back_keeps_the_partition_deleted(files: MemoryFiles) -> None:
+def test_recreated_partition_starts_at_0_after_a_failed_write(files: MemoryFiles) -> None:
     manager = of_40(files)
     manager.increment_start_offset(ONE, 17)
     files.fail_next_write(match="log-start")

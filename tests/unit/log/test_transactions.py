@@ -85,7 +85,7 @@ def test_ends_that_lie_far_behind_are_searched_for_in_steps() -> None:
     assert set(needs) == {0}
 
 
-def test_a_large_answer_without_transactions_is_looked_at_in_steps_and_only_once() -> None:
+def test_large_response_without_transactions_is_scanned_once() -> None:
     log = opened_again_with(8)
     read = log.read(0, 16 << 20, partial=False)
     needs, found = steps_of(aborted_steps(log, read, log.end_offset))
@@ -110,7 +110,7 @@ def test_what_was_written_over_a_cut_is_looked_at_again() -> None:
     assert steps_of(aborted_steps(log, again, log.end_offset))[1] == [(7, 1)]
 
 
-def test_a_look_at_what_is_just_being_cut_settles_nothing_behind_the_cut(
+def test_reader_of_a_part_being_cut_settles_nothing_behind_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = open_log(MemoryFiles(), ROOM)

@@ -24,7 +24,7 @@ def test_who_asks_for_the_leaders_end_is_caught_up_now() -> None:
     assert after((10, 10, 70)).caught_up_ms == 70
 
 
-def test_who_asks_for_what_was_the_end_at_its_last_fetch_was_caught_up_then() -> None:
+def test_follower_at_the_previous_end_was_caught_up_then() -> None:
     assert after((5, 10, 70), (10, 20, 90)).caught_up_ms == 70
 
 
@@ -55,7 +55,7 @@ def test_it_may_go_back_and_then_it_has_less() -> None:
     assert (progress.end_offset, progress.caught_up_ms) == (4, 70)
 
 
-def test_of_one_that_asks_for_what_the_leader_does_not_have_nothing_counts() -> None:
+def test_fetch_beyond_the_leaders_log_does_not_count() -> None:
     progress = after((10, 10, 70))
     progress.reset()
     assert (progress.end_offset, progress.caught_up_ms) == (UNKNOWN_END, 70)

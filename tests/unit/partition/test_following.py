@@ -17,7 +17,7 @@ from tests.support.replicas import (
 )
 
 
-def test_a_follower_has_what_its_leader_has_and_knows_a_fetch_later_that_it_is_committed() -> None:
+def test_follower_learns_a_commit_one_fetch_later() -> None:
     leader, follower = leading((1, 2)), replica(2)
     follower.apply_leadership(leadership(1, isr=(1, 2)))
     write(leader, 3)
@@ -49,9 +49,7 @@ def test_a_leader_learns_no_high_watermark() -> None:
 
 
 @pytest.mark.parametrize(("written_down", "known"), [(0, 0), (2, 2), (99, 3)])
-def test_a_high_watermark_that_was_written_down_is_believed_as_far_as_there_are_messages(
-    written_down: int, known: int
-) -> None:
+def test_checkpointed_high_watermark_is_clamped_to_the_log(written_down: int, known: int) -> None:
     leader = leading((1,))
     write(leader, 3)
     again = type(leader)(leader.topic_partition, leader.log, 1, high_watermark=written_down)
@@ -73,7 +71,7 @@ def test_what_comes_from_an_earlier_leader_is_not_written() -> None:
     assert follower.log.end_offset == 0
 
 
-def test_a_follower_says_when_it_must_flush_before_its_leader_hears_of_it() -> None:
+def test_follower_reports_when_it_must_flush_before_it_acknowledges() -> None:
     leader, follower = leading((1, 2)), replica(2, config=LogConfig(flush_messages=2))
     follower.apply_leadership(leadership(1))
     write(leader)
@@ -97,7 +95,7 @@ def test_a_cut_takes_the_high_watermark_along() -> None:
     assert follower.high_watermark == 9
 
 
-def test_what_lay_unflushed_when_a_log_was_cut_does_not_count_as_safe_later() -> None:
+def test_unflushed_messages_of_a_truncated_log_are_not_durable_later() -> None:
     leader = leading((1,), flush_messages=1)
     write(leader, 3)
     leader.complete_flush(leader.log.flush())
@@ -135,7 +133,7 @@ def test_a_batch_that_overlaps_what_is_there_is_not_written() -> None:
     assert follower.log.end_offset == 3
 
 
-def test_a_follower_that_leads_goes_on_where_its_log_ends_and_knows_nobodys_progress() -> None:
+def test_follower_that_becomes_leader_knows_no_progress_of_others() -> None:
     leader, follower = leading((1, 2)), replica(2)
     follower.apply_leadership(leadership(1))
     write(leader, 3)
@@ -147,7 +145,7 @@ def test_a_follower_that_leads_goes_on_where_its_log_ends_and_knows_nobodys_prog
     assert follower.high_watermark == 4
 
 
-def test_what_a_follower_could_not_flush_is_not_committed_when_it_leads() -> None:
+def test_messages_a_follower_failed_to_flush_are_not_committed() -> None:
     leader, follower = leading((1, 2)), replica(2, config=LogConfig(flush_messages=1))
     follower.apply_leadership(leadership(1))
     write(leader)

@@ -40,7 +40,7 @@ def test_who_has_more_to_read_of_another_partition_waits_for_a_moment() -> None:
     assert consumer.waits(FINISHED) == MIN_WAIT_MS
 
 
-def test_who_names_everything_that_it_has_more_of_waits_as_long_as_it_asked_to() -> None:
+def test_fetch_naming_all_unfinished_partitions_waits_in_full() -> None:
     # Messages are there, but not as many as it wants.
     consumer = Consumer()
     consumer.partial_reads.record_response(UNFINISHED, has_more=True)
@@ -86,7 +86,7 @@ def test_a_partition_that_is_read_to_its_end_is_forgotten() -> None:
     assert consumer.waits(FINISHED) == MAX_WAIT_MS
 
 
-def test_who_never_comes_back_for_a_partition_is_not_reminded_of_it_when_another_has_more() -> None:
+def test_partition_never_fetched_again_shortens_no_later_wait() -> None:
     consumer = Consumer()
     consumer.partial_reads.record_response(UNFINISHED, has_more=True)
     while consumer.waits(FINISHED) < MAX_WAIT_MS:

@@ -55,7 +55,7 @@ def test_with_a_configured_flush_messages_are_visible_only_after_it() -> None:
     assert leading.read(0, 1000, at_least_one=True).slice is not None
 
 
-def test_a_read_is_out_of_range_behind_the_end_of_the_log_not_behind_the_high_watermark() -> None:
+def test_read_is_out_of_range_behind_the_log_end_not_the_hw() -> None:
     leading = partition(flush_messages=1)
     leading.append(messages(b"a", b"b", b"c"))
     assert leading.high_watermark == 0

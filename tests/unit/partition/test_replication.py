@@ -31,7 +31,7 @@ def shrunk(partition: Partition, now_ms: int = LAG_MS + 1) -> LeaderAndIsr:
 # --- the high watermark -------------------------------------------------------------------------------------
 
 
-def test_a_message_is_committed_once_every_replica_in_sync_has_asked_for_what_is_behind_it() -> None:
+def test_message_is_committed_once_all_in_sync_fetch_behind_it() -> None:
     leader = leading()
     last = write(leader, 3)
     assert not leader.update_follower_fetch_state(2, 3, 0).high_watermark_advanced
@@ -40,7 +40,7 @@ def test_a_message_is_committed_once_every_replica_in_sync_has_asked_for_what_is
     assert (leader.high_watermark, leader.is_committed(last, 0)) == (3, True)
 
 
-def test_the_high_watermark_of_a_new_leader_lags_until_it_is_where_its_log_ended() -> None:
+def test_hw_of_a_new_leader_lags_until_the_log_end_at_its_election() -> None:
     leader = leading()
     write(leader, 3)
     leader.apply_leadership(leadership(2, epoch=1))
@@ -98,7 +98,7 @@ def test_consumers_see_what_is_committed_and_followers_all() -> None:
     assert taken(leader, 0).next_offset == 2
 
 
-def test_who_asks_for_what_the_leader_does_not_have_moves_nothing_and_joins_nothing() -> None:
+def test_fetch_beyond_the_leaders_log_changes_neither_hw_nor_isr() -> None:
     leader = leading((1, 2))
     write(leader, 2)
     beyond = leader.update_follower_fetch_state(3, 7, 0)
@@ -119,14 +119,14 @@ def test_with_too_few_in_sync_acks_all_is_refused_and_the_rest_is_not() -> None:
     assert write(leader) == 0
 
 
-def test_who_waits_while_too_many_leave_hears_that_it_is_written_but_not_safe() -> None:
+def test_produce_waiting_while_the_isr_shrinks_fails_after_append() -> None:
     leader = leading((1, 2), min_in_sync=2)
     last = write(leader, all_in_sync=True)
     leader.complete_isr_update(wanted := shrunk(leader), wanted)
     assert refused(leader.is_committed, last, 0) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
-def test_a_replica_that_is_only_about_to_join_does_not_count_for_the_minimum() -> None:
+def test_replica_about_to_join_does_not_count_for_min_insync() -> None:
     leader = leading((1,), min_in_sync=2)
     assert leader.update_follower_fetch_state(2, 0, 0).proposed_isr is not None
     assert refused(leader.append, messages(b"a"), all_in_sync=True) is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -153,7 +153,7 @@ def test_who_is_slow_leaves_though_it_asks_all_the_time() -> None:
     assert shrunk(leader).isr == (1,)
 
 
-def test_a_new_leader_gives_those_in_sync_the_whole_time_and_the_others_none() -> None:
+def test_new_leader_gives_only_in_sync_followers_the_full_lag_time() -> None:
     leader = leading((1, 2), now_ms=500)
     assert leader.shrink_isr(500 + LAG_MS, LAG_MS) is None
     assert shrunk(leader, 501 + LAG_MS).isr == (1,)
@@ -187,7 +187,7 @@ def test_a_broker_that_follows_drops_nobody() -> None:
 # --- coming back --------------------------------------------------------------------------------------------
 
 
-def test_who_has_all_that_is_committed_comes_back_at_its_place_among_the_replicas() -> None:
+def test_caught_up_replica_rejoins_the_isr_at_its_place() -> None:
     leader = leading((1, 3))
     write(leader, 4)
     leader.update_follower_fetch_state(3, 4, 0)
@@ -197,7 +197,7 @@ def test_who_has_all_that_is_committed_comes_back_at_its_place_among_the_replica
     assert (wanted.isr, wanted.version) == (ALL, 1)
 
 
-def test_what_an_earlier_leader_wrote_and_may_have_committed_is_asked_of_who_comes_back() -> None:
+def test_returning_replica_must_have_the_earlier_leaders_messages() -> None:
     leader = leading((1, 2))
     write(leader, 4)
     leader.apply_leadership(leadership(2, 1))
@@ -257,7 +257,7 @@ def test_a_state_without_its_leader_in_sync_is_nonsense_and_not_taken() -> None:
     assert leader.leadership == leadership(1)
 
 
-def test_where_nobody_knows_what_is_there_the_old_isr_counts_and_it_is_tried_again() -> None:
+def test_unknown_outcome_keeps_the_old_isr_and_is_retried() -> None:
     leader = leading()
     leader.complete_isr_update(shrunk(leader), None)
     assert leader.leadership == leadership(1)
@@ -298,7 +298,7 @@ def test_what_is_not_newer_than_known_changes_nothing(epoch: int) -> None:
     assert leader.is_leader
 
 
-def test_who_waits_for_a_leader_that_was_replaced_hears_that_nobody_knows() -> None:
+def test_waiting_produce_fails_when_the_leader_was_replaced() -> None:
     leader = leading((1,))
     last = write(leader)
     leader.apply_leadership(leadership(2, 1))
@@ -307,14 +307,14 @@ def test_who_waits_for_a_leader_that_was_replaced_hears_that_nobody_knows() -> N
     assert refused(leader.is_committed, last, 0) is ErrorCode.NOT_LEADER_FOR_PARTITION
 
 
-def test_who_waits_for_a_leader_that_may_have_been_replaced_hears_that_nobody_knows() -> None:
+def test_waiting_produce_fails_when_the_leader_may_be_replaced() -> None:
     leader = leading((1,))
     last = write(leader)
     leader.apply_leadership(leadership(1, 2, (1,)))
     assert refused(leader.is_committed, last, 0) is ErrorCode.NOT_LEADER_FOR_PARTITION
 
 
-def test_who_waits_for_a_leader_that_goes_on_in_the_next_epoch_waits_on() -> None:
+def test_waiting_produce_continues_in_the_same_leaders_next_epoch() -> None:
     leader = leading((1, 2))
     last = write(leader)
     leader.apply_leadership(leadership(1, 1, (1, 2)))
@@ -332,7 +332,7 @@ def test_who_names_another_epoch_is_told_so(epoch: int, code: ErrorCode) -> None
     assert refused(leader.check_leader, epoch) is code
 
 
-def test_a_leader_that_goes_on_in_another_epoch_remembers_how_far_its_followers_are() -> None:
+def test_same_leader_in_another_epoch_keeps_follower_progress() -> None:
     leader = leading()
     write(leader, 2)
     leader.update_follower_fetch_state(2, 2, 0)
@@ -340,7 +340,7 @@ def test_a_leader_that_goes_on_in_another_epoch_remembers_how_far_its_followers_
     assert leader.high_watermark == 2
 
 
-def test_a_leader_that_was_another_meanwhile_knows_nothing_of_its_followers() -> None:
+def test_leader_replaced_meanwhile_knows_no_follower_progress() -> None:
     leader = leading((1, 2))
     write(leader, 2)
     leader.apply_leadership(leadership(2, 1))
@@ -380,7 +380,7 @@ def test_a_fetch_of_a_follower_means_nothing_to_who_does_not_lead() -> None:
     assert refused(follower.update_follower_fetch_state, 3, 0, 0) is ErrorCode.NOT_LEADER_FOR_PARTITION
 
 
-def test_what_is_written_while_a_leader_goes_over_to_a_new_epoch_is_of_that_epoch() -> None:
+def test_append_while_a_new_epoch_starts_belongs_to_that_epoch() -> None:
     leader = leading((1,))
     leader.log.start_epoch(0)
     write(leader, 2)

@@ -48,7 +48,7 @@ def led_again(files: MemoryFiles) -> LogManager:
     return manager
 
 
-def test_an_epoch_that_is_written_down_beside_the_log_survives_a_power_cut() -> None:
+def test_journaled_epoch_survives_a_power_cut() -> None:
     files = MemoryFiles()
     led_again(files)
     assert read_file(files, OWN_FILE) == b"0\n1\n0 0\n"
@@ -57,7 +57,7 @@ def test_an_epoch_that_is_written_down_beside_the_log_survives_a_power_cut() -> 
     assert epochs.latest_at_open == 4
 
 
-def test_messages_may_be_written_under_it_and_the_logs_own_file_follows_later() -> None:
+def test_journaled_epoch_allows_appends_before_the_log_file_follows() -> None:
     files = MemoryFiles()
     manager = led_again(files)
     log = log_of(manager)
@@ -67,7 +67,7 @@ def test_messages_may_be_written_under_it_and_the_logs_own_file_follows_later() 
     assert read_file(files, OWN_FILE) == b"0\n2\n0 0\n4 10\n"
 
 
-def test_an_epoch_that_is_written_down_nowhere_is_flushed_before_anything_is_written_under_it() -> None:
+def test_unsaved_epoch_is_flushed_before_an_append() -> None:
     files = MemoryFiles()
     log = log_of(led_again(files))
     log.start_epoch(7)
@@ -103,7 +103,7 @@ def test_a_log_that_is_deleted_leaves_nothing_to_the_next_of_its_name() -> None:
     assert manager.create(ONE).epochs.latest_at_open == -1
 
 
-def test_of_a_log_that_was_removed_by_hand_nothing_is_left_once_another_is_made() -> None:
+def test_entries_of_a_log_removed_by_hand_do_not_pass_to_the_next() -> None:
     files = MemoryFiles()
     led_again(files).close()
     files.remove_tree("data/my_topic_0")
@@ -133,7 +133,7 @@ def test_a_file_that_makes_no_sense_is_left_out_with_a_warning(caplog: pytest.Lo
     assert f"ignoring {PATH}" in caplog.text
 
 
-def test_a_directory_that_takes_nothing_keeps_no_other_from_being_written() -> None:
+def test_failing_directory_does_not_keep_others_from_being_written() -> None:
     files = MemoryFiles()
     manager = LogManager(files, ["full", "data"], LogConfig(), Layout.CLASSIC, ManualClock(0))
     manager.open_all()
@@ -149,7 +149,7 @@ def test_a_directory_that_takes_nothing_keeps_no_other_from_being_written() -> N
     assert not manager.epoch_journal.may_contain(ONE)
 
 
-def test_the_file_may_tell_of_a_log_until_a_write_without_it_is_through() -> None:
+def test_journal_may_contain_a_log_until_a_write_without_it() -> None:
     files = MemoryFiles()
     manager = led_again(files)
     for _ in range(2):
@@ -161,7 +161,7 @@ def test_the_file_may_tell_of_a_log_until_a_write_without_it_is_through() -> Non
     assert not manager.epoch_journal.may_contain(ONE)
 
 
-def test_what_a_log_was_removed_with_may_be_told_of_the_next_one_until_it_is_written_anew() -> None:
+def test_entries_of_a_removed_log_may_stay_until_a_rewrite() -> None:
     files = MemoryFiles()
     led_again(files).close()
     files.remove_tree("data/my_topic_0")
@@ -171,7 +171,7 @@ def test_what_a_log_was_removed_with_may_be_told_of_the_next_one_until_it_is_wri
     assert manager.epoch_journal.may_contain(ONE)
 
 
-def test_an_epoch_that_the_logs_file_told_of_and_recovery_cut_is_written_to_that_file() -> None:
+def test_epoch_in_the_file_that_recovery_removed_is_written_there() -> None:
     files = MemoryFiles()
     manager = manager_of(files)
     log = manager.create(ONE)
@@ -188,7 +188,7 @@ def test_an_epoch_that_the_logs_file_told_of_and_recovery_cut_is_written_to_that
     assert read_file(files, OWN_FILE) == b"0\n2\n0 0\n4 10\n"
 
 
-def test_that_nothing_has_begun_is_no_reason_to_leave_the_logs_file_as_it_is() -> None:
+def test_recording_no_epochs_does_not_mark_them_as_written() -> None:
     files = MemoryFiles()
     log = log_of(led_again(files))
     files.fail_next_sync(match="leader-epoch-checkpoint")

@@ -153,7 +153,7 @@ def test_recovery_forgets_epochs_of_messages_that_it_cut(files: MemoryFiles) -> 
     assert open_log(files).epochs.entries == ((1, 0),)
 
 
-def test_an_epoch_of_which_recovery_left_nothing_is_known_until_something_else_is_written(
+def test_epoch_without_messages_is_known_until_the_next_write(
     files: MemoryFiles,
 ) -> None:
     log = open_log(files)
@@ -181,13 +181,13 @@ def test_truncation_and_deletion_take_the_epochs_with_them(files: MemoryFiles) -
 
 
 @pytest.mark.parametrize(("start", "answer"), [(0, (-1, -1)), (4, (-1, -1)), (5, (0, 5)), (7, (0, 5))])
-def test_of_epochs_before_the_first_known_one_an_end_is_known_only_where_no_message_is_left(
+def test_end_before_the_first_epoch_is_known_only_without_messages(
     files: MemoryFiles, start: int, answer: tuple[int, int]
 ) -> None:
     assert epochs_of(files, (1, 5), (3, 10)).end_offset_for(0, 99, start) == answer
 
 
-def test_what_recovery_cut_and_the_file_still_has_is_cut_after_a_clean_close_too(files: MemoryFiles) -> None:
+def test_epochs_that_recovery_removed_stay_removed_after_a_close(files: MemoryFiles) -> None:
     log = open_log(files)
     log.start_epoch(0)
     fill(log, 1)

@@ -75,7 +75,7 @@ def test_what_could_not_be_written_is_written_with_what_comes_next() -> None:
     assert manager_of(files, "d1").topic_incarnations.of(ONE) == 7
 
 
-def test_nothing_is_known_of_a_log_that_was_deleted_or_set_aside_also_where_the_file_still_names_it() -> None:
+def test_deleted_or_stray_log_has_no_record_even_if_the_file_has() -> None:
     files = MemoryFiles()
     manager = with_both(files)
     manager.delete(ONE)
@@ -103,7 +103,7 @@ def test_a_file_of_nonsense_is_named_and_nothing_is_known(
     assert f"d1/{FILE}" in caplog.text
 
 
-def test_a_log_that_was_set_aside_keeps_its_files_and_another_one_is_made_in_its_place() -> None:
+def test_stray_log_keeps_its_files_and_a_new_one_is_created() -> None:
     files = MemoryFiles()
     manager = manager_of(files, "d1")
     manager.create(ONE)
@@ -115,7 +115,7 @@ def test_a_log_that_was_set_aside_keeps_its_files_and_another_one_is_made_in_its
     assert manager.mark_stray(ONE) is None
 
 
-def test_logs_are_of_a_topic_made_again_where_topics_were_made_less_often_than_before() -> None:
+def test_restored_zookeeper_with_fewer_changes_keeps_the_logs() -> None:
     files = MemoryFiles()
     manager = with_both(files)
     manager.topic_incarnations.update_children(Children(5, 9, 3))
@@ -163,7 +163,7 @@ def test_a_start_tells_by_the_topics_whether_zookeeper_went_back(
         children = Children(max(children.changes, 7), 20, children.made_at)
 
 
-def test_a_log_is_of_the_topic_again_that_it_was_written_down_for_since_zookeeper_went_back() -> None:
+def test_log_belongs_to_its_topic_again_once_it_is_recorded() -> None:
     manager = with_both(MemoryFiles())
     manager.topic_incarnations.update_children(Children(5, 9, 3))
     manager.topic_incarnations.update_children(Children(4, 7, 3))
@@ -177,7 +177,7 @@ def test_a_log_that_was_made_later_than_the_topic_is_taken_for_it() -> None:
     assert manager.topic_incarnations.is_of_later(ONE, 3)
 
 
-def test_one_server_that_misses_a_deletion_is_no_sign_that_zookeeper_went_back() -> None:
+def test_server_that_misses_a_deletion_is_not_a_restored_zookeeper() -> None:
     manager = with_both(MemoryFiles())
     for children in (Children(5, 9, 3), Children(5, 8, 3), Children(5, 9, 3)):
         manager.topic_incarnations.update_children(children)

@@ -266,7 +266,7 @@ def test_what_is_written_anew_is_as_old_as_what_it_replaces(files: MemoryFiles) 
     assert log.segments[0].file.modified_ms() == max(written_ms[:-1])
 
 
-def test_a_tombstone_stays_in_the_first_pass_that_meets_it_however_old_it_says_it_is(
+def test_tombstone_stays_in_the_first_pass_whatever_its_time(
     files: MemoryFiles,
 ) -> None:
     log = small_log(files, [A], [B])

@@ -205,7 +205,7 @@ def damage(broker: Broker, partition: TopicPartition) -> None:
     broker.logs[partition].segments[0].file.write_at(50, b"!")
 
 
-def test_a_log_that_cannot_be_cleaned_is_told_once_and_the_others_go_on(
+def test_uncleanable_log_is_logged_once_and_others_are_cleaned(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker.add(ONE, segments=2)
@@ -270,14 +270,14 @@ def test_a_log_that_takes_no_more_messages_is_not_cleaned(
     assert caplog.text == ""
 
 
-def test_a_log_whose_directory_was_removed_by_hand_does_not_stop_the_others(broker: Broker) -> None:
+def test_log_removed_by_hand_does_not_stop_the_cleaning_of_others(broker: Broker) -> None:
     broker.add(ONE, segments=2)
     broker.add(OTHER, segments=2)
     broker.files.remove_tree("data/my_topic_0")
     assert [broker.run(), broker.run()] == [OTHER, None]
 
 
-def test_a_log_that_an_open_transaction_holds_up_does_not_hold_up_the_others(broker: Broker) -> None:
+def test_open_transaction_does_not_hold_up_the_cleaning_of_others(broker: Broker) -> None:
     from minikafka.records.format.batch import build_batch
 
     log = broker.add(ONE)
@@ -315,7 +315,7 @@ def test_a_partition_that_was_forgotten_begins_anew(broker: Broker) -> None:
     assert broker.checkpoint() == "0\n0\n"
 
 
-def test_a_partition_that_goes_before_the_first_cleaning_after_a_start_is_forgotten(broker: Broker) -> None:
+def test_partition_deleted_before_the_first_cleaning_is_forgotten(broker: Broker) -> None:
     broker.add(ONE, segments=2)
     broker.run()
     broker.begin()

@@ -60,7 +60,7 @@ def test_an_empty_index_points_to_the_beginning() -> None:
     assert index.last() == (BASE, 0)
 
 
-def test_zeros_that_kafka_preallocated_are_passed_over_and_written_away() -> None:
+def test_preallocated_zeros_are_ignored_and_written_away() -> None:
     files = MemoryFiles()
     files.open("i", create=True).write_at(0, pairs((7, 4200)) + bytes(800))
     index = OffsetIndex.load(files, "i", BASE, 10_000)
@@ -142,9 +142,7 @@ def test_what_a_scan_found_is_added_where_it_rises() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_an_index_that_grew_with_its_segment_says_of_its_entries_what_one_built_anew_would(
-    magic: int, codec: Codec
-) -> None:
+def test_grown_index_equals_a_rebuilt_one(magic: int, codec: Codec) -> None:
     log = open_log(MemoryFiles(), LogConfig(index_interval_bytes=300))
     for first in range(0, 300, 5):
         records = [Record(None, random.Random(first + n).randbytes(40), first) for n in range(first % 7 + 1)]

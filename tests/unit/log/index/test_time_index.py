@@ -73,7 +73,7 @@ def test_entries_of_a_scan_are_taken_where_they_are_newer() -> None:
     assert len(index) == 3
 
 
-def test_an_index_without_entries_has_a_file_so_that_nobody_looks_again() -> None:
+def test_empty_index_has_a_file_so_that_it_is_not_rebuilt() -> None:
     files = MemoryFiles()
     assert TimeIndex("i", BASE).write_out(files, sync=True)
     assert read_file(files, "i") == b""
@@ -122,7 +122,7 @@ def test_a_closed_log_has_its_largest_timestamps_in_its_time_indexes() -> None:
         assert times[-1] == newest
 
 
-def test_a_log_that_was_closed_knows_its_times_without_reading_its_messages(
+def test_closed_log_knows_its_times_without_reading_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = MemoryFiles()
@@ -155,7 +155,7 @@ def test_a_search_by_time_begins_where_the_index_says(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("state", ["open", "clean", "unclean", "without indexes", "truncated"])
 @pytest.mark.parametrize("seed", range(5))
-def test_the_first_message_of_a_time_is_found_whatever_order_the_times_have(state: str, seed: int) -> None:
+def test_first_message_of_a_time_is_found_in_any_order_of_times(state: str, seed: int) -> None:
     chance = random.Random(seed)
     files = MemoryFiles()
     log = open_log(files, SMALL)
@@ -207,7 +207,7 @@ def test_messages_of_magic_0_leave_an_empty_time_index() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_an_entry_names_the_message_that_is_newest_not_the_set_that_it_came_in(codec: Codec) -> None:
+def test_entry_names_the_newest_message_not_its_set(codec: Codec) -> None:
     """Kafka's own tool compares the two. Of a compressed set it is the last, as the set is one entry."""
     files = MemoryFiles()
     log = open_log(files)

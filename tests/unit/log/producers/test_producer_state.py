@@ -85,7 +85,7 @@ def test_a_batch_that_comes_again_gets_the_offsets_that_it_has(partition: Partit
     assert partition.end_offset == 5
 
 
-def test_the_last_five_batches_are_known_and_older_ones_are_duplicates_without_an_offset(
+def test_last_five_batches_are_known_and_older_ones_are_duplicates(
     partition: Partition,
 ) -> None:
     for number in range(7):
@@ -101,7 +101,7 @@ LATER_MS = NOW_MS + 60_000
 
 @pytest.mark.parametrize("written", [1, 3, 8])
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_first_batch_of_a_second_producer_with_the_id_is_not_a_duplicate(
+def test_first_batch_of_a_second_producer_is_not_a_duplicate(
     partition: Partition, written: int, count: int
 ) -> None:
     for number in range(written):
@@ -109,13 +109,13 @@ def test_first_batch_of_a_second_producer_with_the_id_is_not_a_duplicate(
     assert partition.refusal(batch(0, count, timestamp_ms=LATER_MS)) is ErrorCode.UNKNOWN_PRODUCER_ID
 
 
-def test_second_producer_with_the_id_is_told_apart_while_the_first_one_writes(partition: Partition) -> None:
+def test_second_producer_is_distinguished_while_the_first_writes(partition: Partition) -> None:
     for number in range(8):
         partition.append(batch(2 * number, 2, timestamp_ms=LATER_MS))
         assert partition.refusal(batch(0, 2, timestamp_ms=NOW_MS)) is ErrorCode.UNKNOWN_PRODUCER_ID
 
 
-def test_second_producer_with_the_id_is_told_apart_from_what_a_snapshot_tells(partition: Partition) -> None:
+def test_second_producer_is_distinguished_from_a_snapshot(partition: Partition) -> None:
     partition.known[7] = ProducerStateEntry(0, (BatchMetadata(0, 1, 0, 1, NOW_MS),), NOW_MS)
     assert partition.append(batch(0, 2, timestamp_ms=NOW_MS)) == (0, 1)
     assert partition.refusal(batch(0, 2, timestamp_ms=LATER_MS)) is ErrorCode.UNKNOWN_PRODUCER_ID
@@ -124,7 +124,7 @@ def test_second_producer_with_the_id_is_told_apart_from_what_a_snapshot_tells(pa
     assert partition.refusal(batch(0, 2, timestamp_ms=LATER_MS)) is ErrorCode.UNKNOWN_PRODUCER_ID
 
 
-def test_batch_from_a_clock_ahead_of_the_broker_is_known_when_it_is_sent_again(partition: Partition) -> None:
+def test_retried_batch_is_known_though_its_clock_is_ahead(partition: Partition) -> None:
     partition.append(batch(0, 2, timestamp_ms=LATER_MS))
     (known,) = partition.known[7].batches
     partition.known[7] = replace(
@@ -187,7 +187,7 @@ def test_producers_do_not_know_of_each_other(partition: Partition) -> None:
     assert partition.append(batch(0, 2)) == (0, 1)
 
 
-def test_the_batches_of_a_set_follow_each_other_or_nothing_of_it_is_taken(partition: Partition) -> None:
+def test_batches_of_a_set_follow_each_other_or_none_is_appended(partition: Partition) -> None:
     assert partition.append(batch(0, 2), batch(2, 3)) == (0, 4)
     assert partition.append(batch(2, 3)) == (2, 4)
     before = dict(partition.known)
@@ -212,7 +212,7 @@ def test_the_mark_ends_the_transaction_and_the_numbers_go_on(partition: Partitio
     assert partition.append(batch(0, 2)) == (0, 1)
 
 
-def test_a_mark_of_a_higher_epoch_fences_the_producer_and_its_numbers_begin_anew(
+def test_marker_of_a_higher_epoch_fences_and_restarts_sequences(
     partition: Partition,
 ) -> None:
     partition.append(batch(0, 2, transactional=True))

@@ -106,7 +106,7 @@ def test_what_the_disk_refused_can_be_sent_again(files: MemoryFiles) -> None:
     assert send(log, 2).first_offset == 2
 
 
-def test_a_snapshot_is_written_where_a_segment_ends_and_the_newest_two_stay(files: MemoryFiles) -> None:
+def test_snapshot_is_written_at_a_roll_and_the_newest_two_stay(files: MemoryFiles) -> None:
     log = open_log(files)
     send_all(log, 60)
     log.flush()
@@ -118,7 +118,7 @@ def test_a_snapshot_is_written_where_a_segment_ends_and_the_newest_two_stay(file
     assert snapshots(files) == [segment.base_offset for segment in log.segments][-2:]
 
 
-def test_snapshots_that_only_an_unflushed_part_has_behind_it_do_not_push_out_the_last_safe_one(
+def test_snapshots_of_unflushed_parts_keep_the_last_safe_one(
     files: MemoryFiles,
 ) -> None:
     log = open_log(files)
@@ -145,7 +145,7 @@ def test_a_clean_close_keeps_all_that_is_needed_to_go_on(files: MemoryFiles) -> 
     assert send(again, 20).first_offset == 22
 
 
-def test_what_lies_before_the_last_batch_is_a_duplicate_after_a_clean_close(files: MemoryFiles) -> None:
+def test_older_batches_are_duplicates_after_a_clean_close(files: MemoryFiles) -> None:
     log = open_log(files)
     send_all(log, 20)
     log.close()
@@ -212,7 +212,7 @@ def test_batches_are_found_among_small_messages_of_older_formats(files: MemoryFi
     "damage",
     [b"", b"\0\1", struct.pack(">hIi", 1, 0, 0), struct.pack(">hIi", 9, 0, 0), bytes(100), b"\0\1" * 200],
 )
-def test_a_snapshot_that_makes_no_sense_is_passed_over_and_the_log_is_read(
+def test_invalid_snapshot_is_ignored_and_the_log_is_read(
     files: MemoryFiles, damage: bytes, clean: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = open_log(files)
@@ -229,7 +229,7 @@ def test_a_snapshot_that_makes_no_sense_is_passed_over_and_the_log_is_read(
     assert snapshots(files) == []
 
 
-def test_a_snapshot_from_behind_the_end_or_the_recovery_point_is_not_believed(files: MemoryFiles) -> None:
+def test_snapshot_past_the_end_or_recovery_point_is_not_used(files: MemoryFiles) -> None:
     log = open_log(files)
     send_all(log, 20)
     files.kill_process()
@@ -243,7 +243,7 @@ def test_a_snapshot_from_behind_the_end_or_the_recovery_point_is_not_believed(fi
     assert all(offset <= 15 for offset in snapshots(files))
 
 
-def test_after_a_clean_close_only_the_headers_behind_the_snapshot_are_read(
+def test_clean_open_reads_only_headers_behind_the_snapshot(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = open_log(files)
@@ -253,7 +253,7 @@ def test_after_a_clean_close_only_the_headers_behind_the_snapshot_are_read(
     assert known(open_log(files, clean=True)) == {7: (0, 59, 59)}
 
 
-def test_a_log_of_a_release_without_producers_is_not_read_after_a_clean_close(
+def test_log_without_producers_is_not_read_after_a_clean_close(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = open_log(files)
@@ -265,7 +265,7 @@ def test_a_log_of_a_release_without_producers_is_not_read_after_a_clean_close(
     assert known(open_log(files, clean=True)) == {}
 
 
-def test_where_nothing_can_be_written_at_close_the_log_is_read_at_the_next_open(files: MemoryFiles) -> None:
+def test_failed_snapshot_at_close_makes_the_next_open_read_the_log(files: MemoryFiles) -> None:
     log = open_log(files)
     send_all(log, 60)
     files.fail_next_write(match=".snapshot")
@@ -359,7 +359,7 @@ def test_what_was_silent_for_long_is_forgotten(files: MemoryFiles) -> None:
     assert send(log, 0, producer=1).first_offset == 4
 
 
-def test_a_producer_of_old_messages_is_active_when_its_log_was_written_to(tmp_path: Path) -> None:
+def test_producer_of_old_messages_is_active_by_its_last_append(tmp_path: Path) -> None:
     files, clock = RealFiles(), 1_000_000_000_000
     log = open_log(files, directory=str(tmp_path))
     send(log, 0, timestamp_ms=0)
@@ -449,7 +449,7 @@ def clean(files: MemoryFiles, log: Log, *, now_ms: int = NOW_MS) -> None:
     cleaner.clean(log, 0, log.end_offset)
 
 
-def test_compaction_keeps_the_last_batch_of_a_producer_even_if_nothing_is_left_in_it(
+def test_compaction_keeps_the_last_batch_of_a_producer_even_empty(
     files: MemoryFiles,
 ) -> None:
     log = open_log(files, COMPACTED)
@@ -497,7 +497,7 @@ def test_old_messages_do_not_make_compaction_forget_their_producer(files: Memory
     assert 3 in open_log(files, COMPACTED).producers.known
 
 
-def test_producers_of_a_thousand_batches_are_read_without_looking_at_each(
+def test_producers_of_a_thousand_batches_are_read_in_bulk(
     files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = open_log(files, LogConfig())

@@ -172,9 +172,7 @@ def swap_that_fails(files: MemoryFiles, log: Log, number: int) -> bool:
 
 
 @pytest.mark.parametrize("number", range(11))
-def test_a_swap_that_an_error_cut_short_is_finished_before_the_next_one(
-    files: MemoryFiles, number: int
-) -> None:
+def test_swap_interrupted_by_an_error_is_finished_before_the_next(files: MemoryFiles, number: int) -> None:
     log = of_40(files, Layout.CLASSIC)
     assert swap_that_fails(files, log, number)
     kept = offsets(log)
@@ -188,9 +186,7 @@ def test_a_swap_that_an_error_cut_short_is_finished_before_the_next_one(
 
 
 @pytest.mark.parametrize("number", range(11))
-def test_what_a_swap_that_an_error_cut_short_has_left_goes_with_the_log_start(
-    files: MemoryFiles, number: int
-) -> None:
+def test_log_start_after_an_interrupted_swap_survives_a_crash(files: MemoryFiles, number: int) -> None:
     log = of_40(files, Layout.CLASSIC)
     assert swap_that_fails(files, log, number)
     log.delete_old_segments(lambda segments: len(segments) - 1, 40)
@@ -201,9 +197,7 @@ def test_what_a_swap_that_an_error_cut_short_has_left_goes_with_the_log_start(
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_after_a_flush_of_names_that_failed_nothing_goes_before_the_next_open(
-    files: MemoryFiles, number: int
-) -> None:
+def test_failed_flush_of_names_keeps_old_files_until_the_next_open(files: MemoryFiles, number: int) -> None:
     def sync_dir(path: str) -> None:
         count[0] += 1
         if count[0] == number + 1:

@@ -67,7 +67,7 @@ def test_a_name_tells_what_a_file_is(name: str, kind: Kind, offset: int | None) 
     assert kind_of(name) == (kind, offset)
 
 
-def test_an_offset_index_gives_offsets_with_and_without_that_of_its_name() -> None:
+def test_offset_index_rows_have_offsets_if_the_name_has_one() -> None:
     data = (DATA / "log-index" / "magic1-none.index").read_bytes()
     rows = rows_of("00000001000.index", data)
     assert rows[0] == {"offset": 1032, "relative_offset": 32, "position": 1857}

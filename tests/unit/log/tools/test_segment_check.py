@@ -156,9 +156,7 @@ def test_an_unknown_base_offset_is_that_of_the_first_entry() -> None:
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_content_that_cannot_be_opened_is_damage_also_when_the_checksum_is_right(
-    magic: int, codec: Codec
-) -> None:
+def test_undecodable_content_is_damage_despite_a_right_checksum(magic: int, codec: Codec) -> None:
     records = [Record(b"k", b"v" * 100, 5)] * 20
     first, second, third = (
         build_message_set(records, magic=magic, codec=codec, base_offset=offset) for offset in (0, 20, 40)
@@ -170,7 +168,7 @@ def test_content_that_cannot_be_opened_is_damage_also_when_the_checksum_is_right
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_inner_offsets_that_do_not_rise_are_damage_of_the_message_around_them(magic: int) -> None:
+def test_decreasing_inner_offsets_are_damage_of_the_outer_message(magic: int) -> None:
     before = build_message_set([Record(None, b"x")] * 2, magic=magic, codec=Codec.GZIP)
     inner = build_message_set([Record(None, b"y")] * 3, magic=magic, base_offset=0)
     content = inner[: len(inner) // 3] * 2 + inner[len(inner) // 3 :]

@@ -283,7 +283,7 @@ def test_a_wrong_checksum_is_damage_also_while_a_broker_writes() -> None:
     assert len(verified(files, in_use=True)[1]) == 1
 
 
-def test_segments_that_are_removed_meanwhile_are_notes_and_the_log_begins_behind_them() -> None:
+def test_segments_removed_meanwhile_are_notes() -> None:
     files = made()
     found = list_directory(files, "d1")
     oldest, second, *rest = segments(files, CLASSIC)
