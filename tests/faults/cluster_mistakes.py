@@ -315,7 +315,7 @@ MISTAKES: dict[str, Mistake] = {
     ),
     "consumers read to the log's end": Mistake([(Partition, "read", read_all)], seeds=(18, 1)),
     "the controller forgets the partitions of dead brokers": Mistake(
-        [(Controller, "_brokers_changed", forget_failed)], seeds=(52, 12, 23)
+        [(Controller, "_brokers_changed", forget_failed)], seeds=(60, 52, 12)
     ),
     "a broker that restarted at once does not count as bounced": Mistake(
         [(ControllerContext, "eligible_brokers", no_bounced_brokers)],

@@ -67,14 +67,14 @@ CLASSIC = _classic()
 def made(seed: int, number: int) -> Input:
     """Return input ``number`` of a seed."""
     chance = random.Random(f"{seed}:{number}")
-    while _would_be_done((one := _damaged(chance)).data):
+    while _is_too_effective((found := _damaged(chance)).data):
         pass
-    return one
+    return found
 
 
-def _would_be_done(data: bytes) -> bool:
-    """Whether it is right, and asks for so many partitions that making them takes longer than anybody wants
-    to wait, or is a controller's: its word, that the broker leads nothing any more, would be obeyed.
+def _is_too_effective(data: bytes) -> bool:
+    """Return True for a valid request that creates too many partitions for the test's time, or that comes
+    from a controller: the broker would execute its orders, such as to lead no partition.
     """
     try:
         header, body = RequestHeader.decode(data[4:])

@@ -26,11 +26,11 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 PATIENCE_S = 60
 COMMITS = int(os.environ.get("MINIKAFKA_COMMITS", "500000"))
 PARTITIONS = 500
-"""Of the topic whose offsets are committed."""
+"""The partitions of the topic whose offsets are committed."""
 GROUPS = 4
 SEGMENT_BYTES = 2 << 20
 MOST_BYTES = 6 * SEGMENT_BYTES
-"""Of the offsets topic once it is compacted: the segment that is written to, and little more."""
+"""The limit of the compacted offsets topic: its active segment, and little more."""
 FIRST_ANSWER_S = 20.0
 MEMORY_GROWTH_BYTES = 100 << 20
 

@@ -1,7 +1,7 @@
-"""Consumers of a group in processes of their own: they come, go, are killed, stand still, lose sessions.
+"""Consumers of a group in processes of their own, which join, leave, are killed or paused, and lose sessions.
 
-Each writes down what it is handed out, and when, and ZooKeeper who owned what since when. So it can be seen
-afterwards that nobody was handed out anything of a partition that another owned already.
+Each records its messages with the time, and ZooKeeper the owners of partitions with the time. The test checks
+afterwards that no consumer got a message of a partition that another consumer owned already.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ PROGRAM = Path(__file__).parent / "consumer_process.py"
 PATIENCE_S = 90
 STEPS = 30
 SLACK_MS = 30
-"""ZooKeeper stamps a znode a little before it stands."""
+"""ZooKeeper stamps a znode a little before it is visible."""
 
 
-class One:
-    """A consumer's process, and what it has written down."""
+class ConsumerProcess:
+    """A consumer process and its records."""
 
     def __init__(self, zookeeper: str, name: str, storage: str) -> None:
         self.name = name
@@ -61,7 +61,7 @@ class One:
                 self.ticket = SessionTicket(int(words[0]), bytes.fromhex(words[1]))
             elif what == "own":
                 self.owned.append((TopicPartition(words[0], int(words[1])), int(words[2])))
-            elif len(words) == 5:  # the last line of one that was killed may be cut
+            elif len(words) == 5:  # the last line of a killed process may be incomplete
                 self.got.append(
                     (TopicPartition(words[0], int(words[1])), int(words[2]), words[3], int(words[4]))
                 )
@@ -119,16 +119,16 @@ class Churn:
         self.storage = storage
         self.random = random.Random(seed)
         self.store = ZooKeeperStore(cluster.zookeeper_connect)
-        self.alive: list[One] = []
-        self.all: list[One] = []
-        self.expired: list[tuple[One, int]] = []
-        """Whose session was ended while it ran, and when."""
+        self.alive: list[ConsumerProcess] = []
+        self.all: list[ConsumerProcess] = []
+        self.expired: list[tuple[ConsumerProcess, int]] = []
+        """The consumers whose session was ended while they ran, with the time."""
         self.happened: Counter[str] = Counter()
 
     def joins(self) -> None:
-        one = One(self.cluster.zookeeper_connect, f"c{len(self.all)}", self.storage)
-        self.alive.append(one)
-        self.all.append(one)
+        consumer = ConsumerProcess(self.cluster.zookeeper_connect, f"c{len(self.all)}", self.storage)
+        self.alive.append(consumer)
+        self.all.append(consumer)
 
     def leaves(self) -> None:
         self._any(remove=True).end(signal.SIGTERM)
@@ -137,17 +137,17 @@ class Churn:
         self._any(remove=True).end(signal.SIGKILL)
 
     def stands_still(self) -> None:
-        one = self._any()
-        one.send(signal.SIGSTOP)
+        consumer = self._any()
+        consumer.send(signal.SIGSTOP)
         time.sleep(self.random.choice((0.3, 1.0, SESSION_MS / 1_000 + 1.5)))
-        one.stood_still += 1
-        one.send(signal.SIGCONT)
+        consumer.stood_still += 1
+        consumer.send(signal.SIGCONT)
 
     def loses_its_session(self) -> None:
-        one = self._any()
-        if one.ticket is not None:
-            self.expired.append((one, time.time_ns() // 1_000_000))
-            self.store.end_session(one.ticket)
+        consumer = self._any()
+        if consumer.ticket is not None:
+            self.expired.append((consumer, time.time_ns() // 1_000_000))
+            self.store.end_session(consumer.ticket)
 
     def topic_grows(self) -> None:
         topic = self.random.choice(list(self.load.partitions))
@@ -176,38 +176,38 @@ class Churn:
         time.sleep(self.random.uniform(0.1, 1.5))
 
     def end(self) -> None:
-        for one in self.alive:
-            one.end(signal.SIGTERM)
+        for consumer in self.alive:
+            consumer.end(signal.SIGTERM)
         self.alive = []
         self.store.close()
 
-    def _any(self, *, remove: bool = False) -> One:
-        one = self.random.choice(self.alive)
+    def _any(self, *, remove: bool = False) -> ConsumerProcess:
+        consumer = self.random.choice(self.alive)
         if remove:
-            self.alive.remove(one)
-        return one
+            self.alive.remove(consumer)
+        return consumer
 
     def trespasses(self) -> list[str]:
         """Return messages delivered from a partition that another consumer owned at that moment."""
         owned: dict[TopicPartition, list[tuple[int, str]]] = {}
-        for one in self.all:
-            for tp, since_ms in one.owned:
-                owned.setdefault(tp, []).append((since_ms, one.name))
+        for consumer in self.all:
+            for tp, since_ms in consumer.owned:
+                owned.setdefault(tp, []).append((since_ms, consumer.name))
         for times in owned.values():
             times.sort()
         found = []
-        for one in self.all:
-            excused = one.stood_still  # it may stand still just between the look and the hand-out
-            for tp, offset, _, at_ms in one.got:
+        for consumer in self.all:
+            excused = consumer.stood_still  # a pause between the check of the lease and the delivery
+            for tp, offset, _, at_ms in consumer.got:
                 owners = [name for since_ms, name in owned[tp] if since_ms + SLACK_MS <= at_ms]
                 near = {name for since_ms, name in owned[tp] if abs(since_ms - at_ms) < SLACK_MS}
-                if owners and owners[-1] != one.name and one.name not in near:
-                    if any(o is one and 0 <= at_ms - when < 2 * SESSION_MS for o, when in self.expired):
+                if owners and owners[-1] != consumer.name and consumer.name not in near:
+                    if any(o is consumer and 0 <= at_ms - when < 2 * SESSION_MS for o, when in self.expired):
                         continue
                     if excused > 0:
                         excused -= 1
                         continue
-                    found.append(f"{one.name} got {tp}@{offset} at {at_ms}, owned: {owned[tp]}")
+                    found.append(f"{consumer.name} got {tp}@{offset} at {at_ms}, owned: {owned[tp]}")
         return found
 
 
@@ -241,12 +241,12 @@ def test_each_partition_has_one_reader_and_nothing_is_lost(tmp_path: Path, stora
             made.load.stop()
 
             def all_read(made: Churn = made) -> bool:
-                return made.load.sent <= {value for one in made.all for _, _, value, _ in one.got}
+                return made.load.sent <= {value for consumer in made.all for _, _, value, _ in consumer.got}
 
             whole = wait_until(all_read, PATIENCE_S, every_s=0.1)
             made.end()
             assert whole, f"seed {seed}: {dict(made.happened)}"
             assert not made.trespasses(), f"seed {seed}: {made.trespasses()[:5]}"
-            twice = Counter(value for one in made.all for _, _, value, _ in one.got)
+            twice = Counter(value for consumer in made.all for _, _, value, _ in consumer.got)
             repeated = sum(count - 1 for count in twice.values())
             sys.stdout.write(f"seed {seed}: {dict(made.happened)}, {len(twice)} messages, {repeated} again\n")

@@ -253,7 +253,7 @@ class Outcomes:
         return bool(found)
 
     def try_compaction(self, data: bytes, number: int) -> None:
-        """Of what a log holds, what stays was there, in the same format."""
+        """Check that a compaction keeps only records of the log, in the same format."""
         kept: list[bytes] = []
 
         def compact() -> None:

@@ -54,13 +54,13 @@ class Storm:
     """The state that the members share."""
 
     over: threading.Event = field(default_factory=threading.Event)
-    """Nobody leaves or vanishes any more."""
+    """Set when no member leaves or vanishes any more."""
     ended: threading.Event = field(default_factory=threading.Event)
     errors: list[BaseException] = field(default_factory=list)
     generations: dict[int, int] = field(default_factory=dict)
-    """In which generation each member is now; -1: in none."""
+    """The current generation of each member; -1: none."""
     leaders: dict[int, set[str]] = field(default_factory=dict)
-    """Of each generation."""
+    """The leaders of each generation."""
 
 
 class Member(threading.Thread):

@@ -45,7 +45,7 @@ pytestmark = [
 
 TOPICS = tuple(f"big-{number}" for number in range(4))
 PARTITIONS = 5_000
-"""Of each topic."""
+"""The partitions of each topic."""
 
 
 @pytest.fixture(scope="module")

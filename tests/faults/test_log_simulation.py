@@ -85,6 +85,8 @@ def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatc
         try:
             Simulation(seed, MISTAKES[mistake].focus).run()
         except AssertionError as found:
+            if isinstance(found.__cause__, (AttributeError, NameError)):
+                raise  # the mistake uses a stale name of the product
             sys.stdout.write(f"found with seed {seed}: {str(found).splitlines()[0]}\n")
             return
     pytest.fail(f"not found with {WITHIN} seeds")

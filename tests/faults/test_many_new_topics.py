@@ -56,7 +56,7 @@ def asking_for(bootstrap: str, broker_id: int, names: tuple[str, ...]) -> Iterat
 
 
 def check_led(store: Store, dead: int, limit_s: float) -> None:
-    """Within the limit no partition of ``t`` is led by the dead broker, or by nobody, any more."""
+    """Wait until every partition of ``t`` has a live leader, or fail at the limit."""
     begun = time.monotonic()
     while (took := time.monotonic() - begun) < limit_s:
         leaders = {roles.leader(store, TopicPartition("t", number)) for number in range(PARTITIONS)}

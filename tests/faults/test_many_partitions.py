@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 PARTITIONS = 5_000
 SESSION_MS = 6_000
 LED_WITHIN_S = 15.0
-"""Of this the session takes ``SESSION_MS``."""
+"""Including the session time-out, ``SESSION_MS``."""
 IN_SYNC_WITHIN_S = 90.0
 
 

@@ -1,4 +1,4 @@
-"""Data directories that somebody removes under running brokers."""
+"""Data directories that are removed under running brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that are small to send and large to serve, while another client goes on all the time.
+"""Requests that are small to send and large to serve, while another client keeps working.
 
 The broker is a process of its own with default limits. While the attack lasts, the other client writes a
 message and reads it again, over and over: none of its requests may take longer than ``OTHERS_WAIT_S``, and
@@ -407,7 +407,7 @@ def test_large_frames_that_never_come_whole_stop_nobody(broker: AttackedBroker, 
 
 
 def send_all_that_is_taken(socks: list[socket.socket], head: bytes, most_bytes: int) -> None:
-    """Send on all of them, until nobody takes anything for a while, or all was taken."""
+    """Send on all connections until none accepts bytes for a while, or all are sent."""
     left = {sock: most_bytes for sock in socks if sock.send(head)}
     piece = memoryview(bytes(1 << 20))
     while left:

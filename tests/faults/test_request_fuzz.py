@@ -1,4 +1,4 @@
-"""A whole broker under requests that are wrong by chance, while a client with manners goes on all the time.
+"""A whole broker under random invalid requests, while a well-behaved client keeps working.
 
 The broker is a process of its own with little more address space than it has at the start. It must answer
 each request or close its connection, die of none, log no defect, keep its memory, and serve the other client
@@ -80,8 +80,8 @@ class Broker:
         return line
 
 
-class Mannered:
-    """Writes a message, reads it back in both protocols, and so on, until it is told to end."""
+class SteadyClient:
+    """Writes a message and reads it back in both protocols, again and again, until ``stop``."""
 
     def __init__(self, broker: Broker) -> None:
         self._ports = broker.ports
@@ -93,7 +93,7 @@ class Mannered:
         assert self.call(simulation.create_topic("steady")).topics[0].error_code == 0
         self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Mannered:
+    def __enter__(self) -> SteadyClient:
         self._thread.start()
         return self
 
@@ -169,7 +169,7 @@ def ended(sock: socket.socket) -> bool:
 @pytest.mark.timeout(0)
 def test_invalid_requests_do_not_disturb_other_connections(broker: Broker) -> None:
     seed = 1
-    with Mannered(broker) as mannered:
+    with SteadyClient(broker) as mannered:
         for first in range(0, INPUTS, AT_A_TIME):
             numbers = range(first, min(first + AT_A_TIME, INPUTS))
             with contextlib.ExitStack() as stack:
@@ -191,7 +191,7 @@ def test_invalid_requests_do_not_disturb_other_connections(broker: Broker) -> No
 def test_announced_lengths_take_no_memory_and_no_room_from_others(broker: Broker) -> None:
     """More than the limit of all requests is announced, and does not come."""
     announced = fuzzed_broker.REQUEST_BYTES.to_bytes(4, "big")
-    with contextlib.ExitStack() as stack, Mannered(broker) as mannered:
+    with contextlib.ExitStack() as stack, SteadyClient(broker) as mannered:
         for _ in range(100):
             sock = stack.enter_context(socket.create_connection((HOST, broker.ports["PLAINTEXT"])))
             sock.sendall(announced + b"\0" * 100)
