@@ -445,8 +445,8 @@ def zookeeper(simulation: ScriptSimulation, what: str, machine: int = 0) -> None
         ),
         "reconnect": lambda: simulation.zookeeper.resume(simulation.machine_of(machine).store),
         "expire": lambda: simulation.zookeeper.expire(simulation.machine_of(machine).store),
-        "hold-watches": lambda: setattr(simulation, "zookeeper_is_silent", True),
-        "release-watches": lambda: setattr(simulation, "zookeeper_is_silent", False),
+        "hold-watches": lambda: setattr(simulation, "watches_are_held", True),
+        "release-watches": lambda: setattr(simulation, "watches_are_held", False),
     }
     if what not in actions:
         raise ScriptError(f"zookeeper: unknown action {what!r}; expected one of {', '.join(actions)}")

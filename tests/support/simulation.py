@@ -1,7 +1,7 @@
 """Brokers on one thread: simulated clock, disks, network and ZooKeeper, and clients that speak the protocol.
 
 Nothing happens by itself. A request is delivered, and while its answer is awaited time passes in steps, in
-each of which ZooKeeper's news, the workers' jobs and the housekeepers run (``Simulation.settle``).
+each of which ZooKeeper's callbacks, the workers' jobs and the housekeepers run (``Simulation.settle``).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Request:
 
 
 def metadata(*topics: str) -> Request:
-    """Metadata of ``topics``, or of all."""
+    """A metadata request for ``topics``, or for all."""
     return Request(ApiKey.METADATA, 2, MetadataRequest(topics or None))
 
 
@@ -69,7 +69,7 @@ def create_topic(
     timeout_ms: int = 5000,
     settings: Mapping[str, str] | None = None,
 ) -> Request:
-    """Creation of one topic."""
+    """A request to create one topic."""
     configs = tuple(CreatableTopicConfig(*setting) for setting in (settings or {}).items())
     topic = CreatableTopic(name, partitions, replicas, (), configs)
     return Request(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest((topic,), timeout_ms))
@@ -78,7 +78,7 @@ def create_topic(
 def produce(
     topic: str, message_set: bytes, *, partitions: tuple[int, ...] = (0,), acks: int = -1, version: int = 2
 ) -> Request:
-    """The same message set for each of ``partitions``."""
+    """A produce request with the same message set for each of ``partitions``."""
     parts = tuple(ProducePartition(partition, message_set) for partition in partitions)
     body = ProduceRequest(None, acks, 5000, (ProduceTopic(topic, parts),))
     return Request(ApiKey.PRODUCE, version, body, answered=acks != 0)
@@ -96,7 +96,7 @@ def fetch(
     leader_epoch: int = -1,
     isolation_level: int = 0,
 ) -> Request:
-    """What one partition has from ``offset`` on."""
+    """A fetch request for one partition."""
     part = FetchPartition(partition, leader_epoch, offset, -1, max_bytes)
     body = FetchRequest(
         -1, wait_ms, min_bytes, 1 << 24, isolation_level, 0, -1, (FetchTopic(topic, (part,)),)
@@ -105,7 +105,7 @@ def fetch(
 
 
 class Client:
-    """Speaks the protocol over one connection, which is made anew after it broke."""
+    """A client with one connection, which is opened again after it broke."""
 
     def __init__(self, network: MemoryNetwork, host: str) -> None:
         self.network = network
@@ -118,24 +118,24 @@ class Client:
         self._expected = ApiKey.METADATA, 0
 
     def go_to(self, port: int) -> None:
-        """Use another listener from now on."""
+        """Connect to another listener."""
         if self.connection is not None:
             self.connection.close()
         self.port, self.connection = port, None
 
     def move_to(self, host: str) -> None:
-        """Talk to another machine from now on."""
+        """Connect to another machine."""
         if self.connection is not None:
             self.connection.close()
         self.host, self.connection = host, None
 
     def call(self, request: Request) -> Any:
-        """Send one request and return the decoded response (None where there is none)."""
+        """Send one request and return the decoded response (None if it has none)."""
         self.begin(request)
         return self.finish() if request.answered else None
 
     def begin(self, request: Request) -> None:
-        """Send one request, to be answered later (see ``finish``), and deliver it."""
+        """Send and deliver one request; ``finish`` returns its response."""
         self._correlation_id += 1
         header = RequestHeader(int(request.key), request.version, self._correlation_id, self.client_id)
         body = APIS[request.key].encode_request(request.version, request.body)
@@ -150,12 +150,12 @@ class Client:
         self.network.run()
 
     def answered(self) -> bool:
-        """Whether what was begun has an answer, or never will have one."""
+        """Return True if the request of ``begin`` has a response or has failed."""
         assert self._pending is not None
         return self._pending.done()
 
     def finish(self) -> Any:
-        """The decoded response to what was begun; time passes until it is there."""
+        """Return the decoded response to the request of ``begin``; time passes until it arrives."""
         assert self._pending is not None
         correlation_id, body = split_response(self._pending.result(60_000))
         assert correlation_id == self._correlation_id
@@ -163,23 +163,23 @@ class Client:
         return APIS[key].decode_response(version, body)
 
     def create_topic(self, name: str, **options: Any) -> int:
-        """Create a topic; the error code."""
+        """Create a topic; return the error code."""
         code: int = self.call(create_topic(name, **options)).topics[0].error_code
         return code
 
     def produce(self, topic: str, *values: bytes) -> ProducePartitionResponse:
-        """Send one message set of ``values``; the partition's answer."""
+        """Send one message set of ``values``; return the partition's response."""
         records = [Record(None, value, self.network.clock.now_ms()) for value in values]
         answer: ProduceResponse = self.call(produce(topic, build_message_set(records)))
         return answer.topics[0].partitions[0]
 
     def fetch(self, topic: str, offset: int = 0, **options: Any) -> FetchPartitionResponse:
-        """What a fetch from ``offset`` gives."""
+        """Fetch from ``offset``; return the partition's response."""
         answer: FetchResponse = self.call(fetch(topic, offset, **options))
         return answer.topics[0].partitions[0]
 
     def records(self, topic: str) -> list[StoredRecord]:
-        """Everything that a consumer can read."""
+        """Return all records that a consumer can read."""
         found: list[StoredRecord] = []
         while True:
             answer = self.fetch(topic, found[-1].offset + 1 if found else 0)
@@ -191,16 +191,16 @@ class Client:
 
 
 class Machine:
-    """A disk, and the broker that runs on it or does not. Its number is the broker's id by default."""
+    """A disk, and the broker that runs on it, if any. The number is the broker's id by default."""
 
-    def __init__(self, world: Simulation, number: int) -> None:
+    def __init__(self, simulation: Simulation, number: int) -> None:
         self.number = number
         self.host = f"machine-{number}"
-        self.files = MemoryFiles(clock=world.clock)
+        self.files = MemoryFiles(clock=simulation.clock)
         self.running: RunningBroker | None = None
         self.held = False
-        """Nothing goes on here of itself; requests are served."""
-        self._world = world
+        """True to pause all background work; requests are still served."""
+        self._simulation = simulation
         self._worker = InlineWorker()
         self._loader = InlineWorker()
         self._store: MemoryStore | None = None
@@ -208,22 +208,22 @@ class Machine:
 
     @property
     def store(self) -> MemoryStore:
-        """The session of the broker with ZooKeeper."""
+        """The broker's session with ZooKeeper."""
         assert self._store is not None, f"no broker was started on {self.host}"
         return self._store
 
     def start(self, properties: Mapping[str, str] | None = None) -> bool:
-        """Start a broker and let happen what needs no time; whether it serves then.
+        """Start a broker and run everything that needs no time. Return True if it serves then.
 
         Raises what ``RunningBroker`` raises.
         """
-        world, worker, store = self._world, InlineWorker(), self._world.zookeeper.connect()
+        simulation, worker, store = self._simulation, InlineWorker(), self._simulation.zookeeper.connect()
         loader = InlineWorker()
         servers: list[MemoryServer] = []
 
         def listen(config: BrokerConfig, handler: RequestHandler) -> MemoryServer:
             endpoints = [Endpoint(at.name, at.host, at.port) for at in config.listeners]
-            servers.append(world.network.listen_all(endpoints, handler))
+            servers.append(simulation.network.listen_all(endpoints, handler))
             return servers[-1]
 
         given = {
@@ -236,19 +236,19 @@ class Machine:
             BrokerConfig.from_properties({**given, **(properties or {})}),
             Ports(
                 files=self.files,
-                clock=world.clock,
+                clock=simulation.clock,
                 worker=worker,
                 loader=loader,
                 connect_store=lambda: store,
                 listen=listen,
-                random_bytes=world.chance.randbytes,
-                connector=world.network,
+                random_bytes=simulation.chance.randbytes,
+                connector=simulation.network,
             ),
         )
-        # Only now: an attempt that fails leaves the broker that may run here as it is.
+        # Assigned last: a failed attempt does not affect a broker that already runs here.
         self.running, self._worker, self._store, (self._server,) = running, worker, store, servers
         self._loader = loader
-        world.settle()
+        simulation.settle()
         return running.serving.is_set()
 
     def stop(self) -> None:
@@ -260,59 +260,59 @@ class Machine:
             self.running = None
 
     def kill(self) -> None:
-        """End the process; the disk keeps what was written."""
+        """Kill the process; the disk keeps all writes."""
         self.files.kill_process()
         self._vanish()
 
     def power_cut(self, *, partly: bool = False) -> None:
-        """End the machine; the disk keeps what was flushed, and with ``partly`` some of the rest."""
-        self.files.power_cut(self._world.chance if partly else None)
+        """Cut the power; the disk keeps flushed data, and with ``partly`` some of the rest."""
+        self.files.power_cut(self._simulation.chance if partly else None)
         self._vanish()
 
     def _vanish(self) -> None:
-        # The session stays until its time-out, as after a kill -9; what was still to be done is not done.
+        # The session lasts until its time-out, as after a kill -9; pending jobs are dropped.
         assert self._server is not None, f"no broker was started on {self.host}"
-        self._world.zookeeper.suspend(self.store)
+        self._simulation.zookeeper.suspend(self.store)
         self._server.vanish()
         self.running, self._worker, self._loader = None, InlineWorker(), InlineWorker()
 
     def work(self) -> int:
-        """Run the jobs of the broker's workers; how many are done."""
+        """Run the jobs of the broker's workers; return the number of jobs."""
         if self.held:
             return 0
-        loaded = 0 if self._world.loading_is_held else self._loader.run_until_idle()
+        loaded = 0 if self._simulation.loading_is_held else self._loader.run_until_idle()
         talked = self.running is not None and self.running.step()
         return self._worker.run_until_idle() + loaded + talked
 
 
 class Simulation(Client):
-    """The world of the brokers, and a client of machine 0. ``seed`` decides what chance decides."""
+    """Machines with brokers, network and ZooKeeper, and a client of machine 0. ``seed`` fixes all chance."""
 
     def __init__(self, seed: int = 0) -> None:
         self.chance = random.Random(seed)
         self.clock = ManualClock(0)
         super().__init__(MemoryNetwork(self.clock), "machine-0")
         self.zookeeper = MemoryZooKeeper(self.clock)
-        self.zookeeper_is_silent = False
-        """ZooKeeper answers, but its news (watches, the session's state) are held back."""
+        self.watches_are_held = False
+        """True to hold back ZooKeeper's watch and session events; requests are still answered."""
         self.loading_is_held = False
-        """Groups that are to be loaded are not loaded yet."""
+        """True to pause the loading of groups."""
         self.network.on_step(self.settle)
         self.machines: dict[int, Machine] = {}
         self.machine = self.machine_of(0)
 
     def machine_of(self, number: int) -> Machine:
-        """The machine of this number, bought when it is first asked for."""
+        """Return the machine of this number, created at its first use."""
         if number not in self.machines:
             self.machines[number] = Machine(self, number)
         return self.machines[number]
 
     def another_client(self) -> Client:
-        """A client with a connection of its own."""
+        """Return a client with its own connection."""
         return Client(self.network, self.host)
 
     def settle(self) -> None:
-        """Let everything happen that needs no time."""
+        """Run everything that needs no time."""
         machines = list(self.machines.values())
         while self._deliver_news() + sum(machine.work() for machine in machines):
             self.network.run()
@@ -321,4 +321,4 @@ class Simulation(Client):
                 machine.running.housekeeper.tick()
 
     def _deliver_news(self) -> int:
-        return 0 if self.zookeeper_is_silent else self.zookeeper.deliver()
+        return 0 if self.watches_are_held else self.zookeeper.deliver()

@@ -122,7 +122,7 @@ class LocalCluster:
             return None
 
 
-class _Directory:
+class _EmbeddedDirectory:
     """The files of one data directory's embedded broker."""
 
     def __init__(self, data_dir: str) -> None:
@@ -227,7 +227,7 @@ def ensure(
     owners: by default the calling session, see ``find_owner``. on_progress: called with the progress of a
     long start. Raises MinikafkaError with the cause if it cannot be started.
     """
-    directory = _Directory(data_dir)
+    directory = _EmbeddedDirectory(data_dir)
     directory.make()
     with _starting_lock(directory, on_progress) as held:
         if not held:
@@ -249,7 +249,7 @@ def ensure(
 
 
 @contextlib.contextmanager
-def _starting_lock(directory: _Directory, on_progress: Callable[[str], None]) -> Iterator[bool]:
+def _starting_lock(directory: _EmbeddedDirectory, on_progress: Callable[[str], None]) -> Iterator[bool]:
     """Hold the starting lock; yield False if its holder makes no progress."""
     progress = StartProgress(directory.state, on_progress, START_TIMEOUT_S, known=directory.state())
     while True:
@@ -262,7 +262,7 @@ def _starting_lock(directory: _Directory, on_progress: Callable[[str], None]) ->
 
 def running(data_dir: str) -> LocalCluster | None:
     """Return the running cluster of ``data_dir``, whoever runs it, or None. Nothing is started."""
-    return _Directory(data_dir).cluster()
+    return _EmbeddedDirectory(data_dir).cluster()
 
 
 def wait_for_end(data_dir: str, timeout_s: float, on_wait: Callable[[], None]) -> None:
@@ -270,7 +270,7 @@ def wait_for_end(data_dir: str, timeout_s: float, on_wait: Callable[[], None]) -
 
     ``on_wait`` is called once if there is something to wait for.
     """
-    directory = _Directory(data_dir)
+    directory = _EmbeddedDirectory(data_dir)
     if directory.ending():
         on_wait()
         wait_until(lambda: not directory.ending(), timeout_s, every_s=0.05)
@@ -312,7 +312,7 @@ def _announced_clusters() -> Iterator[LocalCluster]:
 
 def stop(data_dir: str) -> None:
     """Stop the cluster of ``data_dir`` cleanly, whoever runs it. Raises MinikafkaError if there is none."""
-    directory = _Directory(data_dir)
+    directory = _EmbeddedDirectory(data_dir)
     cluster = directory.cluster()
     if cluster is None:
         busy = lock.holder(os.path.join(directory.data_dir, ".lock"))
@@ -343,7 +343,7 @@ def announce(
 
     They do not keep it running. Raises MinikafkaError if another cluster is announced there.
     """
-    directory = _Directory(data_dir)
+    directory = _EmbeddedDirectory(data_dir)
     directory.make()
     with _lock_file(os.path.join(directory.own, "serving.lock"), 1.0) as descriptor:
         if descriptor is None:
@@ -355,7 +355,7 @@ def announce(
 
 @contextlib.contextmanager
 def _published(
-    directory: _Directory, bootstrap_servers: str, zookeeper_connect: str, cluster_id: str
+    directory: _EmbeddedDirectory, bootstrap_servers: str, zookeeper_connect: str, cluster_id: str
 ) -> Iterator[LocalCluster]:
     """Write the address file and its copy; delete them at the end of the block."""
     itself = owner_of(os.getpid())
@@ -417,7 +417,7 @@ def _lock_file(path: str, timeout_s: float) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def _start(directory: _Directory, on_progress: Callable[[str], None]) -> LocalCluster:
+def _start(directory: _EmbeddedDirectory, on_progress: Callable[[str], None]) -> LocalCluster:
     """Start the daemon and wait until it is ready. Requires the starting lock."""
     for left_behind in (directory.failure, directory.address, directory.progress):
         with contextlib.suppress(FileNotFoundError):
@@ -456,7 +456,7 @@ def _start(directory: _Directory, on_progress: Callable[[str], None]) -> LocalCl
     )
 
 
-def _newest_log_tail(directory: _Directory) -> str:
+def _newest_log_tail(directory: _EmbeddedDirectory) -> str:
     """Return the end of the log that was written last, which may be that of the broker or of ZooKeeper."""
     logs = Path(directory.log).parent
     found = [(path.stat().st_mtime, str(path)) for path in logs.glob("*.log") if path.stat().st_size]
@@ -478,7 +478,7 @@ class _Daemon:
     """The process that runs ZooKeeper and the broker for their owners."""
 
     def __init__(self, data_dir: str) -> None:
-        self._directory = _Directory(data_dir)
+        self._directory = _EmbeddedDirectory(data_dir)
         self._wake = threading.Event()
         self._ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
         """The number and exit code of each broker that has ended."""
@@ -577,7 +577,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     logging.Formatter.converter = time.gmtime
     log_lines_to_stderr("%(asctime)s %(levelname)s %(name)s: %(message)s")
-    directory = _Directory(arguments[0])
+    directory = _EmbeddedDirectory(arguments[0])
     # A process that checks whether there is a daemon holds the lock for a moment.
     with _lock_file(os.path.join(directory.own, "serving.lock"), 1.0) as descriptor:
         if descriptor is None:

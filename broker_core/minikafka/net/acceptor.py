@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minikafka.base.errors import NetworkError
-from minikafka.net.event_loop import Wakeup
+from minikafka.net.event_loop import SelectorWakeup
 from minikafka.net.network_send import error_reason
 from minikafka.net.ports import server_ports
 from minikafka.net.processor import ServerOptions
@@ -74,7 +74,7 @@ class Acceptor:
     ) -> None:
         self._sock = sock
         self._assign = assign
-        self._wakeup = Wakeup()
+        self._wakeup = SelectorWakeup()
         self._stopping = False
         self._out_of_resources = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

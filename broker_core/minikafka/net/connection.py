@@ -75,7 +75,7 @@ class SocketConnector:
     def wait_any(self, pending: Sequence[PendingResponse], timeout_ms: int) -> bool:
         """See ``interfaces.Connector``."""
         deadline_ms = _now_ms() + timeout_ms
-        connections = {response.connection for response in pending if isinstance(response, _Pending)}
+        connections = {response.connection for response in pending if isinstance(response, _SocketPending)}
         while not any(response.done() for response in pending):
             left_ms = deadline_ms - _now_ms()
             if left_ms <= 0:
@@ -92,7 +92,7 @@ def connect(
     return connector.connect(host, port)
 
 
-class _Pending:
+class _SocketPending:
     """See ``interfaces.PendingResponse``."""
 
     __slots__ = ("connection", "error", "frame", "made_ms", "max_bytes")
@@ -142,7 +142,7 @@ class SocketConnection:
         self._writing = threading.Lock()
         # Guards the fields below. Notified of a response, a free reader role, and the end.
         self._state = threading.Condition()
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[_SocketPending] = deque()
         self._has_reader = False
         self._has_writer = False
         self._error: NetworkError | None = None
@@ -155,7 +155,9 @@ class SocketConnection:
 
     def request(self, parts: Sequence[Part], max_response_bytes: int | None = None) -> PendingResponse:
         limit = self._max_response_bytes
-        pending = _Pending(self, limit if max_response_bytes is None else min(limit, max_response_bytes))
+        pending = _SocketPending(
+            self, limit if max_response_bytes is None else min(limit, max_response_bytes)
+        )
         self._write(encode_frame(parts), pending)
         return pending
 
@@ -174,7 +176,7 @@ class SocketConnection:
             finally:
                 self.release_reader()
 
-    def wait_for(self, pending: _Pending, timeout_ms: int | None) -> None:
+    def wait_for(self, pending: _SocketPending, timeout_ms: int | None) -> None:
         """Wait until ``pending`` has its response or error."""
         timeout_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = pending.made_ms + timeout_ms
@@ -194,7 +196,7 @@ class SocketConnection:
                 finally:
                     self.release_reader()
 
-    def _write(self, frame: list[Part], pending: _Pending | None) -> None:
+    def _write(self, frame: list[Part], pending: _SocketPending | None) -> None:
         with self._writing:
             if not self._pending:
                 self.receive_arrived()  # detects a closed connection before sending

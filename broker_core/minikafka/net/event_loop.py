@@ -64,7 +64,7 @@ class Timers(Generic[Item]):
                 yield item
 
 
-class Wakeup:
+class SelectorWakeup:
     """Wakes a ``select`` of another thread through a socket pair. Thread-safe.
 
     After any number of ``wake`` calls ``reader`` is readable until ``clear``.

@@ -34,7 +34,7 @@ from typing import Any
 
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import RemoteWireError, StorageError
-from minikafka.net.event_loop import NEVER_MS, Timers, Wakeup
+from minikafka.net.event_loop import NEVER_MS, SelectorWakeup, Timers
 from minikafka.net.interfaces import RequestHandler
 from minikafka.net.network_send import TURN_BYTES, NetworkSend, error_reason, peer_name
 from minikafka.net.request_limiter import FREE_BYTES, RequestLimiter
@@ -195,7 +195,7 @@ class Processor:
         self._on_close = on_close
         self._clock = clock or SystemClock()
         self._selector = selectors.DefaultSelector()
-        self._wakeup = Wakeup()
+        self._wakeup = SelectorWakeup()
         self._posted: deque[Callable[[], None]] = deque()
         self._channels: set[_Channel] = set()
         self._held: deque[_Channel] = deque()

@@ -233,7 +233,7 @@ def test_a_killed_daemon_is_replaced(data_dir: str, session: Callable[[], Sessio
 
 
 def test_address_of_a_dead_daemon_is_ignored(data_dir: str) -> None:
-    directory = local._Directory(data_dir)
+    directory = local._EmbeddedDirectory(data_dir)
     directory.make()
     dead = LocalCluster("h:1", "h:2", "id", local.host_boot_id(), data_dir, 1, "never")
     Path(directory.address).write_bytes(dead.to_json())
@@ -286,7 +286,7 @@ def test_daemon_waits_for_a_joining_session(data_dir: str) -> None:
     daemon = local._Daemon(data_dir)
     daemon._directory.make()
     withdrawn: list[bool] = []
-    with local._Directory(data_dir).starting(0):
+    with local._EmbeddedDirectory(data_dir).starting(0):
         daemon._check_owners(lambda: withdrawn.append(True))
         assert (withdrawn, daemon._reason) == ([], "")
     daemon._check_owners(lambda: withdrawn.append(True))
@@ -331,7 +331,7 @@ def test_invalid_owner_files_are_removed(data_dir: str, session: Callable[[], Se
     elsewhere = {"pid": os.getpid(), "started": "x", "boot_id": "another host"}
     (directory / "2-elsewhere").write_text(json.dumps(elsewhere))
     living = session()
-    directory_of = local._Directory(data_dir)
+    directory_of = local._EmbeddedDirectory(data_dir)
     directory_of.add_owner(owner(living))
     assert directory_of.living_owners() == [owner(living)]
     assert len(list(directory.iterdir())) == 1
@@ -376,7 +376,7 @@ import json, os, sys, time
 from pathlib import Path
 from minikafka.embedded import local
 
-directory = local._Directory(sys.argv[-1])
+directory = local._EmbeddedDirectory(sys.argv[-1])
 lock = local._lock_file(os.path.join(directory.own, "serving.lock"), 1.0)
 lock.__enter__()
 if os.fork():
