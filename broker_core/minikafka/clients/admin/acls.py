@@ -77,14 +77,14 @@ class AclBackend(Protocol):
 def describe_acls(cluster: ClusterClient, wanted: AclFilter, deadline: Deadline) -> list[AclBinding]:
     """Return the ACLs that match a filter. Raises SECURITY_DISABLED if the broker has no authorizer."""
     request = DescribeAclsRequest(*_filter_fields(wanted))
-    answer = cluster.call(None, DESCRIBE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
-    _check(answer.error_code, answer.error_message)
+    response = cluster.call(None, DESCRIBE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
+    _check(response.error_code, response.error_message)
     found = [
         _binding(
             (resource.resource_type, resource.resource_name, resource.pattern_type),
             (acl.principal, acl.permission_type, acl.host, acl.operation),
         )
-        for resource in answer.resources
+        for resource in response.resources
         for acl in resource.acls
     ]
     return sorted(binding for binding in found if binding is not None)
@@ -105,10 +105,10 @@ def create_acls(
     """Create ACLs. Returns the error of each, or None."""
     wanted = list(dict.fromkeys(bindings))
     request = CreateAclsRequest(tuple(map(_creation, wanted)))
-    answer = cluster.call(None, CREATE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
+    response = cluster.call(None, CREATE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
     return {
         binding: _error(result.error_code, result.error_message)
-        for binding, result in zip(wanted, answer.results, strict=False)
+        for binding, result in zip(wanted, response.results, strict=False)
     }
 
 
@@ -121,9 +121,9 @@ def delete_acls(
     """
     wanted = list(dict.fromkeys(filters))
     request = DeleteAclsRequest(tuple(DeleteAclsFilter(*_filter_fields(filter_)) for filter_ in wanted))
-    answer = cluster.call(None, DELETE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
+    response = cluster.call(None, DELETE_ACLS, request, timeout_ms=max(1, deadline.remaining_ms()))
     outcomes: dict[AclFilter, list[AclBinding] | BrokerError] = {}
-    for filter_, result in zip(wanted, answer.filter_results, strict=False):
+    for filter_, result in zip(wanted, response.filter_results, strict=False):
         errors = [_error(result.error_code, result.error_message)]
         errors += [_error(acl.error_code, acl.error_message) for acl in result.matching_acls]
         failed = next((error for error in errors if error is not None), None)

@@ -56,16 +56,16 @@ def offline_log_dirs(
     A broker before 1.0, or one that denies the request, counts as having none.
     """
     found, wanted = [], list(brokers)
-    for asked, broker_id in enumerate(wanted):
-        share = len(wanted) - asked  # a broker that hangs leaves the others their time
+    for position, broker_id in enumerate(wanted):
+        share = len(wanted) - position  # a broker that hangs leaves the others their time
         with contextlib.suppress(MinikafkaError):
-            answer = cluster.call(
+            response = cluster.call(
                 broker_id,
                 DESCRIBE_LOG_DIRS,
                 DescribeLogDirsRequest(topics=()),
                 timeout_ms=max(1, deadline.remaining_ms() // share),
             )
-            bad = [result.log_dir for result in answer.results if result.error_code != ErrorCode.NONE]
+            bad = [result.log_dir for result in response.results if result.error_code != ErrorCode.NONE]
             found += [OfflineLogDir(broker_id, path) for path in sorted(bad)]
     return tuple(found)
 
@@ -86,18 +86,18 @@ def describe_log_dirs(cluster: ClusterClient, brokers: Iterable[int], deadline: 
 def _results_of(
     cluster: ClusterClient, broker_id: int, deadline: Deadline
 ) -> tuple[DescribeLogDirsResult, ...]:
-    answer = cluster.call(
+    response = cluster.call(
         broker_id,
         DESCRIBE_LOG_DIRS,
         DescribeLogDirsRequest(topics=None),
         timeout_ms=max(1, deadline.remaining_ms()),
     )
-    if not answer.results:  # every broker has a directory: an empty response means denied
+    if not response.results:  # every broker has a directory: an empty response means denied
         raise BrokerError(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
             f"broker {broker_id} returned no data directories: this needs Describe on the cluster",
         )
-    return answer.results
+    return response.results
 
 
 def _log_dir(broker_id: int, result: DescribeLogDirsResult) -> LogDir:

@@ -158,9 +158,9 @@ class _OffsetLookup:
     def _handle_response(self, response: ListOffsetsResponse, version: int) -> MinikafkaError | None:
         problem: MinikafkaError | None = None
         for topic in response.topics:
-            for answer in topic.partitions:
-                tp = TopicPartition(topic.name, answer.index)
-                code = ErrorCode.of(answer.error_code)
+            for result in topic.partitions:
+                tp = TopicPartition(topic.name, result.index)
+                code = ErrorCode.of(result.error_code)
                 if code is not ErrorCode.NONE:
                     error = BrokerError(code, f"offsets of {tp}")
                     if not is_retriable(error):
@@ -169,9 +169,9 @@ class _OffsetLookup:
                 elif tp in self._pending:
                     del self._pending[tp]
                     if version == 0:
-                        self.found[tp] = answer.offsets[0] if answer.offsets else None
+                        self.found[tp] = result.offsets[0] if result.offsets else None
                     else:
-                        self.found[tp] = answer.offset if answer.offset >= 0 else None
+                        self.found[tp] = result.offset if result.offset >= 0 else None
         return problem
 
 

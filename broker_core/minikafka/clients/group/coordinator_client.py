@@ -50,14 +50,14 @@ class CoordinatorClient:
             known = self._address
         if known is not None:
             return known
-        answer = self.cluster.call(
+        response = self.cluster.call(
             None, FIND_COORDINATOR, FindCoordinatorRequest(self.group_id), timeout_ms=deadline.remaining_ms()
         )
-        code = ErrorCode.of(answer.error_code)
+        code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
             hint = authorization_hint(code, "Read", f"Group:{self.group_id}")
             raise BrokerError(code, f"finding the coordinator of group {self.group_id!r}{hint}")
-        found = BrokerAddress(answer.node_id, answer.host, answer.port)
+        found = BrokerAddress(response.node_id, response.host, response.port)
         with self._lock:
             self._address = found
         return found

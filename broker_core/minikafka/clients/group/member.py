@@ -237,9 +237,9 @@ class GroupMember:
         """Execute the effects of ``event``, up to the next request that waits for other members."""
         effects = self._step(event)
         while effects:
-            answer = self._execute(effects.pop(0))
-            if answer is not None:
-                effects += self._step(answer)
+            result = self._execute(effects.pop(0))
+            if result is not None:
+                effects += self._step(result)
 
     def _execute(self, effect: membership.Effect) -> membership.Event | None:
         if isinstance(effect, membership.Revoke):

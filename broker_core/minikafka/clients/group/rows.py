@@ -122,7 +122,7 @@ class Rows:
         return self.position >= self.fetched.next_offset
 
     def _current(self) -> tuple[Columns, int]:
-        assert self._columns is not None, "ask for more first"
+        assert self._columns is not None, "call available() first"
         return self._columns, self._row
 
     def _next_piece(self) -> Columns | None:

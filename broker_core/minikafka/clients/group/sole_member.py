@@ -113,7 +113,7 @@ class SoleMember:
                 HEARTBEAT,
                 lambda _: request,
                 deadline,
-                lambda answer: raise_for_code(answer.error_code, what),
+                lambda response: raise_for_code(response.error_code, what),
             )
 
         self._as_member(attempt, deadline)
@@ -129,7 +129,7 @@ class SoleMember:
                     LEAVE_GROUP,
                     lambda _: request,
                     deadline,
-                    lambda answer: raise_for_code(answer.error_code, f"leaving group {self._group_id!r}"),
+                    lambda response: raise_for_code(response.error_code, f"leaving group {self._group_id!r}"),
                 )
         finally:
             self._cluster.close_pool(self._pool)
@@ -177,7 +177,7 @@ class SoleMember:
             SYNC_GROUP,
             lambda _: request,
             deadline,
-            lambda answer: raise_for_code(answer.error_code, what),
+            lambda response: raise_for_code(response.error_code, what),
         )
 
     def _must_rejoin(self, error: BrokerError) -> bool:

@@ -272,9 +272,9 @@ class BrokerConnection:
         pending = connection.request(parts)
         try:
             frame = pending.result(max(1, deadline.at_most(self._config.request_timeout_ms)))
-            answered, body = split_response(frame)
-            if answered != correlation_id:
-                raise RemoteWireError(f"expected correlation id {correlation_id}, got {answered}")
+            received_id, body = split_response(frame)
+            if received_id != correlation_id:
+                raise RemoteWireError(f"expected correlation id {correlation_id}, got {received_id}")
             response = API_VERSIONS.decode_response(0, body)
         except NetworkError as error:
             raise NetworkError(f"no response to ApiVersions (needs Kafka 0.10 or newer): {error}") from error

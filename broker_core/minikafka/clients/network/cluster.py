@@ -408,20 +408,20 @@ class ClusterClient:
                 and all(self._fetched_since(name, asked_at_ms) for name in topics)
             ):
                 return self._metadata
-            asked = topics
+            requested = topics
             creates = self._creates_topics if creates_topics is None else creates_topics
 
             def request(version: int) -> MetadataRequest:
-                nonlocal asked
+                nonlocal requested
                 may_name = creates or version >= ALLOW_AUTO_TOPIC_CREATION_SINCE
-                asked = topics if may_name or not topics else None
-                return MetadataRequest(asked, creates)
+                requested = topics if may_name or not topics else None
+                return MetadataRequest(requested, creates)
 
             response = self._call_any_broker(
                 METADATA, request, deadline, _no_brokers_problem, caller_timeout_ms
             )
             newer = from_response(response, self.clock.monotonic_ms(), topics or ())
-            return self._update_metadata(newer, asked)
+            return self._update_metadata(newer, requested)
         finally:
             self._refresh_lock.release()
 
@@ -493,14 +493,14 @@ class ClusterClient:
                 )
                 limit = self.deadline(deadline.at_most(share_ms))
                 try:
-                    answer = connection.send(api, request, limit).result(max(1, limit.remaining_ms()))
+                    response = connection.send(api, request, limit).result(max(1, limit.remaining_ms()))
                 except (NetworkError, RemoteWireError) as error:
                     failed.add(str(error))
                     continue
-                problem = problem_in(answer)
+                problem = problem_in(response)
                 if not problem:
                     self._outage_since_ms = self._outage_warned_ms = None
-                    return answer
+                    return response
                 failed.add(f"{connection.name} {problem}")
             self._warn_of_outage(started_ms, failed, caller_timeout_ms or deadline.timeout_ms)
             raise NetworkError(str(failed))

@@ -162,7 +162,7 @@ class BatchingProducer:
         """
         deadline = self._cluster.deadline(self.config.max_block_ms)
 
-        def ask() -> int:
+        def attempt() -> int:
             broker_id = self._cluster.known_leader(topic_partition)
             if broker_id is None:
                 broker_id = self._cluster.leader(topic_partition, deadline.remaining_ms()).broker_id
@@ -176,7 +176,7 @@ class BatchingProducer:
                 raise
 
         what = f"finding the message format of the leader of {topic_partition}"
-        return self._cluster.retry(what, deadline, ask)
+        return self._cluster.retry(what, deadline, attempt)
 
     def flush(self, timeout_ms: int | None = None) -> None:
         """Send all queued records and wait until each is acknowledged or has failed (see its future).
@@ -386,27 +386,27 @@ class BatchingProducer:
             self._work.notify()
 
     def _request_producer_id(self) -> None:
-        answer: InitProducerIdResponse | MinikafkaError
+        result: InitProducerIdResponse | MinikafkaError
         try:
             request = InitProducerIdRequest(None, _NO_TRANSACTIONS_MS)
-            answer = self._cluster.call(None, INIT_PRODUCER_ID, request, timeout_ms=_METADATA_TIMEOUT_MS)
-            code = ErrorCode.of(answer.error_code)
+            result = self._cluster.call(None, INIT_PRODUCER_ID, request, timeout_ms=_METADATA_TIMEOUT_MS)
+            code = ErrorCode.of(result.error_code)
             if code is not ErrorCode.NONE:
-                answer = BrokerError(code, "requesting a producer id")
+                result = BrokerError(code, "requesting a producer id")
         except MinikafkaError as error:
-            answer = error
+            result = error
         idempotence_off = False
         with self._lock:
-            if isinstance(answer, MinikafkaError):
-                idempotence_off = self._sender.handle_producer_id_error(answer, self._clock.monotonic_ms())
+            if isinstance(result, MinikafkaError):
+                idempotence_off = self._sender.handle_producer_id_error(result, self._clock.monotonic_ms())
             else:
-                self._sender.handle_producer_id(answer.producer_id, answer.producer_epoch)
+                self._sender.handle_producer_id(result.producer_id, result.producer_epoch)
             self._work.notify()
         if idempotence_off:
-            too_old = isinstance(answer, BrokerError) and answer.code is ErrorCode.UNSUPPORTED_VERSION
+            too_old = isinstance(result, BrokerError) and result.code is ErrorCode.UNSUPPORTED_VERSION
             level = logging.DEBUG if too_old else logging.WARNING
             text = "minikafka: no producer id: idempotence is off, retries may duplicate records: %s"
-            logger.log(level, text, answer)
+            logger.log(level, text, result)
 
     def _produce(self, task: ProduceTask) -> None:
         response: ProduceResponse | None = None
