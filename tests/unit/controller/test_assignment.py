@@ -1,4 +1,4 @@
-"""Replicas over brokers."""
+"""The assignment of replicas to brokers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Brokers that die, come back and restart; states that others write meanwhile."""
+"""The controller when brokers die, return and restart, and when others write states meanwhile."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Topics that are deleted, with replicas on several brokers."""
+"""The deletion of topics with replicas on several brokers."""
 
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events

@@ -16,7 +16,7 @@ def following(
     unclean: bool = False,
     force_new_epoch: bool = False,
 ) -> tuple[int, tuple[int, ...]] | None:
-    """Leader and replicas in sync that follow; None when nothing changes."""
+    """Return the next leader and ISR; None when nothing changes."""
     made = next_leader_and_isr(
         known,
         replicas or known.replicas,

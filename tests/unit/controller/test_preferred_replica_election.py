@@ -1,4 +1,4 @@
-"""Preferred elections, asked for and automatic."""
+"""Preferred replica elections, requested and automatic."""
 
 from minikafka.base.ids import TopicPartition
 from minikafka.controller import events

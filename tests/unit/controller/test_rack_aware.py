@@ -1,4 +1,4 @@
-"""Replicas over racks: the behaviours of the release's ``AdminRackAwareTest``."""
+"""The assignment of replicas to racks: the behaviours of the release's ``AdminRackAwareTest``."""
 
 from collections import Counter
 
@@ -34,7 +34,7 @@ def assign(
 
 
 def racks_of(assignment: Assignment, racks: dict[int, str]) -> list[int]:
-    """How many racks each partition is in."""
+    """Return the number of racks of each partition."""
     return [len({racks[replica] for replica in replicas}) for replicas in assignment.values()]
 
 

@@ -1,4 +1,4 @@
-"""Partitions on their way to other replicas."""
+"""Partition reassignments, step by step."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def reassign(cluster: Cluster, key: TopicPartition, *replicas: int) -> None:
 
 
 def under_way() -> Cluster:
-    """From 1 and 2 to 3 and 4, which are not in sync yet."""
+    """A reassignment from brokers 1 and 2 to 3 and 4, which are not in sync yet."""
     cluster = Cluster((1, 2, 3, 4), {T0: state(1, (1, 2)), T1: state(1, (1,))})
     reassign(cluster, T0, 3, 4)
     return cluster
@@ -173,7 +173,7 @@ def test_a_leader_that_puts_a_new_replica_out_just_then_wins() -> None:
 
 
 def resumed(replicas: tuple[int, ...], isr: tuple[int, ...], live: tuple[int, ...] = (1, 2, 3, 4)) -> Cluster:
-    """A controller that finds the partition so, and the request to move it to 3 and 4."""
+    """A new controller that finds this state, and the request to move the partition to 3 and 4."""
     return Cluster(live, {T0: state(isr[0], isr, replicas)}, reassignments={T0: (3, 4)})
 
 

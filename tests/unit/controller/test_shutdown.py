@@ -1,4 +1,4 @@
-"""Controlled shutdown: a broker that stops is led by others first."""
+"""Controlled shutdown: other brokers take over the leaderships of a broker before it stops."""
 
 from minikafka.controller import events
 from minikafka.controller.states import ReplicaStatus

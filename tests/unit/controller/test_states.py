@@ -1,4 +1,4 @@
-"""The tables of 0.10.1: what may follow what."""
+"""The valid transitions of partitions and replicas, those of 0.10.1."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The life of a generation, as its members see it: the behaviours of Kafka's coordinator, one by one."""
+"""A generation as its members see it: the behaviours of Kafka's coordinator, one by one."""
 
 from dataclasses import replace
 

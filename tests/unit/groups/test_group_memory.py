@@ -1,4 +1,4 @@
-"""What the groups of a partition take, as they count it themselves."""
+"""The memory of the groups of a partition, as the shard counts it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ T0 = TopicPartition("t", 0)
 
 
 def left_with_an_offset() -> GroupCoordinatorShard:
-    """A shard with a group whose only member committed, and left."""
+    """A shard with a group whose only member has committed and left."""
     shard = GroupCoordinatorShard(SETTINGS)
     for effect in shard.step("g", join("", "m", b"x"), 0, 0):
         if isinstance(effect, events.Store):

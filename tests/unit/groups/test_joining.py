@@ -1,4 +1,4 @@
-"""How members come into a generation: the behaviours of Kafka's coordinator, one by one."""
+"""Members that join a generation: the behaviours of Kafka's coordinator, one by one."""
 
 import pytest
 

@@ -35,7 +35,7 @@ DAY_MS = 24 * 3_600_000
 
 
 def recorded() -> Iterator[tuple[bytes, bytes | None, dict[str, Any]]]:
-    """Key, value, and what the release says about them."""
+    """A key and value, and the release's description of them."""
     for line in RECORDED.read_text().splitlines():
         row = json.loads(line)
         value = None if row["value"] is None else base64.b64decode(row["value"])
@@ -43,7 +43,7 @@ def recorded() -> Iterator[tuple[bytes, bytes | None, dict[str, Any]]]:
 
 
 def as_kafka_prints(key: bytes, value: bytes | None) -> str:
-    """What the formatters of 0.10.1 print of a record."""
+    """Format a record as the formatters of 0.10.1 print it."""
     named = read_key(key)
     if isinstance(named, OffsetKey):
         where = f"[{named.group},{named.topic},{named.partition}]"

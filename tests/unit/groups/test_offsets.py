@@ -1,4 +1,4 @@
-"""What a group has committed: what is seen when, what counts, what expires."""
+"""The committed offsets of a group: their visibility, order and expiration."""
 
 from __future__ import annotations
 

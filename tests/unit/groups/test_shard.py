@@ -1,4 +1,4 @@
-"""The groups of one partition together: which there are, what is written of them, and how they come back."""
+"""The groups of one partition: their listing, the records written for them, and their loading."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_commit_that_cannot_be_written_is_refused() -> None:
 
 
 def loaded(*records: KeyValue, wall_ms: int = 0) -> GroupCoordinatorShard:
-    """The groups of a log of these records, which is read in two windows."""
+    """Load the groups from a log of these records, in two windows."""
     loading = GroupMetadataLoader(SETTINGS)
     middle = len(records) // 2
     for start, window in ((0, records[:middle]), (middle, records[middle:])):

@@ -1,4 +1,4 @@
-"""A follower's log: what the leader's log has, byte for byte, whatever happens to the follower."""
+"""A follower's log: a copy of the leader's log, byte for byte, whatever happens to the follower."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several data directories, of which one cannot be used; and logs that are opened side by side."""
+"""Several data directories, one of them unusable; and logs that are opened in parallel."""
 
 from __future__ import annotations
 

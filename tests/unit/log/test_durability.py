@@ -1,4 +1,4 @@
-"""What a flush promises, and what failures of the disk leave behind."""
+"""The guarantees of a flush, and the state after failures of the disk."""
 
 from __future__ import annotations
 

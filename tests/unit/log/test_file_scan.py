@@ -1,4 +1,4 @@
-"""What opening a log finds, cuts, keeps and reports."""
+"""The recovery of a log: the damage that it finds, removes, saves and reports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OURS = {
     # 0.10.1.1 keeps what no client can read.
     "magic-9-middle": {"valid_bytes": 26015, "next_offset": 101, "records_readable": 101},
 }
-"""Where we do better on purpose: cut at the first offset that does not rise, and at an unknown format."""
+"""Deliberate differences: truncate at the first offset that does not increase, and at an unknown format."""
 
 OURS_LATER = {
     # 3.9.1 serves an offset twice, ends the log at offset 3, and keeps what no client can read.
@@ -48,7 +48,7 @@ OURS_LATER = {
 
 
 def place(files: Files, segment: bytes, index: bytes | None = GOOD_INDEX, directory: str = HOME) -> str:
-    """Lay one segment down, in the apache layout; its path."""
+    """Create a segment in the apache layout; return its path."""
     files.make_dirs(directory)
     path = f"{directory}/00000000000000000000.log"
     files.open(path, create=True).write_at(0, segment)
@@ -286,7 +286,7 @@ def several(files: MemoryFiles, config: LogConfig = SMALL) -> Log:
 
 
 def damage(files: MemoryFiles, log: Log, number: int) -> int:
-    """Flip a bit in the second message of a segment; the offset at which the log must end."""
+    """Flip a bit in the second message of a segment; return the offset at which the log must end."""
     segment = log.segments[number]
     file = files.open(segment.path)
     second = entries_of(file.read_at(0, file.size()))[1][0]

@@ -1,4 +1,4 @@
-"""What Apache Kafka 0.10.1.1 wrote: its data directory and its offset indexes."""
+"""A data directory and offset indexes written by Apache Kafka 0.10.1.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both index files lie beside every segment, also without entries, as Kafka and its tools expect."""
+"""Both index files exist for every segment, even without entries, as Kafka and its tools expect."""
 
 from __future__ import annotations
 

@@ -503,7 +503,7 @@ def test_a_segment_damaged_where_nobody_looked_is_reported_by_the_read(files: Me
 
 
 class Growing(Log):
-    """A log to which much is appended as soon as somebody looks where it ends."""
+    """A log to which much is appended as soon as its end offset is read."""
 
     armed = False
     end = 0

@@ -244,7 +244,7 @@ def test_a_deleted_partition_is_gone_with_its_files_and_its_checkpoint(files: Me
 
 
 class CountingFiles(MemoryFiles):
-    """Counts the looks into directories, and the files that were replaced; renames nothing of ``held``."""
+    """Counts directory listings and replaced files; does not rename files of ``held``."""
 
     looks = 0
     replaced = 0

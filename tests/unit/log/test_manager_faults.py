@@ -309,7 +309,7 @@ def test_a_log_that_is_given_up_is_recovered_anew(files: MemoryFiles) -> None:
 
 
 class Door:
-    """A lock that tells when somebody has to wait for it."""
+    """A lock that reports when a thread has to wait for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -401,7 +401,7 @@ def test_a_log_that_is_cut_beside_a_checkpoint_waits_for_it(
 
 def test_older_of_two_concurrent_start_checkpoints_is_not_last(files: MemoryFiles) -> None:
     class Overtaken(nullcontext[None]):
-        """Somebody else gets in before whoever wants to."""
+        """Let another thread acquire the lock first."""
 
         by: Callable[[], object] | None = None
 

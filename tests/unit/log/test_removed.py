@@ -1,4 +1,4 @@
-"""Logs and data directories that somebody removes while they are in use."""
+"""Logs and data directories that are removed while in use."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_other_logs_go_on_beside_one_that_was_removed(
 
 
 def two_directories(files: MemoryFiles) -> LogManager:
-    """Of a broker: ONE lies in d1, TWO in d2."""
+    """A broker with ONE in d1 and TWO in d2."""
     manager = manager_of(files, "d1", "d2")
     for directory in manager.paths:
         write_meta(files, directory, MetaProperties(0))

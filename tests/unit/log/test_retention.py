@@ -1,4 +1,4 @@
-"""Which segments go: the policies, and what a log does about them."""
+"""Retention: the policies, and the deletion of segments by a log."""
 
 from __future__ import annotations
 

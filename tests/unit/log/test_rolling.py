@@ -1,4 +1,4 @@
-"""When a new segment begins by time, and segments whose room is taken beforehand."""
+"""Rolling a new segment by time, and preallocated segments."""
 
 from __future__ import annotations
 

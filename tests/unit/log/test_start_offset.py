@@ -1,4 +1,4 @@
-"""A start offset that was moved without a segment's end: what is below is gone, over restarts too."""
+"""A start offset inside a segment: messages below are deleted, also after a restart."""
 
 from __future__ import annotations
 

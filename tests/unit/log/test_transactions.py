@@ -1,4 +1,4 @@
-"""The search for aborted transactions in what a consumer reads, in steps."""
+"""The search, in steps, for aborted transactions in a consumer's read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add_mark(log: Log, producer: int, kind: ControlType) -> None:
 
 
 def opened_again_with(batches: int) -> Log:
-    """A log of large batches without transactions, of which nothing is known since it was opened."""
+    """A newly opened log of large batches without transactions, whose content is not known yet."""
     files = MemoryFiles()
     log = open_log(files, ROOM)
     for _ in range(batches):

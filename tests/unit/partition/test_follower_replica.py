@@ -1,4 +1,4 @@
-"""How far a follower is: when it was caught up last, by what it asks for."""
+"""The progress of a follower: the time at which it was last caught up, by its fetches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A follower: what it copies, where its high watermark is, and what a cut does to it."""
+"""A partition as follower: appends, the high watermark, and truncation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long who has something left to read waits for something new."""
+"""The shortened waits of a consumer with unfinished partitions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ MAX_WAIT_MS = 500
 
 
 class Consumer:
-    """Asks again as soon as it is answered."""
+    """Fetches again as soon as it gets a response."""
 
     def __init__(self) -> None:
         self.partial_reads = PartialReads()
         self.clock = ManualClock()
 
     def waits(self, *named: TopicPartition) -> int:
-        """For how long it waits in vain."""
+        """Return the duration of a wait without data."""
         now_ms = self.clock.monotonic_ms()
         patience_ms = self.partial_reads.max_wait_ms(set(named), MAX_WAIT_MS, now_ms)
         self.clock.advance(patience_ms)

@@ -1,4 +1,4 @@
-"""A partition on its leader: who may write, and what consumers see."""
+"""A partition on its leader: appends, and the messages that consumers see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that wait for a key or a deadline."""
+"""Delayed requests that wait for a key or a deadline."""
 
 import weakref
 
@@ -74,7 +74,7 @@ def test_answered_tickets_are_not_kept_until_their_deadline() -> None:
 
 
 class Request:
-    """A ticket whose memory can be watched."""
+    """A ticket that a weak reference can watch."""
 
 
 def test_a_removed_ticket_does_not_stay_in_memory_until_its_deadline() -> None:

@@ -1,4 +1,4 @@
-"""The leader of several replicas: what is committed, who is in sync, and when that is written."""
+"""The leader of several replicas: committed messages, the ISR, and its updates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def refused(action: object, *arguments: object, **options: object) -> ErrorCode:
 
 
 def shrunk(partition: Partition, now_ms: int = LAG_MS + 1) -> LeaderAndIsr:
-    """The ISR that the leader wants written."""
+    """Return the ISR that the leader proposes."""
     wanted = partition.shrink_isr(now_ms, LAG_MS)
     assert wanted is not None
     return wanted

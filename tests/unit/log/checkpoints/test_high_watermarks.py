@@ -1,4 +1,4 @@
-"""High watermarks as they are written down: ``replication-offset-checkpoint``, as 0.10.1 has it."""
+"""The high watermark checkpoint: ``replication-offset-checkpoint``, as in 0.10.1."""
 
 from __future__ import annotations
 

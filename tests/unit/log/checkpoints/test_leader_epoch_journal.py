@@ -1,4 +1,4 @@
-"""Epochs that began here, written down for many logs at once."""
+"""The journal of leader epochs, written for many logs at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def log_of(manager: LogManager, partition: TopicPartition = ONE) -> Log:
 
 
 def led_again(files: MemoryFiles) -> LogManager:
-    """A log with ten flushed messages of epoch 0, in which epoch 4 has begun, and is written down."""
+    """A log with ten flushed messages of epoch 0, in which epoch 4 has started and is in the journal."""
     manager = manager_of(files)
     log = manager.create(ONE)
     log.start_epoch(0)

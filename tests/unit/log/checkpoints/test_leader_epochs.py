@@ -1,4 +1,4 @@
-"""Leader epochs of a log: their file, and where each of them ends."""
+"""The leader epochs of a log: their file, and the end offset of each."""
 
 from __future__ import annotations
 

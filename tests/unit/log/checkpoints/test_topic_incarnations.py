@@ -1,4 +1,4 @@
-"""Which topic each log is of, over several directories and faults."""
+"""The topic incarnation of each log, with several directories and faults."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def opened_again(files: MemoryFiles, *directories: str) -> LogManager:
 
 
 def with_both(files: MemoryFiles) -> LogManager:
-    """A log in each of two directories, of the topic that change 7 made."""
+    """A log in each of two directories, of the topic created by change 7."""
     manager = manager_of(files, "d1", "d2")
     for partition in (ONE, TWO):
         manager.create(partition)

@@ -1,4 +1,4 @@
-"""One cleaning of one log: what Kafka's own cleaner left, segments, time, stops and damage."""
+"""One pass of the cleaner over a log: the result of Kafka's own cleaner, segments, time, stops, damage."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_recorded_log_is_left_as_the_release_left_it(files: MemoryFiles, name:
 def test_a_second_pass_drops_what_the_release_dropped(
     files: MemoryFiles, name: str, clean_up_to: int, active: int
 ) -> None:
-    """Of the records that came between the passes, those that did not stay are lost, and do not matter."""
+    """Records written between the passes that were removed are not in the recording, and do not matter."""
     first, second = (recorded(GOLDEN / name / part) for part in ("after", "after-second-pass"))
     segments = {base: data for base, data in first.items() if base < clean_up_to}
     came = [record for record in iterate(b"".join(second.values())) if 400 <= record.offset < active]
@@ -232,7 +232,7 @@ def test_the_files_of_replaced_segments_are_handed_over(files: MemoryFiles) -> N
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_tombstones_of_old_segments_go_in_a_later_pass(files: MemoryFiles, magic: int) -> None:
-    """By when segments were written, which are a second apart here."""
+    """The modification times of segments decide; they are a second apart here."""
     log = open_log(files, replace(CONFIG, delete_retention_ms=2000, segment_bytes=100))
     for message in ((b"a", None), B, C, (b"d", b"4"), (b"e", b"5")):
         files.clock.advance(1000)

@@ -1,4 +1,4 @@
-"""Which log is cleaned next, how far logs are clean, and who may stop it."""
+"""The choice of the log to clean next, the first dirty offsets, and pausing the cleaner."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tests.support.logs import NOW_MS, ONE, OTHER, TWO, open_log, read_all
 CHECKPOINT = "data/cleaner-offset-checkpoint"
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100, compacted=True, deletion_policies=())
 SEGMENT_BYTES = 10 * 100
-"""Of ten messages, as ``fill`` makes them."""
+"""The size of ten messages, as ``fill`` makes them."""
 
 
 class Broker:
-    """Some logs in memory, and what cleans them."""
+    """Some logs in memory, and their cleaner."""
 
     def __init__(self) -> None:
         self.files = MemoryFiles(clock=ManualClock(NOW_MS))
@@ -40,7 +40,7 @@ class Broker:
         self.begin()
 
     def begin(self, **how: object) -> None:
-        """Start the cleaning anew, as a broker that starts does."""
+        """Restart the cleaner, as a restarted broker does."""
         cleaner = Cleaner(
             self.files, self.files.clock, OffsetMap(1000 * SLOT_BYTES), lambda log, paths: None, **how
         )
@@ -62,7 +62,7 @@ class Broker:
                 log.roll()
 
     def run(self) -> TopicPartition | None:
-        """Which partition was cleaned."""
+        """Return the partition that was cleaned."""
         report = self.cleaning.run_once(self.files.clock.now_ms())
         if report is None:
             return None
@@ -354,7 +354,7 @@ def test_an_error_that_nobody_expects_does_not_hold_up_the_other_logs(
 
 
 def in_a_cleaning(broker: Broker, action: Callable[[], None]) -> threading.Thread:
-    """Do ``action`` in another thread while a window of the next cleaning is waited for; the thread."""
+    """Run ``action`` in another thread during the next cleaning; return the thread."""
     thread = threading.Thread(target=action)
     begun: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""The sparse offset index: its bytes, look-ups, and files that cannot be believed."""
+"""The sparse offset index: its bytes, look-ups, and invalid files."""
 
 from __future__ import annotations
 

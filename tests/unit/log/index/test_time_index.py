@@ -1,4 +1,4 @@
-"""The sparse time index: its bytes, look-ups, files that cannot be believed, and what a log does with it."""
+"""The sparse time index: its bytes, look-ups, invalid files, and its use by a log."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_first_message_of_a_time_is_found_in_any_order_of_times(state: str, seed
 
 
 def test_a_truncation_takes_the_time_index_with_it() -> None:
-    """What it says would be of messages that are gone."""
+    """Its entries would belong to removed messages."""
     files = MemoryFiles()
     log = open_log(files, LogConfig(index_interval_bytes=100))
     timed(log, *range(10), 5_000, *range(10, 20))

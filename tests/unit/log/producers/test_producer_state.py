@@ -1,4 +1,4 @@
-"""What becomes of a producer's batch, by its numbers alone."""
+"""The check of a producer's batch by its sequence numbers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Partition:
         self.end_offset = 0
 
     def append(self, *batches: BatchHeader) -> tuple[int, int]:
-        """First and last offset of the answer; what was there before gets no new ones."""
+        """Return the first and last offset of the response; a duplicate gets no new ones."""
         found = analyze_batches(self.known, batches, self.end_offset, NOW_MS)
         if isinstance(found, BatchMetadata):
             return found.first_offset, found.last_offset

@@ -1,4 +1,4 @@
-"""Producers that number their batches, over the life of a log: crashes, cuts, retention, compaction."""
+"""Idempotent producers over the life of a log: crashes, truncation, retention, compaction."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def snapshots(files: Files) -> list[int]:
 
 
 def known(log: Log) -> dict[int, tuple[int, int, int]]:
-    """Epoch, last sequence and last offset of each: what must be there after any restart."""
+    """Return epoch, last sequence and last offset of each producer, which must survive any restart."""
     return {
         number: (one.epoch, one.batches[-1].last_sequence, one.last_offset)
         for number, one in log.producers.known.items()

@@ -1,4 +1,4 @@
-"""Segments that take the place of others, as compaction makes them, and what a crash leaves of it."""
+"""The replacement of segments, as compaction does it, and its state after a crash."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def of_40(files: MemoryFiles, layout: Layout) -> Log:
 
 
 def cleaned(files: MemoryFiles, log: Log, keep: range) -> Segment:
-    """A segment in place of the first two that has only some of their messages."""
+    """A segment that replaces the first two, with only some of their messages."""
     new = log_loader.create_cleaned(files, log.directory, log.layout, 0)
     for offset in keep:
         one = assign(valid_set(numbered(offset, 1), timestamp_ms=NOW_MS + offset), offset)
@@ -150,7 +150,7 @@ def test_segments_that_went_meanwhile_are_not_replaced(files: MemoryFiles) -> No
 
 
 def swap_that_fails(files: MemoryFiles, log: Log, number: int) -> bool:
-    """Replace the first two segments, with the operation of this number failing; whether one did."""
+    """Replace the first two segments while the operation of this number fails; return whether one did."""
 
     def fail(kind: str, path: str) -> None:
         if (kind, path) == ("sync", HOME):
@@ -246,7 +246,7 @@ def test_a_swap_that_a_crash_cut_short_is_whole_or_did_not_happen(layout: Layout
 
 
 def outcome_of_a_cut_at(step: int, dice: random.Random | None, layout: Layout) -> tuple[bool, list[int]]:
-    """Cut the power at the operation of this number, counted from the swap's first; what is there then."""
+    """Cut the power at the operation of this number, counted from the swap's first; return the files left."""
     files = MemoryFiles()
     files.make_dirs(HOME)
     for directory in ("", "data", HOME):
@@ -262,7 +262,7 @@ def outcome_of_a_cut_at(step: int, dice: random.Random | None, layout: Layout) -
 
 
 def run_until(files: MemoryFiles, step: int, action: Callable[[], object]) -> bool:
-    """Whether the machine stopped before ``action`` came to its end."""
+    """Return whether the machine stopped before ``action`` ended."""
 
     class Stop(Exception):
         pass

@@ -1,4 +1,4 @@
-"""The records of a segment file for people."""
+"""The records of a segment file, as ``minikafka log dump`` shows them."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_no_damage_is_passed_over_in_silence(kind: str) -> None:
 
 
 class CountingFiles(MemoryFiles):
-    """Notes how much is read at once."""
+    """Records the sizes of reads."""
 
     def __init__(self) -> None:
         super().__init__()

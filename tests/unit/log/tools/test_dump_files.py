@@ -1,4 +1,4 @@
-"""The files beside a segment, for people."""
+"""The other files of a log, as ``minikafka log dump`` shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments and indexes are checked: what is right is found right, and what is wrong where it is."""
+"""The check of segments and indexes: valid files pass, and damage is found in its place."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECORDED = {
     "magic2": json.loads((DATA / "log-corrupt" / "expected-3.9.1.json").read_text()),
 }
 UNSEEN = {"bitflip-offset-middle", "magic-9-middle", "first-entries-again-at-end"}
-"""What the releases do not judge: the order of offsets, and the magic byte."""
+"""Checks that the releases do not make: the order of offsets, and the magic byte."""
 TIME_MS = 1_700_000_000_000
 
 
@@ -206,14 +206,14 @@ def test_a_message_larger_than_a_window_is_checked_whole(monkeypatch: pytest.Mon
 
 
 def plain_segment(count: int = 10) -> tuple[bytes, int]:
-    """Messages of one size with rising times, and that size."""
+    """Return messages of one size with increasing times, and that size."""
     records = [Record(None, b"%06d" % number, TIME_MS + number) for number in range(count)]
     data = build_message_set(records, base_offset=100)
     return data, len(data) // count
 
 
 def wrong_offset_entries(*entries: tuple[int, int], growing: bool = False, data: bytes = b"") -> list[str]:
-    """Reasons of what is wrong in an offset index of relative offsets and numbers of messages."""
+    """Return the problems of an offset index of relative offsets and message numbers."""
     whole, size = plain_segment()
     numbers = np.array([(offset, number * size) for offset, number in entries], dtype=np.int64)
     segment = checked(data or whole, 100, positions=numbers[:, 1].tolist())
@@ -262,7 +262,7 @@ def test_offset_entries_into_damage_are_not_told_again() -> None:
 def wrong_time_entries(
     *entries: tuple[int, int], closed: bool = False, growing: bool = False, times: list[int] | None = None
 ) -> list[str]:
-    """Reasons of what is wrong in a time index; entries are ms after TIME_MS, and relative offsets."""
+    """Return the problems of a time index; entries are ms after TIME_MS, and relative offsets."""
     after = times or list(range(10))
     records = [Record(None, b"x", TIME_MS + ms) for ms in after]
     numbers = np.array([(TIME_MS + ms, offset) for ms, offset in entries], dtype=np.int64).reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""Files and whole data directories are checked: minikafka's own, and those that Apache Kafka wrote."""
+"""The check of files and whole data directories: minikafka's own, and those of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def made(layout: Layout = CLASSIC, *, closed: bool = True) -> MemoryFiles:
 def verified(
     files: Files, path: str = "d1", *, in_use: bool = False
 ) -> tuple[dict[TopicPartition, PartitionReport], list[str], list[str]]:
-    """Reports, the texts of problems and those of notes."""
+    """Return the reports, the texts of problems, and those of notes."""
     found = list_directory(files, path)
     reports = list(verify_partitions(files, found, in_use=in_use))
     findings = list(found.findings)
@@ -295,7 +295,7 @@ def test_segments_removed_meanwhile_are_notes() -> None:
 
 
 class Replacing(MemoryFiles):
-    """A compaction that puts a segment and its index in place while they are looked at."""
+    """A compaction that replaces a segment and its index while they are checked."""
 
     segment = index = ""
     first_read = True
