@@ -61,8 +61,8 @@ def test_all_partitions_of_a_new_topic_become_visible_at_once() -> None:
     chief = controller(elected())
     (written,) = chief.step(events.TopicsChanged({"t": {0: (1,), 1: (1,)}}))
     assert written == events.WriteLeaderships(both, create=True)
-    told = chief.step(events.LeadershipsWritten(both))
-    assert told[-1] == events.SendUpdateMetadata(1, {1: ONE}, both)
+    effects = chief.step(events.LeadershipsWritten(both))
+    assert effects[-1] == events.SendUpdateMetadata(1, {1: ONE}, both)
 
 
 def test_a_topic_that_is_known_is_not_elected_again() -> None:

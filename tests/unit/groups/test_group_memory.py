@@ -40,14 +40,14 @@ def test_nothing_is_left_of_members_and_groups_that_are_gone() -> None:
     random_ = random.Random(5)
     shard = GroupCoordinatorShard(SETTINGS)
     for number in range(2_000):
-        ids = [f"m{one}" for one in range(max(0, number - 12), number)] or ["m"]
+        ids = [f"m{other}" for other in range(max(0, number - 12), number)] or ["m"]
         group, member_id = f"g{random_.randrange(3)}", random_.choice(ids)
         generation = random_.randrange(1, 4)
         event: events.Event = random_.choice(
             [
                 join("", f"m{number}", bytes(random_.randrange(50)), b""),
                 join(member_id, "", bytes(random_.randrange(50))),
-                events.Sync("r", member_id, generation, {one: bytes(30) for one in ids}),
+                events.Sync("r", member_id, generation, {assigned: bytes(30) for assigned in ids}),
                 events.Leave("r", member_id),
                 events.Tick(),
             ]

@@ -317,9 +317,9 @@ def test_epochs_reported_by_the_leader_cover_messages_without_one(files: MemoryF
         leader.epochs.assign(epoch, leader.end_offset)
         leader.append(valid_set(numbered(leader.end_offset, 2)), leader_epoch=epoch)
         write(leader, batch(), epoch)
-    told = leader.epochs.entries
-    copy(leader, follower, max_bytes, epochs=told)
-    assert follower.epochs.entries == told
+    reported = leader.epochs.entries
+    copy(leader, follower, max_bytes, epochs=reported)
+    assert follower.epochs.entries == reported
 
 
 def test_an_epoch_is_not_noted_before_it_is_reached(files: MemoryFiles) -> None:

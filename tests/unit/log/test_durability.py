@@ -63,7 +63,9 @@ def test_one_flush_of_a_growing_segment_is_one_fsync(files: MemoryFiles) -> None
     del files.operations[:]
     log.flush()
     log.flush()
-    assert [(one.kind, one.path) for one in files.operations] == [("sync", f"{HOME}/00000000000.kafka")]
+    assert [(operation.kind, operation.path) for operation in files.operations] == [
+        ("sync", f"{HOME}/00000000000.kafka")
+    ]
 
 
 def test_a_flush_up_to_the_newest_segment_leaves_that_alone(files: MemoryFiles) -> None:

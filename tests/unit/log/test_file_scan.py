@@ -248,7 +248,11 @@ def test_a_zeroed_gigabyte_is_kept_as_a_hole() -> None:
     path = place(files, GOOD + bytes(1 << 20))
     open_recorded(files)
     assert read_file(files, path + ".corrupt") == bytes(1 << 20)
-    assert not [one for one in files.operations if one.kind == "write" and one.path.endswith(".corrupt")]
+    assert not [
+        operation
+        for operation in files.operations
+        if operation.kind == "write" and operation.path.endswith(".corrupt")
+    ]
 
 
 def test_damage_that_cannot_be_kept_is_not_cut() -> None:
@@ -266,7 +270,7 @@ def test_what_was_cut_is_safe_before_the_segment_is_shorter() -> None:
     place(files, KINDS["nonsense-appended"])
     del files.operations[:]
     open_recorded(files)
-    steps = [(one.kind, one.path.rpartition("/")[2]) for one in files.operations]
+    steps = [(operation.kind, operation.path.rpartition("/")[2]) for operation in files.operations]
     cut = steps.index(("truncate", "00000000000000000000.log"))
     assert steps.index(("sync", "00000000000000000000.log.corrupt")) < cut
     assert steps.index(("sync_dir", "t_0")) < cut
@@ -366,7 +370,7 @@ def test_nothing_is_written_back_where_all_was_flushed() -> None:
     log = several(files)
     del files.operations[:]
     open_log(files, recovery_point=log.end_offset)
-    assert not [one for one in files.operations if one.kind == "write"]
+    assert not [operation for operation in files.operations if operation.kind == "write"]
 
 
 def test_a_hole_between_segments_ends_the_log() -> None:

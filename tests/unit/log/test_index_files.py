@@ -97,7 +97,7 @@ def test_idle_partitions_are_closed_without_flushing_index_files(files: MemoryFi
     log = open_log(files, clean=True)
     del files.operations[:]
     log.close()
-    assert [one for one in files.operations if one.path.endswith("index")] == []
+    assert [operation for operation in files.operations if operation.path.endswith("index")] == []
 
 
 def test_a_log_starts_anew_with_index_files_after_all_was_deleted(files: MemoryFiles) -> None:

@@ -148,9 +148,11 @@ def test_the_marker_is_safe_only_after_everything_else_is(files: MemoryFiles) ->
     del files.operations[:]
     manager.close()
     marker = next(number for number, one in enumerate(files.operations) if one.path.endswith(MARKER))
-    synced = {one.path for one in files.operations[:marker] if one.kind in {"sync", "sync_dir"}}
-    assert {one.path for one in files.operations if one.kind == "write"} <= synced
-    assert not [one for one in files.operations[marker:] if one.kind == "write"]
+    synced = {
+        operation.path for operation in files.operations[:marker] if operation.kind in {"sync", "sync_dir"}
+    }
+    assert {operation.path for operation in files.operations if operation.kind == "write"} <= synced
+    assert not [operation for operation in files.operations[marker:] if operation.kind == "write"]
 
 
 def test_a_clean_close_survives_a_power_cut_behind_it(files: MemoryFiles) -> None:
@@ -292,7 +294,7 @@ def test_a_partition_that_cannot_be_removed_does_not_keep_the_others() -> None:
     manager = with_many(files)
     files.held = "many_7"
     failed = manager.delete_all(MANY)
-    assert failed.keys() == {one for one in MANY if str(one.partition).startswith("7")}
+    assert failed.keys() == {key for key in MANY if str(key.partition).startswith("7")}
     assert set(manager.logs()) == {ONE, *failed}
     assert "cannot rename d1/many_7" in str(failed[MANY[7]])
     files.held = "?"

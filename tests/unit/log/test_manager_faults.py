@@ -339,10 +339,10 @@ def test_two_flushes_at_once_do_not_hide_a_lost_page(
     manager.open_all()
     log = manager.create(ONE)
     fill(log, 5)
-    file, under_way, told = log.segments[-1].file, threading.Event(), []
+    file, under_way, errors = log.segments[-1].file, threading.Event(), []
 
     def lose() -> None:
-        monkeypatch.setattr(file, "sync", lambda: None)  # it is told once: the next fsync succeeds
+        monkeypatch.setattr(file, "sync", lambda: None)  # it is reported once: the next fsync succeeds
         under_way.set()
         assert doors[-1].waited_for.wait(30)
         raise StorageError("cannot flush: pages are lost")
@@ -351,7 +351,7 @@ def test_two_flushes_at_once_do_not_hide_a_lost_page(
         try:
             log.flush()
         except StorageError as error:
-            told.append(str(error))
+            errors.append(str(error))
 
     monkeypatch.setattr(file, "sync", lose)
     first = threading.Thread(target=flush)
@@ -359,7 +359,7 @@ def test_two_flushes_at_once_do_not_hide_a_lost_page(
     assert under_way.wait(30)
     flush()
     first.join()
-    assert len(told) == 2
+    assert len(errors) == 2
     assert log.recovery_point == 0
 
 

@@ -106,8 +106,8 @@ def test_other_logs_go_on_beside_one_that_was_removed(
     fill(log_of(manager, TWO), 5)
     with pytest.raises(StorageError, match="was removed"):
         fill(log_of(manager, ONE), 5)
-    told = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
-    assert told == ["log of my_topic-0 is offline: d1/my_topic_0/00000000000.kafka was removed or replaced"]
+    logged = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert logged == ["log of my_topic-0 is offline: d1/my_topic_0/00000000000.kafka was removed or replaced"]
 
 
 def two_directories(files: MemoryFiles) -> LogManager:
@@ -137,7 +137,7 @@ def test_logs_of_a_removed_directory_take_no_more_messages(
     manager.epoch_journal.record({ONE: ((1, 10),), TWO: ((1, 15),)})
     manager.flush_names()
     assert not files.exists("d1")
-    assert [one.getMessage() for one in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         "data directory d1 was removed or emptied while in use; all its logs are offline"
     ]
 
@@ -192,7 +192,7 @@ def test_a_directory_that_another_process_has_taken_is_left_to_it(files: MemoryF
     before = len(files.operations)
     manager.checkpoint_offsets()
     manager.delete(ONE)
-    assert [one for one in files.operations[before:] if one.path.startswith("d1")] == []
+    assert [operation for operation in files.operations[before:] if operation.path.startswith("d1")] == []
     other.release()
 
 
@@ -204,7 +204,7 @@ def test_a_lock_file_that_cannot_be_made_again_is_tried_again(
     files.fail_next_open(match="d1/.lock")
     assert manager.find_removed() is None
     assert manager.find_removed() is None
-    assert [one.getMessage() for one in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         "lock file of d1 was removed, failed to create it again: cannot open d1/.lock: Input/output error",
         "lock file of d1 was removed; created and locked it again",
     ]

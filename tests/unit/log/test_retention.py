@@ -160,8 +160,8 @@ def of_40(files: MemoryFiles, config: LogConfig = SMALL) -> Log:
 def test_deleted_segments_are_renamed_and_the_log_starts_behind_them(files: MemoryFiles) -> None:
     log = of_40(files)
     log.flush()
-    gone = log.delete_old_segments(lambda segments: 1, 40)
-    assert gone == [
+    deleted = log.delete_old_segments(lambda segments: 1, 40)
+    assert deleted == [
         f"{HOME}/00000000000.timeindex.deleted",
         f"{HOME}/00000000000.index.deleted",
         f"{HOME}/00000000000.kafka.deleted",
@@ -219,7 +219,9 @@ def test_a_copied_directory_is_as_old_as_its_messages(files: MemoryFiles, reopen
             files.remove(f"{HOME}/{name}")
     log = open_log(files, clean=True)
     seen: list[int] = []
-    log.delete_old_segments(lambda segments: seen.extend(one.last_time_ms for one in segments) or 0, 40)
+    log.delete_old_segments(
+        lambda segments: seen.extend(segment.last_time_ms for segment in segments) or 0, 40
+    )
     assert seen == [NOW_MS + 14, NOW_MS + 29, NOW_MS + 39]
 
 
@@ -263,9 +265,9 @@ def test_files_of_later_releases_go_with_their_segment(files: MemoryFiles) -> No
     log = of_40(files)
     for suffix in (".txnindex", ".snapshot"):
         files.open(f"{HOME}/{0:020d}{suffix}", create=True)
-    gone = log.delete_old_segments(lambda segments: 1, 40)
-    assert f"{HOME}/{0:020d}.txnindex.deleted" in gone
-    assert f"{HOME}/{0:020d}.snapshot.deleted" in gone
+    deleted = log.delete_old_segments(lambda segments: 1, 40)
+    assert f"{HOME}/{0:020d}.txnindex.deleted" in deleted
+    assert f"{HOME}/{0:020d}.snapshot.deleted" in deleted
 
 
 def test_deleted_segments_do_not_come_back_with_the_next_open(files: MemoryFiles) -> None:
@@ -381,8 +383,8 @@ def test_what_could_not_be_renamed_goes_before_anything_behind_it(files: MemoryF
     files.fail_next_rename(match="00000000000.kafka")
     with pytest.raises(StorageError, match="cannot rename"):
         log.delete_old_segments(lambda segments: 1, 40)
-    gone = log.delete_old_segments(lambda segments: 1, 40)
-    assert [path.removeprefix(f"{HOME}/") for path in gone if ".kafka" in path] == [
+    deleted = log.delete_old_segments(lambda segments: 1, 40)
+    assert [path.removeprefix(f"{HOME}/") for path in deleted if ".kafka" in path] == [
         "00000000000.kafka.deleted",
         "00000000015.kafka.deleted",
     ]

@@ -31,13 +31,13 @@ def test_follower_learns_a_commit_one_fetch_later() -> None:
     assert values(follower) == values(leader)
 
 
-@pytest.mark.parametrize(("told", "known"), [(-1, 0), (2, 2), (99, 3)])
-def test_its_high_watermark_is_at_most_its_end(told: int, known: int) -> None:
+@pytest.mark.parametrize(("reported", "known"), [(-1, 0), (2, 2), (99, 3)])
+def test_its_high_watermark_is_at_most_its_end(reported: int, known: int) -> None:
     leader, follower = leading((1, 2)), replica(2)
     follower.apply_leadership(leadership(1))
     write(leader, 3)
     follower.append_as_follower(taken(leader, 0), 0)
-    follower.update_high_watermark(told)
+    follower.update_high_watermark(reported)
     assert follower.high_watermark == known
 
 

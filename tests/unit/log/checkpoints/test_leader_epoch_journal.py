@@ -144,7 +144,7 @@ def test_failing_directory_does_not_keep_others_from_being_written() -> None:
     with pytest.raises(StorageError):
         manager.epoch_journal.record({ONE: (), TWO: ()})
     assert json.loads(read_file(files, PATH))["topics"] == {}
-    assert [manager.epoch_journal.may_contain(one) for one in (ONE, TWO)] == [True, False]
+    assert [manager.epoch_journal.may_contain(partition) for partition in (ONE, TWO)] == [True, False]
     manager.epoch_journal.record({ONE: (), TWO: ()})
     assert not manager.epoch_journal.may_contain(ONE)
 

@@ -49,8 +49,8 @@ def test_each_directory_says_it_of_its_own_logs() -> None:
     files = MemoryFiles()
     with_both(files)
     held = [json.loads(read_file(files, f"{directory}/{FILE}")) for directory in ("d1", "d2")]
-    assert sorted(list(one["topics"]["my_topic"].items()) for one in held) == [[("0", 7)], [("1", 7)]]
-    assert {(one["version"], one["cluster"], one["tree"]) for one in held} == {(1, *TREE)}
+    assert sorted(list(content["topics"]["my_topic"].items()) for content in held) == [[("0", 7)], [("1", 7)]]
+    assert {(content["version"], content["cluster"], content["tree"]) for content in held} == {(1, *TREE)}
 
 
 def test_it_is_known_after_a_restart_and_not_written_again() -> None:
@@ -59,7 +59,7 @@ def test_it_is_known_after_a_restart_and_not_written_again() -> None:
     again = manager_of(files, "d1", "d2")
     before = len(files.operations)
     again.topic_incarnations.record({ONE: 7, TWO: 7})
-    assert [again.topic_incarnations.of(one) for one in (ONE, TWO)] == [7, 7]
+    assert [again.topic_incarnations.of(partition) for partition in (ONE, TWO)] == [7, 7]
     assert len(files.operations) == before
 
 
@@ -80,10 +80,10 @@ def test_deleted_or_stray_log_has_no_record_even_if_the_file_has() -> None:
     manager = with_both(files)
     manager.delete(ONE)
     assert manager.mark_stray(TWO) in {"d1/my_topic_1.0-stray", "d2/my_topic_1.0-stray"}
-    assert [manager.topic_incarnations.of(one) for one in (ONE, TWO)] == [None, None]
+    assert [manager.topic_incarnations.of(partition) for partition in (ONE, TWO)] == [None, None]
     manager.close()
     again = manager_of(files, "d1", "d2")
-    assert [again.topic_incarnations.of(one) for one in (ONE, TWO)] == [None, None]
+    assert [again.topic_incarnations.of(partition) for partition in (ONE, TWO)] == [None, None]
     assert again.partitions_of("my_topic") == ()
 
 
@@ -99,7 +99,7 @@ def test_a_file_of_nonsense_is_named_and_nothing_is_known(
     replace_file(files, f"d2/{FILE}", data)
     with caplog.at_level(logging.WARNING):
         manager = manager_of(files, "d1", "d2")
-    assert [manager.topic_incarnations.of(one) for one in (ONE, TWO)] == [None, None]
+    assert [manager.topic_incarnations.of(partition) for partition in (ONE, TWO)] == [None, None]
     assert f"d1/{FILE}" in caplog.text
 
 
@@ -158,7 +158,9 @@ def test_a_start_tells_by_the_topics_whether_zookeeper_went_back(
     for _ in range(2):  # what was seen once is known afterwards too
         again = opened_again(files, "d1", "d2")
         again.topic_incarnations.update_children(children)
-        assert [again.topic_incarnations.is_of_another(one, 12) for one in (ONE, TWO)] == [is_another] * 2
+        assert [again.topic_incarnations.is_of_another(partition, 12) for partition in (ONE, TWO)] == [
+            is_another
+        ] * 2
         again.close()
         children = Children(max(children.changes, 7), 20, children.made_at)
 
@@ -168,7 +170,10 @@ def test_log_belongs_to_its_topic_again_once_it_is_recorded() -> None:
     manager.topic_incarnations.update_children(Children(5, 9, 3))
     manager.topic_incarnations.update_children(Children(4, 7, 3))
     manager.topic_incarnations.record({ONE: 12})
-    assert [manager.topic_incarnations.is_of_another(one, 15) for one in (ONE, TWO)] == [True, False]
+    assert [manager.topic_incarnations.is_of_another(partition, 15) for partition in (ONE, TWO)] == [
+        True,
+        False,
+    ]
 
 
 def test_a_log_that_was_made_later_than_the_topic_is_taken_for_it() -> None:
@@ -201,7 +206,9 @@ def test_a_file_that_does_not_tell_which_change_made_the_znode_is_read(
         replace_file(files, f"{directory}/{FILE}", json.dumps(held).encode())
     again = opened_again(files, "d1", "d2")
     again.topic_incarnations.update_children(children)
-    assert [again.topic_incarnations.is_of_another(one, 12) for one in (ONE, TWO)] == [is_another] * 2
+    assert [again.topic_incarnations.is_of_another(partition, 12) for partition in (ONE, TWO)] == [
+        is_another
+    ] * 2
 
 
 def test_a_directory_without_logs_does_not_tell_how_far_zookeeper_came() -> None:
@@ -226,4 +233,4 @@ def test_a_file_of_an_earlier_version_is_read() -> None:
     replace_file(files, f"d1/{FILE}", json.dumps(held).encode())
     again = opened_again(files, "d1")
     again.topic_incarnations.update_children(Children(1, 1, 1))
-    assert [again.topic_incarnations.of(one) for one in (ONE, TWO)].count(7) == 1
+    assert [again.topic_incarnations.of(partition) for partition in (ONE, TWO)].count(7) == 1

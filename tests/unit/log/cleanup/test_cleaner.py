@@ -88,8 +88,8 @@ A, B, C = (b"a", b"1"), (b"b", b"2"), (b"c", b"3")
 def small_log(files: MemoryFiles, *sets: list[tuple[bytes, bytes | None]], magic: int = 1) -> Log:
     """A segment of each set, and an empty active one."""
     log = open_log(files, CONFIG)
-    for one in sets:
-        append(log, *one, magic=magic)
+    for messages in sets:
+        append(log, *messages, magic=magic)
         log.roll()
     return log
 

@@ -444,7 +444,7 @@ def test_marks_without_records_and_of_unknown_kinds_do_no_harm(files: MemoryFile
 def clean(files: MemoryFiles, log: Log, *, now_ms: int = NOW_MS) -> None:
     clock = ManualClock(now_ms)
     cleaner = Cleaner(
-        files, clock, OffsetMap(1 << 16), lambda log, gone: [files.remove(path) for path in gone]
+        files, clock, OffsetMap(1 << 16), lambda log, deleted: [files.remove(path) for path in deleted]
     )
     cleaner.clean(log, 0, log.end_offset)
 

@@ -55,7 +55,7 @@ def offsets(log: Log) -> list[int]:
 @LAYOUTS
 def test_the_new_segment_is_read_in_place_of_the_old_ones(files: MemoryFiles, layout: Layout) -> None:
     log = of_40(files, layout)
-    gone = log.replace_segments(cleaned(files, log, range(0, 30, 7)), log.segments[:2])
+    deleted = log.replace_segments(cleaned(files, log, range(0, 30, 7)), log.segments[:2])
     expected = [0, 7, 14, 21, 28, *range(30, 40)]
     assert offsets(log) == expected
     assert log.read(8, 50).first_offset == 14
@@ -65,8 +65,8 @@ def test_the_new_segment_is_read_in_place_of_the_old_ones(files: MemoryFiles, la
         for base in (0, 15)
         for name in (layout.segment_name(base), layout.index_name(base), layout.time_index_name(base))
     }
-    assert set(gone) == {f"{HOME}/{name}.deleted" for name in names | {snapshot_name(15)}}
-    assert len(gone) == len(set(gone))
+    assert set(deleted) == {f"{HOME}/{name}.deleted" for name in names | {snapshot_name(15)}}
+    assert len(deleted) == len(set(deleted))
     files.kill_process()
     assert offsets(open_log(files, COMPACTED, layout=layout)) == expected
 
@@ -129,7 +129,7 @@ def test_a_reader_goes_on_with_the_old_segments(files: MemoryFiles) -> None:
         files.remove(path)
     entry = old[0].translate_offset(9)
     assert entry is not None
-    assert [one.offset for one in iterate(old[0].slice(entry.position, entry.size).read())] == [9]
+    assert [record.offset for record in iterate(old[0].slice(entry.position, entry.size).read())] == [9]
 
 
 def test_the_newest_segment_cannot_be_replaced(files: MemoryFiles) -> None:
@@ -223,9 +223,9 @@ def test_files_of_a_change_that_failed_are_told_with_the_next_one(files: MemoryF
     files.fail_next_rename(match="00000000015.kafka")
     with pytest.raises(StorageError):
         log.replace_segments(cleaned(files, log, range(0, 30, 7)), log.segments[:2])
-    gone = log.delete_old_segments(lambda segments: 0, 40)
-    assert gone == sorted(gone, key=lambda path: int(path.removeprefix(f"{HOME}/").partition(".")[0]))
-    assert sorted(gone) == sorted(
+    deleted = log.delete_old_segments(lambda segments: 0, 40)
+    assert deleted == sorted(deleted, key=lambda path: int(path.removeprefix(f"{HOME}/").partition(".")[0]))
+    assert sorted(deleted) == sorted(
         f"{HOME}/{name}" for name in files.list_dir(HOME) if name.endswith(".deleted")
     )
 

@@ -47,7 +47,7 @@ def test_the_segments_of_a_real_partition_give_its_records(partition: str) -> No
     found: list[StoredRecord | Damage] = []
     for path in sorted((folder / "data" / partition).glob("*.log")):
         found += dump_records(RealFiles(), str(path))
-    records = [one for one in found if isinstance(one, StoredRecord)]
+    records = [record for record in found if isinstance(record, StoredRecord)]
     assert len(records) == len(found)
     assert plain(records) == expected_records(folder / f"{partition}.jsonl")
 
@@ -77,11 +77,14 @@ def test_a_torn_end_is_reported_with_position_and_length() -> None:
 
 def test_a_flipped_bit_costs_one_message_only() -> None:
     found = dumped(KINDS["bitflip-payload-middle"])
-    (damage,) = [one for one in found if isinstance(one, Damage)]
+    (damage,) = [part for part in found if isinstance(part, Damage)]
     position, size = next(entry for entry in entries_of(GOOD) if entry[0] == 26015)
     assert (damage.position, damage.length) == (position, size)
     assert "checksum" in damage.reason
-    assert [one.offset for one in found if isinstance(one, StoredRecord)] == [*range(101), *range(102, 200)]
+    assert [record.offset for record in found if isinstance(record, StoredRecord)] == [
+        *range(101),
+        *range(102, 200),
+    ]
 
 
 def test_damage_that_nothing_plausible_follows_reaches_to_the_end() -> None:
@@ -106,10 +109,10 @@ def test_a_senseless_size_ends_the_dump_there(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_damage_is_passed_over_in_silence(kind: str) -> None:
     found = dumped(KINDS[kind])
-    records = [one for one in found if isinstance(one, StoredRecord)]
-    damage = [one for one in found if isinstance(one, Damage)]
+    records = [record for record in found if isinstance(record, StoredRecord)]
+    damage = [part for part in found if isinstance(part, Damage)]
     assert len({record.offset for record in records}) >= len(records) - 2
-    covered = sum(one.length for one in damage)
+    covered = sum(part.length for part in damage)
     assert covered <= len(KINDS[kind])
     if kind not in {"good", "empty", "bitflip-offset-middle", "first-entries-again-at-end"}:
         assert damage

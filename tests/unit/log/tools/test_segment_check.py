@@ -80,7 +80,7 @@ def test_every_recorded_segment_is_right(name: str) -> None:
     assert found.records == 200 + marks
     assert (found.first_offset, found.last_offset) == (0, 199 + marks)
     assert found.magics == (int(name[5]),)
-    codec = next((one for one in ("gzip", "snappy", "lz4", "zstd") if one in name), "none")
+    codec = next((known for known in ("gzip", "snappy", "lz4", "zstd") if known in name), "none")
     assert found.codecs == (codec,)
 
 
@@ -88,7 +88,7 @@ def test_the_offsets_topic_is_right_and_dumped_as_it_is() -> None:
     folder = DATA / "consumer-offsets"
     data = (folder / "00000000000000000000.log").read_bytes()
     records = list(dump_records(files_with(data), "s"))
-    assert plain([one for one in records if isinstance(one, StoredRecord)]) == expected_records(
+    assert plain([record for record in records if isinstance(record, StoredRecord)]) == expected_records(
         folder / "expected.jsonl"
     )
     found = checked(data)
@@ -103,7 +103,7 @@ def test_compacted_segments_are_right_and_give_their_records(folder: Path) -> No
     for segment in sorted(folder.glob("*.log")):
         data = segment.read_bytes()
         found = list(dump_records(files_with(data), "s"))
-        records += [one for one in found if isinstance(one, StoredRecord)]
+        records += [record for record in found if isinstance(record, StoredRecord)]
         check = checked(data, int(segment.stem))
         assert (check.damage, check.records) == ((), len(found))
     assert plain(records) == expected_records(folder / "expected.jsonl")
@@ -126,12 +126,12 @@ def test_damage_begins_where_the_release_cuts(name: str) -> None:
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_dump_tells_the_same_damage_and_the_same_number_of_records(name: str) -> None:
     found = list(dump_records(files_with(DAMAGED[name]), "s"))
-    damage = [(one.position, one.length) for one in found if isinstance(one, Damage)]
-    records = [one for one in found if isinstance(one, StoredRecord)]
+    damage = [(part.position, part.length) for part in found if isinstance(part, Damage)]
+    records = [record for record in found if isinstance(record, StoredRecord)]
     check = checked(DAMAGED[name])
     # Of what comes in the wrong order, a dump shows the records.
     if "offset-middle" not in name and "again" not in name:
-        assert [(one.position, one.length) for one in check.damage] == damage
+        assert [(part.position, part.length) for part in check.damage] == damage
         assert check.records == len(records)
 
 
@@ -139,7 +139,7 @@ def test_offsets_may_rise_anew_behind_those_that_fall() -> None:
     first = build_message_set([Record(None, b"x")] * 3, base_offset=10)
     second = build_message_set([Record(None, b"y")] * 3, base_offset=5)
     found = checked(first + second, 0)
-    assert [(one.position, one.length) for one in found.damage] == [(len(first), len(second) // 3)]
+    assert [(part.position, part.length) for part in found.damage] == [(len(first), len(second) // 3)]
     assert "not larger than the previous one" in found.damage[0].reason
 
 
@@ -163,7 +163,7 @@ def test_undecodable_content_is_damage_despite_a_right_checksum(magic: int, code
     )
     wrong = with_right_checksum(second, {len(second) - 20: 0xFF, len(second) - 19: 0xFF})
     found = checked(first + wrong + third)
-    assert [(one.position, one.length) for one in found.damage] == [(len(first), len(second))]
+    assert [(part.position, part.length) for part in found.damage] == [(len(first), len(second))]
     assert found.records == 40
 
 
@@ -175,7 +175,7 @@ def test_decreasing_inner_offsets_are_damage_of_the_outer_message(magic: int) ->
     wrong = wrap(content, offset=5, magic=magic, codec=Codec.GZIP, timestamp_ms=-1)
     after = build_message_set([Record(None, b"z")] * 2, magic=magic, codec=Codec.GZIP, base_offset=6)
     found = checked(before + wrong + after)
-    assert [(one.position, one.length) for one in found.damage] == [(len(before), len(wrong))]
+    assert [(part.position, part.length) for part in found.damage] == [(len(before), len(wrong))]
     assert (found.first_offset, found.last_offset) == (0, 7)
 
 
@@ -197,7 +197,7 @@ def test_a_message_larger_than_a_window_is_checked_whole(monkeypatch: pytest.Mon
     wrong = bytearray(good)
     wrong[3000] ^= 1
     found = checked(bytes(wrong))
-    assert [(one.position, one.length) for one in found.damage] == [(0, 5034)]
+    assert [(part.position, part.length) for part in found.damage] == [(0, 5034)]
     assert "checksum" in found.damage[0].reason
     assert found.records == 1
 
@@ -217,7 +217,7 @@ def wrong_offset_entries(*entries: tuple[int, int], growing: bool = False, data:
     whole, size = plain_segment()
     numbers = np.array([(offset, number * size) for offset, number in entries], dtype=np.int64)
     segment = checked(data or whole, 100, positions=numbers[:, 1].tolist())
-    return [str(one) for one in check_offset_index("i", numbers, 100, segment, growing=growing)]
+    return [str(damage) for damage in check_offset_index("i", numbers, 100, segment, growing=growing)]
 
 
 def test_offset_entries_of_what_lies_there_are_right() -> None:
@@ -269,7 +269,7 @@ def wrong_time_entries(
     data = build_message_set(records, base_offset=100)
     segment = checked(data, 100, offsets=(100 + numbers[:, 1]).tolist())
     found = check_time_index("t", numbers, 100, segment, closed=closed, growing=growing)
-    return [str(one) for one in found]
+    return [str(damage) for damage in found]
 
 
 def test_time_entries_of_what_lies_there_are_right() -> None:

@@ -56,13 +56,17 @@ def verified(
     for report in reports:
         findings += report.findings
     findings += verify_checkpoints(found, reports, in_use=in_use)
-    problems = [one.text for one in findings if not one.note]
-    return {one.partition: one for one in reports}, problems, [one.text for one in findings if one.note]
+    problems = [finding.text for finding in findings if not finding.note]
+    return (
+        {report.partition: report for report in reports},
+        problems,
+        [finding.text for finding in findings if finding.note],
+    )
 
 
 def segments(files: Files, layout: Layout, partition: TopicPartition = ONE) -> list[str]:
     home = f"d1/{layout.directory_name(partition)}"
-    return [f"{home}/{one}" for one in files.list_dir(home) if layout.segment_base(one) is not None]
+    return [f"{home}/{name}" for name in files.list_dir(home) if layout.segment_base(name) is not None]
 
 
 def overwrite(files: Files, path: str, data: bytes, position: int = 0) -> None:
@@ -103,9 +107,9 @@ def test_a_real_brokers_data_directory_is_right() -> None:
 def test_all_bytes_are_told_as_they_are_checked() -> None:
     files = made()
     found = list_directory(files, "d1")
-    told: list[int] = []
-    reports = list(verify_partitions(files, found, on_bytes=told.append))
-    assert sum(told) == found.total_bytes == sum(one.size_bytes for one in reports)
+    checked: list[int] = []
+    reports = list(verify_partitions(files, found, on_bytes=checked.append))
+    assert sum(checked) == found.total_bytes == sum(report.size_bytes for report in reports)
 
 
 def test_damage_is_told_with_file_and_position(layout: Layout) -> None:
@@ -129,7 +133,9 @@ def test_an_index_that_leads_astray_is_told(layout: Layout) -> None:
 
 def test_a_full_segments_time_index_must_end_with_its_largest_time(layout: Layout) -> None:
     files = made(layout)
-    oldest, *_, newest = [one.replace(layout.segment_suffix, ".timeindex") for one in segments(files, layout)]
+    oldest, *_, newest = [
+        path.replace(layout.segment_suffix, ".timeindex") for path in segments(files, layout)
+    ]
     for path in (oldest, newest):
         files.open(path).truncate(0)
     (problem,) = verified(files)[1]
@@ -149,7 +155,10 @@ def test_room_taken_beforehand_in_index_files_is_right(layout: Layout) -> None:
 def test_a_hole_between_segments_is_a_note_and_an_overlap_a_problem(layout: Layout) -> None:
     files = made(layout)
     first, second, *_ = segments(files, layout)
-    for path in (second, *[second.replace(layout.segment_suffix, one) for one in (".index", ".timeindex")]):
+    for path in (
+        second,
+        *[second.replace(layout.segment_suffix, suffix) for suffix in (".index", ".timeindex")],
+    ):
         if files.exists(path):
             files.remove(path)
     _, problems, notes = verified(files)
@@ -169,7 +178,7 @@ def test_segments_whose_offsets_overlap_are_told(layout: Layout) -> None:
     assert base is not None
     files.rename(second, f"{second.rpartition('/')[0]}/{layout.segment_name(base - 2)}")
     problems = verified(files)[1]
-    assert any(f"the segment before it reaches offset {base - 1}" in one for one in problems)
+    assert any(f"the segment before it reaches offset {base - 1}" in problem for problem in problems)
 
 
 def test_an_index_without_its_segment_is_told(layout: Layout) -> None:
@@ -226,7 +235,7 @@ def test_a_checkpoint_that_makes_no_sense_is_told() -> None:
     overwrite(files, "d1/meta.properties", b"nonsense\n")
     problems = verified(files)[1]
     assert len(problems) == 2
-    assert any("replication-offset-checkpoint is not a checkpoint file" in one for one in problems)
+    assert any("replication-offset-checkpoint is not a checkpoint file" in problem for problem in problems)
 
 
 def test_a_log_begins_where_its_start_offset_says() -> None:
@@ -251,7 +260,7 @@ def test_leader_epochs_rise_and_begin_in_the_log(text: bytes, problem: str | Non
         files.remove(path)
     overwrite(files, path, text)
     problems = verified(files)[1]
-    assert [problem in one for one in problems] == [True] if problem else problems == []
+    assert [problem in text for text in problems] == [True] if problem else problems == []
 
 
 def test_a_damaged_snapshot_and_transaction_index_are_told() -> None:
@@ -288,7 +297,7 @@ def test_segments_removed_meanwhile_are_notes() -> None:
     found = list_directory(files, "d1")
     oldest, second, *rest = segments(files, CLASSIC)
     files.remove(oldest)
-    reports = {one.partition: one for one in verify_partitions(files, found, in_use=True)}
+    reports = {report.partition: report for report in verify_partitions(files, found, in_use=True)}
     assert reports[ONE].findings == (Finding(f"{oldest}: removed while it was checked", note=True),)
     base = CLASSIC.segment_base(second.rpartition("/")[2])
     assert (reports[ONE].start_offset, reports[ONE].segments) == (base, 1 + len(rest))
@@ -356,7 +365,7 @@ def test_where_no_logs_lie_is_bad_input(path: str) -> None:
 
 def report_of(files: Files, path: str) -> tuple[dict[str, object], list[str]]:
     report = verify_file(files, path)
-    return dict(report.summary), [one.text for one in report.findings]
+    return dict(report.summary), [finding.text for finding in report.findings]
 
 
 def test_the_summary_of_a_segment_names_what_it_holds() -> None:
@@ -403,7 +412,7 @@ def test_an_index_of_a_deleted_segment_is_checked_against_that() -> None:
     files = made()
     index = next(
         path
-        for path in (one.replace(".kafka", ".index") for one in segments(files, CLASSIC))
+        for path in (other.replace(".kafka", ".index") for other in segments(files, CLASSIC))
         if files.exists(path)
     )
     for path in (index, index.replace(".index", ".kafka")):
@@ -420,7 +429,7 @@ def test_an_index_without_a_segment_beside_it_says_so() -> None:
 
 def test_a_later_segment_tells_that_one_is_closed() -> None:
     files = made()
-    paths = [one.replace(".kafka", ".timeindex") for one in segments(files, CLASSIC)]
+    paths = [path.replace(".kafka", ".timeindex") for path in segments(files, CLASSIC)]
     for path in paths:
         files.open(path).truncate(0)
     assert "the last timestamp is -1" in report_of(files, paths[0])[1][0]
