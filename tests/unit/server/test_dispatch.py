@@ -11,6 +11,7 @@ import pytest
 from minikafka.base.errors import RemoteWireError
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.server import dispatch
+from minikafka.server.admin import topics
 from minikafka.server.dispatch import MOST_BYTES
 from minikafka.server.workers.work_pool import SMALL_BYTES
 from minikafka.wire.api import ApiKey
@@ -286,3 +287,20 @@ def test_a_followers_questions_wait_for_no_clients_request(narrow: Simulation) -
         body = ListOffsetsRequest(replica_id, 0, (ListOffsetsTopic("t", parts),))
         dispatched(narrow, Request(ApiKey.LIST_OFFSETS, 1, body))
     assert len(pool.jobs) == 2  # the commit, and the follower's
+
+
+def test_large_requests_that_wait_long_are_answered_when_others_come(
+    narrow: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "MAX_WAITING_NAMES", 2 * len(NAMES) + 2)
+    first, second = dispatched(narrow, deleted("t")), dispatched(narrow, deleted("t"))
+    small = dispatched(narrow, Request(ApiKey.DELETE_TOPICS, 1, DeleteTopicsRequest(("t",), 86_400_000)))
+    assert [exchange.answered for exchange in (first, second, small)] == [False, False, False]
+    third = dispatched(narrow, deleted("t"))
+    assert [exchange.answered for exchange in (first, second, small, third)] == [True, False, False, False]
+    narrow.settle()
+    assert all(exchange.answered for exchange in (first, second, small, third))
+    assert narrow.create_topic("t") == 0
+    narrow.settle()
+    fourth, fifth = dispatched(narrow, deleted("t")), dispatched(narrow, deleted("t"))
+    assert (fourth.answered, fifth.answered) == (False, False)  # those that were answered do not count

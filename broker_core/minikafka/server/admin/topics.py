@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
+import weakref
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -45,6 +47,11 @@ BROKER_DEFAULT = -1
 
 MAX_NEW_PARTITIONS = 10_000
 """The limit of new partitions for a request with several topics, as in later releases of Kafka."""
+LARGE_OPERATION_NAMES = 1_000
+MAX_WAITING_NAMES = 200_000
+"""The limit of names in operations of at least ``LARGE_OPERATION_NAMES`` that wait. A name takes 0.5 kB, and
+the client says for how long: above the limit the oldest operation is answered with REQUEST_TIMED_OUT early.
+"""
 _NEW_PARTITION_BYTES = 500
 _DELETIONS_PER_JOB = 50
 _MAX_LOGGED_REFUSALS = 50
@@ -126,6 +133,11 @@ class DelayedTopicOperation:
         self._done: set[str] = set()
         self._left = set(names)
 
+    @property
+    def size(self) -> int:
+        """The number of topics."""
+        return len(self._names)
+
     def fail(self, name: str, error: BrokerError) -> None:
         """Fail one topic."""
         if len(self._failed) < _MAX_LOGGED_REFUSALS:
@@ -152,6 +164,8 @@ class DelayedTopicOperation:
             else:
                 keys = [("topic", name) for name in self._left]
                 broker.wait(self, list(keys), broker.clock.monotonic_ms() + timeout_ms)
+                if self.size >= LARGE_OPERATION_NAMES:
+                    _bound_large_operations(broker, self)
 
         broker.run(step)
         submit()
@@ -174,6 +188,20 @@ class DelayedTopicOperation:
         )
         outcomes: Outcomes = {name: None if name in self._done else late for name in self._names}
         self._reply({**outcomes, **self._failed})
+
+
+def _bound_large_operations(broker: Broker, operation: DelayedTopicOperation) -> None:
+    """In a step: register a large operation that waits, and answer the oldest if there are too many names."""
+    known = [found for ref in broker.large_operations if (found := ref()) is not None]
+    waiting: deque[DelayedTopicOperation] = deque(found for found in known if found in broker.purgatory)
+    waiting.append(operation)
+    names = sum(found.size for found in waiting)
+    while names > MAX_WAITING_NAMES and len(waiting) > 1:
+        oldest = waiting.popleft()
+        names -= oldest.size
+        broker.purgatory.remove(oldest)
+        broker.answer(oldest)
+    broker.large_operations = [weakref.ref(found) for found in waiting]
 
 
 def is_ready(broker: Broker, name: str, partitions: int, first: int = 0) -> bool:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Hashable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import (
@@ -118,6 +119,8 @@ class Broker:
         """Partitions whose logs accept no writes at present: they are not fetched. See ``failing_logs``."""
         self.request_jobs = RequestJobs(worker, clock)
         """Jobs on ZooKeeper for clients' requests."""
+        self.large_operations: list[weakref.ref[Any]] = []
+        """Delayed operations on very many topics, oldest first (``server.admin.topics``)."""
         self.creations = TopicCreations(worker, clock, zk_client.create_topics)
         """The queue of topics to be created."""
         self._lock = threading.Lock()
