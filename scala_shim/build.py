@@ -1,7 +1,7 @@
 """Compile the shim: ``python scala_shim/build.py [JAR]``, by default ``build/minikafka-shim.jar``.
 
-With the Scala compiler and the classes of the PySpark that this Python has, or of SPARK_HOME. Who has the
-package installed calls ``pyspark_minikafka.shim_path()`` instead, which keeps the jar.
+It uses the Scala compiler and the classes of the PySpark of this Python, or of SPARK_HOME. With an installed
+package, call ``pyspark_minikafka.shim_path()`` instead, which caches the jar.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark_minikafka import shim  # noqa: E402
 
 
 def main(jar: Path = PROJECT / "build" / shim.JAR) -> None:
-    """Compile to ``jar`` and print where it is."""
+    """Compile to ``jar`` and print its path."""
     jar.parent.mkdir(parents=True, exist_ok=True)
     try:
         shim.compile_jar(jar, shim.find_spark_jars())

@@ -4,7 +4,7 @@ import java.time.Instant
 
 import scala.concurrent.duration.FiniteDuration
 
-/** One option: its name, and how a value is written as the text that Spark hands on. */
+/** One option: its name, and the conversion of a value to the text that Spark passes on. */
 final class MinikafkaOption[-T] private[spark] (val name: String, write: T => String) {
 
   /** The pair of name and text, for `options(Map(…))`. */
@@ -13,17 +13,17 @@ final class MinikafkaOption[-T] private[spark] (val name: String, write: T => St
   override def toString: String = name
 }
 
-/** Where a read starts or ends. */
+/** The start or the end of a read. */
 final case class Offsets(text: String)
 
 object Offsets {
   val Earliest: Offsets = Offsets("earliest")
   val Latest: Offsets = Offsets("latest")
 
-  /** Where a consumer group has read up to; for a start. */
+  /** The committed offsets of a consumer group; only for a start. */
   def group(name: String): Offsets = Offsets("group:" + name)
 
-  /** Topic -> partition -> offset, of all partitions that are read; -1 is latest, -2 earliest. */
+  /** Topic -> partition -> offset for all partitions that are read; -1 is latest, -2 earliest. */
   def at(offsets: Map[String, Map[Int, Long]]): Offsets = Offsets(Json.ofPartitions(offsets)(_.toString))
 }
 
@@ -32,19 +32,19 @@ object Offsets {
   * import minikafka.spark.MinikafkaOptions._
   * spark.read.format("minikafka").options(Map(Subscribe(Seq("delays")), MinPartitions(8))).load()
   * }}}
-  * What a value must be, and what goes with what, is checked in Python.
+  * Values and combinations are checked in Python.
   */
 object MinikafkaOptions {
-  // Where the brokers are: a cluster, or the directory of the embedded one.
+  // The brokers: a cluster, or the directory of the embedded one.
   val BootstrapServers = text("kafka.bootstrap.servers")
   val DataDir = text("minikafka.data.dir")
 
-  // What is read: one of the three.
+  // The topics to read: one of the three.
   val Assign = option[Map[String, Seq[Int]]]("assign")(Json.ofTopics(_)(_.mkString("[", ",", "]")))
   val Subscribe = option[Seq[String]]("subscribe")(_.mkString(","))
   val SubscribePattern = text("subscribePattern")
 
-  // From where to where.
+  // The start and the end.
   val StartingOffsets = option[Offsets]("startingOffsets")(_.text)
   val EndingOffsets = option[Offsets]("endingOffsets")(_.text)
   val StartingTimestamp = time("startingTimestamp")
@@ -57,7 +57,7 @@ object MinikafkaOptions {
   val ResumeFrom = text("minikafka.resume.from")
   val ChangedTopics = text("minikafka.changed.topics")
 
-  // How.
+  // The way of reading.
   val FailOnDataLoss = truth("failOnDataLoss")
   val IncludeHeaders = truth("includeHeaders")
   val MinPartitions = number("minPartitions")
@@ -77,7 +77,7 @@ object MinikafkaOptions {
   val OffsetsStorage = text("kafka.offsets.storage")
   val ZookeeperConnect = text("kafka.zookeeper.connect")
 
-  // Where a write goes.
+  // The topic of a write.
   val Topic = text("topic")
 
   // Properties of Kafka's clients.

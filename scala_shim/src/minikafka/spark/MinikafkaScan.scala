@@ -15,7 +15,7 @@ import org.apache.spark.sql.internal.connector.SupportsMetadata
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** As Spark's own, filters included, with a scan of ours around its scan. */
+/** Spark's own scan builder, filters included, with a `MinikafkaScan` around its scan. */
 private class MinikafkaScanBuilder(
     source: PythonDataSourceV2, columns: StructType, options: CaseInsensitiveStringMap)
     extends PythonScanBuilder(source, MinikafkaSource.Name, columns, options) {
@@ -23,13 +23,13 @@ private class MinikafkaScanBuilder(
   override def build(): Scan = new MinikafkaScan(super.build(), columns, options)
 }
 
-/** Spark's scan of a Python source, which names what it reads, knows its size, and whose streams have limits. */
+/** Spark's scan of a Python source, with the topics in its description, its size, and streams with limits. */
 private class MinikafkaScan(python: Scan, columns: StructType, options: CaseInsensitiveStringMap)
     extends Scan with SupportsMetadata with SupportsReportStatistics {
 
   @volatile private var streams = false
 
-  /** Asked for by queries with joins, mostly. Without an answer Spark takes its default. */
+  /** Called mostly for queries with joins. Without a size Spark uses its default. */
   override def estimateStatistics(): Statistics =
     if (streams) MinikafkaScan.Unknown else statistics
 
@@ -63,7 +63,7 @@ private object MinikafkaScan {
   private val Answer = "minikafka-estimate:(\\d+):(\\d+):".r.unanchored
   private val Unknown: Statistics = size(OptionalLong.empty, OptionalLong.empty)
 
-  /** Python plans the read once more, and answers with its size in place of tasks. */
+  /** Lets Python plan the read again, which returns the size in place of tasks. */
   private def estimate(columns: StructType, options: CaseInsensitiveStringMap): Statistics = Try {
     val asking = new JavaHashMap[String, String](options)
     asking.put("minikafka.estimate", "true")
@@ -86,11 +86,11 @@ private object MinikafkaScan {
 
   private val Strategies = Seq("subscribe", "subscribePattern", "assign")
 
-  /** As in `minikafka[subscribe=flights]`. */
+  /** Returns for example `minikafka[subscribe=flights]`. */
   def describe(options: CaseInsensitiveStringMap): String =
     s"${MinikafkaSource.Name}[${topics(options)}]"
 
-  /** The option that chooses the topics, with its value. */
+  /** Returns the option that selects the topics, with its value. */
   def topics(options: CaseInsensitiveStringMap): String =
     Strategies.flatMap(name => Option(options.get(name)).map(value => s"$name=$value")).mkString(", ")
 }

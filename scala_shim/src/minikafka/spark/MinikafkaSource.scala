@@ -18,9 +18,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** The Python data source `minikafka`, found by a service file. All work is done in Python.
   *
-  * What Spark's own class for Python sources does not do: a table of the catalog keeps its options, each run
-  * of a view or DataFrame plans anew and so sees new partitions, rows of any columns can be inserted, and where
-  * Python lacks the package the error says so.
+  * It adds to Spark's own class for Python sources: a table of the catalog keeps its options, each run of a
+  * view or DataFrame is planned again and so sees new partitions, rows of any columns can be inserted, and an
+  * error reports that Python lacks the package.
   */
 class MinikafkaSource extends PythonDataSourceV2 with DataSourceRegister {
 
@@ -49,19 +49,19 @@ class MinikafkaSource extends PythonDataSourceV2 with DataSourceRegister {
 private object MinikafkaSource {
   val Name = "minikafka"
 
-  /** What the catalog says of every table. */
+  /** The properties that the catalog adds to every table. */
   private val OfTheCatalog = Set(
     TableCatalog.PROP_PROVIDER, TableCatalog.PROP_OWNER, TableCatalog.PROP_LOCATION,
     TableCatalog.PROP_COMMENT, TableCatalog.PROP_EXTERNAL, TableCatalog.PROP_IS_MANAGED_LOCATION)
 
-  /** A new one: an instance of Spark's class keeps the first plan that was made with it. */
+  /** Returns a new source: an instance of Spark's class keeps its first plan. */
   def fresh(): MinikafkaSource = {
     val source = new MinikafkaSource
     source.setShortName(Name)
     source
   }
 
-  /** The user's options among a table's properties, where each also stands as `option.NAME`. */
+  /** Returns the user's options among a table's properties, which also contain each as `option.NAME`. */
   def own(properties: JavaMap[String, String]): CaseInsensitiveStringMap = {
     val all = new CaseInsensitiveStringMap(properties)
     if (!catalogued(all)) all
@@ -99,14 +99,14 @@ private class MinikafkaTable(columns: StructType, properties: JavaMap[String, St
 
   private def fresh() = new PythonTable(MinikafkaSource.fresh(), MinikafkaSource.Name, columns)
 
-  /** The options of a query (`WITH (…)`) go before those of its table. */
+  /** Returns the table's options, overridden by those of a query (`WITH (…)`). */
   private def withOwn(options: CaseInsensitiveStringMap): CaseInsensitiveStringMap = {
     val all = new JavaHashMap[String, String](own)
     all.putAll(options)
     new CaseInsensitiveStringMap(all)
   }
 
-  /** A table that was made with other columns (`CREATE TABLE … AS SELECT`) could never be read. */
+  /** Refuses a table with other columns (`CREATE TABLE … AS SELECT`): it could never be read. */
   private def refuseOtherColumns(): Unit = {
     val fixed = MinikafkaSource.fresh().inferSchema(own)
     val same = columns.map(c => c.name -> c.dataType) == fixed.map(c => c.name -> c.dataType)
@@ -116,7 +116,7 @@ private class MinikafkaTable(columns: StructType, properties: JavaMap[String, St
   }
 }
 
-/** Refused while Spark plans: only the message is shown then, by `spark-sql` too. */
+/** An error during Spark's planning, of which only the message is shown, by `spark-sql` too. */
 private class Refused(message: String, condition: Option[String] = None, cause: Option[Throwable] = None)
     extends AnalysisException(message = message, cause = cause, errorClass = condition)
 
@@ -131,7 +131,7 @@ private object MissingPackage {
     Some(Condition),
     Some(problem))
 
-  /** As Spark chooses it. */
+  /** Returns the Python that Spark starts. */
   private def python: String =
     Seq("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON").flatMap(sys.env.get).headOption.getOrElse("python3")
 }

@@ -16,20 +16,20 @@ private object MinikafkaStream extends Logging {
   private val Late = "Python worker failed to connect back"
   private val Tries = 3
 
-  /** A stream begins with a Python process of its own, for which Spark waits ten seconds: too short on a busy
-    * machine, as when many queries start side by side. So it is started again.
+  /** Starts a stream, and retries if its Python process does not connect within Spark's limit of ten seconds,
+    * which is too short on a busy machine, for example when many queries start at once.
     */
   @tailrec
   def started(stream: => MicroBatchStream, tries: Int = Tries): MicroBatchStream =
     Try(stream) match {
       case Success(running) => running
       case Failure(problem: SparkException) if tries > 1 && problem.getMessage.contains(Late) =>
-        logWarning(s"$Late within the ten seconds that Spark waits: the machine is busy, a new one is started")
+        logWarning(s"$Late within Spark's limit of ten seconds; the machine is busy, starting another worker")
         started(stream, tries - 1)
       case Failure(problem) => throw problem
     }
 
-  /** Spark's stream for Python sources, with limits where that Spark has none for them (before 4.2). */
+  /** Adds limits to Spark's stream for Python sources if Spark does not have them (before 4.2). */
   def limited(stream: MicroBatchStream, options: CaseInsensitiveStringMap): MicroBatchStream = stream match {
     case itself: SupportsAdmissionControl => itself
     case plain => new MinikafkaStream(plain, options)
@@ -38,10 +38,10 @@ private object MinikafkaStream extends Logging {
 
 /** A stream of Spark 4.0 and 4.1 with limited batches and the trigger AvailableNow.
   *
-  * The stream of Spark that is wrapped asks Python for the latest offset and hands nothing over: no start, no
-  * limit. What it does hand over are the offsets of `commit`, so a question goes there first, as an "offset"
-  * with the one key `minikafka:ask`, which no topic can have; the next `latestOffset()` is its answer. All
-  * arithmetic is done in Python, by the same code as on later Sparks.
+  * Spark's own stream asks Python for the latest offset and passes no start and no limit. It does pass the
+  * offsets of `commit`, so a question is sent there first, as an "offset" with the one key `minikafka:ask`,
+  * which cannot be a topic; the next `latestOffset()` returns the answer. All arithmetic is done in Python, by
+  * the same code as on later Sparks.
   */
 private class MinikafkaStream(python: MicroBatchStream, options: CaseInsensitiveStringMap)
     extends MicroBatchStream with SupportsTriggerAvailableNow with AcceptsLatestSeenOffset {
@@ -58,17 +58,17 @@ private class MinikafkaStream(python: MicroBatchStream, options: CaseInsensitive
     if (newest.json == "null") null else newest
   }
 
-  /** Python, which has the same options, only needs to know whether there is a limit at all. */
+  /** Python applies the limit of its own options; the value only shows that there is one. */
   override def getDefaultReadLimit: ReadLimit =
     number("maxOffsetsPerTrigger").map(ReadLimit.maxRows)
       .orElse(number("minOffsetsPerTrigger").map(ReadLimit.minRows(_, 0)))
       .getOrElse(ReadLimit.allAvailable())
 
   override def latestOffset(): Offset =
-    throw new UnsupportedOperationException("a limited stream is asked for latestOffset(start, limit)")
+    throw new UnsupportedOperationException("latestOffset() is not supported; use latestOffset(start, limit)")
 
   override def setLatestSeenOffset(offset: Offset): Unit = python match {
-    case told: AcceptsLatestSeenOffset => told.setLatestSeenOffset(offset)
+    case stream: AcceptsLatestSeenOffset => stream.setLatestSeenOffset(offset)
     case _ =>
   }
 
@@ -80,7 +80,7 @@ private class MinikafkaStream(python: MicroBatchStream, options: CaseInsensitive
   override def commit(end: Offset): Unit = python.commit(end)
   override def stop(): Unit = python.stop()
 
-  /** What a query's progress calls the source. */
+  /** Returns the name of the source in a query's progress. */
   override def toString: String = MinikafkaScan.describe(options)
 
   private def ask(question: String): Offset = {
