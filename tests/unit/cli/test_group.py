@@ -132,12 +132,12 @@ def test_unknown_group_error_has_similar_name_and_zookeeper_hint(
 ) -> None:
     brokers.groups.groups["billing"] = Group("billing")
     for command in ("describe", "delete"):
-        status, told = failed(capfd, command, "biling")
+        status, printed = failed(capfd, command, "biling")
         assert status == 1
-        assert told.startswith(
+        assert printed.startswith(
             "minikafka: GROUP_ID_NOT_FOUND: there is no group 'biling'; there is 'billing' at "
         )
-        assert told.endswith("at the brokers; for a group in ZooKeeper use --zookeeper HOST:PORT/CHROOT\n")
+        assert printed.endswith("at the brokers; for a group in ZooKeeper use --zookeeper HOST:PORT/CHROOT\n")
 
 
 def test_a_reset_is_only_shown_until_it_is_to_be_executed(
@@ -179,17 +179,17 @@ def test_an_executed_reset_is_where_the_group_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "printed"),
     [
         (["--to-offset", "9", "--topic", "t"], "t-0 at 9 (0 to 5), t-1 at 9 (0 to 5)"),
         (["--shift-by", "-3"], "t-0 at -1 (0 to 5)"),
     ],
 )
 def test_an_offset_that_a_log_does_not_have_is_told(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str], options: list[str], told: str
+    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str], options: list[str], printed: str
 ) -> None:
     assert run(["group", "reset", "g", *options, "--execute"]) == 0
-    assert capfd.readouterr().err == f"minikafka: out of range: {told}; using the nearer end of the log\n"
+    assert capfd.readouterr().err == f"minikafka: out of range: {printed}; using the nearer end of the log\n"
 
 
 def test_a_reset_makes_a_group_that_was_not_there(

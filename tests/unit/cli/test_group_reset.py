@@ -137,7 +137,7 @@ def test_a_plan_is_lines_or_json(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "printed"),
     [
         (b"", "contains no offsets"),
         (b"t,0\n", "line 1: expected topic,partition,offset"),
@@ -159,10 +159,10 @@ def test_a_plan_is_lines_or_json(text: str) -> None:
         ),
     ],
 )
-def test_what_is_no_plan_is_told_with_its_place(text: bytes, told: str) -> None:
+def test_what_is_no_plan_is_told_with_its_place(text: bytes, printed: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_plan(text, "f")
-    assert str(caught.value).startswith(f"--from-file='f': {told}")
+    assert str(caught.value).startswith(f"--from-file='f': {printed}")
 
 
 def test_a_plan_that_was_printed_is_read_again() -> None:

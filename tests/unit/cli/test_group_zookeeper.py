@@ -228,9 +228,9 @@ def test_a_group_with_members_in_both_places_is_described_in_both(
     harness.in_kafka(offsets={T0: 3})
     group = harness.brokers.groups.group("g")
     group.state, group.members["m"] = "Stable", Member("m", {})
-    told = lines(capfd, "describe", "g")
-    assert told[0] == "g: Active, 1 consumer in ZooKeeper with 1 stream"
-    assert "g: Stable, 1 member, coordinated by broker 1 at memory:9001" in told
+    printed = lines(capfd, "describe", "g")
+    assert printed[0] == "g: Active, 1 consumer in ZooKeeper with 1 stream"
+    assert "g: Stable, 1 member, coordinated by broker 1 at memory:9001" in printed
     assert {row["kind"] for row in rows(capfd, "describe", "g")} == {"zookeeper", "kafka"}
 
 
@@ -239,9 +239,9 @@ def test_a_group_that_is_nowhere_is_named_with_what_is_much_like_it(
 ) -> None:
     harness.in_zookeeper("billing")
     harness.in_kafka("filing")
-    told = "there is no group 'biling'; there is 'billing' and 'filing'"
-    assert failed(capfd, "describe", "biling", *AT) == (1, f"minikafka: GROUP_ID_NOT_FOUND: {told}\n")
-    assert failed(capfd, "delete", "biling", *AT) == (1, f"minikafka: GROUP_ID_NOT_FOUND: {told}\n")
+    printed = "there is no group 'biling'; there is 'billing' and 'filing'"
+    assert failed(capfd, "describe", "biling", *AT) == (1, f"minikafka: GROUP_ID_NOT_FOUND: {printed}\n")
+    assert failed(capfd, "delete", "biling", *AT) == (1, f"minikafka: GROUP_ID_NOT_FOUND: {printed}\n")
 
 
 def test_without_brokers_what_zookeeper_knows_is_shown_with_status_1(
@@ -254,10 +254,10 @@ def test_without_brokers_what_zookeeper_knows_is_shown_with_status_1(
         (2, None, None),
         (5, None, None),
     ]
-    status, told = failed(capfd, "list", *AT)
-    assert (status, "cannot reach the brokers: none is registered" in told) == (1, True)
-    status, told = failed(capfd, "reset", "g", "--to-latest", *AT)
-    assert (status, "cannot reach the brokers" in told) == (1, True)
+    status, printed = failed(capfd, "list", *AT)
+    assert (status, "cannot reach the brokers: none is registered" in printed) == (1, True)
+    status, printed = failed(capfd, "reset", "g", "--to-latest", *AT)
+    assert (status, "cannot reach the brokers" in printed) == (1, True)
 
 
 def test_brokers_without_a_topic_for_offsets_are_not_asked_for_any(
@@ -283,8 +283,8 @@ def test_a_reset_writes_wherever_the_group_is(
         (5, 0, ["zookeeper", "kafka"]),
     ]
     assert harness.offsets() == ({T0: 2, T1: 5}, {T0: 3})
-    status, told = failed(capfd, "reset", "g", "--to-earliest", "--execute", *AT)
-    assert (status, told) == (0, "minikafka: set in zookeeper and kafka\n")
+    status, printed = failed(capfd, "reset", "g", "--to-earliest", "--execute", *AT)
+    assert (status, printed) == (0, "minikafka: set in zookeeper and kafka\n")
     assert harness.offsets() == ({T0: 0, T1: 0}, {T0: 0, T1: 0})
 
 
@@ -307,8 +307,8 @@ def test_a_reset_that_ends_half_way_tells_what_was_set(
         raise CoordinationError("away")
 
     monkeypatch.setattr("minikafka.clients.admin.zookeeper.groups.write_offsets", write)
-    told = "away; its offsets at the brokers were set, those in ZooKeeper may not be: repeat the command"
-    assert failed(capfd, "reset", "g", "--to-latest", "--execute", *AT) == (1, f"minikafka: {told}\n")
+    printed = "away; its offsets at the brokers were set, those in ZooKeeper may not be: repeat the command"
+    assert failed(capfd, "reset", "g", "--to-latest", "--execute", *AT) == (1, f"minikafka: {printed}\n")
     assert harness.offsets() == ({T0: 2, T1: 5}, {T0: 5, T1: 5})
 
 
@@ -326,8 +326,8 @@ def test_a_new_group_is_made_in_zookeeper_where_that_was_named(
 ) -> None:
     rows(capfd, "reset", "new", "--to-offset", "3", "--topic", "t:1", "--execute")
     assert harness.offsets("new") == ({T1: 3}, {})
-    status, told = failed(capfd, "reset", "a/b", "--to-latest", "--topic", "t", *AT)
-    assert (status, "'a/b' cannot be a znode name" in told) == (2, True)
+    status, printed = failed(capfd, "reset", "a/b", "--to-latest", "--topic", "t", *AT)
+    assert (status, "'a/b' cannot be a znode name" in printed) == (2, True)
 
 
 @pytest.mark.parametrize("form", ["table", "json"])
@@ -355,8 +355,8 @@ def test_an_offset_of_a_file_that_a_log_does_not_have_is_told(
         in failed(capfd, "reset", "g", "--from-file", str(plan), *AT)[1]
     )
     plan.write_text("t,0,1\nx,1,5\n")
-    status, told = failed(capfd, "reset", "g", "--from-file", str(plan), *AT)
-    assert (status, "there is no topic 'x'" in told) == (1, True)
+    status, printed = failed(capfd, "reset", "g", "--from-file", str(plan), *AT)
+    assert (status, "there is no topic 'x'" in printed) == (1, True)
 
 
 # delete
@@ -378,10 +378,10 @@ def test_several_groups_are_deleted_and_those_that_cannot_be_are_told(
     harness.in_zookeeper()
     harness.consumer("g_a", {"t": 1})
     harness.in_zookeeper("old")
-    status, told = failed(capfd, "delete", "g", "old", "none", *AT)
+    status, printed = failed(capfd, "delete", "g", "old", "none", *AT)
     assert status == 1
-    assert "there is no group 'none'" in told
-    assert "group 'g' has members: it cannot be deleted" in told
+    assert "there is no group 'none'" in printed
+    assert "group 'g' has members: it cannot be deleted" in printed
     assert children(harness.store, paths.CONSUMERS) == ["g"]
 
 
@@ -392,8 +392,8 @@ def test_a_group_with_members_in_one_place_keeps_what_it_has_in_the_other(
     harness.in_kafka()
     harness.consumer("g_a", {"t": 1})
     for command in (["delete", "g"], ["reset", "g", "--to-earliest", "--execute"]):
-        status, told = failed(capfd, *command, *AT)
-        assert (status, "NON_EMPTY_GROUP: group 'g' has members" in told) == (1, True)
+        status, printed = failed(capfd, *command, *AT)
+        assert (status, "NON_EMPTY_GROUP: group 'g' has members" in printed) == (1, True)
     assert harness.offsets() == ({T0: 2, T1: 5}, {T0: 3})
 
 
@@ -403,8 +403,8 @@ def test_brokers_that_cannot_delete_groups_are_told_after_zookeeper_has(
     harness.in_zookeeper()
     harness.in_kafka()
     harness.brokers.unknown.add(ApiKey.DELETE_GROUPS)
-    status, told = failed(capfd, "delete", "g", *AT)
-    assert (status, "is deleted in ZooKeeper, its offsets at the brokers stay" in told) == (1, True)
+    status, printed = failed(capfd, "delete", "g", *AT)
+    assert (status, "is deleted in ZooKeeper, its offsets at the brokers stay" in printed) == (1, True)
     assert harness.offsets() == ({}, {T0: 3})
 
 
@@ -413,8 +413,8 @@ def test_one_topic_of_a_group_is_deleted_in_zookeeper(
 ) -> None:
     harness.in_zookeeper(offsets={T0: 1, U0: 2})
     harness.in_kafka(offsets={U0: 2})
-    status, told = failed(capfd, "delete", "g", "--topic", "u", *AT)
-    assert (status, "the brokers still have offsets of u for g" in told) == (0, True)
+    status, printed = failed(capfd, "delete", "g", "--topic", "u", *AT)
+    assert (status, "the brokers still have offsets of u for g" in printed) == (0, True)
     assert harness.offsets() == ({T0: 1}, {U0: 2})
 
 
@@ -436,7 +436,7 @@ def test_topic_is_deleted_of_all_groups_without_live_consumers(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "printed"),
     [
         ([], "required; set either NAME or --topic T --all-groups"),
         (["--all-groups"], "requires --topic T"),
@@ -446,7 +446,7 @@ def test_topic_is_deleted_of_all_groups_without_live_consumers(
     ],
 )
 def test_a_deletion_that_names_nothing_or_too_much_is_refused(
-    harness: GroupsHarness, capfd: pytest.CaptureFixture[str], arguments: list[str], told: str
+    harness: GroupsHarness, capfd: pytest.CaptureFixture[str], arguments: list[str], printed: str
 ) -> None:
     status, line = failed(capfd, "delete", *arguments)
-    assert (status, told in line) == (2, True)
+    assert (status, printed in line) == (2, True)

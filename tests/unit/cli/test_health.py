@@ -31,16 +31,16 @@ ILL = metadata((0, (0, 1), (0,)), (-1, (2, 1), (2,)), brokers=2)
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> list[ClusterMetadata]:
     """Return the cluster's metadata, in a list whose first item tests replace."""
-    told = [WELL]
+    states = [WELL]
 
     @contextlib.contextmanager
     def connected(*_: object, **__: object) -> Iterator[object]:
         yield BrokersInMemory(1, {"t": 1}).client()
 
     monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
-    monkeypatch.setattr(Admin, "describe_cluster", lambda admin, timeout_ms=None: told[0])
+    monkeypatch.setattr(Admin, "describe_cluster", lambda admin, timeout_ms=None: states[0])
     monkeypatch.setattr("minikafka.clients.admin.admin.enforces_rules", lambda cluster, deadline: False)
-    return told
+    return states
 
 
 def test_a_healthy_cluster_is_status_zero(
@@ -92,13 +92,13 @@ def test_offline_directories_are_listed(
     assert json.loads(capfd.readouterr().out)["offline_log_dirs"] == [{"broker": 0, "log_dir": "/data"}]
 
 
-@pytest.mark.parametrize(("factor", "told"), [(3, True), (1, False)])
+@pytest.mark.parametrize(("factor", "advised"), [(3, True), (1, False)])
 def test_too_few_replicas_of_offsets_are_told_with_what_mends_it(
     known: list[ClusterMetadata],
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     factor: int,
-    told: bool,
+    advised: bool,
 ) -> None:
     name = "offsets.topic.replication.factor"
     setting = Setting(name, str(factor), ConfigSource.STATIC_BROKER, True, False)
@@ -108,14 +108,14 @@ def test_too_few_replicas_of_offsets_are_told_with_what_mends_it(
     lines = capfd.readouterr().out.splitlines()
     assert lines[0] == "cluster c is healthy: 3 brokers, 2 partitions"
     words, *commands = lines[5:] or [""]
-    assert words.startswith("__consumer_offsets has 1 replica instead of 3 (") is told
+    assert words.startswith("__consumer_offsets has 1 replica instead of 3 (") is advised
     at = "--data-dir 'my data'"
     assert commands == [
         f"  minikafka reassign generate __consumer_offsets --brokers 0,1,2 --replicas 3 {at} > offsets.json",
         f"  minikafka reassign execute --file offsets.json {at}",
-    ] * int(told)
+    ] * int(advised)
     assert run(["cluster", "health", "--format", "json"]) == 0
-    few = {"topic": "__consumer_offsets", "has": 1, "wanted": 3} if told else None
+    few = {"topic": "__consumer_offsets", "has": 1, "wanted": 3} if advised else None
     assert json.loads(capfd.readouterr().out)["few_replicas"] == few
 
 
@@ -159,8 +159,8 @@ def test_watching_tells_each_change_once(
     assert [None if state is None else state.healthy for state in seen] == [True, None, False, True]
     for state in seen:
         health.print_change(state, Format.JSON)
-    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert [row["healthy"] for row in told] == [True, False, False, True]
+    printed = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [row["healthy"] for row in printed] == [True, False, False, True]
     health.print_change(None, Format.TABLE)
     assert capfd.readouterr().out.endswith("Z  no broker answers\n")
 

@@ -75,8 +75,8 @@ def test_up_waits_for_a_cluster_that_a_command_had_started_for_itself(
     assert up.stdout is not None
     ready = up.stdout.readline()
     up.send_signal(signal.SIGTERM)
-    _, told = up.communicate(timeout=60)
-    assert ready.startswith("ready 127.0.0.1:"), told
+    _, printed = up.communicate(timeout=60)
+    assert ready.startswith("ready 127.0.0.1:"), printed
     line = f"minikafka: waiting for the unused cluster of {directory} to stop\n"
-    assert told in {line, ""}, "it may have ended before"
+    assert printed in {line, ""}, "it may have ended before"
     assert up.returncode == 0

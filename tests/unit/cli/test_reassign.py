@@ -142,8 +142,8 @@ def test_an_election_larger_than_a_znode_goes_in_rounds(
     assert run(["elect", "--all", "--format", "json"]) == 0
     out, err = capfd.readouterr()
     assert [json.loads(line)["done"] for line in out.splitlines()] == [True, True]
-    told = [line for line in err.splitlines() if line.startswith("minikafka: ")]
-    assert told == ["minikafka: round 1 of 2: 1 partition", "minikafka: round 2 of 2: 1 partition"]
+    printed = [line for line in err.splitlines() if line.startswith("minikafka: ")]
+    assert printed == ["minikafka: round 1 of 2: 1 partition", "minikafka: round 2 of 2: 1 partition"]
     assert [line[-5:] for line in err.splitlines() if "Successfully" in line] == ["t,0])", "t,1])"]
 
 

@@ -121,12 +121,12 @@ def test_messages_that_wait_for_more_replicas_are_told_of(cluster: Cluster) -> N
     assert process.stderr is not None
     process.stdin.write("one\ntwo\n")
     process.stdin.flush()
-    told = process.stderr.readline()
+    printed = process.stderr.readline()
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE_S)
-    assert told.startswith("minikafka: 2 records for few-0 not acknowledged for ")
-    assert "s: NOT_ENOUGH_REPLICAS: " in told
-    assert "than the topic's min.insync.replicas; retrying, for " in told
+    assert printed.startswith("minikafka: 2 records for few-0 not acknowledged for ")
+    assert "s: NOT_ENOUGH_REPLICAS: " in printed
+    assert "than the topic's min.insync.replicas; retrying, for " in printed
     assert err.startswith("minikafka: 2 of 2 messages not acknowledged")
     assert process.returncode == 130
     assert run(["topic", "delete", "few", *at]) == 0

@@ -107,14 +107,14 @@ def test_brokers_die_one_by_one_and_the_others_go_on_until_none_is_left(
         process.kill()
         process.communicate()
     assert (process.returncode, out) == (1, "")
-    told = err.splitlines()
-    assert told[0].startswith(f"minikafka: broker {leader} was killed by signal 9, 2 left; its log is in ")
+    printed = err.splitlines()
+    assert printed[0].startswith(f"minikafka: broker {leader} was killed by signal 9, 2 left; its log is in ")
     command = f"minikafka broker {tmp_path / 'd'}/broker-{leader}.properties"
     listener = f"listeners=PLAINTEXT://{addresses[leader]}"
-    assert told[0].endswith(f"; start it again with `{command} --set {listener}`")
+    assert printed[0].endswith(f"; start it again with `{command} --set {listener}`")
     again = f"minikafka up --data-dir {tmp_path / 'd'} --port 0 --brokers 3"
-    assert told[-1].endswith(f"; start the cluster again with `{again}`")
-    assert [line.partition("; ")[0].partition(", ")[2] for line in told] == [
+    assert printed[-1].endswith(f"; start the cluster again with `{again}`")
+    assert [line.partition("; ")[0].partition(", ")[2] for line in printed] == [
         "2 left",
         "1 left",
         "it was the last one",
@@ -219,8 +219,8 @@ def test_new_brokers_are_told_of(tmp_path: Path) -> None:
     (tmp_path / "broker-0").mkdir()
     (tmp_path / "broker-0" / "meta.properties").touch()
     assert list(broker_count_notes(tmp_path, 1, 1)) == []
-    (told,) = broker_count_notes(tmp_path, 3, 3)
-    assert told.startswith(f"brokers 1 and 2 of {tmp_path} are new and get only partitions of new topics")
+    (printed,) = broker_count_notes(tmp_path, 3, 3)
+    assert printed.startswith(f"brokers 1 and 2 of {tmp_path} are new and get only partitions of new topics")
 
 
 def test_up_watches_brokers_restarted_by_its_printed_commands(tmp_path: Path) -> None:

@@ -44,14 +44,14 @@ def test_listeners_replace_port_and_odd_address_is_reported(
             assert process.stdout is not None
             assert process.stderr is not None
             ready = process.stdout.readline()
-            told = process.stderr.readline()
+            printed = process.stderr.readline()
             process.send_signal(signal.SIGTERM)
             _, rest = process.communicate(timeout=DEADLINE_S)
         finally:
             process.kill()
             process.communicate()
-    assert ready.startswith("ready kafka.invalid:9092 "), told
-    assert told.startswith(
+    assert ready.startswith("ready kafka.invalid:9092 "), printed
+    assert printed.startswith(
         "minikafka: listener IN advertises kafka.invalid:9092, which this host cannot resolve"
     )
     assert (process.returncode, rest) == (0, "")
@@ -63,9 +63,9 @@ def test_unreachable_advertised_address_does_not_suggest_a_start(
     served = SimpleNamespace(bootstrap_servers=f"127.0.0.1:{free_port()}")
     monkeypatch.setattr(connect, "_local_cluster", lambda data_dir, *, writes: served)
     monkeypatch.setattr(connect, "REACH_TIMEOUT_MS", 50)
-    with pytest.raises(MinikafkaError) as told, connect.cluster_client(None, tmp_path):
+    with pytest.raises(MinikafkaError) as failure, connect.cluster_client(None, tmp_path):
         pass
-    status, line = error_line(told.value)
+    status, line = error_line(failure.value)
     assert status == 1
     assert served.bootstrap_servers in line
     assert line.endswith(

@@ -205,8 +205,8 @@ def test_what_the_consumer_warns_of_is_told_once(capfd: pytest.CaptureFixture[st
             logger.warning("no partition of topic %d is left", number)
         logger.info("all is well")
     logger.warning("later")
-    told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("minikafka: ")]
-    assert told == [f"minikafka: no partition of topic {number} is left" for number in (1, 2)]
+    printed = [line for line in capfd.readouterr().err.splitlines() if line.startswith("minikafka: ")]
+    assert printed == [f"minikafka: no partition of topic {number} is left" for number in (1, 2)]
 
 
 def test_a_line_has_what_is_printed() -> None:
@@ -216,7 +216,7 @@ def test_a_line_has_what_is_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "printed"),
     [
         ([], "TOPIC: set exactly one of TOPIC, --whitelist REGEX and --blacklist REGEX"),
         (["t", "--whitelist", "u", "--group", "g"], "--whitelist='u': conflicts with TOPIC='t'; set"),
@@ -231,8 +231,8 @@ def test_a_line_has_what_is_printed() -> None:
     ],
 )
 def test_what_cannot_be_read_so_is_told(
-    arguments: list[str], told: str, capfd: pytest.CaptureFixture[str]
+    arguments: list[str], printed: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["consume", *arguments]) == 2
     out, err = capfd.readouterr()
-    assert (out, told in err) == ("", True), err
+    assert (out, printed in err) == ("", True), err
