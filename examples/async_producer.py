@@ -1,13 +1,12 @@
-"""Send clicks in the background: an asynchronous producer, and a handler that is called at each of its
-stages.
+"""Send clicks in the background, with an asynchronous producer and a callback handler for each of its stages.
 
     python examples/async_producer.py [--data-dir D]
 
-A web server tells of every click and goes on at once: the messages wait in a queue, of which a thread sends
-100 as soon as they are there, and what there is 50 ms after the first. The callback handler hides addresses
-before a click is queued, leaves out robots after it left the queue, counts what became of each batch, and
-adds a line of its own at the end. Clicks have their page as key, so that those of a page lie in one
-partition, in their order. In the end everything is read again. Exit status 0 when all is as it should be.
+A web server sends every click without waiting: the messages wait in a queue, and a thread sends batches of
+100, or what is queued 50 ms after the first. The callback handler hides addresses before a click is queued,
+drops robots after it left the queue, counts the results of the batches, and adds a message at the end. The
+key of a click is its page, so the clicks of a page are in one partition, in order. At the end all messages
+are read again. Exit status 0 if all of them are as expected.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ CLICKS, ROBOTS = 1_000, 7
 
 
 class Watcher(CallbackHandler):
-    """Looks at every click on its way."""
+    """Handles every click at each stage."""
 
     def __init__(self) -> None:
         self.stages: Counter[str] = Counter()
 
     def before_enqueue(self, event: KeyedMessage) -> KeyedMessage:
-        """On the thread that sends: nobody's address gets into the queue."""
+        """Hide the address, on the caller's thread, before the click is queued."""
         self.stages["before the queue"] += 1
         agent, _, number = event.message.split(" ")
         return event._replace(message=f"{agent} x.x.x.x {number}")
@@ -50,7 +49,7 @@ class Watcher(CallbackHandler):
         self.stages["in the queue" if added else "dropped"] += 1
 
     def after_dequeuing_existing_data(self, event: KeyedMessage | None) -> Sequence[KeyedMessage]:
-        """On the send thread: none, one or more in the place of one. (None comes when the time was up.)"""
+        """Return the messages to send instead of a queued one. (None arrives when the time is up.)"""
         if event is None or event.message.startswith("robot"):
             return ()
         self.stages["out of the queue"] += 1
@@ -64,12 +63,12 @@ class Watcher(CallbackHandler):
         self.stages["batches"] += 1
 
     def last_batch_before_close(self) -> Sequence[KeyedMessage]:
-        """Behind everything else."""
+        """Return the last messages, after all others."""
         return [KeyedMessage(TOPIC, f"end {self.stages['sent']}", PAGES[0])]
 
 
 def send(servers: str, watcher: Watcher) -> None:
-    """A thousand clicks."""
+    """Send a thousand clicks."""
     properties = {
         "metadata.broker.list": servers,
         "producer.type": "async",
@@ -90,7 +89,7 @@ def send(servers: str, watcher: Watcher) -> None:
 
 
 def read(servers: str) -> dict[str, list[str]]:
-    """The values of each key, and which partition they are in."""
+    """Read the values of each key, and their partition."""
     found: dict[str, list[str]] = {}
     with Client(servers) as client:
         for partition in (TopicPartition(TOPIC, number) for number in range(PARTITIONS)):
@@ -119,7 +118,7 @@ def expected() -> dict[str, list[str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the example; the exit status."""
+    """Run the example. Return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--data-dir", type=Path, help="default: a temporary one")
     with Cluster(data_dir=parser.parse_args(arguments).data_dir) as cluster:

@@ -2,11 +2,11 @@
 
     python examples/consumer_group_with_a_filter.py [--data-dir D]
 
-Shops write their orders to topics of their own. Two high-level consumers, as two machines would run them,
-read `orders-.*` and `returns` together in the group `stock`: each partition has one owner, which ZooKeeper
-knows. While they read, a new shop opens: its topic is shared out as well. Then one consumer leaves, the other
-takes its partitions over, goes on where it has stopped, and leaves in its turn: what was handed out is
-committed, and nothing comes twice. Exit status 0 when each order was read once, and nothing else was.
+Each shop writes its orders to its own topic. Two high-level consumers, as on two machines, read `orders-.*`
+and `returns` together in the group `stock`: each partition has one owner, recorded in ZooKeeper. While they
+read, a new shop opens, and its topic is divided as well. Then one consumer leaves, and the other takes over
+its partitions, continues at its offsets, and leaves too: finished messages are committed, and none is read
+twice. Exit status 0 if each order was read once, and nothing else.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Machine:
             thread.start()
 
     def _work(self, stream: KafkaStream[str, str]) -> None:
-        """Until the consumer is shut down. Asking for the next message says that this one is done with."""
+        """Read until the consumer is shut down. Taking the next message marks the previous one as done."""
         for message in stream:
             self.read.append(str(message.message))
 
@@ -77,7 +77,7 @@ class Machine:
             thread.join()
 
     def leave(self) -> None:
-        """Commit what was read, and let others have the partitions. A second time nothing happens."""
+        """Commit the read messages and release the partitions. A second call does nothing."""
         self.__exit__(None, None, None)
 
 
@@ -89,12 +89,12 @@ class Shops:
         self._cluster, self._producer, self._store = cluster, producer, store
 
     def open(self, topic: str) -> None:
-        """A topic, with orders in all partitions."""
+        """Create a topic with orders in all partitions."""
         self._cluster.create_topic(topic, partitions=PARTITIONS)
         self.sell(topic)
 
     def sell(self, topic: str) -> None:
-        """More orders."""
+        """Send more orders."""
         for number in range(ORDERS):
             order = f"{topic} {len(self.sold)}"
             self.sold.append(order)
@@ -113,7 +113,7 @@ class Shops:
 
 
 def wait_for(what: str, condition: Callable[[], bool]) -> None:
-    """TimeoutError if it does not come."""
+    """Wait until the condition holds. Raise TimeoutError if it does not."""
     if not wait_until(condition, PATIENCE_S):
         raise TimeoutError(f"{what}: not within {PATIENCE_S} s")
 
@@ -124,7 +124,7 @@ def show(what: str, owned: Counter[str]) -> None:
 
 
 def run(cluster: Cluster, shops: Shops) -> list[str]:
-    """All that the group reads."""
+    """Run the scenario with both consumers. Return all that the group has read."""
     topics = ["orders-eu", "orders-us", "returns"]
     for topic in topics:
         shops.open(topic)
@@ -154,7 +154,7 @@ def run(cluster: Cluster, shops: Shops) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the example; the exit status."""
+    """Run the example. Return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--data-dir", type=Path, help="default: a temporary one")
     with (

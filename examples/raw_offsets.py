@@ -85,12 +85,12 @@ def remember(consumer: SimpleConsumer, offset: int, version: int) -> bool:
     done = consumer.commit_offsets(OffsetCommitRequest(GROUP, {ONE: Committed(offset)}, version))
     kept = consumer.fetch_offsets(OffsetFetchRequest(GROUP, (ONE,), version)).offsets[ONE]
     where = "in ZooKeeper" if version == IN_ZOOKEEPER else "with the coordinator"
-    print(f"group {GROUP} goes on at offset {kept.offset} of {ONE}, {where}")
+    print(f"group {GROUP} continues at offset {kept.offset} of {ONE}, {where}")
     return not done.has_error and kept.offset == offset
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the example; the exit status."""
+    """Run the example. Return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--data-dir", type=Path, help="default: a temporary one")
     with Cluster(data_dir=parser.parse_args(arguments).data_dir) as cluster:

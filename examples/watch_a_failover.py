@@ -109,7 +109,7 @@ class Watcher:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the example; the exit status."""
+    """Run the example. Return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--data-dir", type=Path, help="default: a temporary one")
     given = parser.parse_args(arguments).data_dir
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def fail_over(cluster: Cluster, watcher: Watcher) -> None:
-    """Kill the leader, see another one lead, and the dead one come back."""
+    """Kill the leader, wait for another leader, and restart the killed broker."""
     watcher.some_more()
     leader = watcher.partition().leader_id
     watcher.say(f"kill -9 of broker {leader}, the leader")

@@ -6,10 +6,10 @@
    topics with ``df.write``. No broker is named, so an embedded one starts, with its data in D. The record
    timestamps are the flights' own, of 2013, so the topics keep their records for ever (``retention.ms=-1``).
 2. A streaming query reads the flights, joins the other topics and keeps the mean delays for each carrier and
-   hour. Its checkpoint is in D too: stop or kill it at any moment, run this again, and it goes on.
-3. The result is compared, row for row, with the answer that pandas finds straight from the CSV files.
+   hour. Its checkpoint is in D too: stop or kill it at any moment, run this again, and it continues.
+3. The result is compared, row by row, with the answer that pandas computes directly from the CSV files.
 
-Exit status 0 when both are equal.
+Exit status 0 if both are equal.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Places:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the example; the exit status."""
+    """Run the example. Return the exit status."""
     parser = argparse.ArgumentParser(prog="flights", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument(
         "--data-dir", type=Path, default=Path("minikafka-data"), help="default: ./minikafka-data"
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     places = Places(options.data_dir.absolute())
     if places.done.exists():
-        # The last run came to its end: begin a new query. One that was stopped goes on.
+        # The last run was complete: start a new query. A stopped one continues.
         shutil.rmtree(places.checkpoint, ignore_errors=True)
         places.done.unlink()
     spark = session()
@@ -162,7 +162,7 @@ def records(admin: Admin, table: Table) -> int:
 
 
 def raise_first(errors: Mapping[str, Exception | None]) -> None:
-    """The first of what went wrong."""
+    """Return the first cause of an error."""
     for error in errors.values():
         if error is not None:
             raise error
@@ -200,7 +200,7 @@ def delays_of(spark: SparkSession, places: Places, flights_per_batch: int) -> Da
 
 
 def run_query(spark: SparkSession, places: Places, flights_per_batch: int) -> float:
-    """Run the query until it has read all flights; flights a second in this run."""
+    """Run the query until it has read all flights. Return the flights per second of this run."""
     before = flights_in(places.result) if places.checkpoint.exists() and places.result.exists() else 0
 
     def keep(frame: DataFrame, number: int) -> None:
@@ -221,7 +221,7 @@ def run_query(spark: SparkSession, places: Places, flights_per_batch: int) -> fl
 
 
 def store_result(path: Path, rows: Sequence[dict[str, object]]) -> None:
-    """Replace the result as a whole: whoever reads it sees that of one batch."""
+    """Replace the result atomically: a reader sees that of one batch."""
     part = path.with_suffix(".part")
     part.write_text(json.dumps(rows))
     os.replace(part, path)
@@ -253,7 +253,7 @@ def flights_in(path: Path) -> int:
 
 
 def report(rows: Sequence[Delays], rate: float, places: Places, equal: bool) -> None:
-    """Print a part of the table and what was found."""
+    """Print a part of the table and the outcome."""
     say("")
     say("mean delay in minutes, by carrier and scheduled hour of departure (three hours of the day)")
     say(f"{'carrier':<31} {'hour':>4} {'flights':>8} {'departure':>10} {'arrival':>8} {'in rain':>8}")

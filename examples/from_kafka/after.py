@@ -1,8 +1,8 @@
-"""New orders of a topic, as lines of JSON in files: a query that goes on where it was.
+"""New orders of a topic, as lines of JSON in files: a query that continues from its checkpoint.
 
 before.py SERVERS TOPIC DIRECTORY     with Spark's Kafka source, which needs a jar:
     spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0 before.py …
-after.py SERVERS TOPIC DIRECTORY      the same query with ours, which goes on with the same checkpoint
+after.py SERVERS TOPIC DIRECTORY      the same query with ours, which continues from the same checkpoint
 """
 
 from __future__ import annotations

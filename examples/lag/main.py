@@ -37,7 +37,7 @@ PATIENCE_S = 120
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the example; the exit status."""
+    """Run the example. Return the exit status."""
     parser = argparse.ArgumentParser(prog="lag", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--data-dir", type=Path, help="default: a temporary one")
     given = parser.parse_args(arguments).data_dir
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def watch(spark: SparkSession, data_dir: str) -> int:
-    """Write the orders, read them with a query, and look at its group meanwhile."""
+    """Write the orders, read them with a query, and show the lag of its group meanwhile."""
     address = local.ensure(data_dir)
     with ClusterClient(address.bootstrap_servers) as cluster:
         topic = f"orders-{int(time.time())}"

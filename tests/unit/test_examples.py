@@ -44,8 +44,8 @@ def test_raw_offsets_reads_from_middle_and_commits_to_both(
         "2: 50028 bytes, a photograph of the sensor: xx",
         "3: 4 bytes, 21.0",
     ]
-    assert "group raw goes on at offset 3 of readings-0, in ZooKeeper" in printed
-    assert printed.endswith("group raw goes on at offset 4 of readings-0, with the coordinator\n")
+    assert "group raw continues at offset 3 of readings-0, in ZooKeeper" in printed
+    assert printed.endswith("group raw continues at offset 4 of readings-0, with the coordinator\n")
 
 
 @pytest.mark.process
