@@ -29,7 +29,12 @@ class Load:
         self.sent = 0
         self._committing = False
         """One commit at a time: an older one that is sent again would otherwise come behind a newer one."""
-        self._group = {"bootstrap.servers": servers, "group.id": "g", "enable.auto.commit": False}
+        self._group = {
+            "bootstrap.servers": servers,
+            "group.id": "g",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
         self._producer = Producer(
             {
                 "bootstrap.servers": servers,
@@ -38,6 +43,7 @@ class Load:
                 "max.in.flight": 5 if idempotent else 1,  # more would not keep the order
                 "linger.ms": 2,
                 "reconnect.backoff.max.ms": 100,
+                "log_level": 0,  # its threads write to stderr, also to that of a later test
             }
         )
         self._consumer = Consumer(
