@@ -127,11 +127,11 @@ class Conversation:
         for value in waiting:
             if error is ErrorCode.NONE:
                 self.stored.append(value)
-            self.step(events.Stored(value, error))
+            self.step(events.GroupStored(value, error))
 
     def step(self, event: events.Event) -> None:
         for effect in self.group.step(event, self.now_ms):
-            if isinstance(effect, events.Store):
+            if isinstance(effect, events.StoreGroup):
                 self.to_store.append(effect.value)
             else:
                 assert effect.request.answer is None, f"answered twice: {effect}"

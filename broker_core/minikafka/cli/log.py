@@ -62,10 +62,10 @@ def _dumped(path: str, text: bool) -> bool:
     from minikafka.cli.output import note, print_json
     from minikafka.cli.progress import Progress
     from minikafka.log.tools.dump import Damage, dump_records
-    from minikafka.log.tools.dump_files import Kind, file_rows, kind_of
+    from minikafka.log.tools.dump_files import FileKind, file_rows, kind_of
 
     files = RealFiles()
-    rows = dump_records(files, path) if kind_of(path)[0] is Kind.SEGMENT else file_rows(files, path)
+    rows = dump_records(files, path) if kind_of(path)[0] is FileKind.SEGMENT else file_rows(files, path)
     damaged = False
     with Progress("dumping", hidden=sys.stdout.isatty()) as progress:
         for row in rows:

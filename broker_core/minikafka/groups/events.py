@@ -64,8 +64,8 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """The outcome of Store: every in-sync replica has ``value`` (NONE), or the write failed."""
+class GroupStored:
+    """The outcome of StoreGroup: every in-sync replica has ``value`` (NONE), or the write failed."""
 
     value: GroupMetadataValue
     error: ErrorCode
@@ -81,7 +81,7 @@ class Unload:
     """Another broker has become the coordinator of the group."""
 
 
-Event = Join | Sync | Heartbeat | Leave | Stored | Tick | Unload
+Event = Join | Sync | Heartbeat | Leave | GroupStored | Tick | Unload
 
 # --- effects ------------------------------------------------------------------------------------------------
 
@@ -117,10 +117,10 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
-    """Store the group's metadata; one Stored follows."""
+class StoreGroup:
+    """Store the group's metadata; one GroupStored follows."""
 
     value: GroupMetadataValue
 
 
-Effect = Joined | Synced | Answered | Store
+Effect = Joined | Synced | Answered | StoreGroup

@@ -212,7 +212,7 @@ class Group:
                 self._answer(request, self._heartbeat(member_id, generation, now_ms))
             case events.Leave(request, member_id):
                 self._answer(request, self._leave(member_id, now_ms))
-            case events.Stored(value, error):
+            case events.GroupStored(value, error):
                 self._stored(value, error, now_ms)
             case events.Tick():
                 self._expire(now_ms)
@@ -348,7 +348,7 @@ class Group:
         if not self._members:
             self.protocol = None
             self._move(GroupState.EMPTY)
-            self._effects.append(events.Store(self._value({})))
+            self._effects.append(events.StoreGroup(self._value({})))
             return
         self.protocol = self._elect_protocol()
         self._move(GroupState.COMPLETING_REBALANCE)
@@ -411,7 +411,7 @@ class Group:
                 self._effects.append(events.Synced(member.awaiting_sync, ErrorCode.REBALANCE_IN_PROGRESS))
             member.awaiting_sync = event.request
             if member.member_id == self.leader:
-                self._effects.append(events.Store(self._value(event.assignments)))
+                self._effects.append(events.StoreGroup(self._value(event.assignments)))
 
     def _stored(self, value: GroupMetadataValue, error: ErrorCode, now_ms: int) -> None:
         if self.state is not GroupState.COMPLETING_REBALANCE or value.generation != self.generation:

@@ -134,7 +134,7 @@ class GroupCoordinatorShard:
         return effects
 
     def group_record(self, group_id: str, value: GroupMetadataValue) -> KeyValue:
-        """Return the record for a Store effect."""
+        """Return the record for a StoreGroup effect."""
         entry = self._entries.get(group_id)
         since_ms = UNKNOWN_MS if entry is None or entry.since_ms is None else entry.since_ms
         value = replace(value, state_timestamp_ms=since_ms)

@@ -19,7 +19,7 @@ from typing import Any
 
 from minikafka.base.config.parsers import Parser, boolean, integer, one_of, real_number, whole_number
 from minikafka.base.errors import ConfigError
-from minikafka.log.retention import Limits, RetentionPolicy, policy_of
+from minikafka.log.retention import RetentionLimits, RetentionPolicy, policy_of
 from minikafka.records.append.produced import Limits as MessageLimits
 from minikafka.records.format.message_set import Codec, TimestampType
 
@@ -288,9 +288,9 @@ class LogConfig:
         return tuple(policy_of(name) for name in self.deletion_policies)
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> RetentionLimits:
         """The limits that those policies apply."""
-        return Limits(self.retention_ms, self.retention_bytes)
+        return RetentionLimits(self.retention_ms, self.retention_bytes)
 
     def max_segment_ms(self, segment_path: str) -> int:
         """``segment.ms`` less this segment's own share of ``segment.jitter.ms``.

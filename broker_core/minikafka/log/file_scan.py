@@ -45,7 +45,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class RemovedBytes:
     """Bytes removed from the end of a log at open."""
 
     path: str
@@ -66,7 +66,7 @@ class RecoveryReport:
     """The repairs that were made when a log was opened. ``str`` gives one line."""
 
     directory: str
-    cuts: tuple[Cut, ...]
+    cuts: tuple[RemovedBytes, ...]
     end_offset: int
     """The log end offset after recovery."""
 

@@ -34,7 +34,7 @@ class SegmentFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RetentionLimits:
     """The retention limits of a log; None for no limit."""
 
     retention_ms: int | None
@@ -44,7 +44,7 @@ class Limits:
 class RetentionPolicy(Protocol):
     """Chooses the segments to delete. The log takes no messages during the call: it must be quick."""
 
-    def expired(self, segments: Sequence[SegmentFacts], limits: Limits, now_ms: int) -> int:
+    def expired(self, segments: Sequence[SegmentFacts], limits: RetentionLimits, now_ms: int) -> int:
         """Return how many of the oldest segments are no longer needed, 0 to all of them."""
 
 
@@ -55,10 +55,10 @@ class ByAgeAndSize:
     least the second without it. As in 0.10.1, the first segment that is kept keeps all behind it.
     """
 
-    def expired(self, segments: Sequence[SegmentFacts], limits: Limits, now_ms: int) -> int:
+    def expired(self, segments: Sequence[SegmentFacts], limits: RetentionLimits, now_ms: int) -> int:
         return max(self._by_age(segments, limits, now_ms), self._by_size(segments, limits))
 
-    def _by_age(self, segments: Sequence[SegmentFacts], limits: Limits, now_ms: int) -> int:
+    def _by_age(self, segments: Sequence[SegmentFacts], limits: RetentionLimits, now_ms: int) -> int:
         limit = limits.retention_ms
         if limit is None:
             return 0
@@ -70,7 +70,7 @@ class ByAgeAndSize:
         return segment.last_time_ms
 
     @staticmethod
-    def _by_size(segments: Sequence[SegmentFacts], limits: Limits) -> int:
+    def _by_size(segments: Sequence[SegmentFacts], limits: RetentionLimits) -> int:
         if limits.retention_bytes is None:
             return 0
         excess = sum(segment.size for segment in segments) - limits.retention_bytes

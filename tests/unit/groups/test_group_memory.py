@@ -53,15 +53,15 @@ def test_nothing_is_left_of_members_and_groups_that_are_gone() -> None:
             ]
         )
         for effect in shard.step(group, event, 0, 0):
-            if isinstance(effect, events.Store):
+            if isinstance(effect, events.StoreGroup):
                 error = random_.choice([ErrorCode.NONE, ErrorCode.UNKNOWN])
-                shard.step(group, events.Stored(effect.value, error), 0, 0)
+                shard.step(group, events.GroupStored(effect.value, error), 0, 0)
     assert shard.memory_bytes > 0
     for time_ms in range(HOUR_MS, 10 * HOUR_MS, HOUR_MS):
         for group in shard.group_ids():
             for effect in shard.step(group, events.Tick(), time_ms, 0):
-                if isinstance(effect, events.Store):
-                    shard.step(group, events.Stored(effect.value, ErrorCode.NONE), time_ms, 0)
+                if isinstance(effect, events.StoreGroup):
+                    shard.step(group, events.GroupStored(effect.value, ErrorCode.NONE), time_ms, 0)
     assert shard.memory_bytes == 3 * GROUP_BYTES
     for group in shard.group_ids():
         shard.delete(group)
@@ -75,15 +75,15 @@ def left_with_an_offset() -> GroupCoordinatorShard:
     """A shard with a group whose only member has committed and left."""
     shard = GroupCoordinatorShard(SETTINGS)
     for effect in shard.step("g", join("", "m", b"x"), 0, 0):
-        if isinstance(effect, events.Store):
-            shard.step("g", events.Stored(effect.value, ErrorCode.NONE), 0, 0)
+        if isinstance(effect, events.StoreGroup):
+            shard.step("g", events.GroupStored(effect.value, ErrorCode.NONE), 0, 0)
     value = OffsetCommitValue(1, -1, "", 0, 0)
     shard.begin_commit("g", {T0: value})
     shard.end_commit("g", {T0: value}, 0)
     assert shard.memory_bytes > GROUP_BYTES
     for effect in shard.step("g", events.Leave("r", "m"), 0, 0):
-        if isinstance(effect, events.Store):
-            shard.step("g", events.Stored(effect.value, ErrorCode.NONE), 0, 0)
+        if isinstance(effect, events.StoreGroup):
+            shard.step("g", events.GroupStored(effect.value, ErrorCode.NONE), 0, 0)
     assert shard.describe("g").state is GroupState.EMPTY
     return shard
 
@@ -99,8 +99,8 @@ def test_an_empty_group_without_offsets_counts_until_it_is_forgotten() -> None:
     shard = GroupCoordinatorShard(SETTINGS)
     shard.step("g", join("", "m", b"x"), 0, 0)
     for effect in shard.step("g", events.Leave("r", "m"), 0, 0):
-        if isinstance(effect, events.Store):
-            shard.step("g", events.Stored(effect.value, ErrorCode.NONE), 0, 0)
+        if isinstance(effect, events.StoreGroup):
+            shard.step("g", events.GroupStored(effect.value, ErrorCode.NONE), 0, 0)
     assert shard.memory_bytes == GROUP_BYTES
     shard.expire_offsets("g", HOUR_MS, 10)
     assert (len(shard), shard.memory_bytes) == (0, 0)

@@ -63,7 +63,7 @@ def test_member_of_an_unknown_group_is_unknown() -> None:
     assert join(shard, member_id="m-9").error is ErrorCode.UNKNOWN_MEMBER_ID
     for event in (events.Sync("r", "m-9", 1, {}), events.Heartbeat("r", "m-9", 1), events.Leave("r", "m-9")):
         (answer,) = shard.step("g", event, 0, 0)
-        assert not isinstance(answer, events.Store)
+        assert not isinstance(answer, events.StoreGroup)
         assert answer.error is ErrorCode.UNKNOWN_MEMBER_ID
     assert shard.check_commit("g", "m-9", 1, 0, 0) is ErrorCode.ILLEGAL_GENERATION
     assert shard.describe("g") == NO_GROUP
@@ -76,7 +76,7 @@ def test_generation_is_stored_with_its_state_time_if_possible() -> None:
     )
     joined = join(shard, wall_ms=77)
     effects = shard.step("g", events.Sync("r", joined.member_id, 1, {"m-1": b"x"}), 0, 80)
-    (store,) = [effect for effect in effects if isinstance(effect, events.Store)]
+    (store,) = [effect for effect in effects if isinstance(effect, events.StoreGroup)]
     key, value = shard.group_record("g", store.value)
     assert key == group_key("g")
     assert value is not None

@@ -15,7 +15,7 @@ from minikafka.log.config import LogConfig
 from minikafka.log.layout import Layout
 from minikafka.log.log import Log
 from minikafka.log.manager import LogManager
-from minikafka.log.retention import ByAgeAndSize, ByModificationTime, Limits, SegmentFacts, policy_of
+from minikafka.log.retention import ByAgeAndSize, ByModificationTime, RetentionLimits, SegmentFacts, policy_of
 from tests.support.logs import (
     HOME,
     NOW_MS,
@@ -44,7 +44,7 @@ def files() -> MemoryFiles:
 class KeepsTwo:
     """A policy of an operator's own."""
 
-    def expired(self, segments: Sequence[SegmentFacts], limits: Limits, now_ms: int) -> int:
+    def expired(self, segments: Sequence[SegmentFacts], limits: RetentionLimits, now_ms: int) -> int:
         return len(segments) - 2
 
 
@@ -63,7 +63,7 @@ def expired(
     retention_ms: int | None = None,
     retention_bytes: int | None = None,
 ) -> int:
-    return ByAgeAndSize().expired(segments, Limits(retention_ms, retention_bytes), now_ms)
+    return ByAgeAndSize().expired(segments, RetentionLimits(retention_ms, retention_bytes), now_ms)
 
 
 # The policy.
@@ -86,8 +86,8 @@ def test_a_policy_by_modification_time_ignores_what_producers_say() -> None:
     ]
     policy = policy_of("minikafka.log.retention:ByModificationTime")
     assert isinstance(policy, ByModificationTime)
-    assert policy.expired(segments, Limits(retention_ms=10, retention_bytes=None), NOW_MS) == 1
-    assert policy.expired(segments, Limits(retention_ms=None, retention_bytes=2), NOW_MS) == 1
+    assert policy.expired(segments, RetentionLimits(retention_ms=10, retention_bytes=None), NOW_MS) == 1
+    assert policy.expired(segments, RetentionLimits(retention_ms=None, retention_bytes=2), NOW_MS) == 1
 
 
 def test_a_segment_that_stays_keeps_those_behind_it() -> None:
@@ -350,7 +350,7 @@ def test_a_policy_that_raises_is_told_and_deletes_nothing(
     files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken:
-        def expired(self, segments: Sequence[SegmentFacts], limits: Limits, now_ms: int) -> int:
+        def expired(self, segments: Sequence[SegmentFacts], limits: RetentionLimits, now_ms: int) -> int:
             raise RuntimeError("out of order")
 
     manager = manager_of(files)

@@ -14,9 +14,9 @@ from minikafka.base.files import Files
 from minikafka.log.checkpoints.leader_epochs import LeaderEpochs
 from minikafka.log.config import LogConfig
 from minikafka.log.file_scan import (
-    Cut,
     FileScan,
     RecoveryReport,
+    RemovedBytes,
     free_path,
     only_zeros,
     save_bytes,
@@ -217,7 +217,7 @@ class _Recovery:
         self._layout = layout
         self._segments = segments
         self._known = known
-        self._cuts: list[Cut] = []
+        self._cuts: list[RemovedBytes] = []
 
     def run(self, epochs: LeaderEpochs, producers: ProducerStateManager) -> LoadedLog:
         """Check all segments at or past the recovery point, and the newest."""
@@ -280,7 +280,7 @@ class _Recovery:
         segment.cut(found.valid_bytes)
         segment.adopt_scan(found)
         length = size - found.valid_bytes
-        self._cuts.append(Cut(segment.path, found.valid_bytes, length, found.problem or "", saved))
+        self._cuts.append(RemovedBytes(segment.path, found.valid_bytes, length, found.problem or "", saved))
 
     def _break_behind(self, found: FileScan, following: list[Segment]) -> str | None:
         """Return why the log cannot continue with the following segments; None if it can, or has none."""
@@ -301,6 +301,6 @@ class _Recovery:
             if segment.size:
                 saved = free_path(self._files, segment.path)
                 self._files.rename(segment.path, saved)
-                self._cuts.append(Cut(segment.path, 0, segment.size, reason, saved))
+                self._cuts.append(RemovedBytes(segment.path, 0, segment.size, reason, saved))
             else:
                 self._files.remove(segment.path)

@@ -46,7 +46,7 @@ _TRANSACTION = struct.Struct(">hqqqq")
 TRANSACTION_BYTES = _TRANSACTION.size
 
 
-class Kind(Enum):
+class FileKind(Enum):
     """The kind of a file, with its title and the endings of its names."""
 
     SEGMENT = ("segment", (".log", ".kafka"))
@@ -63,15 +63,15 @@ class Kind(Enum):
         self.endings = endings
 
 
-def kind_of(path: str) -> tuple[Kind, int | None]:
+def kind_of(path: str) -> tuple[FileKind, int | None]:
     """Return the kind of a file by its name, and the offset in the name. Other names count as segments."""
     name = PASSING.sub("", os.path.basename(path))
     number = _OFFSET.match(name)
     offset = int(number[0]) if number is not None and int(number[0]) < 1 << 63 else None
-    for kind in Kind:
+    for kind in FileKind:
         if name.endswith(kind.endings):
             return kind, offset
-    return Kind.SEGMENT, offset
+    return FileKind.SEGMENT, offset
 
 
 def file_rows(files: Files, path: str) -> Iterator[Row | Damage]:
@@ -81,30 +81,30 @@ def file_rows(files: Files, path: str) -> Iterator[Row | Damage]:
     be read, or is not of that kind.
     """
     kind, base = kind_of(path)
-    if kind in {Kind.OFFSET_INDEX, Kind.TIME_INDEX}:
+    if kind in {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX}:
         yield from _index_rows(files, path, kind, base)
-    elif kind is Kind.TRANSACTION_INDEX:
+    elif kind is FileKind.TRANSACTION_INDEX:
         data = read_file(files, path)
         yield from transactions(data)
         yield from _rest(path, len(data), _TRANSACTION.size)
-    elif kind is Kind.PRODUCERS:
+    elif kind is FileKind.PRODUCERS:
         yield from producers(path, read_file(files, path))
-    elif kind is Kind.EPOCHS:
+    elif kind is FileKind.EPOCHS:
         for epoch, offset in read_epochs(files, path):
             yield {"epoch": epoch, "start_offset": offset}
-    elif kind is Kind.CHECKPOINT:
+    elif kind is FileKind.CHECKPOINT:
         for partition, offset in read_checkpoint(files, path).items():
             yield {"topic": partition.topic, "partition": partition.partition, "offset": offset}
-    elif kind is Kind.PROPERTIES:
+    elif kind is FileKind.PROPERTIES:
         yield read_properties(files, path)
 
 
-def index_entries(files: Files, path: str, kind: Kind) -> tuple[npt.NDArray[np.int64], list[Damage]]:
+def index_entries(files: Files, path: str, kind: FileKind) -> tuple[npt.NDArray[np.int64], list[Damage]]:
     """Read an index file: its numbers as int64[n, 2], in file order, and an incomplete entry at its end.
 
     Preallocated space, which is zeros behind the last entry, is ignored.
     """
-    layout = OffsetIndex.LAYOUT if kind is Kind.OFFSET_INDEX else TimeIndex.LAYOUT
+    layout = OffsetIndex.LAYOUT if kind is FileKind.OFFSET_INDEX else TimeIndex.LAYOUT
     data = read_file(files, path)
     found = np.frombuffer(data, dtype=layout, count=len(data) // layout.itemsize)
     entries = np.stack([found[name].astype(np.int64) for name in layout.names or ()], axis=1)
@@ -114,12 +114,12 @@ def index_entries(files: Files, path: str, kind: Kind) -> tuple[npt.NDArray[np.i
     return entries, _rest(path, len(data), layout.itemsize) if any(rest) else []
 
 
-def _index_rows(files: Files, path: str, kind: Kind, base: int | None) -> Iterator[Row | Damage]:
+def _index_rows(files: Files, path: str, kind: FileKind, base: int | None) -> Iterator[Row | Damage]:
     entries, rest = index_entries(files, path, kind)
     for first, second in entries.tolist():
-        relative = first if kind is Kind.OFFSET_INDEX else second
+        relative = first if kind is FileKind.OFFSET_INDEX else second
         offset = None if base is None else base + relative
-        if kind is Kind.OFFSET_INDEX:
+        if kind is FileKind.OFFSET_INDEX:
             yield {"offset": offset, "relative_offset": relative, "position": second}
         else:
             yield {"timestamp": first, "offset": offset, "relative_offset": relative}

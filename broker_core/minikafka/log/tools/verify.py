@@ -42,7 +42,7 @@ from minikafka.log.tools.dump import Damage
 from minikafka.log.tools.dump_files import (
     PASSING,
     TRANSACTION_BYTES,
-    Kind,
+    FileKind,
     Row,
     file_rows,
     index_entries,
@@ -110,11 +110,11 @@ def verify_file(files: Files, path: str, on_bytes: OnBytes = lambda count: None)
     that its name says.
     """
     kind, base = kind_of(path)
-    if kind is Kind.SEGMENT:
+    if kind is FileKind.SEGMENT:
         segment = check_segment(files, path, base, on_bytes=on_bytes)
         return _file_report(path, kind, segment.size_bytes, _contents(segment), segment.damage)
     size = len(read_file(files, path))
-    if kind in {Kind.OFFSET_INDEX, Kind.TIME_INDEX}:
+    if kind in {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX}:
         entries, damage = index_entries(files, path, kind)
         contents: Row = {"entries": len(entries)}
         segment_path, closed = _segment_beside(files, path, base)
@@ -126,16 +126,16 @@ def verify_file(files: Files, path: str, on_bytes: OnBytes = lambda count: None)
     rows = list(file_rows(files, path))
     damage = [row for row in rows if isinstance(row, Damage)]
     contents = {"entries": len(rows) - len(damage)}
-    if kind is Kind.TRANSACTION_INDEX:
+    if kind is FileKind.TRANSACTION_INDEX:
         damage += _wrong_transactions(path, read_file(files, path), base or 0)
     return _file_report(path, kind, size, contents, damage)
 
 
-def _head(path: str, kind: Kind, size: int) -> Row:
+def _head(path: str, kind: FileKind, size: int) -> Row:
     return {"file": path, "kind": kind.title, "bytes": size}
 
 
-def _file_report(path: str, kind: Kind, size: int, contents: Row, damage: Sequence[Damage]) -> FileReport:
+def _file_report(path: str, kind: FileKind, size: int, contents: Row, damage: Sequence[Damage]) -> FileReport:
     return FileReport({**_head(path, kind, size), **contents, "problems": len(damage)}, _problems(damage))
 
 
@@ -162,7 +162,7 @@ def _segment_beside(files: Files, path: str, base: int | None) -> tuple[str | No
     suffix = "" if added is None else added[0]
     digits = name.partition(".")[0]
     names = files.list_dir(directory or ".")
-    wanted = {f"{digits}{ending}{suffix}" for ending in Kind.SEGMENT.endings}
+    wanted = {f"{digits}{ending}{suffix}" for ending in FileKind.SEGMENT.endings}
     found = next((os.path.join(directory, other) for other in names if other in wanted), None)
     bases = [layout.segment_base(other) for other in names for layout in Layout]
     return found, base is not None and any(other is not None and other > base for other in bases)
@@ -173,35 +173,37 @@ class _Checked:
     """The check of a segment, with the damage of its indexes; a missing index has no entry."""
 
     segment: SegmentCheck
-    damage: dict[Kind, list[Damage]]
+    damage: dict[FileKind, list[Damage]]
 
 
 def _with_indexes(
     files: Files,
     path: str,
     base: int,
-    index_paths: Mapping[Kind, str],
+    index_paths: Mapping[FileKind, str],
     *,
     closed: bool,
     growing: bool = False,
     on_bytes: OnBytes,
 ) -> _Checked:
     """Check a segment and its existing indexes. Raises as ``check_segment`` does."""
-    found: dict[Kind, IndexEntries] = {}
-    damage: dict[Kind, list[Damage]] = {}
+    found: dict[FileKind, IndexEntries] = {}
+    damage: dict[FileKind, list[Damage]] = {}
     for kind, index_path in index_paths.items():
         # The index was removed since it was listed, or never written.
         with contextlib.suppress(FileNotFoundError):
             found[kind], damage[kind] = index_entries(files, index_path, kind)
-    positions = found[Kind.OFFSET_INDEX][:, 1] if Kind.OFFSET_INDEX in found else _NONE
-    offsets = base + found[Kind.TIME_INDEX][:, 1] if Kind.TIME_INDEX in found else _NONE
+    positions = found[FileKind.OFFSET_INDEX][:, 1] if FileKind.OFFSET_INDEX in found else _NONE
+    offsets = base + found[FileKind.TIME_INDEX][:, 1] if FileKind.TIME_INDEX in found else _NONE
     segment = check_segment(files, path, base, positions=positions, offsets=offsets, on_bytes=on_bytes)
-    if Kind.OFFSET_INDEX in found:
-        index_path, entries = index_paths[Kind.OFFSET_INDEX], found[Kind.OFFSET_INDEX]
-        damage[Kind.OFFSET_INDEX] += check_offset_index(index_path, entries, base, segment, growing=growing)
-    if Kind.TIME_INDEX in found:
-        index_path, entries = index_paths[Kind.TIME_INDEX], found[Kind.TIME_INDEX]
-        damage[Kind.TIME_INDEX] += check_time_index(
+    if FileKind.OFFSET_INDEX in found:
+        index_path, entries = index_paths[FileKind.OFFSET_INDEX], found[FileKind.OFFSET_INDEX]
+        damage[FileKind.OFFSET_INDEX] += check_offset_index(
+            index_path, entries, base, segment, growing=growing
+        )
+    if FileKind.TIME_INDEX in found:
+        index_path, entries = index_paths[FileKind.TIME_INDEX], found[FileKind.TIME_INDEX]
+        damage[FileKind.TIME_INDEX] += check_time_index(
             index_path, entries, base, segment, closed=closed, growing=growing
         )
     return _Checked(segment, damage)
@@ -270,7 +272,8 @@ def data_directories(files: Files, path: str) -> list[str]:
 
 def _is_data_directory(files: Files, path: str) -> bool:
     return any(
-        kind_of(name)[0] in {Kind.CHECKPOINT, Kind.PROPERTIES} or _partition_in(files, path, name) is not None
+        kind_of(name)[0] in {FileKind.CHECKPOINT, FileKind.PROPERTIES}
+        or _partition_in(files, path, name) is not None
         for name in files.list_dir(path)
     )
 
@@ -303,9 +306,9 @@ def list_directory(files: Files, path: str) -> DirectoryListing:
                 findings.append(Finding(f"{inner}: a deleted partition waiting for removal", note=True))
             else:
                 findings.append(Finding(f"{inner}: ignored, no segment found", note=True))
-        elif kind_of(name)[0] in {Kind.CHECKPOINT, Kind.PROPERTIES}:
+        elif kind_of(name)[0] in {FileKind.CHECKPOINT, FileKind.PROPERTIES}:
             try:
-                if kind_of(name)[0] is Kind.CHECKPOINT:
+                if kind_of(name)[0] is FileKind.CHECKPOINT:
                     checkpoints[inner] = read_checkpoint(files, inner)
                 else:
                     read_properties(files, inner)
@@ -419,8 +422,8 @@ class _PartitionCheck:
         """Check a segment with its indexes; return the offset behind it, None when it was removed."""
         layout, path = self._found.layout, self._path(base)
         index_paths = {
-            Kind.OFFSET_INDEX: os.path.join(self._found.path, layout.index_name(base)),
-            Kind.TIME_INDEX: os.path.join(self._found.path, layout.time_index_name(base)),
+            FileKind.OFFSET_INDEX: os.path.join(self._found.path, layout.index_name(base)),
+            FileKind.TIME_INDEX: os.path.join(self._found.path, layout.time_index_name(base)),
         }
         growing = newest and self._in_use
 
@@ -449,7 +452,7 @@ class _PartitionCheck:
         for damage_of_index in checked.damage.values():
             self._findings += _problems(damage_of_index)
         for kind, index_path in index_paths.items():
-            used = segment.newest_ms >= 0 or kind is Kind.OFFSET_INDEX
+            used = segment.newest_ms >= 0 or kind is FileKind.OFFSET_INDEX
             if kind not in checked.damage and not newest and used and segment.size_bytes > NOTICEABLE_BYTES:
                 self._note(index_path, f"the {kind.title} is missing; a broker will rebuild it")
         return base if segment.last_offset is None else segment.last_offset + 1
@@ -472,7 +475,7 @@ class _PartitionCheck:
         found = []
         for name in self._found.names:
             path = os.path.join(self._found.path, name)
-            if kind_of(name)[0] is Kind.EPOCHS:
+            if kind_of(name)[0] is FileKind.EPOCHS:
                 try:
                     found += [(path, *entry) for entry in read_epochs(self._files, path)]
                 except FileNotFoundError:
@@ -488,10 +491,10 @@ class _PartitionCheck:
         added = PASSING.search(name)
         if added is not None:
             self._note(path, _LEFT_BEHIND[name[name.rindex(".") :]])
-        elif kind in {Kind.OFFSET_INDEX, Kind.TIME_INDEX}:
+        elif kind in {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX}:
             if base not in self._found.bases:
                 self._problem(path, "its segment is missing")
-        elif kind in {Kind.TRANSACTION_INDEX, Kind.PRODUCERS, Kind.PROPERTIES}:
+        elif kind in {FileKind.TRANSACTION_INDEX, FileKind.PRODUCERS, FileKind.PROPERTIES}:
             try:
                 self._findings += verify_file(self._files, path).findings
             except FileNotFoundError:

@@ -258,17 +258,17 @@ class GroupCoordinator:
 
     def _perform(self, shard: GroupCoordinatorShard, group_id: str, effects: Iterable[events.Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, events.Store):
+            if isinstance(effect, events.StoreGroup):
                 self._store(shard, group_id, effect)
             else:
                 self.broker.after(partial(effect.request, effect))
 
-    def _store(self, shard: GroupCoordinatorShard, group_id: str, effect: events.Store) -> None:
+    def _store(self, shard: GroupCoordinatorShard, group_id: str, effect: events.StoreGroup) -> None:
         def done(error: ErrorCode, offset: int) -> None:
             if error is not ErrorCode.NONE:
                 generation = effect.value.generation
                 _log.error("failed to store generation %d of group %s: %s", generation, group_id, error.name)
-            outcome = events.Stored(effect.value, _FAILED_STORE.get(error, error))
+            outcome = events.GroupStored(effect.value, _FAILED_STORE.get(error, error))
             self._step(shard, group_id, outcome)
 
         topic_partition = self.partition_of(group_id)

@@ -10,7 +10,7 @@ from minikafka.base.errors import StorageError
 from minikafka.base.files import RealFiles
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.tools.dump import Damage
-from minikafka.log.tools.dump_files import Kind, file_rows, kind_of
+from minikafka.log.tools.dump_files import FileKind, file_rows, kind_of
 from tests.support.logs import DATA
 
 TIME_INDEX = bytes.fromhex(
@@ -40,30 +40,30 @@ def rows_of(name: str, data: bytes) -> list[object]:
 @pytest.mark.parametrize(
     ("name", "kind", "offset"),
     [
-        ("00000000000000000042.log", Kind.SEGMENT, 42),
-        ("d/00000000042.kafka", Kind.SEGMENT, 42),
-        ("00000000042.kafka.cleaned", Kind.SEGMENT, 42),
-        ("00000000000000000042.log.deleted", Kind.SEGMENT, 42),
-        ("00000000000000000042.log.swap", Kind.SEGMENT, 42),
-        ("00000000042.kafka.2.corrupt", Kind.SEGMENT, 42),
-        ("00000000042.index", Kind.OFFSET_INDEX, 42),
-        ("00000000000000000042.index.deleted", Kind.OFFSET_INDEX, 42),
-        ("00000000042.timeindex", Kind.TIME_INDEX, 42),
-        ("00000000000000000042.txnindex", Kind.TRANSACTION_INDEX, 42),
-        ("00000000000000000205.snapshot", Kind.PRODUCERS, 205),
-        ("leader-epoch-checkpoint", Kind.EPOCHS, None),
-        ("recovery-point-offset-checkpoint", Kind.CHECKPOINT, None),
-        ("replication-offset-checkpoint", Kind.CHECKPOINT, None),
-        ("cleaner-offset-checkpoint", Kind.CHECKPOINT, None),
-        ("log-start-offset-checkpoint", Kind.CHECKPOINT, None),
-        ("meta.properties", Kind.PROPERTIES, None),
-        ("partition.metadata", Kind.PROPERTIES, None),
-        ("magic1-none.log", Kind.SEGMENT, None),
-        ("whatever", Kind.SEGMENT, None),
-        ("99999999999999999999.log", Kind.SEGMENT, None),
+        ("00000000000000000042.log", FileKind.SEGMENT, 42),
+        ("d/00000000042.kafka", FileKind.SEGMENT, 42),
+        ("00000000042.kafka.cleaned", FileKind.SEGMENT, 42),
+        ("00000000000000000042.log.deleted", FileKind.SEGMENT, 42),
+        ("00000000000000000042.log.swap", FileKind.SEGMENT, 42),
+        ("00000000042.kafka.2.corrupt", FileKind.SEGMENT, 42),
+        ("00000000042.index", FileKind.OFFSET_INDEX, 42),
+        ("00000000000000000042.index.deleted", FileKind.OFFSET_INDEX, 42),
+        ("00000000042.timeindex", FileKind.TIME_INDEX, 42),
+        ("00000000000000000042.txnindex", FileKind.TRANSACTION_INDEX, 42),
+        ("00000000000000000205.snapshot", FileKind.PRODUCERS, 205),
+        ("leader-epoch-checkpoint", FileKind.EPOCHS, None),
+        ("recovery-point-offset-checkpoint", FileKind.CHECKPOINT, None),
+        ("replication-offset-checkpoint", FileKind.CHECKPOINT, None),
+        ("cleaner-offset-checkpoint", FileKind.CHECKPOINT, None),
+        ("log-start-offset-checkpoint", FileKind.CHECKPOINT, None),
+        ("meta.properties", FileKind.PROPERTIES, None),
+        ("partition.metadata", FileKind.PROPERTIES, None),
+        ("magic1-none.log", FileKind.SEGMENT, None),
+        ("whatever", FileKind.SEGMENT, None),
+        ("99999999999999999999.log", FileKind.SEGMENT, None),
     ],
 )
-def test_a_name_tells_what_a_file_is(name: str, kind: Kind, offset: int | None) -> None:
+def test_a_name_tells_what_a_file_is(name: str, kind: FileKind, offset: int | None) -> None:
     assert kind_of(name) == (kind, offset)
 
 
