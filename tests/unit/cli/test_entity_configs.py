@@ -104,6 +104,6 @@ def test_replication_rates_are_set_at_broker_or_in_zookeeper(
     ok(capfd, "set", "broker", "0", "--delete", follower, *there)
     assert found(*there) == []
     assert run(["config", "set", "broker", "0", "log.retention.ms=5", *there]) == 2
-    assert "no setting of brokers that is in ZooKeeper" in capfd.readouterr().err
+    assert "not a setting of brokers in ZooKeeper" in capfd.readouterr().err
     assert run(["config", "set", "topic", "t", "retention.ms=5", *there]) == 2
     assert "for topics use --bootstrap" in capfd.readouterr().err
