@@ -51,7 +51,7 @@ def test_a_test_that_failed_at_its_end_is_counted_once(tmp_path: Path, outcomes:
     assert count(tmp_path, 0, 0) == (1, ["0 passed, 1 failed"])
 
 
-def test_one_that_passed_when_it_was_run_again_is_named_and_counts_as_passed(tmp_path: Path) -> None:
+def test_test_that_passes_when_run_again_counts_as_passed_and_is_named(tmp_path: Path) -> None:
     report(tmp_path, "interop", "failure", "passed")
     report(tmp_path, "interop-again", "passed")
     status, lines = count(tmp_path, 0, 0)

@@ -50,6 +50,69 @@ IMPORT_RATCHET: dict[str, int] = {
 }
 """path:imported module -> 1."""
 
+PRODUCT = ("broker_core/", "spark_source/")
+
+SHORT_MODULE_LINES = 60
+SHORT_FOLDERS = ("broker_core/minikafka/wire/apis/", "broker_core/minikafka/server/handlers/")
+"""One file for each API, however short."""
+SHORT_MODULES = {
+    "broker_core/minikafka/base/clock.py": "a port",
+    "broker_core/minikafka/base/config/unknown_names.py": "one rule for all kinds of settings",
+    "broker_core/minikafka/base/exports.py": "imported by every package before anything else",
+    "broker_core/minikafka/base/memory.py": "memory that the system gets back, for three floors",
+    "broker_core/minikafka/base/printable.py": "imported by every log line; needs nothing else",
+    "broker_core/minikafka/base/text.py": "no other floor may hold it",
+    "broker_core/minikafka/base/values.py": "a decorator for all floors",
+    "broker_core/minikafka/cli/broker.py": "a command",
+    "broker_core/minikafka/cli/main.py": "starts before anything is imported",
+    "broker_core/minikafka/cli/signals.py": "imported by commands that run until stopped",
+    "broker_core/minikafka/clients/admin/zookeeper/topics.py": "a noun of the administration",
+    "broker_core/minikafka/clients/fetch/fetch_response.py": "shared by every fetcher",
+    "broker_core/minikafka/clients/fetch/isolation_level.py": "public, imported without a fetcher",
+    "broker_core/minikafka/clients/network/arguments.py": "shared by all clients",
+    "broker_core/minikafka/clients/network/bootstrap.py": "imported by commands that open no connection",
+    "broker_core/minikafka/clients/network/response_errors.py": "shared by all clients",
+    "broker_core/minikafka/clients/produce/partitioner.py": "a plug-in point",
+    "broker_core/minikafka/embedded/pytest_plugin.py": "an entry point",
+    "broker_core/minikafka/groups/states.py": "a table",
+    "broker_core/minikafka/log/cleanup/cleaner_control.py": "a port",
+    "broker_core/minikafka/log/probe.py": "writes to a disk that the log does not use",
+    "broker_core/minikafka/log/recovery/opening_progress.py": "structured lines that a parent process reads",
+    "broker_core/minikafka/log/transactions.py": "stands above log.log, which must not know it",
+    "broker_core/minikafka/records/arrow/buffers.py": "the only place that knows the memory pool",
+    "broker_core/minikafka/records/format/record.py": "values of every format",
+    "broker_core/minikafka/records/kernels/arrays.py": "imported without a compiler",
+    "broker_core/minikafka/records/kernels/signatures.py": "types of all kernels",
+    "broker_core/minikafka/registry/brokers.py": "the one reader of /brokers/ids",
+    "broker_core/minikafka/registry/entity_configs.py": "the one writer of /config",
+    "broker_core/minikafka/server/control/protocol_compatibility.py": "one check at the start",
+    "broker_core/minikafka/server/zookeeper/consumer_offsets.py": "the znodes of one API version",
+    "spark_source/pyspark_minikafka/catalog.py": "imported where pyarrow is not",
+    "spark_source/pyspark_minikafka/planning/tasks.py": "pickled to executors: imports little",
+    "spark_source/pyspark_minikafka/reading/estimate.py": "imported for joins alone",
+    "spark_source/pyspark_minikafka/report.py": "imported by every process of a query",
+}
+"""path -> why a module below the limit stands alone. One without such a reason joins its noun."""
+
+QUESTION = re.compile(r"(?:What|Who|Whom|Whose|Where|How|Whether|When)\b")
+"""The first word of a docstring that a reader has to decode. It says what the thing is or does."""
+
+BANNED_WORDS = {
+    "isr_wanted": "proposed_isr",
+    "laggard": "a replica out of sync",
+    "filthiest": "next_cleanable",
+    "doubted": "bounced_brokers",
+    "undelivered": "FetchBuffer",
+    "narrowing": "PushedFilters",
+    "guest": "the protocol's own noun",
+    "news": "changes",
+    "told": "reported, or notified",
+}
+"""Private words, and what Kafka or plain English says instead. The product has none in a name or text."""
+
+TEST_NAME_LENGTH_MAX = 70
+"""Said of what is done and what comes of it; about 60 is better."""
+
 SOCKETS = frozenset({"socket", "selectors", "socketserver", "select", "ssl", "asyncio"})
 NONDETERMINISM = frozenset(
     {"time", "random", "secrets", "threading", "queue", "concurrent", "multiprocessing", "asyncio", "uuid"}
@@ -116,6 +179,41 @@ def long_module(path: str, source: str) -> dict[str, int]:
     """The module itself when it is over the limit."""
     lines = len(source.splitlines())
     return {path: lines} if lines > MODULE_LINES_MAX else {}
+
+
+def is_short(path: str, source: str) -> bool:
+    """Return True if a module of the product needs a reason to stand alone."""
+    stands_alone = path.endswith(("__init__.py", "__main__.py")) or path.startswith(SHORT_FOLDERS)
+    return path.startswith(PRODUCT) and not stands_alone and len(source.splitlines()) < SHORT_MODULE_LINES
+
+
+def question_docstrings(path: str, source: str) -> list[str]:
+    """Return the docstrings, as path and name, that open with the word of a question."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node, clean=False)
+            if text and QUESTION.match(text.lstrip()):
+                found.append(f"{path}:{getattr(node, 'name', 'module')}")
+    return found
+
+
+def banned_words(path: str, text: str) -> list[str]:
+    """Return the lines with a private word, also as a part of a name."""
+    pattern = re.compile(rf"(?<![a-z])(?:{'|'.join(BANNED_WORDS)})s?(?![a-z])", re.IGNORECASE)
+    return [
+        f"{path}:{number}: {word.group().lower()}"
+        for number, line in enumerate(text.splitlines(), 1)
+        for word in pattern.finditer(line)
+    ]
+
+
+def long_test_names(path: str, source: str) -> list[str]:
+    """Return the names of tests over the limit."""
+    names = (name.rpartition(".")[2] for name, _ in functions_of(source))
+    return [
+        f"{path}: {name}" for name in names if name.startswith("test_") and len(name) > TEST_NAME_LENGTH_MAX
+    ]
 
 
 def imports_of(source: str) -> set[str]:
@@ -239,6 +337,25 @@ def test_every_function_stays_under_its_limit() -> None:
     assert against(FUNCTION_RATCHET, found) == []
 
 
+def test_every_short_module_has_a_reason() -> None:
+    assert sorted(path for path, source in modules() if is_short(path, source)) == sorted(SHORT_MODULES)
+
+
+def test_no_docstring_of_the_product_opens_with_a_question() -> None:
+    product = ((path, source) for path, source in modules() if path.startswith(PRODUCT))
+    assert [found for path, source in product for found in question_docstrings(path, source)] == []
+
+
+def test_the_product_uses_no_private_word() -> None:
+    product = ((path, source) for path, source in modules() if path.startswith(PRODUCT))
+    assert [found for path, source in product for found in banned_words(path, source)] == []
+
+
+def test_names_of_tests_are_short() -> None:
+    tests = ((path, source) for path, source in modules() if path.startswith("tests/"))
+    assert [found for path, source in tests for found in long_test_names(path, source)] == []
+
+
 def test_no_floor_imports_what_it_must_not() -> None:
     found: dict[str, int] = {}
     for path, source in modules():
@@ -281,6 +398,33 @@ def test_a_function_inside_a_branch_or_a_function_is_measured() -> None:
 def test_a_module_one_line_too_long_is_found() -> None:
     assert long_module("m.py", "\n" * (MODULE_LINES_MAX + 1)) == {"m.py": MODULE_LINES_MAX + 1}
     assert long_module("m.py", "\n" * MODULE_LINES_MAX) == {}
+
+
+def test_short_module_is_found_unless_it_is_an_api() -> None:
+    assert is_short(f"{CORE}log/probe.py", "x = 1\n")
+    assert not is_short(f"{CORE}log/probe.py", "\n" * SHORT_MODULE_LINES)
+    assert not is_short(f"{CORE}server/handlers/heartbeat.py", "x = 1\n")
+    assert not is_short(f"{CORE}log/__init__.py", "x = 1\n")
+
+
+def test_docstring_that_opens_with_a_question_is_found() -> None:
+    source = 'class A:\n    """What is held."""\n    def f(self):\n        """Return whether it holds."""\n'
+    assert question_docstrings("m.py", source) == ["m.py:A"]
+
+
+def test_private_word_is_found_in_names_and_texts() -> None:
+    assert banned_words("m.py", "isr_wanted = 1\n# nobody was told\nclass Undelivered:") == [
+        "m.py:1: isr_wanted",
+        "m.py:2: told",
+        "m.py:3: undelivered",
+    ]
+    assert banned_words("m.py", "guesthouse = newsletter") == []
+
+
+def test_long_name_of_a_test_is_found() -> None:
+    name = "test_" + "x" * (TEST_NAME_LENGTH_MAX - 4)
+    assert long_test_names("m.py", f"def {name}():\n    pass") == [f"m.py: {name}"]
+    assert long_test_names("m.py", f"def {name[1:]}():\n    pass") == []
 
 
 @pytest.mark.parametrize(

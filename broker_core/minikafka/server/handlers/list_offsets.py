@@ -3,7 +3,7 @@
 Version 0 returns up to max_num_offsets segment boundaries before a time, newest first (``getOffsetsBefore``
 of the texts); 1 returns the offset of the first message with the timestamp or a later one; 2 adds the
 isolation level and throttle_time_ms; 4 adds leader epochs, of the offset and of the client's metadata. From
-version 1 on a repeated partition is rejected, since its results cannot be told apart. Timestamp -1 asks for
+version 1 on a repeated partition is rejected, as its results cannot be distinguished. Timestamp -1 asks for
 the latest offset: the high watermark for consumers, the last stable offset with READ_COMMITTED, the log end
 for followers; -2 asks for the earliest. While a new leader's high watermark may be below what its predecessor
 reported, versions from 1 on get LEADER_NOT_AVAILABLE for the latest offset, and for a timestamp without a
