@@ -28,7 +28,7 @@ def test_the_start_index_turns_the_first_replicas_round_the_brokers() -> None:
     assert assignment == {0: (9,), 1: (7,), 2: (8,)}
 
 
-def test_one_broker_holds_every_partition() -> None:
+def test_single_broker_holds_every_partition() -> None:
     assert assign_replicas([4], 3, 1, start_index=11, start_shift=5) == {0: (4,), 1: (4,), 2: (4,)}
 
 

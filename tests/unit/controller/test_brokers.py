@@ -27,7 +27,7 @@ def test_live_replicas_are_told_who_leads_and_then_all_brokers() -> None:
     assert cluster.published() == {2: now, 3: now, 4: now, 9: now}
 
 
-def test_one_message_a_broker_tells_of_all_partitions() -> None:
+def test_all_partitions_are_sent_in_one_request_a_broker() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1, 2)), T1: state(1, (1, 2))})
     cluster.lose(1)
     assert [list(effect.leaderships) for effect in cluster.of(events.SendLeaderAndIsr)] == [[T0, T1]]
@@ -152,14 +152,14 @@ def test_restarted_broker_gets_its_leaderships_after_elections() -> None:
     assert cluster.led() == {}
 
 
-def test_what_a_broker_cannot_write_to_is_led_by_another_one_in_sync() -> None:
+def test_failed_log_is_led_by_another_in_sync_replica() -> None:
     cluster = Cluster((1, 2, 3), {T0: state(1, (1, 2, 3)), T1: state(2, (1, 2, 3))})
     cluster.tell(events.LogsFailed(1, frozenset({T0, T1})))
     assert cluster.written() == [state(2, (2, 3), (1, 2, 3), leader_epoch=1, version=1)]
     assert cluster.notes() == ["broker 1 cannot write its log of t-0: electing another leader"]
 
 
-def test_what_nobody_else_has_is_led_on() -> None:
+def test_failed_log_without_other_replicas_keeps_its_leader() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1,), (1, 2)), T1: state(1, (1, 3), (1, 3))})
     cluster.tell(events.LogsFailed(1, frozenset({T0, T1, TopicPartition("gone", 0)})))
     assert cluster.written() == []
@@ -214,7 +214,7 @@ def test_a_restart_is_not_forgotten_when_the_leader_wrote_first() -> None:
     assert cluster.written() == [state(1, (1,), (1, 2), leader_epoch=1, version=2)]
 
 
-def test_what_a_later_controller_wrote_is_left_alone() -> None:
+def test_state_of_a_later_controller_is_ignored() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1, 2))})
     cluster.answers = False
     cluster.lose(1)
@@ -295,6 +295,6 @@ def test_leader_away_before_this_controller_needs_a_new_epoch() -> None:
     assert cluster.known() == state(2, (2,), (1, 2), leader_epoch=1, version=1)
 
 
-def test_one_that_nobody_can_stand_in_for_leads_on_in_a_new_epoch() -> None:
+def test_irreplaceable_leader_continues_in_a_new_epoch() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1,), (1, 2))}, bounced_brokers={T0: (1,)})
     assert cluster.known() == state(1, (1,), (1, 2), leader_epoch=1, version=1)

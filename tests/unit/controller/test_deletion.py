@@ -57,7 +57,7 @@ def test_returning_broker_is_sent_the_deletion_of_the_topic() -> None:
     assert cluster.written() == []
 
 
-def test_what_a_broker_could_not_delete_waits_for_it() -> None:
+def test_replica_that_was_not_deleted_waits_for_its_broker() -> None:
     cluster = deleting()
     cluster.tell(events.ReplicaDeleted(1, T0))
     assert cluster.tell(events.ReplicaNotDeleted(2, T0)) == []

@@ -28,7 +28,7 @@ def following(
     return None if made is None else (made.leader, made.isr)
 
 
-def test_what_is_right_stays_as_it_is() -> None:
+def test_valid_state_is_not_changed() -> None:
     assert following() is None
 
 
@@ -65,7 +65,7 @@ def test_whoever_of_them_comes_back_first_leads() -> None:
     assert following(state(-1, (1, 2), (1, 2, 3)), live=(2, 3)) == (2, (2,))
 
 
-def test_where_it_is_allowed_the_first_live_replica_leads_alone() -> None:
+def test_unclean_election_makes_the_first_live_replica_lead_alone() -> None:
     assert following(state(1, (1,), (1, 2, 3)), live=(2, 3), unclean=True) == (2, (2,))
 
 
@@ -73,7 +73,7 @@ def test_no_replica_out_of_sync_leads_while_one_in_sync_lives() -> None:
     assert following(state(1, (1, 3), (1, 2, 3)), live=(2, 3), unclean=True) == (3, (3,))
 
 
-def test_where_no_replica_lives_an_unclean_election_finds_nobody() -> None:
+def test_unclean_election_without_a_live_replica_elects_none() -> None:
     assert following(state(1, (1,), (1, 2)), live=(3,), unclean=True) == (-1, (1,))
 
 

@@ -109,7 +109,7 @@ def test_partitions_with_a_dead_or_lagging_preferred_replica_stay() -> None:
     assert cluster.tell(events.RebalanceDue(10)) == []
 
 
-def test_there_is_no_automatic_election_during_a_reassignment() -> None:
+def test_no_automatic_election_during_a_reassignment() -> None:
     cluster = Cluster((1, 2, 3), {T0: BY_TWO, T1: BY_ONE})
     cluster.tell(events.ReassignmentRequested({T1: (1, 3)}))
     assert cluster.tell(events.RebalanceDue(10)) == []

@@ -103,7 +103,7 @@ def test_another_order_makes_another_preferred_leader() -> None:
         (T1, (1,), "t-1 has never had a leader"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(
+def test_invalid_reassignment_is_refused_with_a_reason(
     key: TopicPartition, replicas: tuple[int, ...], reason: str
 ) -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1, 2))})

@@ -19,7 +19,7 @@ def test_it_hears_that_it_leads_no_more_and_then_to_follow_nobody() -> None:
     assert cluster.effects[-1] == events.SendStopReplica(1, (T0,), delete=False)
 
 
-def test_what_it_follows_is_stopped_and_out_of_sync() -> None:
+def test_followed_replicas_are_stopped_and_leave_the_isr() -> None:
     cluster = Cluster((1, 2), {T0: state(2, (1, 2), (1, 2))})
     cluster.tell(events.ShutdownRequested(1))
     assert cluster.stopped(delete=False) == {1: (T0,)}
@@ -28,7 +28,7 @@ def test_what_it_follows_is_stopped_and_out_of_sync() -> None:
     assert cluster.controller.replica_status(T0, 1) is ReplicaStatus.OFFLINE
 
 
-def test_what_no_other_could_lead_is_left_on_it_and_counted() -> None:
+def test_irreplaceable_leaderships_stay_and_are_counted() -> None:
     cluster = Cluster((1, 2), {T0: state(1, (1,), (1, 2)), T1: state(1, (1,))})
     cluster.tell(events.ShutdownRequested(1))
     assert cluster.written() == []

@@ -54,7 +54,7 @@ def test_the_assignment_of_another_generation_is_refused() -> None:
     assert errors([talk.sync(alice, generation=alice.generation + 1)]) == ["ILLEGAL_GENERATION"]
 
 
-def test_there_is_no_assignment_while_members_are_called_together() -> None:
+def test_sync_while_a_rebalance_is_prepared_is_refused() -> None:
     talk = Conversation()
     alice, bob = talk.stable("alice", "bob")
     talk.join(alice)
@@ -128,7 +128,7 @@ def test_a_leader_that_dies_before_it_has_assigned_makes_a_rebalance() -> None:
     assert (joined.leader, joined.members) == (bob.member_id, ((bob.member_id, b"bob"),))
 
 
-def test_who_waits_for_its_assignment_is_alive() -> None:
+def test_member_awaiting_its_assignment_does_not_expire() -> None:
     talk = Conversation()
     leader, bob = talk.member("leader"), talk.member("bob")
     talk.hear(leader, talk.join(leader, session_ms=300_000))
@@ -178,7 +178,7 @@ def test_a_member_that_dies_while_others_wait_for_it_is_not_waited_for() -> None
     assert errors([waiting]) == ["NONE"]
 
 
-def test_who_waits_for_the_others_to_join_is_alive() -> None:
+def test_member_awaiting_other_joins_does_not_expire() -> None:
     talk = Conversation()
     alice, bob = talk.stable("alice", "bob")
     waiting = talk.join(alice)

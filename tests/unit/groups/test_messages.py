@@ -67,13 +67,13 @@ def as_kafka_prints(key: bytes, value: bytes | None) -> str:
     return f"{named.group}::[{named.group},{state},Map({members})]\n"
 
 
-def test_what_the_release_has_written_is_read_as_it_reads_it() -> None:
+def test_records_of_the_release_are_read_as_it_reads_them() -> None:
     for key, value, row in recorded():
         printed = row["offsets_formatter"] or row["group_metadata_formatter"]
         assert as_kafka_prints(key, value) == printed
 
 
-def test_what_the_release_has_written_is_written_again_byte_for_byte() -> None:
+def test_records_of_the_release_are_encoded_byte_for_byte() -> None:
     for key, value, _ in recorded():
         named = read_key(key)
         if isinstance(named, OffsetKey):
@@ -118,7 +118,7 @@ def test_values_are_written_as_brokers_of_that_release_read_them(
 
 
 @pytest.mark.parametrize("text", ["", "2", "two", "0.10.1-IVx", "2.1 "])
-def test_what_is_no_release_is_refused(text: str) -> None:
+def test_text_that_is_not_a_release_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a release"):
         ValueVersions.written_for(text)
 

@@ -115,7 +115,7 @@ def test_a_retention_of_its_own_counts_from_the_commit() -> None:
     assert offsets.expire(5_000, RETENTION_MS, 0, MANY) == [A]
 
 
-def test_what_is_just_being_committed_does_not_expire() -> None:
+def test_pending_commit_does_not_expire() -> None:
     offsets = committed(a=0)
     offsets.begin({A: at(2, time_ms=5_000)})
     assert offsets.expire(5_000, RETENTION_MS, None, MANY) == []

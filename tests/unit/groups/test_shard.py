@@ -94,7 +94,7 @@ def test_a_deleted_group_is_buried_with_its_offsets() -> None:
     assert shard.delete("g") == (ErrorCode.GROUP_ID_NOT_FOUND, [])
 
 
-def test_of_a_group_that_never_had_members_only_offsets_are_buried() -> None:
+def test_group_without_members_gets_offset_tombstones_only() -> None:
     shard = GroupCoordinatorShard(SETTINGS)
     commit(shard, "g", 5, t0=at(1))
     assert shard.delete("g") == (ErrorCode.NONE, [(offset_key("g", T0), None)])
@@ -173,18 +173,18 @@ def generation(number: int, group: str = "g") -> KeyValue:
     )
 
 
-def test_of_each_key_the_newest_record_counts() -> None:
+def test_newest_record_of_each_key_counts() -> None:
     shard = loaded(committed(T0, 5), committed(T1, 1), committed(T0, 4), generation(1), generation(2))
     assert shard.offsets("g") == {T0: at(4), T1: at(1)}
     assert shard.describe("g").state is GroupState.EMPTY
 
 
-def test_what_is_buried_does_not_come_back() -> None:
+def test_tombstones_remove_offsets_and_groups_on_load() -> None:
     shard = loaded(committed(T0, 5), generation(1), (offset_key("g", T0), None), (group_key("g"), None))
     assert len(shard) == 0
 
 
-def test_what_is_committed_after_the_burial_is_there() -> None:
+def test_commit_after_a_tombstone_is_loaded() -> None:
     shard = loaded(committed(T0, 5), (offset_key("g", T0), None), committed(T0, 6))
     assert shard.offsets("g") == {T0: at(6)}
 
@@ -209,7 +209,7 @@ def test_loaded_offsets_without_members_expire_by_their_commits() -> None:
     assert shard.expire_offsets("g", 1_000, MANY) == [(offset_key("g", T0), None), (group_key("g"), None)]
 
 
-def test_what_cannot_be_read_is_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_records_are_skipped_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger="minikafka")
     of_later_releases = b"\0\3" + group_key("g")[2:], b"\0\0"
     shard = loaded(

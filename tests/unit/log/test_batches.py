@@ -149,7 +149,7 @@ def test_reader_of_a_part_being_cut_learns_nothing_of_the_rest(
     assert not is_classic(log.read(0, len(one) + 200))
 
 
-def test_what_was_appended_here_is_known_without_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kinds_of_appended_entries_are_known_without_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log(MemoryFiles(), CONFIG)
     log.append(valid_set(numbered(0, 3)))
     found = log.read(0, 1000)

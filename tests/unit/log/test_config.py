@@ -171,7 +171,7 @@ def test_the_table_has_the_24_properties_of_the_release() -> None:
 # What stands in ZooKeeper already.
 
 
-def test_what_cannot_be_used_is_left_out_and_told_by_name_and_value() -> None:
+def test_invalid_properties_are_skipped_with_name_and_value() -> None:
     config, problems = LogConfig(flush_messages=7).with_known_overrides(
         {
             "segment.bytes": "2000",

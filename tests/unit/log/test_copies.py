@@ -188,7 +188,7 @@ def test_an_offset_that_no_index_could_hold_begins_a_new_segment(files: MemoryFi
     assert [record.offset for record in read_all(follower)] == [0, 1 << 33]
 
 
-def test_what_does_not_follow_is_refused_and_nothing_is_changed(files: MemoryFiles) -> None:
+def test_copy_that_does_not_follow_is_refused_unchanged(files: MemoryFiles) -> None:
     leader, follower = leader_of(files), follower_of(files)
     fill(leader, 10)
     copy(leader, follower)

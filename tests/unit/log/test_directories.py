@@ -58,7 +58,7 @@ def test_a_directory_that_cannot_be_listed_is_left_out_unlocked(files: MemoryFil
     manager_of(files, "d1").close()
 
 
-def test_of_a_directory_that_is_left_out_half_way_nothing_is_known(files: MemoryFiles) -> None:
+def test_nothing_is_known_of_a_directory_that_failed_half_way(files: MemoryFiles) -> None:
     manager = manager_of(files, "d1", "d2")
     for partition in (ONE, OTHER, TWO):
         manager.create(partition)

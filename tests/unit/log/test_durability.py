@@ -55,7 +55,7 @@ def test_a_flush_is_needed_after_m_messages(files: MemoryFiles) -> None:
     assert not open_log(files, directory="data/other_0").needs_flush()
 
 
-def test_one_flush_of_a_growing_segment_is_one_fsync(files: MemoryFiles) -> None:
+def test_flush_of_a_growing_segment_is_a_single_fsync(files: MemoryFiles) -> None:
     log = open_log(files)
     fill(log, 5)
     log.flush()

@@ -108,7 +108,7 @@ def test_recovery_of_format_2_keeps_what_the_later_release_keeps(kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_cut_is_kept_beside_the_segment_and_reported(kind: str) -> None:
+def test_removed_bytes_are_saved_and_reported(kind: str) -> None:
     expected = RECORDED[kind] | OURS.get(kind, {})
     files = MemoryFiles()
     path = place(files, KINDS[kind])
@@ -265,7 +265,7 @@ def test_damage_that_cannot_be_kept_is_not_cut() -> None:
     assert not files.exists(path + ".corrupt")
 
 
-def test_what_was_cut_is_safe_before_the_segment_is_shorter() -> None:
+def test_removed_bytes_are_durable_before_the_truncation() -> None:
     files = MemoryFiles()
     place(files, KINDS["nonsense-appended"])
     del files.operations[:]

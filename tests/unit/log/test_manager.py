@@ -208,7 +208,7 @@ def test_a_checkpoint_that_makes_no_sense_means_that_all_is_checked(
     assert "all segments will be checked" in caplog.text
 
 
-def test_what_recovery_cut_is_logged_and_the_checkpoint_follows(
+def test_recovery_is_logged_and_the_checkpoint_follows(
     files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = manager_of(files)
@@ -398,7 +398,7 @@ def test_a_truncation_takes_the_checkpoint_with_it(files: MemoryFiles) -> None:
     assert read_file(files, f"d1/{CHECKPOINT}") == b"0\n1\nmy_topic 0 7\n"
 
 
-def test_one_partition_in_two_directories_is_refused(files: MemoryFiles) -> None:
+def test_partition_in_two_directories_is_refused(files: MemoryFiles) -> None:
     for path in ("d1", "d2"):
         manager = manager_of(files, path)
         manager.create(ONE)

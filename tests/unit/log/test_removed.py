@@ -55,7 +55,7 @@ def test_a_log_that_was_removed_takes_no_more_messages(
 
 
 @ways
-def test_what_was_removed_counts_as_flushed_no_more(
+def test_removed_log_does_not_count_as_flushed(
     files: MemoryFiles, remove: Callable[[MemoryFiles], None]
 ) -> None:
     log = open_log(files)

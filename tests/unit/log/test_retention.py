@@ -136,7 +136,7 @@ def test_policy_class_that_the_broker_does_not_name_is_not_imported() -> None:
 
 
 @pytest.mark.parametrize("name", ["no.such.module:Policy", f"{__name__}:Missing", "math:pi", "io:StringIO"])
-def test_what_is_no_policy_is_refused_at_the_start(name: str) -> None:
+def test_invalid_policy_class_is_refused_at_the_start(name: str) -> None:
     with pytest.raises(ConfigError, match=r"log\.cleanup\.policy"):
         LogConfig.from_properties({"log.cleanup.policy": name})
 
@@ -378,7 +378,7 @@ def test_the_kept_start_is_that_of_the_messages_not_of_the_manager(files: Memory
     assert log_of(manager_of(files), ONE).start_offset == 15
 
 
-def test_what_could_not_be_renamed_goes_before_anything_behind_it(files: MemoryFiles) -> None:
+def test_failed_rename_is_repeated_before_later_segments(files: MemoryFiles) -> None:
     log = of_40(files)
     files.fail_next_rename(match="00000000000.kafka")
     with pytest.raises(StorageError, match="cannot rename"):

@@ -144,7 +144,7 @@ def test_room_that_a_crash_left_is_no_damage(files: MemoryFiles) -> None:
     assert len(read_all(again)) == 30
 
 
-def test_what_is_not_only_zeros_is_damage_all_the_same(files: MemoryFiles) -> None:
+def test_nonzero_bytes_in_preallocated_space_are_damage(files: MemoryFiles) -> None:
     log = open_log(files, AHEAD)
     fill(log, 20)
     log.flush()

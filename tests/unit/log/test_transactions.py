@@ -94,7 +94,7 @@ def test_large_response_without_transactions_is_scanned_once() -> None:
     assert steps_of(aborted_steps(log, read, log.end_offset)) == ([], [])
 
 
-def test_what_was_written_over_a_cut_is_looked_at_again() -> None:
+def test_entries_written_after_a_cut_are_examined_again() -> None:
     log = opened_again_with(4)
     read = log.read(0, 16 << 20, partial=False)
     look = aborted_steps(log, read, log.end_offset)

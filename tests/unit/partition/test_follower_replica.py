@@ -20,7 +20,7 @@ def test_nothing_is_known_of_a_follower_that_has_not_asked() -> None:
     assert (progress.end_offset, progress.caught_up_ms) == (UNKNOWN_END, 5)
 
 
-def test_who_asks_for_the_leaders_end_is_caught_up_now() -> None:
+def test_fetch_at_the_leaders_end_is_caught_up_now() -> None:
     assert after((10, 10, 70)).caught_up_ms == 70
 
 
@@ -28,7 +28,7 @@ def test_follower_at_the_previous_end_was_caught_up_then() -> None:
     assert after((5, 10, 70), (10, 20, 90)).caught_up_ms == 70
 
 
-def test_who_is_always_one_fetch_behind_stays_in_sync() -> None:
+def test_follower_always_one_fetch_behind_stays_in_sync() -> None:
     fetches = [(10 * turn, 10 * turn + 10, 100 * turn) for turn in range(50)]
     progress = after(*fetches)
     assert progress.caught_up_ms == 4800

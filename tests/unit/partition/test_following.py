@@ -56,7 +56,7 @@ def test_checkpointed_high_watermark_is_clamped_to_the_log(written_down: int, kn
     assert again.high_watermark == known
 
 
-def test_what_comes_from_an_earlier_leader_is_not_written() -> None:
+def test_records_of_an_earlier_leader_are_not_appended() -> None:
     leader, follower = leading((1, 2)), replica(2)
     follower.apply_leadership(leadership(1))
     write(leader)

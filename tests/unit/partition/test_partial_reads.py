@@ -27,14 +27,14 @@ class Consumer:
         return patience_ms
 
 
-def test_who_has_read_everything_waits_as_long_as_it_asked_to() -> None:
+def test_consumer_without_unfinished_partitions_waits_in_full() -> None:
     consumer = Consumer()
     assert consumer.waits(FINISHED) == MAX_WAIT_MS
     consumer.partial_reads.record_response(FINISHED, has_more=False)
     assert consumer.waits(FINISHED) == MAX_WAIT_MS
 
 
-def test_who_has_more_to_read_of_another_partition_waits_for_a_moment() -> None:
+def test_consumer_with_an_unfinished_partition_waits_briefly() -> None:
     consumer = Consumer()
     consumer.partial_reads.record_response(UNFINISHED, has_more=True)
     assert consumer.waits(FINISHED) == MIN_WAIT_MS

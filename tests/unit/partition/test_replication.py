@@ -60,14 +60,14 @@ def test_the_slowest_in_sync_decides() -> None:
     assert leader.high_watermark == 2
 
 
-def test_who_is_out_of_sync_holds_nobody_up() -> None:
+def test_follower_outside_the_isr_does_not_hold_up_commits() -> None:
     leader = leading((1, 2))
     write(leader, 5)
     leader.update_follower_fetch_state(2, 5, 0)
     assert leader.high_watermark == 5
 
 
-def test_one_in_sync_that_has_never_asked_holds_all_up() -> None:
+def test_in_sync_follower_that_never_fetched_holds_up_commits() -> None:
     leader = leading((1, 2))
     write(leader, 5)
     leader.update_follower_fetch_state(3, 5, 0)
@@ -135,7 +135,7 @@ def test_replica_about_to_join_does_not_count_for_min_insync() -> None:
 # --- leaving the ISR ----------------------------------------------------------------------------------------
 
 
-def test_who_stands_still_leaves_and_who_is_caught_up_stays() -> None:
+def test_stalled_follower_leaves_the_isr_and_others_stay() -> None:
     leader = leading()
     write(leader)
     leader.update_follower_fetch_state(2, 1, LAG_MS)
@@ -144,7 +144,7 @@ def test_who_stands_still_leaves_and_who_is_caught_up_stays() -> None:
     assert (wanted.isr, wanted.version, wanted.leader_epoch) == ((1, 2), 1, 0)
 
 
-def test_who_is_slow_leaves_though_it_asks_all_the_time() -> None:
+def test_slow_follower_leaves_the_isr_despite_its_fetches() -> None:
     leader = leading((1, 2))
     for now_ms in range(0, LAG_MS + 1, 100):
         write(leader, 3)
@@ -172,7 +172,7 @@ def test_as_long_as_a_smaller_isr_is_not_written_the_old_one_counts() -> None:
     assert leader.high_watermark == 2
 
 
-def test_one_write_at_a_time_is_wanted() -> None:
+def test_only_one_isr_update_is_pending() -> None:
     leader = leading()
     shrunk(leader)
     assert leader.shrink_isr(9 * LAG_MS, LAG_MS) is None
@@ -265,7 +265,7 @@ def test_unknown_outcome_keeps_the_old_isr_and_is_retried() -> None:
 
 
 @pytest.mark.parametrize("stored", [None, leadership(2, 1, ALL, version=2)], ids=["nothing", "newer"])
-def test_who_was_to_join_counts_until_the_leader_hears_whether_it_has(stored: LeaderAndIsr | None) -> None:
+def test_joining_replica_counts_until_the_update_completes(stored: LeaderAndIsr | None) -> None:
     leader = leading((1, 2))
     wanted = leader.update_follower_fetch_state(3, 0, 0).proposed_isr
     assert wanted is not None
@@ -291,7 +291,7 @@ def test_an_answer_to_a_write_of_an_earlier_leader_epoch_is_not_heard() -> None:
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_what_is_not_newer_than_known_changes_nothing(epoch: int) -> None:
+def test_older_or_equal_epoch_changes_nothing(epoch: int) -> None:
     leader = leading()
     leader.apply_leadership(leadership(1, 1))
     assert not leader.apply_leadership(leadership(2, epoch))
@@ -326,7 +326,7 @@ def test_waiting_produce_continues_in_the_same_leaders_next_epoch() -> None:
 @pytest.mark.parametrize(
     ("epoch", "code"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)]
 )
-def test_who_names_another_epoch_is_told_so(epoch: int, code: ErrorCode) -> None:
+def test_request_with_another_epoch_is_refused(epoch: int, code: ErrorCode) -> None:
     leader = leading()
     leader.apply_leadership(leadership(1, 1))
     assert refused(leader.check_leader, epoch) is code
@@ -369,7 +369,7 @@ def test_a_leader_alone_in_sync_has_committed_what_it_has() -> None:
     assert leader.high_watermark == 2
 
 
-def test_who_has_no_replica_is_refused() -> None:
+def test_fetch_of_a_broker_without_a_replica_is_refused() -> None:
     leader = leading((1, 2))
     assert refused(leader.update_follower_fetch_state, 9, 0, 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

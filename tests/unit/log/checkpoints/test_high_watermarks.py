@@ -29,7 +29,7 @@ def put(files: MemoryFiles, path: str, text: bytes) -> None:
     file.close()
 
 
-def test_what_kafka_0_10_1_1_wrote_is_read() -> None:
+def test_checkpoint_of_kafka_0_10_1_1_is_read() -> None:
     files = MemoryFiles()
     files.make_dirs("d1")
     put(files, f"d1/{FILE}", (DATA / "log-dir" / "data" / FILE).read_bytes())
@@ -64,7 +64,7 @@ def test_they_come_back_after_a_power_cut() -> None:
     assert [again.of(partition) for partition in (ONE, TWO, OTHER)] == [3, 5, 7]
 
 
-def test_what_has_not_changed_is_not_written_again() -> None:
+def test_unchanged_high_watermarks_are_not_written_again() -> None:
     files = MemoryFiles()
     manager = two_directories(files)
     manager.high_watermarks.write({ONE: 3, TWO: 5})

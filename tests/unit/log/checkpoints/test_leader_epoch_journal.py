@@ -77,7 +77,7 @@ def test_unsaved_epoch_is_flushed_before_an_append() -> None:
     assert log_of(manager_of(files)).epochs.latest_at_open == 7
 
 
-def test_what_stands_there_of_a_log_goes_once_its_own_file_is_flushed() -> None:
+def test_journal_entry_is_removed_once_the_log_file_is_flushed() -> None:
     files = MemoryFiles()
     manager = led_again(files)
     log_of(manager).epochs.stand_alone()
@@ -114,7 +114,7 @@ def test_entries_of_a_log_removed_by_hand_do_not_pass_to_the_next() -> None:
     assert json.loads(read_file(files, PATH))["topics"] == {}
 
 
-def test_what_could_not_be_written_is_written_with_what_comes_next() -> None:
+def test_failed_write_is_repeated_with_the_next_one() -> None:
     files = MemoryFiles()
     manager = led_again(files)
     files.fail_next_sync(match="leader-epochs-begun")

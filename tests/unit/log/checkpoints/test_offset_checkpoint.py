@@ -43,7 +43,7 @@ def test_an_absent_or_empty_file_has_no_offsets() -> None:
         b"\0" * 20,
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_path(text: bytes) -> None:
+def test_invalid_file_is_refused_with_its_path(text: bytes) -> None:
     with pytest.raises(StorageError, match="c is not a checkpoint file"):
         read_checkpoint(file_with(text), "c")
 

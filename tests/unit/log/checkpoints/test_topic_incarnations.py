@@ -63,7 +63,7 @@ def test_it_is_known_after_a_restart_and_not_written_again() -> None:
     assert len(files.operations) == before
 
 
-def test_what_could_not_be_written_is_written_with_what_comes_next() -> None:
+def test_failed_write_is_repeated_with_the_next_one() -> None:
     files = MemoryFiles()
     manager = manager_of(files, "d1")
     manager.create(ONE)

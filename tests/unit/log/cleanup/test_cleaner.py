@@ -138,7 +138,7 @@ def test_the_active_segment_is_not_touched(files: MemoryFiles) -> None:
     assert [record.offset for record in read_all(log)] == [0, 1, 2, 3]
 
 
-def test_what_lies_above_the_bound_is_not_touched(files: MemoryFiles) -> None:
+def test_messages_above_the_bound_are_not_cleaned(files: MemoryFiles) -> None:
     log = small_log(files, [A], [A], [A])
     report = cleaner_of(files).clean(log, 0, 2)
     assert (report.end_offset, [r.offset for r in read_all(log)]) == (2, [1, 2])
@@ -246,7 +246,7 @@ def test_tombstones_of_old_segments_go_in_a_later_pass(files: MemoryFiles, magic
     assert left == [[0], [0], []]
 
 
-def test_how_old_messages_say_they_are_lets_no_tombstone_go(files: MemoryFiles) -> None:
+def test_message_timestamps_remove_no_tombstone(files: MemoryFiles) -> None:
     log = open_log(files, replace(CONFIG, delete_retention_ms=1000, segment_bytes=100))
     for day, (key, value) in enumerate([(b"a", None), B, C, A]):
         data = bytearray(build_message_set([Record(key, value, 86_400_000 * day)]))
@@ -258,7 +258,7 @@ def test_how_old_messages_say_they_are_lets_no_tombstone_go(files: MemoryFiles) 
     assert [record.offset for record in read_all(log)] == [1, 2, 3]  # "a" has a value again
 
 
-def test_what_is_written_anew_is_as_old_as_what_it_replaces(files: MemoryFiles) -> None:
+def test_new_segment_has_the_time_of_those_it_replaces(files: MemoryFiles) -> None:
     log = small_log(files, [A, A], [B], [C])
     written_ms = [segment.file.modified_ms() for segment in log.segments]
     files.clock.advance(5000)

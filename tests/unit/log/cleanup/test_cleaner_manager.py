@@ -143,7 +143,7 @@ def test_logs_that_do_not_compact_are_left_alone(broker: Broker) -> None:
     assert broker.run() is None
 
 
-def test_how_far_logs_are_clean_stands_in_kafkas_file(broker: Broker) -> None:
+def test_first_dirty_offsets_are_in_kafkas_checkpoint_file(broker: Broker) -> None:
     broker.add(ONE, segments=2)
     broker.add(OTHER, segments=1)
     broker.run()
@@ -298,7 +298,7 @@ def test_a_paused_partition_is_not_cleaned(broker: Broker) -> None:
     assert broker.run() == ONE
 
 
-def test_what_was_truncated_does_not_count_as_clean(broker: Broker) -> None:
+def test_truncated_messages_do_not_count_as_clean(broker: Broker) -> None:
     log = broker.add(ONE, segments=4)
     broker.run()
     broker.cleaning.pause(ONE)
@@ -372,7 +372,7 @@ def in_a_cleaning(broker: Broker, action: Callable[[], None]) -> threading.Threa
 @pytest.mark.parametrize(
     "ask", [lambda one: one.pause(ONE), lambda one: one.stop(), lambda one: one.forget(ONE)]
 )
-def test_who_stops_a_cleaning_waits_for_its_end(
+def test_pause_waits_for_the_end_of_the_cleaning(
     broker: Broker, ask: Callable[[LogCleanerManager], None]
 ) -> None:
     log = broker.add(ONE, segments=3)

@@ -132,7 +132,7 @@ def test_only_new_entries_are_written_again() -> None:
     assert [(write.position, write.length) for write in writes] == [(0, 8), (8, 8)]
 
 
-def test_what_a_scan_found_is_added_where_it_rises() -> None:
+def test_scan_entries_are_added_where_they_increase() -> None:
     index = OffsetIndex("i", BASE)
     index.append(BASE + 5, 500)
     index.extend(np.array([[BASE + 4, 400], [BASE + 5, 500], [BASE + 9, 900], [BASE + 12, 1200]]))

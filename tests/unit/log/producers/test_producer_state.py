@@ -134,7 +134,7 @@ def test_retried_batch_is_known_though_its_clock_is_ahead(partition: Partition) 
 
 
 @pytest.mark.parametrize(("first", "count"), [(5, 1), (3, 1), (2, 2), (2, 4), (0, 4), (0, 8)])
-def test_what_neither_follows_nor_was_there_is_out_of_order(
+def test_batch_that_neither_follows_nor_repeats_is_out_of_order(
     partition: Partition, first: int, count: int
 ) -> None:
     partition.append(batch(0, 2))
@@ -222,7 +222,7 @@ def test_marker_of_a_higher_epoch_fences_and_restarts_sequences(
     partition.append(batch(0, 1, epoch=1))
 
 
-def test_what_the_log_holds_is_taken_as_it_is() -> None:
+def test_batches_in_the_log_are_replayed_unchecked() -> None:
     known = replayed(None, batch(40, 2, offset=100), NOW_MS)
     known = replayed(known, batch(90, 5, offset=200, epoch=2), NOW_MS)
     assert known.batches == (BatchMetadata(90, 94, 200, 204, 5, 5),)

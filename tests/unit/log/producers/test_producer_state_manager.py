@@ -97,7 +97,7 @@ def test_a_refused_batch_leaves_the_log_as_it_was(files: MemoryFiles) -> None:
     send(log, 2)
 
 
-def test_what_the_disk_refused_can_be_sent_again(files: MemoryFiles) -> None:
+def test_batch_that_the_disk_refused_can_be_sent_again(files: MemoryFiles) -> None:
     log = open_log(files)
     send(log, 0)
     files.fail_next_write()
@@ -345,7 +345,7 @@ def test_a_crash_does_not_take_producers_whose_messages_were_deleted(files: Memo
     assert send(again, 2, producer=3).first_offset == 62
 
 
-def test_what_was_silent_for_long_is_forgotten(files: MemoryFiles) -> None:
+def test_idle_producer_expires(files: MemoryFiles) -> None:
     config = LogConfig(producer_expiration_ms=1000)
     log = open_log(files, config)
     send(log, 0, producer=1)
@@ -367,9 +367,7 @@ def test_producer_of_old_messages_is_active_by_its_last_append(tmp_path: Path) -
     assert again.producers.known[7].last_timestamp_ms > clock
 
 
-def test_of_very_many_producers_those_that_wrote_last_are_known(
-    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_most_recent_producers_are_kept(files: MemoryFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_state_manager, "PRODUCERS_MOST", 3)
     log = open_log(files)
     for number in (1, 2, 3):

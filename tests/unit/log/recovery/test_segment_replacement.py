@@ -298,7 +298,7 @@ def test_a_damaged_swap_replaces_nothing_and_is_kept(
 
 
 @LAYOUTS
-def test_what_was_being_written_or_deleted_is_removed_at_open(files: MemoryFiles, layout: Layout) -> None:
+def test_unfinished_and_deleted_files_are_removed_at_open(files: MemoryFiles, layout: Layout) -> None:
     of_40(files, layout).close()
     names = [layout.segment_name(15), layout.index_name(15), layout.time_index_name(15)]
     for name in names:

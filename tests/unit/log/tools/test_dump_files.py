@@ -133,7 +133,7 @@ def test_a_changed_byte_of_a_snapshot_is_damage() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", SNAPSHOT[:9], SNAPSHOT[:-1], b"\0\2" + SNAPSHOT[2:], b"{}\n" * 10])
-def test_what_is_no_snapshot_is_said(data: bytes) -> None:
+def test_invalid_snapshot_is_reported(data: bytes) -> None:
     with pytest.raises(StorageError, match=r"0\.snapshot is no"):
         rows_of("0.snapshot", data)
 
@@ -159,7 +159,7 @@ def test_leader_epochs_come_in_their_order() -> None:
         b"\xff\n",
     ],
 )
-def test_what_are_no_leader_epochs_is_said(text: bytes) -> None:
+def test_invalid_leader_epoch_file_is_reported(text: bytes) -> None:
     with pytest.raises(StorageError, match="leader-epoch-checkpoint is not a leader epoch file"):
         rows_of("leader-epoch-checkpoint", text)
 
@@ -185,6 +185,6 @@ def test_properties_are_one_row() -> None:
     ]
 
 
-def test_what_are_no_properties_is_said() -> None:
+def test_invalid_properties_file_is_reported() -> None:
     with pytest.raises(StorageError, match=r"meta\.properties is not a properties file: 'nonsense'"):
         rows_of("meta.properties", b"nonsense\n")

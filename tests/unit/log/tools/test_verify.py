@@ -73,7 +73,7 @@ def overwrite(files: Files, path: str, data: bytes, position: int = 0) -> None:
     files.open(path, create=True).write_at(position, data)
 
 
-def test_what_a_broker_closed_is_right(layout: Layout) -> None:
+def test_cleanly_closed_directory_has_no_problems(layout: Layout) -> None:
     files = made(layout)
     reports, problems, notes = verified(files)
     assert (problems, notes) == ([], [])
@@ -84,7 +84,7 @@ def test_what_a_broker_closed_is_right(layout: Layout) -> None:
     assert (reports[OTHER].end_offset, reports[OTHER].segments) == (0, 1)
 
 
-def test_what_a_killed_broker_left_is_right(layout: Layout) -> None:
+def test_directory_of_a_killed_broker_has_no_problems(layout: Layout) -> None:
     assert verified(made(layout, closed=False))[1] == []
 
 
@@ -188,7 +188,7 @@ def test_an_index_without_its_segment_is_told(layout: Layout) -> None:
     assert problem.endswith(f"{layout.time_index_name(7777)}: its segment is missing")
 
 
-def test_what_is_left_behind_is_listed(layout: Layout) -> None:
+def test_leftover_files_are_listed(layout: Layout) -> None:
     files = made(layout)
     home = f"d1/{layout.directory_name(ONE)}"
     left = [layout.segment_name(9) + suffix for suffix in (".deleted", ".cleaned", ".swap", ".corrupt")]
@@ -352,7 +352,7 @@ def test_the_brokers_below_a_directory_are_found() -> None:
 
 
 @pytest.mark.parametrize("path", ["absent", "empty", "file"])
-def test_where_no_logs_lie_is_bad_input(path: str) -> None:
+def test_directory_without_logs_is_refused(path: str) -> None:
     files = MemoryFiles()
     files.make_dirs("empty")
     overwrite(files, "file", b"x")
