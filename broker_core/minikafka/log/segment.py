@@ -105,9 +105,9 @@ class Segment:
         # The largest timestamp with an offset as in the time index, in two fields, each with its own writer:
         # a scan may miss the messages appended meanwhile.
         self._found: Newest = (-1, base_offset)
-        """Of the messages that were here at open, as far as they were scanned."""
+        """That of the messages that were here at open, as far as they were scanned."""
         self._appended: Newest = (-1, base_offset)
-        """Of the messages appended since."""
+        """That of the messages appended since."""
         self._kinds = _Kinds(0)
         self._index: OffsetIndex | None = None if self.size else OffsetIndex(index_path, base_offset)
         self._times: TimeIndex | None = None if self.size else TimeIndex(time_index_path, base_offset)

@@ -41,12 +41,12 @@ class LeaderEpochs:
     """The leader epochs of one log. Any thread may change them, when ``mutex`` is a lock."""
 
     __slots__ = (
-        "_complaint",
         "_durable",
-        "_elsewhere",
         "_entries",
+        "_file_is_stale",
         "_files",
-        "_kept",
+        "_in_journal",
+        "_last_error",
         "_saved",
         "latest_at_open",
         "mutex",
@@ -59,14 +59,14 @@ class LeaderEpochs:
         self._entries = entries
         self._saved = True
         self._durable = True
-        self._elsewhere = False
+        self._in_journal = False
         """Whether the entries are durable in the journal instead of the file."""
-        self._kept = False
+        self._file_is_stale = False
         """Whether the file still has epochs that recovery has removed."""
         self.latest_at_open = UNKNOWN
         """The newest epoch in the file when the log was opened, even if no message of it is left: it was
         started here, or copied."""
-        self._complaint: str | None = None
+        self._last_error: str | None = None
         self.mutex: AbstractContextManager[object] = nullcontext()
 
     @classmethod
@@ -96,7 +96,7 @@ class LeaderEpochs:
     def load_journal(self, entries: tuple[tuple[int, int], ...]) -> None:
         """Use the entries of the journal when their newest epoch is newer than that of the file."""
         if entries and entries[-1][0] > self.latest:
-            self._entries, self._saved, self._elsewhere = entries, False, True
+            self._entries, self._saved, self._in_journal = entries, False, True
             self.latest_at_open = entries[-1][0]
 
     def assign(self, epoch: int, first_offset: int, *, write: bool = True) -> None:
@@ -114,18 +114,18 @@ class LeaderEpochs:
     @property
     def written(self) -> bool:
         """Return whether the entries are written, in the file or the journal."""
-        return self._saved or self._elsewhere
+        return self._saved or self._in_journal
 
     def recorded(self, entries: tuple[tuple[int, int], ...]) -> None:
         """Note that these entries are durable in the journal."""
         with self.mutex:
             if entries and entries == self._entries:
-                self._elsewhere = True
+                self._in_journal = True
 
-    def stand_alone(self) -> None:
+    def save_durably(self) -> None:
         """Write the file durably, as the journal's entries will be removed. StorageError."""
         with self.mutex:
-            self._saved = self._elsewhere = False
+            self._saved = self._in_journal = False
         self.require_saved()
 
     def copy(self, copied: FollowerRecords, reported: Sequence[tuple[int, int]]) -> None:
@@ -180,7 +180,7 @@ class LeaderEpochs:
         """
         with self.mutex:
             kept = tuple(entry for entry in self._entries if entry[1] < end_offset)
-            self._kept = kept != self._entries
+            self._file_is_stale = kept != self._entries
             self._entries = kept
 
     def truncate_from_start(self, start_offset: int) -> None:
@@ -199,7 +199,7 @@ class LeaderEpochs:
             return
         first = not self._entries and not self._files.exists(self.path)
         self._entries = entries
-        self._kept = self._saved = self._elsewhere = False
+        self._file_is_stale = self._saved = self._in_journal = False
         if write or first:
             self._save(sync=not first)
 
@@ -207,24 +207,24 @@ class LeaderEpochs:
         """Write the file if that is pending; a failure is logged once, and the next call retries."""
         with self.mutex:
             if not self._saved:
-                self._save(sync=not self._elsewhere)
+                self._save(sync=not self._in_journal)
 
     def require_saved(self) -> None:
         """Save the epochs before records of an epoch are appended. StorageError when that fails.
 
         A log whose epochs start at other offsets after a restart would diverge from the other replicas.
         """
-        if self._kept:
-            self._kept = self._saved = self._elsewhere = False
+        if self._file_is_stale:
+            self._file_is_stale = self._saved = self._in_journal = False
         if not self.written:
             self.save()
             if not self._saved:
-                raise StorageError(f"cannot append before the leader epochs are saved: {self._complaint}")
+                raise StorageError(f"cannot append before the leader epochs are saved: {self._last_error}")
 
     def make_durable(self) -> bool:
         """Flush the file if needed; return whether its name must be flushed too. StorageError."""
         with self.mutex:
-            if self._durable or self._elsewhere or not self._entries:
+            if self._durable or self._in_journal or not self._entries:
                 return False
             file = self._files.open(self.path)
             try:
@@ -240,11 +240,11 @@ class LeaderEpochs:
         try:
             replace_file(self._files, self.path, "".join(f"{line}\n" for line in lines).encode(), sync=sync)
         except (StorageError, FileNotFoundError) as error:
-            if self._complaint != str(error):
+            if self._last_error != str(error):
                 _log.warning("%s; will retry", error)
-            self._complaint = str(error)
+            self._last_error = str(error)
         else:
-            self._saved, self._durable, self._complaint = True, sync, None
+            self._saved, self._durable, self._last_error = True, sync, None
 
 
 def read_epochs(files: Files, path: str) -> tuple[tuple[int, int], ...]:

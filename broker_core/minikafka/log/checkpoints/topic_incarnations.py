@@ -52,7 +52,7 @@ class Children:
     """The history of the topics in ZooKeeper, from the stat of ``/brokers/topics``."""
 
     changes: int
-    """How often topics were created or deleted (``cversion``)."""
+    """The number of creations and deletions of topics (``cversion``)."""
     changed_at: int
     """The last of these changes (``pzxid``)."""
     made_at: int | None = None

@@ -37,7 +37,7 @@ from minikafka.base.values import fast_value
 from minikafka.records.format.batch import BatchHeader
 
 BATCHES_KEPT = 5
-"""As many as a producer may have in flight."""
+"""The number of batches that a producer may have in flight."""
 UNKNOWN = -1
 _SEQUENCES = 1 << 31
 

@@ -73,10 +73,10 @@ class ProducerStateManager:
     """The state of the producers of one log. Changed only with the log's mutex held."""
 
     __slots__ = (
-        "_complaint",
         "_directory",
         "_files",
         "_known",
+        "_last_error",
         "_open",
         "_snapshots",
         "first_undecided_offset",
@@ -91,7 +91,7 @@ class ProducerStateManager:
         """Producer id -> first offset of its open transaction: few or none, of very many producers."""
         self._snapshots = list(snapshots)
         """Offsets of the files, increasing. Older ones may have been deleted with their segments."""
-        self._complaint: str | None = None
+        self._last_error: str | None = None
         self.first_undecided_offset: int | None = None
         """The first offset of the oldest open transaction; None when there is none."""
 
@@ -168,9 +168,9 @@ class ProducerStateManager:
         except (StorageError, FileNotFoundError) as error:
             if closing and self._known and not self._snapshots:
                 raise StorageError(f"cannot save the producer state: {error}") from error
-            if self._complaint != str(error):
+            if self._last_error != str(error):
                 _log.warning("%s; the next start will rebuild the producer state from the log", error)
-            self._complaint = str(error)
+            self._last_error = str(error)
             with contextlib.suppress(StorageError, FileNotFoundError):
                 self._files.remove(path + TEMPORARY_SUFFIX)
             return

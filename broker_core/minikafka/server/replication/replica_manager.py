@@ -460,7 +460,7 @@ class ReplicaManager:
                 self._led_epochs[topic_partition] = leadership.leader_epoch
                 log.start_epoch(leadership.leader_epoch)
             elif logs.epoch_journal.of(topic_partition):
-                log.epochs.stand_alone()
+                log.epochs.save_durably()
         except (MinikafkaError, FileNotFoundError) as error:
             if topic_partition not in self._not_opened:
                 _log.error("failed to open the log of %s, retrying: %s", topic_partition, error)

@@ -80,7 +80,7 @@ def test_unsaved_epoch_is_flushed_before_an_append() -> None:
 def test_journal_entry_is_removed_once_the_log_file_is_flushed() -> None:
     files = MemoryFiles()
     manager = led_again(files)
-    log_of(manager).epochs.stand_alone()
+    log_of(manager).epochs.save_durably()
     manager.epoch_journal.record({ONE: ()})
     assert json.loads(read_file(files, PATH)) == {"version": 1, "topics": {}}
     files.power_cut()
