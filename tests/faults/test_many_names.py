@@ -123,7 +123,6 @@ def asking(broker: AttackedBroker, request: Request) -> Iterator[list[socket.soc
     "request_of",
     [
         delete_topics,
-        list_offsets,
         *(
             pytest.param(request_of, marks=pytest.mark.long)
             for request_of in (
@@ -134,6 +133,7 @@ def asking(broker: AttackedBroker, request: Request) -> Iterator[list[socket.soc
                 describe_groups,
                 commit_offsets,
                 fetch_offsets,
+                list_offsets,
                 metadata,
                 produce,
             )
