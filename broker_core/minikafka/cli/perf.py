@@ -240,7 +240,7 @@ def ranges_of(
 def decoded(
     cluster: ClusterClient, topic_partition: TopicPartition, start: int, end: int
 ) -> Iterator[tuple[int, int]]:
-    """Rows and bytes of each piece of a partition, fetched by one thread while this one decodes."""
+    """Yield rows and bytes of each piece of a partition, which a second thread fetches."""
     from minikafka.clients.fetch.prefetch import prefetched
     from minikafka.clients.fetch.range_fetcher import RangeFetcher
     from minikafka.records.columns import decode
