@@ -79,7 +79,7 @@ def allowed(name: str, parse: Callable[[str, str], Any]) -> str:
     try:
         parse(name, "\0")
     except ConfigError as error:
-        text = error.allowed
+        text = error.allowed.removeprefix("must be ")
         for number, short in LARGEST.items():
             text = text.replace(str(number), short)
         return text

@@ -81,7 +81,9 @@ def round_trips(
         found = [record.value for record in iterate(next(sets))]
         elapsed_s = time.perf_counter() - began_s
         if found != [value]:
-            raise MinikafkaError(f"another client writes to {partition}; use a topic of its own")
+            raise MinikafkaError(
+                f"another client writes to {partition}; use a topic that no other client writes to"
+            )
         yield elapsed_s * 1000
 
 

@@ -180,4 +180,4 @@ def _encoding(properties: Properties | None) -> str:
     try:
         return codecs.lookup(name).name
     except LookupError:
-        raise ConfigError(ENCODING, name, "a character set, as UTF-8 or ISO-8859-1") from None
+        raise ConfigError(ENCODING, name, "must be a character set, such as UTF-8 or ISO-8859-1") from None

@@ -35,7 +35,7 @@ _MINUTE_MS = 60_000
 def _retention_ms(name: str, text: str) -> int:
     value = whole_number(text)
     if value is None or not -1 <= value <= LONG_MAX:
-        raise ConfigError(name, text, f"-1 (no limit), or a whole number from 0 to {LONG_MAX}")
+        raise ConfigError(name, text, f"must be -1 (no limit), or a whole number from 0 to {LONG_MAX}")
     return value
 
 
@@ -43,12 +43,12 @@ def _broker_retention(name: str, text: str) -> int:
     """Parse a retention time of the broker. As in every release, any negative value means no limit."""
     value = whole_number(text)
     if not value or value > LONG_MAX:
-        raise ConfigError(name, text, f"-1 (no limit), or a whole number from 1 to {LONG_MAX}")
+        raise ConfigError(name, text, f"must be -1 (no limit), or a whole number from 1 to {LONG_MAX}")
     return value
 
 
 def _fraction(name: str, text: str) -> float:
-    return real_number(name, text, "a number from 0 to 1", lambda value: 0 <= value <= 1)
+    return real_number(name, text, "must be a number from 0 to 1", lambda value: 0 <= value <= 1)
 
 
 def _cleanup_policy(name: str, text: str) -> frozenset[str]:
@@ -58,7 +58,8 @@ def _cleanup_policy(name: str, text: str) -> frozenset[str]:
         raise ConfigError(
             name,
             text,
-            "delete, compact, or both separated by a comma, in lower case (package.module:Class for delete)",
+            "must be delete, compact, or both separated by a comma, in lower case "
+            "(package.module:Class for delete)",
         )
     for policy in policies - {"delete", "compact"}:
         if name == "log.cleanup.policy":
@@ -69,7 +70,7 @@ def _cleanup_policy(name: str, text: str) -> frozenset[str]:
 def _message_format(name: str, text: str) -> str:
     version = text.strip()
     if _RELEASE.fullmatch(version) is None:
-        raise ConfigError(name, text, "a release from 0.8.0 on, such as 0.10.1 or 2.1-IV2")
+        raise ConfigError(name, text, "must be a release from 0.8.0 on, such as 0.10.1 or 2.1-IV2")
     return version
 
 
@@ -90,7 +91,7 @@ _ALL_REPLICAS = "*"
 def _throttled_replicas(name: str, text: str) -> str:
     value = text.strip()
     if value not in {"", _ALL_REPLICAS} and not all(map(_REPLICA.fullmatch, value.split(","))):
-        raise ConfigError(name, text, "* or a list like 0:101,1:102 (partition:broker)")
+        raise ConfigError(name, text, "must be * or a list like 0:101,1:102 (partition:broker)")
     return value
 
 
@@ -334,7 +335,7 @@ class LogConfig:
             raise ConfigError(
                 "cleanup.policy",
                 overrides["cleanup.policy"],
-                f"{min(unknown)} must be named by log.cleanup.policy of the broker first",
+                f"{min(unknown)} is not in log.cleanup.policy of the broker; add it there first",
             )
         return config
 

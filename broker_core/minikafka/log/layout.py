@@ -79,7 +79,7 @@ class Layout(Enum):
         for layout in cls:
             if layout.name.lower() == name.strip().lower():
                 return layout
-        raise ConfigError("log.layout", name, "one of classic, apache")
+        raise ConfigError("log.layout", name, "must be one of classic, apache")
 
     def directory_name(self, partition: TopicPartition) -> str:
         """Return the name of a partition's directory inside a data directory."""

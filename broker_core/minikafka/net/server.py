@@ -65,7 +65,7 @@ class SocketServer:
         clock: Clock | None = None,
     ) -> None:
         if processors < 1:
-            raise ConfigError("num.network.threads", processors, "at least 1")
+            raise ConfigError("num.network.threads", processors, "must be at least 1")
         self._endpoints = endpoints
         self._handler = handler
         self._count = processors

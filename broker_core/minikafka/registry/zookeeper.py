@@ -369,7 +369,7 @@ class ZooKeeperStore:
         while self._close_session(ticket):
             if time.monotonic() > deadline:
                 raise CoordinationLost(
-                    f"session {ticket.session_id:#x} cannot be ended: its client takes it back each time"
+                    f"session {ticket.session_id:#x} cannot be ended: its client reconnects each time"
                 )
             alive = True
         return alive

@@ -394,9 +394,9 @@ class Struct(Type, Generic[T]):
         self.name = cls.__name__
         names = [row.name for row in dataclasses.fields(cls)]  # type: ignore[arg-type]
         if list(dict.fromkeys(row.name for row in fields)) != names:
-            raise TypeError(f"the rows of {self.name} are not its fields in order: {names}")
+            raise TypeError(f"the rows of {self.name} must be its fields in order: {names}")
         if hasattr(cls, "__post_init__") or cls.__setattr__ is not object.__setattr__:
-            raise TypeError(f"{self.name} cannot be made field by field: it is no fast_value")
+            raise TypeError(f"{self.name} must be a fast_value: its instances are created field by field")
         self._names = names
 
     def rows(self, version: int) -> Iterator[tuple[str, Field | None]]:

@@ -154,7 +154,10 @@ def test_a_broker_keeps_messages_for_ever_for_any_negative_retention(name: str) 
 def test_topic_with_a_retention_below_minus_one_keeps_its_messages() -> None:
     config, problems = LogConfig().with_known_overrides({"retention.ms": "-5"})
     assert config.deletion_policies == ()
-    assert problems[0] == "retention.ms='-5': -1 (no limit), or a whole number from 0 to 9223372036854775807"
+    assert (
+        problems[0]
+        == "retention.ms='-5': must be -1 (no limit), or a whole number from 0 to 9223372036854775807"
+    )
 
 
 def test_an_unknown_topic_property_is_refused_with_the_known_ones() -> None:
@@ -182,7 +185,7 @@ def test_invalid_properties_are_skipped_with_name_and_value() -> None:
     )
     assert config == LogConfig(flush_messages=7, segment_bytes=2000, retention_ms=5)
     assert problems == [
-        "flush.messages='often': a whole number from 0 to 9223372036854775807",
+        "flush.messages='often': must be a whole number from 0 to 9223372036854775807",
         "remote.storage.enable='true': unknown topic property",
     ]
 

@@ -95,7 +95,7 @@ def test_both_layouts_in_one_directory_are_refused() -> None:
 def test_the_property_names_a_layout() -> None:
     assert Layout.parse("apache") is APACHE
     assert Layout.parse(" Classic ") is CLASSIC
-    with pytest.raises(ConfigError, match=r"log\.layout='new': one of classic, apache"):
+    with pytest.raises(ConfigError, match=r"log\.layout='new': must be one of classic, apache"):
         Layout.parse("new")
 
 

@@ -452,7 +452,7 @@ def test_small_responses_leave_at_once(serve: Serve) -> None:
 
 
 def test_at_least_one_processor_is_needed() -> None:
-    with pytest.raises(ConfigError, match=r"num\.network\.threads=0: at least 1"):
+    with pytest.raises(ConfigError, match=r"num\.network\.threads=0: must be at least 1"):
         SocketServer([Endpoint("PLAINTEXT", HOST, 0)], Answering(), processors=0)
 
 

@@ -291,7 +291,7 @@ def test_field_names_may_equal_generated_variable_names() -> None:
 
 
 def test_rows_must_be_the_fields_of_the_class_in_order() -> None:
-    with pytest.raises(TypeError, match="rows of Point are not its fields in order"):
+    with pytest.raises(TypeError, match="rows of Point must be its fields in order"):
         Struct(Point, field("y", INT64), field("x", INT16))
     with pytest.raises(TypeError, match="rows of Point"):
         Struct(Point, field("x", INT16))

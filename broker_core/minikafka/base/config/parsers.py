@@ -32,7 +32,7 @@ def integer(low: int, high: int | None = None) -> Parser:
         value = whole_number(text)
         if value is None or value < low or (high is not None and value > high):
             bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
-            raise ConfigError(name, text, f"a whole number {bounds}")
+            raise ConfigError(name, text, f"must be a whole number {bounds}")
         return value
 
     return parse
@@ -55,7 +55,7 @@ def boolean(name: str, text: str) -> bool:
     """Return the truth value of ``true`` or ``false``, in any case."""
     value = text.strip().lower()
     if value not in {"true", "false"}:
-        raise ConfigError(name, text, "true or false")
+        raise ConfigError(name, text, "must be true or false")
     return value == "true"
 
 
@@ -64,7 +64,7 @@ def one_of(*allowed: str) -> Parser:
 
     def parse(name: str, text: str) -> str:
         if text.strip() not in allowed:
-            raise ConfigError(name, text, f"one of {', '.join(allowed)}")
+            raise ConfigError(name, text, f"must be one of {', '.join(allowed)}")
         return text.strip()
 
     return parse

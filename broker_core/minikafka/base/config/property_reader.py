@@ -51,7 +51,7 @@ class PropertyReader:
         text = self.text(name, str(default))
         number = whole_number(text)
         if number is None or not least <= number <= most:
-            self.refuse(name, text, f"a whole number from {least} to {most}")
+            self.refuse(name, text, f"must be a whole number from {least} to {most}")
             return default
         return number
 
@@ -59,7 +59,7 @@ class PropertyReader:
         """Return the truth value of ``true`` or ``false``."""
         text = self.text(name, "true" if default else "false")
         if text not in {"true", "false"}:
-            self.refuse(name, text, "true or false")
+            self.refuse(name, text, "must be true or false")
             return default
         return text == "true"
 
@@ -67,7 +67,7 @@ class PropertyReader:
         """Return a value that must be among ``choices``."""
         text, choices = self.text(name, default), tuple(choices)
         if text not in choices:
-            self.refuse(name, text, f"one of {', '.join(choices)}")
+            self.refuse(name, text, f"must be one of {', '.join(choices)}")
             return default
         return text
 

@@ -220,7 +220,7 @@ def list_topics(store: Store) -> list[str]:
 
 def _check_streams(topic: str, streams: int) -> None:
     if type(streams) is not int or streams < 1:
-        raise ConfigError(f"number of streams for {topic!r}", streams, "a whole number of 1 or more")
+        raise ConfigError(f"number of streams for {topic!r}", streams, "must be a whole number of 1 or more")
 
 
 class AssignmentContext:
@@ -408,7 +408,7 @@ def create_assignor(name: str) -> PartitionAssignor:
     try:
         return _ASSIGNORS[name]()
     except KeyError:
-        raise ConfigError(STRATEGY, name, f"one of {', '.join(STRATEGIES)}") from None
+        raise ConfigError(STRATEGY, name, f"must be one of {', '.join(STRATEGIES)}") from None
 
 
 def _hash_order(tp: TopicPartition) -> tuple[int, TopicPartition]:

@@ -159,7 +159,9 @@ def _read(properties: Mapping[str, object]) -> dict[str, Any]:
     found = _read_names(read) | _read_fetching(read) | _read_coordination(read)
     wait_ms, timeout_ms = found["fetch_wait_max_ms"], found["socket_timeout_ms"]
     if wait_ms > timeout_ms:
-        read.refuse("socket.timeout.ms", timeout_ms, f"at least fetch.wait.max.ms, which is {wait_ms}")
+        read.refuse(
+            "socket.timeout.ms", timeout_ms, f"must be at least fetch.wait.max.ms, which is {wait_ms}"
+        )
     read.finish()
     return found
 
@@ -170,11 +172,11 @@ def _read_names(read: PropertyReader) -> dict[str, Any]:
     client, consumer = read.optional("client.id"), read.optional("consumer.id")
     connect = read.required("zookeeper.connect", "HOST:PORT, or HOST:PORT/CHROOT")
     if group is not None and (_LEGAL.fullmatch(group) is None or group in {"", ".", ".."}):
-        read.refuse("group.id", group, f"a name of {_LEGAL_TEXT}, but not '.' or '..'")
+        read.refuse("group.id", group, f"must be a name of {_LEGAL_TEXT}, but not '.' or '..'")
     if client is not None and _LEGAL.fullmatch(client) is None:
-        read.refuse("client.id", client, f"made of {_LEGAL_TEXT}")
+        read.refuse("client.id", client, f"must consist of {_LEGAL_TEXT}")
     if consumer is not None and _NO_ZNODE.search(consumer or "/"):
-        read.refuse("consumer.id", consumer, "a part of a path, without '/' and control characters")
+        read.refuse("consumer.id", consumer, "must be a part of a path, without '/' and control characters")
     if connect is not None:
         _check_connect(read, connect)
     return {
@@ -202,7 +204,7 @@ def _read_fetching(read: PropertyReader) -> dict[str, Any]:
     """Read the settings for fetches and streams."""
     reset = read.text("auto.offset.reset", LARGEST)
     if not reset or reset in _NEW_CONSUMER_RESETS:
-        allowed = f"{SMALLEST} or {LARGEST}, or another word, such as none, for an error instead of a reset"
+        allowed = f"must be {SMALLEST} or {LARGEST}, or another word, such as none, to raise an error instead"
         read.refuse("auto.offset.reset", reset, allowed)
     return {
         "auto_offset_reset": reset,
@@ -224,7 +226,7 @@ def _read_coordination(read: PropertyReader) -> dict[str, Any]:
     """Read the settings for rebalances and commits."""
     storage = read.text("offsets.storage", ZOOKEEPER).lower()
     if storage not in {ZOOKEEPER, KAFKA}:
-        read.refuse("offsets.storage", storage, f"{ZOOKEEPER} or {KAFKA}")
+        read.refuse("offsets.storage", storage, f"must be {ZOOKEEPER} or {KAFKA}")
     session_ms = read.integer("zookeeper.session.timeout.ms", 6_000, 1)
     sync_ms = read.integer("zookeeper.sync.time.ms", 2_000, 0)
     return {

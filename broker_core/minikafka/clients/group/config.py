@@ -75,26 +75,30 @@ class GroupConsumerConfig:
         # As objects: callers may not use a type checker.
         values: dict[str, object] = {field: getattr(self, field) for field in _KAFKA_NAMES}
         if not isinstance(values["group_id"], str) or not values["group_id"]:
-            yield ConfigError("group.id", values["group_id"], "a name that the members of the group share")
+            yield ConfigError(
+                "group.id", values["group_id"], "must be a name that the members of the group share"
+            )
         wrong = [field for field, least in _MINIMUMS.items() if not _within(values[field], least)]
         for field in wrong:
-            allowed = f"a number from {_MINIMUMS[field]} to {_INT32_MAX}"
+            allowed = f"must be a number from {_MINIMUMS[field]} to {_INT32_MAX}"
             yield ConfigError(_KAFKA_NAMES[field], values[field], allowed)
         for field in ("auto_commit", "exclude_internal_topics"):
             if not isinstance(values[field], bool):
-                yield ConfigError(_KAFKA_NAMES[field], values[field], "True or False")
+                yield ConfigError(_KAFKA_NAMES[field], values[field], "must be True or False")
         beats = {"heartbeat_interval_ms", "session_timeout_ms"}
         if not beats & set(wrong) and self.heartbeat_interval_ms >= self.session_timeout_ms:
             yield ConfigError(
                 "heartbeat.interval.ms",
                 self.heartbeat_interval_ms,
-                f"less than session.timeout.ms, which is {self.session_timeout_ms}",
+                f"must be less than session.timeout.ms, which is {self.session_timeout_ms}",
             )
         given = values["assignors"]
         names = given if isinstance(given, tuple) else (given,)
         if not names or any(name not in ASSIGNORS for name in names):
             shown = ",".join(map(str, names))
-            yield ConfigError("partition.assignment.strategy", shown, f"of {', '.join(ASSIGNORS)}")
+            yield ConfigError(
+                "partition.assignment.strategy", shown, f"must be one or more of {', '.join(ASSIGNORS)}"
+            )
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> GroupConsumerConfig:
@@ -132,7 +136,7 @@ def _parsed(name: str, field: str, value: object) -> object:
         return boolean(name, text)
     number = whole_number(text)
     if number is None:
-        raise ConfigError(name, text, "a whole number")
+        raise ConfigError(name, text, "must be a whole number")
     return number
 
 
@@ -145,7 +149,9 @@ def _parse_reset(name: str, value: object) -> Reset:
     try:
         return Reset(text)
     except ValueError:
-        raise ConfigError(name, value, f"one of {', '.join(reset.value for reset in Reset)}") from None
+        raise ConfigError(
+            name, value, f"must be one of {', '.join(reset.value for reset in Reset)}"
+        ) from None
 
 
 def _parse_isolation(name: str, value: object) -> IsolationLevel:

@@ -51,14 +51,14 @@ class BatchingConfig:
         if self.acks == _ACKS_UNSET:
             object.__setattr__(self, "acks", ACKS_ALL if self.idempotence else 1)
         if self.acks not in (0, 1, ACKS_ALL):
-            raise ConfigError("acks", self.acks, "0, 1 or all (-1)")
+            raise ConfigError("acks", self.acks, "must be 0, 1 or all (-1)")
         for name, least in _MINIMUMS.items():
             value = getattr(self, name)
             if not least <= value <= _INT32_MAX:
-                raise ConfigError(_KAFKA_NAMES[name], value, f"a number from {least} to {_INT32_MAX}")
+                raise ConfigError(_KAFKA_NAMES[name], value, f"must be a number from {least} to {_INT32_MAX}")
         if self.idempotence and (conflict := self._idempotence_conflict()):
             name, value, allowed = conflict
-            raise ConfigError(name, value, f"{allowed} with enable.idempotence=true")
+            raise ConfigError(name, value, f"must be {allowed} with enable.idempotence=true")
 
     @property
     def may_be_idempotent(self) -> bool:
@@ -102,7 +102,7 @@ class BatchingConfig:
             else:
                 number = whole_number(text)
                 if number is None:
-                    raise ConfigError(name, value, "a whole number")
+                    raise ConfigError(name, value, "must be a whole number")
                 values[known[name]] = number
         return cls(**values)  # type: ignore[arg-type]  # the names come from the table above
 

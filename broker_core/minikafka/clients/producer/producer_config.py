@@ -137,7 +137,7 @@ def _read(properties: Mapping[str, Any]) -> dict[str, Any]:
     read = PropertyReader(given)
     for name, other in set_twice:
         if str(properties[name]) != str(properties[other]):
-            read.refuse(name, properties[name], f"equal to {other}, of which it is an alias, or unset")
+            read.refuse(name, properties[name], f"is an alias of {other}: must be equal to it, or unset")
     # Not read here: an encoder's setting.
     read.optional(serializer.ENCODING)
     values = _read_sending(read) | _read_queueing(read) | _read_classes(read, properties)
@@ -154,7 +154,7 @@ def _read_sending(read: PropertyReader) -> dict[str, Any]:
             read.refuse(error.name, error.value, error.allowed)
     client_id = read.text("client.id", "")
     if _CLIENT_ID.fullmatch(client_id) is None:
-        read.refuse("client.id", client_id, "made of ASCII letters and digits, '.', '_' and '-'")
+        read.refuse("client.id", client_id, "must consist of ASCII letters and digits, '.', '_' and '-'")
     topics = (name.strip() for name in read.text("compressed.topics", "").split(","))
     return {
         "metadata_broker_list": brokers,
@@ -177,7 +177,9 @@ def _read_queueing(read: PropertyReader) -> dict[str, Any]:
         read.integer("queue.buffering.max.messages", 10_000, 1),
     )
     if batch > most:
-        read.refuse("batch.num.messages", batch, f"at most queue.buffering.max.messages, which is {most}")
+        read.refuse(
+            "batch.num.messages", batch, f"must be at most queue.buffering.max.messages, which is {most}"
+        )
     return {
         "producer_type": read.choice("producer.type", "sync", ("sync", "async")),
         "queue_buffering_max_ms": read.integer("queue.buffering.max.ms", 5_000, 0),
@@ -205,7 +207,9 @@ def _codec(read: PropertyReader) -> Codec:
     text = read.text("compression.codec", "none").lower()
     if text in _CODECS:
         return _CODECS[text]
-    read.refuse("compression.codec", text, f"one of {', '.join(codec.name.lower() for codec in Codec)}")
+    read.refuse(
+        "compression.codec", text, f"must be one of {', '.join(codec.name.lower() for codec in Codec)}"
+    )
     return Codec.NONE
 
 

@@ -137,9 +137,10 @@ class TopicIncarnations:
             return
         self._children = children
         _logger.error(
-            "ZooKeeper data was restored from an older copy: %d topics were created or deleted there, %d "
-            "before. Topics created since are missing there, and their logs stay here: a topic that is "
-            "created again with the same name and as many partitions has its records",
+            "ZooKeeper was restored from an older copy: it counts %d creations and deletions of topics, "
+            "before it counted %d. Topics created after that copy are missing in ZooKeeper; this broker "
+            "keeps their logs. To read their records, create each topic again with the same number of "
+            "partitions",
             children.changes,
             before.changes,
         )
@@ -254,7 +255,7 @@ def _as_list(children: Children) -> list[int]:
 def _parse(data: bytes) -> _Read:
     held = json.loads(data)
     if held["version"] != VERSION:
-        raise ValueError(f"version {held['version']}")
+        raise ValueError(f"unsupported version {held['version']}: expected {VERSION}")
     children = held.get("children")
     return _Read(
         tree=(str(held["cluster"]), int(held["tree"])),

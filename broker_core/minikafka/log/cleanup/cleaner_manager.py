@@ -287,7 +287,10 @@ class LogCleanerManager:
         try:
             file.write(points)
         except StorageError as error:
-            _logger.error("%s; the checkpoint may say that dirty messages are clean", error)
+            _logger.error(
+                "%s; after a restart some messages may not be compacted: the checkpoint may be too high",
+                error,
+            )
 
     # For the threads that change logs.
 

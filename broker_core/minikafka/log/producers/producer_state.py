@@ -201,7 +201,7 @@ def _check(producer: ProducerStateEntry, header: BatchHeader, batch: BatchMetada
     if epoch < max(producer.epoch, 0):
         raise BrokerError(
             ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"{name} has epoch {epoch}, but a producer with epoch {producer.epoch} has written here",
+            f"{name} has epoch {epoch}, but the producer of epoch {producer.epoch} has written to this log",
         )
     if epoch != producer.epoch:
         if first != 0 and producer is _EMPTY:

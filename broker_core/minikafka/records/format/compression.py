@@ -108,7 +108,7 @@ class Codec(IntEnum):
         """Return the codec with this name, in any case; ConfigError for anything else."""
         codec = cls.__members__.get(name.strip().upper())
         if codec is None:
-            raise ConfigError("compression.type", name, "one of none, gzip, snappy, lz4, zstd")
+            raise ConfigError("compression.type", name, "must be one of none, gzip, snappy, lz4, zstd")
         return codec
 
 

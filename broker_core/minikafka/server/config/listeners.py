@@ -152,7 +152,7 @@ def _protocols(text: str | None) -> dict[str, str]:
         name, separator, protocol = (part.strip().upper() for part in entry.partition(":"))
         if not (name and separator and protocol) or name in found:
             key = "listener.security.protocol.map"
-            raise ConfigError(key, text or "", "NAME:PROTOCOL, separated by commas, each name once")
+            raise ConfigError(key, text or "", "must be NAME:PROTOCOL, separated by commas, each name once")
         found[name] = protocol
     return found
 

@@ -35,11 +35,11 @@ from minikafka.server.security.authorizer import Authorizer, parse_super_users
 
 
 def _load_factor(name: str, text: str) -> float:
-    return real_number(name, text, "a number above 0 and at most 1", lambda value: 0 < value <= 1)
+    return real_number(name, text, "must be a number above 0 and at most 1", lambda value: 0 < value <= 1)
 
 
 def _rate(name: str, text: str) -> float:
-    return real_number(name, text, "a number of bytes above 0", lambda value: value > 0)
+    return real_number(name, text, "must be a number of bytes above 0", lambda value: value > 0)
 
 
 def _counts(name: str, text: str) -> dict[str, int]:
@@ -48,7 +48,7 @@ def _counts(name: str, text: str) -> dict[str, int]:
     for entry in filter(None, (part.strip() for part in text.split(","))):
         host, _, count = entry.rpartition(":")
         if not host or not count.strip().isdecimal():
-            raise ConfigError(name, text, "HOST:COUNT, separated by commas")
+            raise ConfigError(name, text, "must be HOST:COUNT, separated by commas")
         counts[host.strip().strip("[]")] = int(count)
     return counts
 
@@ -64,7 +64,8 @@ _AUTHORIZER = "kafka.security.auth.SimpleAclAuthorizer"
 
 def _authorizer(name: str, text: str) -> bool:
     if text.strip() not in {"", _AUTHORIZER}:
-        raise ConfigError(name, text, f"{_AUTHORIZER}, which this broker implements, or empty for none")
+        allowed = f"must be {_AUTHORIZER}, which this broker implements, or empty for none"
+        raise ConfigError(name, text, allowed)
     return bool(text.strip())
 
 
@@ -370,7 +371,7 @@ def _groups(values: Mapping[str, Any]) -> GroupSettings:
     try:
         versions = ValueVersions.written_for(version)
     except ValueError:
-        raise ConfigError(_PROTOCOL, version, "a release like 0.10.1 or 2.1") from None
+        raise ConfigError(_PROTOCOL, version, "must be a release like 0.10.1 or 2.1") from None
     return GroupSettings(
         session_timeout_min_ms=values["group.min.session.timeout.ms"],
         session_timeout_max_ms=values["group.max.session.timeout.ms"],
@@ -511,5 +512,5 @@ def _plaintext(host: str, port: int) -> str:
 def _directories(text: str) -> tuple[str, ...]:
     directories = tuple(part.strip() for part in text.split(",") if part.strip())
     if not directories or len(set(directories)) != len(directories):
-        raise ConfigError("log.dirs", text, "expected one or more different directories, separated by commas")
+        raise ConfigError("log.dirs", text, "must be one or more different directories, separated by commas")
     return directories

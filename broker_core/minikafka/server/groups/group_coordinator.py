@@ -240,7 +240,7 @@ class GroupCoordinator:
         if used_bytes + more_bytes > limit_bytes:
             self._log_full(used_bytes)
             raise BrokerError(
-                ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, f"too many members to add one to group {group_id}"
+                ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE, f"no memory for more members of group {group_id}"
             )
 
     def _log_full(self, used_bytes: int) -> None:

@@ -77,8 +77,8 @@ class UnassignedLogs:
             return
         self._partitions.update(partitions)
         _log.warning(
-            "partitions that were reassigned to this broker have their earlier replicas again, because "
-            "ZooKeeper was restored from an older copy; their logs are kept and not served; %s: %s",
+            "ZooKeeper was restored from an older copy, which assigns partitions of this broker to their "
+            "earlier replicas; this broker keeps their logs, but does not serve them; %s: %s",
             _ASSIGN_AGAIN,
             named([self._whereabouts(topic_partition) for topic_partition in partitions]),
         )

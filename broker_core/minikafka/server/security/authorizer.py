@@ -91,7 +91,7 @@ def parse_super_users(text: str) -> frozenset[str]:
     users = frozenset(part.strip() for part in text.split(";")) - {""}
     for user in users:
         if ":" not in user:
-            raise ConfigError("super.users", user, "principals as User:NAME, separated by ';'")
+            raise ConfigError("super.users", user, "must be principals as User:NAME, separated by ';'")
     return users
 
 

@@ -36,10 +36,10 @@ def test_parsers_return_the_value_of_a_valid_text() -> None:
 @pytest.mark.parametrize(
     ("parse", "text", "allowed"),
     [
-        (integer(0, 5), "6", "a whole number from 0 to 5"),
-        (integer(1), "0", "a whole number of at least 1"),
-        (boolean, "yes", "true or false"),
-        (one_of("x", "y"), "z", "one of x, y"),
+        (integer(0, 5), "6", "must be a whole number from 0 to 5"),
+        (integer(1), "0", "must be a whole number of at least 1"),
+        (boolean, "yes", "must be true or false"),
+        (one_of("x", "y"), "z", "must be one of x, y"),
         (lambda name, text: real_number(name, text, "above 0", lambda value: value > 0), "nan", "above 0"),
         (lambda name, text: real_number(name, text, "above 0", lambda value: value > 0), "", "above 0"),
     ],

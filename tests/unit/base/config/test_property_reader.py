@@ -34,7 +34,10 @@ def test_every_fault_is_in_one_error() -> None:
     with pytest.raises(ConfigErrors) as refusal:
         read.finish()
     assert [fault.name for fault in refusal.value.faults] == ["a", "b", "c", "d", "e"]
-    assert str(refusal.value).split("; ")[1:3] == ["b='True': true or false", "c='three': one of one, two"]
+    assert str(refusal.value).split("; ")[1:3] == [
+        "b='True': must be true or false",
+        "c='three': must be one of one, two",
+    ]
     assert isinstance(refusal.value, ConfigError)
     assert refusal.value.name == "a"
 

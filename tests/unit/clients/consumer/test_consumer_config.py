@@ -114,15 +114,18 @@ def test_every_fault_is_named_at_once() -> None:
     assert found == {
         "group.id": "group.id: must be given: ASCII letters and digits, '.', '_' and '-'",
         "zookeeper.connect": "zookeeper.connect: must be given: HOST:PORT, or HOST:PORT/CHROOT",
-        "client.id": "client.id='a b': made of ASCII letters and digits, '.', '_' and '-'",
-        "consumer.id": "consumer.id='x/y': a part of a path, without '/' and control characters",
-        "auto.offset.reset": "auto.offset.reset='earliest': smallest or largest, or another word, such as "
-        "none, for an error instead of a reset",
-        "offsets.storage": "offsets.storage='disk': zookeeper or kafka",
-        "partition.assignment.strategy": "partition.assignment.strategy='sticky': one of range, roundrobin",
-        "queued.max.message.chunks": "queued.max.message.chunks='0': a whole number from 1 to 2147483647",
-        "auto.commit.enable": "auto.commit.enable='yes': true or false",
-        "socket.timeout.ms": "socket.timeout.ms=400: at least fetch.wait.max.ms, which is 500",
+        "client.id": "client.id='a b': must consist of ASCII letters and digits, '.', '_' and '-'",
+        "consumer.id": "consumer.id='x/y': must be a part of a path, without '/' and control characters",
+        "auto.offset.reset": "auto.offset.reset='earliest': "
+        "must be smallest or largest, or another word, such as "
+        "none, to raise an error instead",
+        "offsets.storage": "offsets.storage='disk': must be zookeeper or kafka",
+        "partition.assignment.strategy": "partition.assignment.strategy='sticky': "
+        "must be one of range, roundrobin",
+        "queued.max.message.chunks": "queued.max.message.chunks='0': "
+        "must be a whole number from 1 to 2147483647",
+        "auto.commit.enable": "auto.commit.enable='yes': must be true or false",
+        "socket.timeout.ms": "socket.timeout.ms=400: must be at least fetch.wait.max.ms, which is 500",
     }
 
 

@@ -179,7 +179,7 @@ def test_roundrobin_allows_different_numbers_of_streams() -> None:
 def test_assignor_is_created_by_its_name() -> None:
     assert isinstance(create_assignor("range"), RangeAssignor)
     assert isinstance(create_assignor("roundrobin"), RoundRobinAssignor)
-    with pytest.raises(ConfigError, match=r"strategy='sticky': one of range, roundrobin"):
+    with pytest.raises(ConfigError, match=r"strategy='sticky': must be one of range, roundrobin"):
         create_assignor("sticky")
 
 

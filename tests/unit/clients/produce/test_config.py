@@ -61,10 +61,10 @@ def test_pauses_grow_from_the_configured_one() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
-        ("acks", "1", r"acks=1: all \(-1\) with enable.idempotence=true"),
+        ("acks", "1", r"acks=1: must be all \(-1\) with enable.idempotence=true"),
         ("acks", "0", "with enable.idempotence=true"),
-        ("retries", "0", "retries=0: 1 or more with enable.idempotence=true"),
-        ("max.in.flight.requests.per.connection", "6", "=6: 5 or less with enable.idempotence=true"),
+        ("retries", "0", "retries=0: must be 1 or more with enable.idempotence=true"),
+        ("max.in.flight.requests.per.connection", "6", "=6: must be 5 or less with enable.idempotence=true"),
     ],
 )
 def test_settings_against_idempotence_are_rejected_or_turn_it_off(

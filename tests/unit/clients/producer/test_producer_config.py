@@ -146,7 +146,7 @@ def test_every_fault_is_named_at_once() -> None:
         "callback.handler",
         "null.key.partition",
     }
-    assert found["producer.type"] == "producer.type='later': one of sync, async"
+    assert found["producer.type"] == "producer.type='later': must be one of sync, async"
     assert found["compression.codec"].endswith("one of none, gzip, snappy, lz4, zstd")
     assert "it has no partition" in found["partitioner.class"]
     assert "kafka.serializer.Nothing has no counterpart in minikafka" in found["key.serializer.class"]

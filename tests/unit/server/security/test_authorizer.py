@@ -196,7 +196,7 @@ def test_super_users_stand_between_semicolons() -> None:
 
 
 def test_a_super_user_without_a_type_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"super\.users='alice': principals as User:NAME"):
+    with pytest.raises(ConfigError, match=r"super\.users='alice': must be principals as User:NAME"):
         parse_super_users("User:bob;alice")
 
 
