@@ -104,7 +104,7 @@ def explain_create_error(code: ErrorCode, topic: NewTopic, known: ClusterMetadat
         if topic.replication_factor <= live:
             return f"the cluster rejected the number of replicas {topic.replication_factor}"
         factor = topic.replication_factor
-        return f"{factor} replicas need as many live brokers; there are only {live}"
+        return f"{factor} replicas need as many live brokers; the cluster has {live}"
     if code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:
         given = {number: list(brokers) for number, brokers in topic.assignments.items()}
         return f"the assignment {given} does not fit the live brokers {sorted(known.brokers)}"
@@ -147,7 +147,7 @@ def _explain_invalid_config(configs: Mapping[str, str]) -> str:
 
 def _explain_denied(code: ErrorCode, operation: str) -> str | None:
     if code is ErrorCode.POLICY_VIOLATION:
-        return f"a policy of the cluster does not allow to {operation} this topic"
+        return f"a policy of the cluster does not allow this topic to be {operation}d"
     if code in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
         return f"not authorized to {operation} topics (see `minikafka acl list`)"
     return None

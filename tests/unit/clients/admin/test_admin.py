@@ -189,7 +189,7 @@ def refused(brokers: BrokersInMemory, code: ErrorCode) -> None:
         (ErrorCode.INVALID_TOPIC, NewTopic("a_b"), "'a_b' collides with topic 'a.b'"),
         (ErrorCode.INVALID_TOPIC, NewTopic("c"), "rejected the name 'c'"),
         (ErrorCode.INVALID_PARTITIONS, NewTopic("c", 7), "rejected the number of partitions 7"),
-        (ErrorCode.INVALID_REPLICATION_FACTOR, NewTopic("c", 1, 3), "3 replicas .* there are only 2"),
+        (ErrorCode.INVALID_REPLICATION_FACTOR, NewTopic("c", 1, 3), "3 replicas .*; the cluster has 2"),
         (ErrorCode.INVALID_REPLICATION_FACTOR, NewTopic("c", 1, 2), "rejected the number of replicas 2"),
         (
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -198,7 +198,7 @@ def refused(brokers: BrokersInMemory, code: ErrorCode) -> None:
         ),
         (ErrorCode.INVALID_CONFIG, NewTopic("c", configs={"segment.bytes": "x"}), "segment.bytes='x'"),
         (ErrorCode.INVALID_CONFIG, NewTopic("c", configs={"retention.ms": "1"}), "settings retention.ms=1"),
-        (ErrorCode.POLICY_VIOLATION, NewTopic("c"), "policy"),
+        (ErrorCode.POLICY_VIOLATION, NewTopic("c"), "policy .* does not allow this topic to be created"),
         (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NewTopic("c"), "not authorized to"),
         (ErrorCode.UNKNOWN, NewTopic("c"), "CreateTopics of topic 'c', response of broker 1"),
     ],
