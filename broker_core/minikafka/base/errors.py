@@ -357,6 +357,10 @@ class NetworkError(MinikafkaError):
     """A connection could not be made, broke, or timed out."""
 
 
+class PeerClosed(NetworkError):
+    """The peer closed the connection."""
+
+
 class NoSuchBroker(NetworkError):
     """The cluster answers, but this broker is not among its live brokers."""
 

@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Sequence
 
-from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
+from minikafka.base.errors import NetworkError, PeerClosed, RemoteWireError, StorageError
 from minikafka.base.ids import host_port
 from minikafka.net.interfaces import Connection, Connector, PendingResponse
 from minikafka.net.network_send import NetworkSend, connection_error, error_reason
@@ -118,7 +118,7 @@ class _SocketPending:
             self.connection.wait_for(self, timeout_ms)
         if self.error is not None:
             # A new instance each time: several threads may raise it, and each adds its own traceback.
-            raise NetworkError(*self.error.args)
+            raise type(self.error)(*self.error.args)
         assert self.frame is not None
         return self.frame
 
@@ -263,7 +263,7 @@ class SocketConnection:
                     count = self._sock.recv_into(space)
                 if count == 0:
                     unanswered = "before it answered" if self._pending else "while idle"
-                    self._fail(NetworkError(f"{self.peer}: the peer closed the connection {unanswered}"))
+                    self._fail(PeerClosed(f"{self.peer}: the peer closed the connection {unanswered}"))
                     return False
                 if not self._reader.inside_frame and self._pending:
                     self._reader.max_bytes = self._pending[0].max_bytes
@@ -328,7 +328,7 @@ class SocketConnection:
     def _check(self) -> None:
         """Raise the error that ended the connection, if one did."""
         if self._error is not None:
-            raise NetworkError(*self._error.args)
+            raise type(self._error)(*self._error.args)
 
 
 _SHARED_POLL_MS = 10

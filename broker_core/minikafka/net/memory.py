@@ -24,7 +24,7 @@ from enum import Enum
 from typing import Any
 
 from minikafka.base.clock import ManualClock
-from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
+from minikafka.base.errors import NetworkError, PeerClosed, RemoteWireError, StorageError
 from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler
 from minikafka.wire.frame_parts import Part, join
 from minikafka.wire.framing import LENGTH_BYTES, FrameReader, encode_frame
@@ -221,7 +221,7 @@ class MemoryServer:
             if connection.busy:
                 connection.end_by_server("its request was not answered before the stop")
             else:
-                connection.break_off("the peer closed the connection")
+                connection.break_off("the peer closed the connection", PeerClosed)
 
 
 class _MemoryExchange:
@@ -285,7 +285,7 @@ class _MemoryPending:
             self._connection.break_off(f"no response within {timeout_ms} ms")
         if self.frame is None:
             assert self.error is not None
-            raise NetworkError(*self.error.args)
+            raise type(self.error)(*self.error.args)
         return self.frame
 
 
@@ -366,14 +366,14 @@ class MemoryConnection:
     def end_by_server(self, reason: str) -> None:
         """Close the connection from the server's side, and log the reason."""
         logger.warning("connection from %s closed: %s", self.client_host, reason)
-        self.break_off("the peer closed the connection")
+        self.break_off("the peer closed the connection", PeerClosed)
 
-    def break_off(self, reason: str) -> None:
+    def break_off(self, reason: str, kind: type[NetworkError] = NetworkError) -> None:
         """Break the connection in both directions."""
         self._requests.clear()
         self._responses.clear()
         self._in_flight = False
-        self._fail(reason)
+        self._fail(reason, kind)
         self.network.forget(self)
 
     def _deliver_request(self, data: bytes) -> None:
@@ -405,12 +405,12 @@ class MemoryConnection:
         elif not self.closed:
             self.break_off("unexpected response without a request")
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, kind: type[NetworkError] = NetworkError) -> None:
         if self._error is None:
-            self._error = NetworkError(f"{self.peer}: {reason}")
+            self._error = kind(f"{self.peer}: {reason}")
             while self._pending:
                 self._pending.popleft().error = self._error
 
     def _check(self) -> None:
         if self._error is not None:
-            raise NetworkError(*self._error.args)
+            raise type(self._error)(*self._error.args)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minikafka.base.errors import NetworkError, RemoteWireError, StorageError
+from minikafka.base.errors import NetworkError, PeerClosed, RemoteWireError, StorageError
 from minikafka.base.files import FileSlice, RealFiles
 from minikafka.net.interfaces import Exchange
 from tests.support.network import HOST, Answering, Keeping, NetworkHarness
@@ -107,7 +107,7 @@ def test_a_file_shorter_than_promised_ends_the_connection(
     try:
         file.write_at(0, b"too short")
         connection = harness.connect(harness.listen(Answering(lambda frame: [FileSlice(file, 0, 1000)])))
-        with pytest.raises(NetworkError, match=f"{HOST}:.*closed the connection"):
+        with pytest.raises(PeerClosed, match=f"{HOST}:.*closed the connection"):
             connection.request([b"?"]).result()
         assert connection.closed
         (record,) = [record for record in caplog.records if "short ends" in record.getMessage()]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TypeVar, overload
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, PeerClosed
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.stats import (
     FetchRequestAndResponseStatsRegistry,
@@ -292,9 +292,16 @@ class SimpleConsumer:
             return call()
         except NetworkError as error:
             # A listener closes connections whose bytes it cannot parse.
-            if self._has_answered or "closed the connection" not in str(error):
+            if self._has_answered or not _is_closed_by_peer(error):
                 raise
             raise NetworkError(f"{error}; {self._protocol_hint}") from None
+
+
+def _is_closed_by_peer(error: BaseException | None) -> bool:
+    """Return True if ``error`` or one of its causes is PeerClosed."""
+    while error is not None and not isinstance(error, PeerClosed):
+        error = error.__cause__
+    return error is not None
 
 
 def _check(error: ErrorCode, tp: TopicPartition) -> None:
