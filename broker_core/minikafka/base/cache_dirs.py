@@ -64,10 +64,11 @@ def is_trusted(place: Path) -> bool:
 
 
 def open_own(path: str | Path) -> BinaryIO:
-    """Open a file whose content is executed or trusted. It must belong to this user or root, and no other
-    user may be able to write it.
+    """Open a file whose content is executed or trusted.
 
-    OSError for any other file, and for anything but a regular file. Never blocks, not even on a FIFO.
+    It must belong to this user or root, and no other user may be able to write it.
+
+    Raises OSError for any other file, and for anything but a regular file. Never blocks, not even on a FIFO.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     about = os.fstat(descriptor)
@@ -82,7 +83,7 @@ def open_own(path: str | Path) -> BinaryIO:
 def open_lock(path: str | Path) -> int:
     """Open a lock file, or create it with access for this user only. Child processes do not inherit it.
 
-    OSError for anything but a regular file, such as a FIFO or a symbolic link.
+    Raises OSError for anything but a regular file, such as a FIFO or a symbolic link.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
@@ -132,7 +133,10 @@ def write_address(path: str | Path, address: str) -> None:
 
 
 def read_regular(path: str | Path) -> bytes:
-    """Return all bytes of a regular file. OSError for anything else, such as a FIFO, which would block."""
+    """Return all bytes of a regular file.
+
+    Raises OSError for anything else, such as a FIFO, which would block.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -43,7 +43,10 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 class File(Protocol):
-    """An open file. Positions and sizes are in bytes. ``sync`` may run beside reads and appends."""
+    """An open file. Positions and sizes are in bytes.
+
+    ``sync`` may run concurrently with reads and appends.
+    """
 
     path: str
 
@@ -133,7 +136,10 @@ class Files(Protocol):
         """Return once the names in the directory survive a power cut."""
 
     def lock(self, path: str) -> Lock:
-        """Lock the file ``path``, created for this user only. DirectoryLocked if another process holds it."""
+        """Lock the file ``path``, created for this user only.
+
+        Raises DirectoryLocked if another process holds it.
+        """
 
 
 @fast_value

@@ -31,7 +31,10 @@ def collect_rarely() -> None:
 
 
 def allocate(size_bytes: int) -> bytearray | mmap.mmap:
-    """Allocate ``size_bytes`` zeros, which live as long as a view of them. MemoryError if that fails."""
+    """Allocate ``size_bytes`` zeros, which live as long as a view of them.
+
+    Raises MemoryError if that fails.
+    """
     if size_bytes <= MAPPED_BYTES:
         return bytearray(size_bytes)
     try:

@@ -45,7 +45,7 @@ class Latencies:
         self._times_ms: list[float] = []
 
     def watch(self, delivery: SendFuture, records: int) -> None:
-        """Start the clock for one batch of so many records."""
+        """Start the clock for one batch of that many records."""
         started_s = time.perf_counter()
 
         def done(delivery: SendFuture) -> None:

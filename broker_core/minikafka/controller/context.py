@@ -75,7 +75,7 @@ class ControllerContext:
         return added
 
     def reassign(self, topic_partition: TopicPartition, replicas: tuple[int, ...]) -> None:
-        """Change the replicas of a partition. Removed ones must be deleted, added ones not created yet."""
+        """Change the replicas of a partition. Those removed must be deleted, those added not yet created."""
         topic, partition = topic_partition
         for replica in self.assignments[topic][partition]:
             if replica not in replicas:

@@ -98,7 +98,7 @@ class TopicDeletions:
             self.fail_replica_deletion(topic_partition, broker_id)
 
     def fail_replica_deletion(self, topic_partition: TopicPartition, broker_id: int) -> None:
-        """Note that a replica was not deleted, or its broker died: it waits for the broker."""
+        """Record that a replica was not deleted, or its broker died: it waits for the broker."""
         self._in_flight.discard((broker_id, topic_partition))
         if (broker_id, topic_partition) in self._remaining.get(topic_partition.topic, ()):
             self._context.advance_replica_deletion(
@@ -108,7 +108,7 @@ class TopicDeletions:
     def complete_replica_deletion(
         self, topic_partition: TopicPartition, broker_id: int, out: EffectBatch
     ) -> None:
-        """Note that a replica is deleted; after the last one the topic is removed."""
+        """Record that a replica is deleted; after the last one the topic is removed."""
         self._in_flight.discard((broker_id, topic_partition))
         left = self._remaining.get(topic_partition.topic, set())
         if (broker_id, topic_partition) not in left:

@@ -1,8 +1,8 @@
 """The live brokers of a cluster: its own child processes, and brokers that were started elsewhere.
 
-A broker that died may be restarted from another terminal, by the command that ``up`` prints. It is no child
-process then, but it is registered in ZooKeeper, so it counts. A registration alone is not enough: that of a
-killed broker stays until its session times out. Such a broker accepts no connections, however.
+A broker that died may be restarted from another terminal, by the command that ``up`` prints. It is not a
+child process then, but it is registered in ZooKeeper, so it counts. A registration alone is not enough: that
+of a killed broker stays until its session times out. Such a broker accepts no connections, however.
 """
 
 from __future__ import annotations

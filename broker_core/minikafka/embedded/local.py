@@ -1,7 +1,7 @@
 """The embedded broker of a data directory: shared by Spark sessions and commands, stopped after the last one.
 
-It is no child of any of them: Spark ends idle Python workers, a plain child gets their SIGHUP, and a second
-session may outlive the first. So it is a daemon in its own session, which watches its owners (see
+It is not a child of any of them: Spark ends idle Python workers, a plain child gets their SIGHUP, and a
+second session may outlive the first. So it is a daemon in its own session, which watches its owners (see
 ``owners``):
 
     D/.embedded/starting.lock   held by a process that starts, joins or stops it; always for a short time
@@ -466,7 +466,9 @@ def _newest_log_tail(directory: _EmbeddedDirectory) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Return the daemon's environment: ours without Spark's secrets, with this package on the path."""
+    """Return the daemon's environment: this process's, without Spark's secrets and with this package on the
+    path.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_SECRETS)}
     root = str(Path(__file__).resolve().parents[2])
     if os.path.basename(root) not in {"site-packages", "dist-packages"}:

@@ -77,7 +77,7 @@ def holder(path: str) -> Holder | None:
 
 
 def is_kept_open(path: str, pid: int) -> bool:
-    """Return True if a process has the lock file open, as all processes have that its holder started."""
+    """Return True if a process has the lock file open: its holder, or a process that the holder started."""
     try:
         about = os.stat(path, follow_symlinks=False)
     except OSError:
@@ -98,7 +98,7 @@ def _is_locked(path: str) -> bool:
 
 
 def is_in_use(directory: str) -> bool:
-    """Return True if a broker holds the lock of a data directory, in minikafka's way or in Kafka's.
+    """Return True if a broker of minikafka or of Kafka holds the lock of a data directory.
 
     Works as ``holder``. Return False for a lock file that this user may not read.
     """

@@ -153,7 +153,7 @@ def _from_proc(pid: int) -> ProcessInfo | None:
 
 
 def from_ps(pid: int) -> ProcessInfo | None:
-    """Return the same from ``ps``, as macOS and Linux have it."""
+    """Return the information about a process from ``ps`` (macOS and Linux)."""
     asked = subprocess.run(
         ["ps", "-o", "ppid=,state=,lstart=,comm=", "-p", str(pid)],
         capture_output=True,

@@ -1,8 +1,8 @@
 """Brokers without a running cluster: started by hand, or left by a cluster that was killed.
 
 When a broker of a cluster dies, ``up`` prints the command that restarts it from another terminal. That broker
-is no child of ``up``: it still runs when ``up`` has ended or was killed, although its ZooKeeper has ended. It
-is found by the lock on its logs, which contains its process id and address. A broker of an ``up`` that was
+is not a child of ``up``: it still runs when ``up`` has ended or was killed, although its ZooKeeper has ended.
+It is found by the lock on its logs, which contains its process id and address. A broker of an ``up`` that was
 killed still has the lock of that cluster open, and ends by itself within seconds.
 """
 
@@ -25,7 +25,7 @@ STOP_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class StrayBroker:
-    """A broker that runs on logs of a data directory, and is no child of a cluster that runs there."""
+    """A broker that runs on logs of a data directory, and is not a child of a cluster that runs there."""
 
     data_dir: str
     number: int

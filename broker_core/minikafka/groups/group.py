@@ -514,7 +514,7 @@ class Group:
         member.assignment = assignment
 
     def _count(self, member: _Member, sign: int) -> None:
-        """Add (1) or subtract (-1) a member's memory and its protocols."""
+        """Add a member's memory and protocols to the group's totals; subtract them if ``sign`` is -1."""
         self.memory_bytes += sign * member.memory_bytes
         for name in _names(member.protocols):
             self._protocol_support[name] += sign

@@ -154,7 +154,7 @@ class ValueVersions:
     def written_for(cls, inter_broker_version: str) -> ValueVersions:
         """Return the versions that brokers of a release can read: ``0.10.1``, ``2.1`` or ``2.1-IV0``.
 
-        ValueError when the text is not a release.
+        Raises ValueError when the text is not a release.
         """
         match = re.fullmatch(r"(\d+(?:\.\d+){1,3})(?:-IV(\d+))?", inter_broker_version)
         if match is None:
@@ -167,7 +167,7 @@ class ValueVersions:
 
 
 def offset_key(group: str, topic_partition: TopicPartition) -> bytes:
-    """Encode the key of a committed offset. LocalWireError for names that are too long."""
+    """Encode the key of a committed offset. Raises LocalWireError for names that are too long."""
     return _encode(_OFFSET_KEY, OFFSET_KEY, OffsetKey(group, *topic_partition))
 
 
@@ -195,7 +195,7 @@ def group_bytes(value: GroupMetadataValue, versions: ValueVersions) -> bytes:
 
 
 def read_key(data: Buffer) -> OffsetKey | GroupMetadataKey | None:
-    """Decode a key; None for kinds that later releases added. RemoteWireError when it is damaged."""
+    """Decode a key; None for kinds that later releases added. Raises RemoteWireError when it is damaged."""
     version, body = _split_version(data)
     if version > NEWEST_KEY:
         return None
@@ -205,7 +205,7 @@ def read_key(data: Buffer) -> OffsetKey | GroupMetadataKey | None:
 
 
 def read_offset(data: Buffer, retention_ms: int) -> OffsetCommitValue:
-    """Decode a committed offset. RemoteWireError when it is damaged or of an unknown version."""
+    """Decode a committed offset. Raises RemoteWireError when it is damaged or of an unknown version."""
     value: OffsetCommitValue = _decode(_OFFSET_VALUE, data)
     if value.expire_timestamp_ms == value.commit_timestamp_ms + retention_ms:
         return replace(value, expire_timestamp_ms=NEVER_MS)
@@ -213,7 +213,7 @@ def read_offset(data: Buffer, retention_ms: int) -> OffsetCommitValue:
 
 
 def read_group(data: Buffer) -> GroupMetadataValue:
-    """Decode a generation. RemoteWireError when it is damaged or of an unknown version."""
+    """Decode a generation. Raises RemoteWireError when it is damaged or of an unknown version."""
     value: GroupMetadataValue = _decode(_GROUP_VALUE, data)
     return replace(value, members=tuple(map(_with_rebalance_timeout, value.members)))
 

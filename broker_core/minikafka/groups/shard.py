@@ -182,7 +182,7 @@ class GroupCoordinatorShard:
     def end_commit(
         self, group_id: str, commits: Mapping[TopicPartition, OffsetCommitValue], log_offset: int | None
     ) -> None:
-        """End a pending commit. Every in-sync replica has it, from ``log_offset`` on; None: it failed."""
+        """Complete a pending commit, which is in the log from ``log_offset`` on; None: it failed."""
         entry = self._entries.get(group_id)
         if entry is None:
             return
@@ -278,7 +278,10 @@ class GroupCoordinatorShard:
 def commit_records(
     group_id: str, commits: Mapping[TopicPartition, OffsetCommitValue], settings: GroupSettings
 ) -> list[KeyValue]:
-    """Return the records of commits. INVALID_COMMIT_OFFSET_SIZE (BrokerError) when a string is too long."""
+    """Return the records of commits.
+
+    Raises INVALID_COMMIT_OFFSET_SIZE (BrokerError) when a string is too long.
+    """
     try:
         return [
             (

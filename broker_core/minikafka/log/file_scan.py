@@ -11,7 +11,7 @@ on are copied to a file ending in ``.corrupt`` beside the segment, then truncate
 
 Bytes that were not flushed are written back in place (``rewrite_from``). After a failed fsync the kernel
 marks the pages that it could not write as clean: the next process reads them, flushes nothing, and would
-append behind a hole. Written again, they are flushed, or the flush fails. A power cut in between leaves the
+append after a hole. Written again, they are flushed, or the flush fails. A power cut in between leaves the
 old bytes or the same bytes.
 """
 
@@ -63,7 +63,7 @@ class RemovedBytes:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """The repairs that were made when a log was opened. ``str`` gives one line."""
+    """The repairs that were made when a log was opened. ``str()`` returns one line."""
 
     directory: str
     cuts: tuple[RemovedBytes, ...]

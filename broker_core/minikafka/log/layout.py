@@ -63,7 +63,7 @@ def snapshot_name(offset: int) -> str:
 
 
 class Layout(Enum):
-    """The names in a data directory: separator before the partition, segment suffix, digits of an offset."""
+    """A naming scheme of data directories: partition separator, segment suffix, digits of an offset."""
 
     CLASSIC = ("_", ".kafka", 11)
     APACHE = ("-", ".log", 20)
@@ -150,7 +150,7 @@ class Layout(Enum):
     def recognise(cls, files: Files, directory: str) -> Layout | None:
         """Return the layout of the partitions in a data directory; None when it has no partitions.
 
-        StorageError when it has partitions of both layouts: those of one would silently not be served.
+        Raises StorageError when it has partitions of both layouts: those of one would silently not be served.
         """
         found: dict[Layout, str] = {}
         for name in files.list_dir(directory) if files.is_dir(directory) else []:

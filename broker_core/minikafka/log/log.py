@@ -14,7 +14,7 @@ Any thread may call any method. Changes of the segment list hold a mutex of the 
 operations and renames; ``read``, the look-ups and ``flush`` run beside it. The caller of a truncation or of
 ``close`` must make sure that no other thread replaces segments meanwhile.
 
-Crash behaviour, at open. With a clean-shutdown marker only the entries behind the newest segment's last index
+Crash behaviour, at open. With a clean-shutdown marker only the entries after the newest segment's last index
 entry are checked. Without it, every segment at or past the recovery point, and always the newest one, is
 scanned: sizes, offset order, CRC. Their indexes are rebuilt, and the bytes past the recovery point are
 written back, as an earlier process may have failed to flush them. The newest segment and the names are
@@ -137,7 +137,7 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """The offset below which everything was flushed."""
+        """The offset before which all messages are flushed."""
         return self._recovery_point
 
     @property
@@ -178,9 +178,9 @@ class Log:
         """Assign the next offsets to the messages and append them.
 
         A batch that a producer sends again is not written: the result is ``duplicate``, with the offsets of
-        the first append. RECORD_LIST_TOO_LARGE when the records are larger than ``segment.bytes``, the codes
-        of ``producer_state`` for sequence numbers that do not follow; StorageError when the disk fails: then
-        the log is unchanged.
+        the first append. Raises RECORD_LIST_TOO_LARGE when the records are larger than ``segment.bytes``, the
+        codes of ``producer_state`` for sequence numbers that do not follow; StorageError when the disk fails:
+        then the log is unchanged.
         """
         with self._mutex:
             return self._append(valid, now_ms, leader_epoch)
@@ -216,8 +216,8 @@ class Log:
     ) -> None:
         """Append records of the leader unchanged, with their offsets, epochs and producers.
 
-        ``epochs``: see ``LeaderEpochs.copy``. StorageError when they begin before the log end offset, or when
-        the disk fails: then a part of them, of whole entries, may have been appended.
+        ``epochs``: see ``LeaderEpochs.copy``. Raises StorageError when they begin before the log end offset,
+        or when the disk fails: then a part of them, of whole entries, may have been appended.
         """
         with self._mutex:
             self._check_appendable()
@@ -315,9 +315,9 @@ class Log:
             return self.producers.remove_expired(now_ms, self.config.producer_expiration_ms)
 
     def increment_start_offset(self, offset: int) -> None:
-        """Raise the start offset: nothing below is readable; ``delete_old_segments`` deletes the segments.
+        """Raise the start offset: messages before it are no longer readable, and may be deleted.
 
-        OffsetOutOfRange behind the log end offset. The caller writes the checkpoint.
+        Raises OffsetOutOfRange above the log end offset. The caller writes the checkpoint.
         """
         with self._mutex:
             if offset > self._end_offset:
@@ -367,8 +367,8 @@ class Log:
 
         ``new`` comes from ``log_loader.create_cleaned`` and has the base offset of the first old segment. All
         of the old segments must have been flushed. See ``segment_replacement`` for what a crash leaves.
-        StorageError when the disk fails or the log was closed meanwhile: ``new`` belongs to the log when its
-        name no longer ends with ``.cleaned``, and the next call completes the change.
+        Raises StorageError when the disk fails or the log was closed meanwhile: ``new`` belongs to the log
+        when its name no longer ends with ``.cleaned``, and the next call completes the change.
         """
         with self._segments_mutex:
             self._complete_change()
@@ -535,10 +535,10 @@ class Log:
     # Durability.
 
     def flush(self, up_to: int | None = None) -> int:
-        """Flush all below ``up_to`` (default: the log end) and return the offset below which all is durable.
+        """Flush messages before ``up_to`` (default: all). Return the offset before which all are durable.
 
         That is at least ``up_to``, unless the log was truncated or closed meanwhile. Appends may continue.
-        StorageError when the disk fails: then the log accepts no more appends, except after TooManyFiles.
+        After a StorageError, except TooManyFiles, the log accepts no more appends.
         """
         with self._flushing:
             return self._flush(up_to)
@@ -589,7 +589,7 @@ class Log:
             self._names_synced = max(self._names_synced, names)
 
     def close(self) -> None:
-        """Flush everything, index files too, and close the files; once. Raises StorageError."""
+        """Flush all files and close them; a second call does nothing. Raises StorageError."""
         if self._closed:
             return
         try:
@@ -627,7 +627,7 @@ class Log:
         return False
 
     def fail(self, reason: str) -> None:
-        """Accept no more messages, for this reason."""
+        """Take the log offline: it accepts no more messages, for this reason."""
         self._failure = self._failure or reason
 
     def _check_in_place(self) -> None:

@@ -106,11 +106,11 @@ class LogManager:
     def open_all(self, overrides: Overrides | None = None, tree: Tree | None = None) -> None:
         """Lock the directories, created when absent, and open and recover every log in them.
 
-        DirectoryLocked when another process uses one; StorageError when none can be used, or a partition is
-        in two. Then nothing stays locked. A log that cannot be opened in a usable directory is reported and
-        left to ``create``. ``overrides`` should name at least the compacted topics: in others, a hole between
-        unflushed segments counts as loss and ends the log. Here and below, invalid overrides, such as those
-        of a newer Kafka, are skipped with a warning. ``tree``: for the topic incarnations.
+        Raises DirectoryLocked when another process uses one; StorageError when none can be used, or a
+        partition is in two. Then nothing stays locked. A log that cannot be opened in a usable directory is
+        reported and left to ``create``. ``overrides`` should name at least the compacted topics: in others, a
+        hole between unflushed segments counts as loss and ends the log. Here and below, invalid overrides,
+        such as those of a newer Kafka, are skipped with a warning. ``tree``: for the topic incarnations.
         """
         try:
             for path in self._paths:
@@ -189,7 +189,7 @@ class LogManager:
         The name of its directory is flushed on return, or by ``flush_names``; the directory's content is
         flushed with the first messages, as an empty directory is an empty log. A log that could not be opened
         is opened again in place. ``new``: the log was never created before, so it cannot be in an offline
-        directory. INVALID_TOPIC for a wrong name, StorageError when no disk accepts it.
+        directory. Raises INVALID_TOPIC for a wrong name, StorageError when no disk accepts it.
         """
         log = self._logs.get(partition)
         if log is not None and not log.closed:
@@ -248,7 +248,7 @@ class LogManager:
         return log
 
     def flush_names(self) -> None:
-        """Flush the directory names of created partitions. StorageError when a disk fails."""
+        """Flush the directory names of created partitions. Raises StorageError when a disk fails."""
         for directory in self._present():
             self._files.sync_dir(directory.path)
 
@@ -379,7 +379,7 @@ class LogManager:
     def increment_start_offset(self, partition: TopicPartition, offset: int) -> None:
         """Raise the log's start offset and write the checkpoint, so that it survives a restart.
 
-        UNKNOWN_TOPIC_OR_PARTITION when there is no log; StorageError when it may not survive a restart.
+        Raises UNKNOWN_TOPIC_OR_PARTITION when there is no log; StorageError when it may get lost.
         """
         log, home = self._logs.get(partition), self._directory_of.get(partition)
         if log is None or home is None:

@@ -30,13 +30,14 @@ class LogRead:
         return 0 if self.slice is None else self.slice.length
 
     def windows(self) -> Iterator[Buffer]:
-        """Yield the whole entries of the slice, in windows. StorageError."""
+        """Yield the whole entries of the slice, in windows. Raises StorageError."""
         if self.slice is not None and self.segment is not None:
             yield from self.segment.windows(self.slice.position, self.slice.position + self.slice.length)
 
     def classic_steps(self) -> Generator[int, None, bool]:
-        """Return whether the slice has no entry of magic 2. In steps that read it where that is not known
-        yet. StorageError.
+        """Return whether the slice has no entry of magic 2.
+
+        In steps that read it where that is not known yet. Raises StorageError.
         """
         if self.slice is None or self.segment is None:
             return True
@@ -44,8 +45,9 @@ class LogRead:
         return (yield from self.segment.classic_steps(self.slice.position, end))
 
     def transaction_steps(self) -> Generator[int, None, bool]:
-        """Return whether a batch in the slice belongs to a transaction, or ends one. In steps that read it
-        where that is not known yet. StorageError, BrokerError.
+        """Return whether a batch in the slice belongs to a transaction, or ends one.
+
+        In steps that read it where that is not known yet. Raises StorageError, BrokerError.
         """
         if self.slice is None or self.segment is None:
             return False

@@ -42,7 +42,7 @@ class RetentionLimits:
 
 
 class RetentionPolicy(Protocol):
-    """Chooses the segments to delete. The log takes no messages during the call: it must be quick."""
+    """Chooses the segments to delete. Appends to the log wait for the call, so it must be quick."""
 
     def expired(self, segments: Sequence[SegmentFacts], limits: RetentionLimits, now_ms: int) -> int:
         """Return how many of the oldest segments are no longer needed, 0 to all of them."""
@@ -52,7 +52,7 @@ class ByAgeAndSize:
     """Deletes by ``retention.ms`` and ``retention.bytes``.
 
     A segment is deleted when its newest message is older than the first, and when the log would still have at
-    least the second without it. As in 0.10.1, the first segment that is kept keeps all behind it.
+    least the second without it. As in 0.10.1, the first segment that is kept keeps all after it.
     """
 
     def expired(self, segments: Sequence[SegmentFacts], limits: RetentionLimits, now_ms: int) -> int:
@@ -88,7 +88,7 @@ class ByModificationTime(ByAgeAndSize):
 
     The texts' rule ("deletes any log with a modification time of more than N days ago"), and Kafka's up to
     0.10.0: timestamps that producers set, in the past or the future, delete nothing early and keep nothing
-    for ever. Files that were copied without their times look new.
+    forever. Files that were copied without their times look new.
     """
 
     @staticmethod
@@ -110,7 +110,7 @@ def _leading(answers: Iterable[bool]) -> int:
 def policy_of(name: str) -> RetentionPolicy:
     """Return the policy that a part of ``cleanup.policy`` names: ``delete``, or ``package.module:Class``.
 
-    ConfigError when there is no such class, or no instance can be created.
+    Raises ConfigError when there is no such class, or no instance can be created.
     """
     if name == "delete":
         return ByAgeAndSize()

@@ -88,7 +88,7 @@ def steps_to_timestamp(
 def _look(
     segment: Segment, begin: int, start_offset: int, timestamp_ms: int
 ) -> tuple[int, int] | _Large | None:
-    """Find the message from ``begin`` on, or the entry that may have it and is too large to be opened now."""
+    """Find the message from ``begin`` on, or an entry that may contain it but is too large to open now."""
     for window in windows(
         segment.file, begin, segment.size, segment.base_offset, check_crc=False, window_bytes=_WINDOW_BYTES
     ):

@@ -6,7 +6,7 @@
     message  size bytes
 
 Invariants: the file up to ``size`` holds whole entries with increasing offsets, each at or above
-``base_offset``. Bytes behind ``size`` (left by a failed append that could not be removed) are never read.
+``base_offset``. Bytes after ``size`` (left by a failed append that could not be removed) are never read.
 ``size`` grows only after the write returned, so that a reader in another thread sees whole entries.
 
 A preallocated file (``preallocate``) is longer than ``size`` while the segment grows: zeros follow.
@@ -267,7 +267,7 @@ class Segment:
     def translate_offset(self, offset: int) -> OffsetPosition | None:
         """Find the first entry whose offset is at or above ``offset``; None when all are below.
 
-        Reads the headers from an index entry to the wanted one. StorageError when they are not valid.
+        Reads the headers from an index entry to the wanted one. Raises StorageError when they are not valid.
         """
         try:
             return self._find_entry(offset)
@@ -393,7 +393,7 @@ class Segment:
         return FileSlice(self.file, position, length)
 
     def next_offset(self) -> int:
-        """Return the offset behind the last entry. Scans from the last index entry, without checksums."""
+        """Return the offset after the last entry. Scans from the last index entry, without checksums."""
         _, position = self.index().last()
         found = scan_file(self.file, position, self.size, self.base_offset, check_crc=False)
         return found.next_offset
@@ -418,7 +418,7 @@ class Segment:
         self.file.sync()
 
     def trim(self) -> None:
-        """Release the preallocated space behind ``size``."""
+        """Release the preallocated space after ``size``."""
         if self.file.size() != self.size:
             self.file.truncate(self.size)
 
@@ -451,7 +451,10 @@ class Segment:
         return self.times().write_out(self._files, sync=sync) or new
 
     def create_index_files(self) -> bool:
-        """Create empty index files for an empty segment; return whether a name is new. StorageError."""
+        """Create empty index files for an empty segment; return whether a name is new.
+
+        Raises StorageError.
+        """
         # The offset index is created first and removed last: Kafka's tools read it for a time index.
         new = self.index().create_empty(self._files)
         return self.times().create_empty(self._files) or new
@@ -479,7 +482,7 @@ class _Kinds:
         """The entries between these positions belong to no transaction."""
 
     def settle(self, position: int, end: int) -> None:
-        """Note that no entry in this range belongs to a transaction, if it adjoins the known range."""
+        """Record that no entry in this range belongs to a transaction, if it adjoins the known range."""
         begin, behind = self.settled
         if end <= position:
             return

@@ -20,7 +20,7 @@ def aborted_steps(log: Log, read: LogRead, up_to: int) -> Generator[int, None, l
     """Find the aborted transactions that have batches in ``read``: (producer id, first offset), by offset.
 
     Reads on until the end of each transaction was found, or to ``up_to``, which may be far. Works in steps
-    that read ``LOOK_BYTES`` or an entry, and need little memory. StorageError, CORRUPT_MESSAGE.
+    that read ``LOOK_BYTES`` or an entry, and need little memory. Raises StorageError, CORRUPT_MESSAGE.
     """
     has_transactions = yield from read.transaction_steps()
     if not has_transactions:

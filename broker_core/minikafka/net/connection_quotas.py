@@ -81,7 +81,7 @@ class ConnectionQuotas:
             return self._last
 
     def release(self, processor: int, ip: str) -> None:
-        """Uncount a connection that has ended."""
+        """Stop counting a connection that has ended."""
         with self._lock:
             self._by_processor[processor] -= 1
             self._by_ip[ip] -= 1

@@ -172,7 +172,7 @@ class SocketExchange:
 
 
 class Processor:
-    """One thread and its connections. Any thread may call public methods unless they say otherwise.
+    """A network thread and its connections. Public methods are thread-safe unless they say otherwise.
 
     ``on_close`` is called with the address of each connection that has ended.
     """

@@ -106,7 +106,7 @@ class RequestLimiter:
             self._requests += 1
 
     def end(self, *, requests: int = 0, holder: Hashable = None) -> None:
-        """Uncount ``requests`` requests, and release the bytes of ``holder``."""
+        """Stop counting ``requests`` requests, and release the bytes of ``holder``."""
         with self._lock:
             self._requests -= requests
             size_class, reserved = self._held.pop(holder, (self._small, 0))

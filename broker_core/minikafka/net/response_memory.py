@@ -64,7 +64,7 @@ class ResponseMemory:
         return LargeResponse(self, size, own_bytes, shared)
 
     def end(self, own_bytes: int, shared: Sequence[bytes]) -> None:
-        """Uncount a response."""
+        """Stop counting a response."""
         with self._lock:
             released = [own_bytes]
             for piece in shared:
@@ -126,7 +126,7 @@ class LargeResponse:
         return more_bytes < STALL_BYTES or (checks >= _MIN_CHECKS and slow)
 
     def end(self) -> None:
-        """Uncount the response, sent or not. A second call does nothing."""
+        """Stop counting the response, sent or not. A second call does nothing."""
         memory, self._memory = self._memory, None
         if memory is not None:
             memory.end(self._own_bytes, self._shared)

@@ -157,7 +157,9 @@ class Partition:
         self._followers = {}
 
     def check_leader(self, epoch: int = UNKNOWN) -> LeaderAndIsr:
-        """Return the state under which this broker leads. NOT_LEADER_FOR_PARTITION when it does not lead.
+        """Return the state under which this broker leads.
+
+        Raises NOT_LEADER_FOR_PARTITION when it does not lead.
 
         ``epoch`` is the leader epoch that a client knows: FENCED_LEADER_EPOCH for an older one,
         UNKNOWN_LEADER_EPOCH for one that this broker does not know yet (KIP-320). Raises BrokerError.
@@ -202,7 +204,10 @@ class Partition:
         return LogAppendResult(assigned, must_flush, leadership.leader_epoch)
 
     def complete_flush(self, end_offset: int) -> bool:
-        """Note that all below ``end_offset`` is flushed. Return whether the high watermark advanced."""
+        """Record that all messages before ``end_offset`` are flushed.
+
+        Return whether the high watermark advanced.
+        """
         self._durable_end_offset = max(self._durable_end_offset, min(end_offset, self.log.end_offset))
         return self.is_leader and self._advance_high_watermark()
 
@@ -231,7 +236,9 @@ class Partition:
         return True
 
     def update_follower_fetch_state(self, replica: int, offset: int, now_ms: int) -> FollowerFetchUpdate:
-        """Note a fetch of follower ``replica`` from ``offset``: it has all below. ``now_ms``: monotonic.
+        """Record a fetch of follower ``replica`` from ``offset``: it has all messages before that.
+
+        ``now_ms``: monotonic.
 
         Raises BrokerError as ``check_leader``, and UNKNOWN_TOPIC_OR_PARTITION if it is not a replica.
         """
@@ -258,8 +265,8 @@ class Partition:
         return FollowerFetchUpdate(high_watermark_advanced=self._advance_high_watermark(), proposed_isr=None)
 
     def _expand_isr(self, replica: int, leadership: LeaderAndIsr) -> LeaderAndIsr | None:
-        """Propose the ISR with ``replica``, if it has all committed messages and all that the log had when
-        this leader was elected, which may be more.
+        """Propose the ISR with ``replica`` if it has all committed messages and all messages that the log had
+        when this leader was elected, which may be more.
         """
         least = max(self._high_watermark, self._leader_epoch_start_offset)
         if self._proposed_isr is not None or self._followers[replica].end_offset < least:
@@ -360,7 +367,10 @@ class Partition:
         return log.needs_flush()
 
     def check_follower(self, leader_epoch: int) -> LeaderAndIsr:
-        """Return the state under which this broker follows. NOT_LEADER_FOR_PARTITION after a new election."""
+        """Return the state under which this broker follows.
+
+        Raises NOT_LEADER_FOR_PARTITION after a new election.
+        """
         leadership = self._leadership
         if leadership is None or self.is_leader or leadership.leader_epoch != leader_epoch:
             raise BrokerError(

@@ -119,7 +119,7 @@ class PartialReads:
         self._asking_since_ms: int | None = None
 
     def record_response(self, partition: TopicPartition, has_more: bool) -> None:
-        """Note that a fetch of ``partition`` was answered, and whether data remains after the response."""
+        """Record that a fetch of ``partition`` was answered, and whether data remains after the response."""
         if has_more:
             self._unfinished.add(partition)
             self._asking_since_ms = None

@@ -34,7 +34,7 @@ class LeaderAndIsr:
 
 
 class FollowerReplica:
-    """The progress of one follower, as its leader sees it in fetches. Times are monotonic ms."""
+    """The progress of one follower, as its fetches report it to the leader. Times are monotonic ms."""
 
     __slots__ = ("_fetched_ms", "_leader_end", "caught_up_ms", "end_offset")
 

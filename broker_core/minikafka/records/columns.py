@@ -252,7 +252,7 @@ class ColumnDecoder:
         """Decode ``data`` from its first byte on. Return the number of bytes used.
 
         A cut-off last message is not used, nor is anything after the last row when the decoder is full or
-        finished. CORRUPT_MESSAGE with the position in ``data`` on damage; the rows before it are kept.
+        finished. Raises CORRUPT_MESSAGE with the position in ``data`` on damage; the rows before it are kept.
         """
         self._valid_bytes = 0
         if not self.full and not self.finished:
@@ -367,7 +367,7 @@ class ColumnDecoder:
         )
 
     def _pass(self, offset: int) -> None:
-        """Note that everything up to ``offset`` was decoded."""
+        """Record that everything up to ``offset`` was decoded."""
         read = kernels.read
         after = min(offset + 1, int(self._state[read.END_OFFSET]))
         self._state[read.NEXT_OFFSET] = max(int(self._state[read.NEXT_OFFSET]), after)

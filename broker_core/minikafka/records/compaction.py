@@ -158,7 +158,8 @@ class OffsetMap:
 
     A key takes SLOT_BYTES of ``memory_bytes``. At most ``load_factor`` of them is filled, because look-ups in
     a fuller map take long. (``log.cleaner.dedupe.buffer.size``, ``log.cleaner.io.buffer.load.factor``.)
-    Memory is used as the map fills, and freed by ``begin`` and ``clear``. ValueError if not one key fits.
+    Memory is used as the map fills, and freed by ``begin`` and ``clear``. Raises ValueError if not one key
+    fits.
     """
 
     def __init__(self, memory_bytes: int, load_factor: float = 0.9) -> None:
@@ -209,7 +210,7 @@ class OffsetMap:
         return int(self._state[kernels.keys.MESSAGES])
 
     def pass_gap(self, offset: int) -> None:
-        """Note that there are no messages between the last ones that were added and ``offset``."""
+        """Record that there are no messages between the last ones that were added and ``offset``."""
         self._state[kernels.keys.NEXT] = max(self.end_offset, offset)
 
     def add(
@@ -222,8 +223,8 @@ class OffsetMap:
         """Add the keys of whole entries, in order, up to ``end_offset``; False if not all were added.
 
         In that case the map is full, or has reached ``end_offset`` or a transaction that has not ended. A
-        full map still accepts newer offsets of its keys. ``transactions`` is called at the first
-        transaction: it returns the outcomes of all that begin below ``end_offset``. CORRUPT_MESSAGE with the
+        full map still accepts newer offsets of its keys. ``transactions`` is called at the first transaction:
+        it returns the outcomes of all that begin below ``end_offset``. Raises CORRUPT_MESSAGE with the
         position.
         """
         keys, state = kernels.keys, self._state

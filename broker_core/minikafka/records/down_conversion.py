@@ -342,7 +342,10 @@ class DownConverter:
 
 
 def _entry_bytes(view: memoryview) -> int | None:
-    """Return the size of the entry at the start; None if its magic byte is missing. CORRUPT_MESSAGE."""
+    """Return the size of the entry at the start; None if its magic byte is missing.
+
+    Raises CORRUPT_MESSAGE.
+    """
     if len(view) <= MAGIC_AT:
         return None
     size = int.from_bytes(view[8:12], "big", signed=True)

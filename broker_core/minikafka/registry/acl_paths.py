@@ -26,7 +26,10 @@ _Label = TypeVar("_Label", ResourceType, Operation, Permission)
 
 
 def acl_path(resource: Resource) -> str:
-    """The znode of the ACLs of ``resource``. INVALID_REQUEST for a name that cannot be part of a path."""
+    """Return the path of the znode of the ACLs of ``resource``.
+
+    Raises INVALID_REQUEST for a name that cannot be part of a path.
+    """
     if not is_znode_name(resource.name):
         raise BrokerError(
             ErrorCode.INVALID_REQUEST, f"invalid resource name: {resource.name!r} cannot be a znode name"
@@ -46,7 +49,7 @@ class ResourceAcls:
     acls: frozenset[Acl] = frozenset()
 
     def to_json(self) -> bytes:
-        """Bytes for ``acl_path(resource)``."""
+        """Return the data for ``acl_path(resource)``."""
         acls = [
             {
                 "principal": acl.principal,
@@ -60,7 +63,7 @@ class ResourceAcls:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> ResourceAcls:
-        """The ACLs in ``data``; none if there is no data."""
+        """Parse the ACLs in ``data``; none if there is no data."""
         if not data:
             return cls()
         node = Node(data, path)
@@ -76,12 +79,12 @@ class AclChange:
     resource: Resource
 
     def to_json(self) -> bytes:
-        """Bytes for a new znode under ``ACL_CHANGES``: plain text, not JSON."""
+        """Return the data for a new znode under ``ACL_CHANGES``: plain text, not JSON."""
         return str(self.resource).encode()
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> AclChange:
-        """The notification in ``data``."""
+        """Parse the notification in ``data``."""
         label, separator, name = data.decode("utf-8", "replace").partition(":")
         if not separator or not name:
             raise CoordinationError(f"{path}: expected TYPE:NAME, got {data[:200]!r}")

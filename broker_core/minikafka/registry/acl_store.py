@@ -117,7 +117,7 @@ def change_resource(store: Store, resource: Resource, change: Callable[[Acls], A
 
 
 def delete_resource(store: Store, resource: Resource) -> Acls | None:
-    """Delete all ACLs of a resource, readable or not. Return what they were; None if they were unreadable."""
+    """Delete all ACLs of a resource, and return them; None if they were unreadable."""
     path = acl_path(resource)
     known: Acls | None = frozenset()
     try:

@@ -33,7 +33,7 @@ class Reassignments:
     """Partition -> all its brokers, the preferred leader first."""
 
     def to_json(self) -> bytes:
-        """Bytes for ``REASSIGN_PARTITIONS``. Raises CoordinationError for too many partitions."""
+        """Return the data for ``REASSIGN_PARTITIONS``. Raises CoordinationError for too many partitions."""
         return _request(
             REASSIGN_PARTITIONS,
             [{**_named(tp), "replicas": list(self.partitions[tp])} for tp in sorted(self.partitions)],
@@ -41,8 +41,10 @@ class Reassignments:
 
     @classmethod
     def from_json(cls, data: bytes, path: str = REASSIGN_PARTITIONS) -> Reassignments:
-        """The reassignments in ``data``. CoordinationError also for a duplicate partition, a duplicate broker
-        of a partition, or a partition without brokers.
+        """Parse the reassignments in ``data``.
+
+        Raises CoordinationError also for a duplicate partition, a duplicate broker of a partition, or a
+        partition without brokers.
         """
         node = Node(data, path)
         partitions: dict[TopicPartition, tuple[int, ...]] = {}
@@ -67,13 +69,13 @@ class PreferredElection:
     partitions: frozenset[TopicPartition]
 
     def to_json(self) -> bytes:
-        """Bytes for ``PREFERRED_ELECTION``. Raises CoordinationError for too many partitions."""
+        """Return the data for ``PREFERRED_ELECTION``. Raises CoordinationError for too many partitions."""
         return _request(PREFERRED_ELECTION, [_named(tp) for tp in sorted(self.partitions)])
 
     @classmethod
     def from_json(cls, data: bytes, path: str = PREFERRED_ELECTION) -> PreferredElection:
-        """The election in ``data``; the list may also be called ``partition``, as the texts' example has it.
-        CoordinationError also for a duplicate partition.
+        """Parse the election in ``data``; the list may also be called ``partition``, as the texts' example
+        has it. Raises CoordinationError also for a duplicate partition.
         """
         node = Node(data, path)
         key = "partition" if node.value("partitions") is None else "partitions"
@@ -92,12 +94,15 @@ class IsrChange:
     partitions: frozenset[TopicPartition]
 
     def to_json(self) -> bytes:
-        """Bytes for a new znode under ``ISR_CHANGES``. Raises CoordinationError for too many partitions."""
+        """Return the data for a new znode under ``ISR_CHANGES``.
+
+        Raises CoordinationError for too many partitions.
+        """
         return _request(ISR_CHANGES, [_named(tp) for tp in sorted(self.partitions)])
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> IsrChange:
-        """The notification in ``data``."""
+        """Parse the notification in ``data``."""
         return cls(frozenset(_partitions(Node(data, path), "partitions")))
 
 
@@ -109,13 +114,13 @@ class LogFailures:
     partitions: frozenset[TopicPartition]
 
     def to_json(self) -> bytes:
-        """Bytes for a new znode under ``LOG_FAILURES``."""
+        """Return the data for a new znode under ``LOG_FAILURES``."""
         named = [_named(tp) for tp in sorted(self.partitions)]
         return dump({"version": 1, "broker": self.broker_id, "event": _LOG_FAILURE, "partitions": named})
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> LogFailures:
-        """The notification in ``data``."""
+        """Parse the notification in ``data``."""
         node = Node(data, path)
         if node.integer("event") != _LOG_FAILURE:
             raise node.error("event", f"{_LOG_FAILURE} (log failure)")

@@ -150,11 +150,11 @@ class ZookeeperOffsets:
         return lost
 
     def _uncommitted(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return those that are not known to be stored."""
+        """Return the offsets that are not known to be stored."""
         return {tp: offset for tp, offset in offsets.items() if self.checkpointed.get(tp) != offset}
 
     def _write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write those whose versions are known, and forget those that others have written meanwhile."""
+        """Write the offsets whose versions are known; forget those that others have written meanwhile."""
         known = {paths.consumer_offset_path(self._group, *tp): tp for tp in offsets if tp in self._versions}
         if not known:
             return

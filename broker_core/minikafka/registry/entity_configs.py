@@ -41,6 +41,6 @@ def write_config(store: Store, kind: str, name: str, config: Mapping[str, str]) 
 
 
 def check_cluster(store: Store, connect: str) -> None:
-    """Raise CoordinationError if no broker ever registered there: settings would never be read."""
+    """Raise CoordinationError if no broker has ever registered in this ZooKeeper."""
     if store.exists(paths.CONFIG_CHANGES) is None:
         raise CoordinationError(f"no Kafka cluster in ZooKeeper at {connect}; correct the address or chroot")

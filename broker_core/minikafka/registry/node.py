@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
 def dump(fields: Mapping[str, object]) -> bytes:
-    """Bytes for a znode."""
+    """Return the data for a znode."""
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 

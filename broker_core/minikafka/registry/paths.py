@@ -77,32 +77,32 @@ DEFAULT_ENTITY = "<default>"
 
 
 def broker_path(broker_id: int) -> str:
-    """The registration znode of broker ``broker_id``."""
+    """Return the path of the registration znode of broker ``broker_id``."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
-    """The znode of the replica assignment of ``topic``."""
+    """Return the path of the znode of the replica assignment of ``topic``."""
     return f"{BROKER_TOPICS}/{topic}"
 
 
 def partitions_path(topic: str) -> str:
-    """The parent of the partitions of ``topic``."""
+    """Return the path of the parent of the partitions of ``topic``."""
     return f"{BROKER_TOPICS}/{topic}/partitions"
 
 
 def partition_state_path(topic: str, partition: int) -> str:
-    """The znode of the leader and ISR of one partition."""
+    """Return the path of the znode of the leader and ISR of one partition."""
     return f"{BROKER_TOPICS}/{topic}/partitions/{partition}/state"
 
 
 def topic_config_path(topic: str) -> str:
-    """The znode of the settings of ``topic``."""
+    """Return the path of the znode of the settings of ``topic``."""
     return config_path(TOPICS, topic)
 
 
 def config_path(kind: str, name: str) -> str:
-    """The znode of the settings of an entity; ``kind`` is one of ``ENTITY_TYPES``."""
+    """Return the path of the znode of the settings of an entity; ``kind`` is one of ``ENTITY_TYPES``."""
     return f"/config/{kind}/{name}"
 
 
@@ -117,37 +117,42 @@ def client_of(entity: str) -> str:
 
 
 def consumer_ids_path(group: str) -> str:
-    """The parent of the live consumers of ``group``. Raises INVALID_GROUP_ID, as do all functions below."""
+    """Return the path of the parent of the live consumers of ``group``.
+
+    Raises INVALID_GROUP_ID, as do all functions below.
+    """
     return f"{consumer_group_path(group)}/ids"
 
 
 def consumer_id_path(group: str, consumer_id: str) -> str:
-    """The registration znode of one consumer of ``group``."""
+    """Return the path of the registration znode of one consumer of ``group``."""
     return f"{consumer_ids_path(group)}/{consumer_id}"
 
 
 def consumer_owners_path(group: str) -> str:
-    """The parent of the topics of which ``group`` owns, or has owned, partitions."""
+    """Return the path of the parent of the topics of which ``group`` owns, or has owned, partitions."""
     return f"{consumer_group_path(group)}/owners"
 
 
 def consumer_owner_path(group: str, topic: str, partition: int) -> str:
-    """The znode of the owner of a partition, a consumer's thread id as plain text."""
+    """Return the path of the znode of the owner of a partition, a consumer's thread id as plain text."""
     return f"{consumer_owners_path(group)}/{topic}/{partition}"
 
 
 def consumer_offsets_path(group: str) -> str:
-    """The parent of the topics that ``group`` has read."""
+    """Return the path of the parent of the topics that ``group`` has read."""
     return f"{consumer_group_path(group)}/offsets"
 
 
 def consumer_offset_path(group: str, topic: str, partition: int) -> str:
-    """The znode of the offset that ``group`` has committed: a bare integer, as before the offsets topic."""
+    """Return the path of the znode of the offset that ``group`` has committed: a bare integer, as before the
+    offsets topic.
+    """
     return f"{consumer_offsets_path(group)}/{topic}/{partition}"
 
 
 def consumer_group_path(group: str) -> str:
-    """The root of all znodes of a group.
+    """Return the path of the root of all znodes of a group.
 
     Raises BrokerError INVALID_GROUP_ID for a name that cannot be part of a path.
     """
@@ -199,7 +204,7 @@ class BrokerRegistration:
         return None
 
     def to_json(self) -> bytes:
-        """Bytes for ``broker_path(broker_id)``."""
+        """Return the data for ``broker_path(broker_id)``."""
         fields: dict[str, object] = {
             "jmx_port": self.jmx_port,
             "timestamp": str(self.timestamp_ms),
@@ -214,7 +219,7 @@ class BrokerRegistration:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> BrokerRegistration:
-        """The registration in ``data``; the broker's id is the last part of ``path``."""
+        """Parse the registration in ``data``; the broker's id is the last part of ``path``."""
         node = Node(data, path)
         name = path.rpartition("/")[2]
         broker_id = id_in(name)
@@ -243,14 +248,16 @@ class TopicAssignment:
     """Partition number -> broker ids, in ascending order of partitions."""
 
     def to_json(self) -> bytes:
-        """Bytes for ``topic_path(topic)``."""
+        """Return the data for ``topic_path(topic)``."""
         partitions = {str(partition): list(replicas) for partition, replicas in self.partitions.items()}
         return dump({"version": 1, "partitions": partitions})
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> TopicAssignment:
-        """The assignment in ``data``. CoordinationError also for a partition without replicas, or with a
-        duplicate broker. Lists may have different lengths: a running reassignment leaves them so.
+        """Parse the assignment in ``data``.
+
+        Raises CoordinationError also for a partition without replicas, or with a duplicate broker. Lists may
+        have different lengths: a running reassignment leaves them so.
         """
         node = Node(data, path)
         partitions = {}
@@ -282,7 +289,7 @@ class PartitionState:
     """Epoch of the controller that decided it last."""
 
     def to_json(self) -> bytes:
-        """Bytes for ``partition_state_path(topic, partition)``."""
+        """Return the data for ``partition_state_path(topic, partition)``."""
         return dump(
             {
                 "controller_epoch": self.controller_epoch,
@@ -295,8 +302,10 @@ class PartitionState:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> PartitionState:
-        """The state in ``data``. CoordinationError also for a duplicate broker in the ISR, and for a leader
-        or an epoch out of range. The controller checks that leader and ISR fit the replicas.
+        """Parse the state in ``data``.
+
+        Raises CoordinationError also for a duplicate broker in the ISR, and for a leader or an epoch out of
+        range. The controller checks that leader and ISR fit the replicas.
         """
         node = Node(data, path)
         state = cls(
@@ -325,12 +334,12 @@ class ControllerRegistration:
     """When it was elected; -1 if the znode does not say."""
 
     def to_json(self) -> bytes:
-        """Bytes for ``CONTROLLER``."""
+        """Return the data for ``CONTROLLER``."""
         return dump({"version": 1, "brokerid": self.broker_id, "timestamp": str(self.timestamp_ms)})
 
     @classmethod
     def from_json(cls, data: bytes, path: str = CONTROLLER) -> ControllerRegistration:
-        """The registration in ``data``; releases before 0.8.1 wrote the bare broker id."""
+        """Parse the registration in ``data``; releases before 0.8.1 wrote the bare broker id."""
         broker_id = id_in(data.strip())
         if broker_id is not None:
             return cls(broker_id, -1)
@@ -345,12 +354,12 @@ class ControllerEpoch:
     epoch: int
 
     def to_json(self) -> bytes:
-        """Bytes for ``CONTROLLER_EPOCH``: the bare number."""
+        """Return the data for ``CONTROLLER_EPOCH``: the bare number."""
         return b"%d" % self.epoch
 
     @classmethod
     def from_json(cls, data: bytes, path: str = CONTROLLER_EPOCH) -> ControllerEpoch:
-        """The epoch in ``data``."""
+        """Parse the epoch in ``data``."""
         epoch = id_in(data.strip())
         if epoch is None:
             raise CoordinationError(f"{path}: expected a number, got {data[:200]!r}")
@@ -365,12 +374,12 @@ class EntityConfig:
     """Kafka's name of the setting -> value as text."""
 
     def to_json(self) -> bytes:
-        """Bytes for ``topic_config_path(topic)``."""
+        """Return the data for ``topic_config_path(topic)``."""
         return dump({"version": 1, "config": dict(self.config)})
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> EntityConfig:
-        """The settings in ``data``; none if there is no data."""
+        """Parse the settings in ``data``; none if there is no data."""
         if not data:
             return cls()
         node = Node(data, path)
@@ -390,12 +399,12 @@ class ConfigChange:
     """A topic, client or broker; for users it may have more parts, ``alice/clients/app``."""
 
     def to_json(self) -> bytes:
-        """Bytes for a new znode under ``CONFIG_CHANGES``, of version 2, which 0.10.1 writes."""
+        """Return the data for a new znode under ``CONFIG_CHANGES``, of version 2, which 0.10.1 writes."""
         return dump({"version": 2, "entity_path": f"{self.entity_type}/{self.entity_name}"})
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> ConfigChange:
-        """The notification in ``data``."""
+        """Parse the notification in ``data``."""
         node = Node(data, path)
         match node.integer("version"):
             case 1:
@@ -430,7 +439,9 @@ class ConsumerRegistration:
     """``static`` for topics; ``white_list`` or ``black_list`` for a pattern."""
 
     def to_json(self) -> bytes:
-        """Bytes for ``consumer_id_path(group, consumer_id)``, identical to those that 0.10.1 writes."""
+        """Return the data for ``consumer_id_path(group, consumer_id)``, identical to those that 0.10.1
+        writes.
+        """
         plain = dump(
             {
                 "version": 1,
@@ -443,7 +454,7 @@ class ConsumerRegistration:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> ConsumerRegistration:
-        """The registration in ``data``."""
+        """Parse the registration in ``data``."""
         node = Node(data, path)
         subscription = node.mapping("subscription")
         if not all(type(threads) is int for threads in subscription.values()):
@@ -458,12 +469,12 @@ class ClusterId:
     id: str
 
     def to_json(self) -> bytes:
-        """Bytes for ``CLUSTER_ID``."""
+        """Return the data for ``CLUSTER_ID``."""
         return dump({"version": "1", "id": self.id})
 
     @classmethod
     def from_json(cls, data: bytes, path: str = CLUSTER_ID) -> ClusterId:
-        """The id in ``data``."""
+        """Parse the id in ``data``."""
         node = Node(data, path)
         return cls(node.text("id"))
 
@@ -477,7 +488,7 @@ class ProducerIdBlock:
     last: int
 
     def to_json(self) -> bytes:
-        """Bytes for ``PRODUCER_IDS``."""
+        """Return the data for ``PRODUCER_IDS``."""
         return dump(
             {
                 "version": 1,
@@ -489,7 +500,7 @@ class ProducerIdBlock:
 
     @classmethod
     def from_json(cls, data: bytes, path: str = PRODUCER_IDS) -> ProducerIdBlock:
-        """The block in ``data``."""
+        """Parse the block in ``data``."""
         node = Node(data, path)
         block = cls(
             node.integer("broker"), node.number_as_text("block_start"), node.number_as_text("block_end")

@@ -88,7 +88,10 @@ class SessionTicket:
 
     @classmethod
     def from_json(cls, data: bytes, path: str) -> SessionTicket:
-        """The ticket in ``data``, read from the file ``path``. Raises CoordinationError for invalid data."""
+        """Parse the ticket in ``data``, read from the file ``path``.
+
+        Raises CoordinationError for invalid data.
+        """
         try:
             fields = json.loads(data)
             session_id, password = fields["session_id"], bytes.fromhex(fields["password"])
@@ -151,7 +154,7 @@ class Store(Protocol):
         """Return data and stat. Raises NoNode."""
 
     def read_all(self, paths: Iterable[str]) -> dict[str, tuple[bytes, Stat]]:
-        """Return data and stat of the znodes that exist, many requests in flight at once."""
+        """Read znodes, many requests in flight at once. Return data and stat of those that exist."""
 
     def write(self, path: str, data: bytes, version: int = -1) -> Stat:
         """Replace the data, only at ``version`` unless that is -1. Raises NoNode, BadVersion."""
@@ -231,5 +234,5 @@ def check_data(path: str, data: bytes) -> None:
 
 
 def parent_of(path: str) -> str:
-    """The path of the znode above ``path``."""
+    """Return the path of the znode above ``path``."""
     return path.rpartition("/")[0] or "/"

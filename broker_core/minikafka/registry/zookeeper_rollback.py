@@ -2,7 +2,7 @@
 
 A client sends the newest change that it has seen (``zxid``) to each server that it connects to. A server that
 has not reached that change closes the connection; in an ensemble the client then tries another server. If all
-of them were rolled back, every connection is refused for ever, without a reason.
+of them were rolled back, every connection is refused forever, without a reason.
 
 So once a connection has been lost for longer than the session lasts, a client with a new session, which any
 server accepts, reads the newest change of ZooKeeper. If that is older than the newest one seen before, the

@@ -174,7 +174,7 @@ class ClassicProtocol:
         begin_here(broker.pool, exchange, broker.clock, steps())
 
     def _any_partition(self, topic: str) -> int:
-        """Return a partition of the topic that this broker leads, in turn."""
+        """Return one of the topic's partitions that this broker leads, round-robin."""
         partitions = sorted(self._broker.metadata_cache.topics.get(topic, {}))
         led = [
             partition

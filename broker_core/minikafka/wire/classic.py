@@ -171,7 +171,7 @@ def error_of(code: int) -> ErrorCode:
 
 
 def decode_request(frame: Buffer) -> Request:
-    """Decode the request in ``frame``, without its length. RemoteWireError unless it fits exactly."""
+    """Decode the request in ``frame``, without its length. Raises RemoteWireError unless it fits exactly."""
     number, position = read_integer(INT16, frame, 0)
     request: Request
     match number:
@@ -194,7 +194,7 @@ def decode_request(frame: Buffer) -> Request:
 
 
 def encode_request(request: Request) -> list[Part]:
-    """Return the parts of a frame. LocalWireError when a value does not fit."""
+    """Return the parts of a frame. Raises LocalWireError when a value does not fit."""
     match request:
         case Produce():
             return [_integer(INT16, RequestId.PRODUCE), *_produce(request)]

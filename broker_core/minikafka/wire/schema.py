@@ -212,7 +212,7 @@ class _String(_Sized):
 
 
 class _Bytes(_Sized):
-    """An int32 length and so many bytes, decoded as a copy that outlives the message; -1 is null where
+    """An int32 length and that many bytes, decoded as a copy that outlives the message; -1 is null where
     allowed.
     """
 
@@ -228,7 +228,7 @@ class _Bytes(_Sized):
 
 
 class _Records(_Sized):
-    """An int32 length and so many bytes of message sets, decoded as a view; -1 is null where allowed."""
+    """An int32 length and that many bytes of message sets, decoded as a view; -1 is null where allowed."""
 
     def __init__(self, *, nullable: bool) -> None:
         super().__init__("records", "i", nullable=nullable)

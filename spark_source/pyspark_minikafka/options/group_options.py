@@ -43,7 +43,10 @@ class GroupOptions:
 
 
 def group_name(option: str, value: str, name: str) -> str:
-    """Return ``name`` stripped. Raise ConfigError with the whole ``value`` when it is no valid group id."""
+    """Return ``name`` stripped.
+
+    Raise ConfigError with the whole ``value`` when it is not a valid group id.
+    """
     name = name.strip()
     if not name:
         raise ConfigError(option, value, "must name a consumer group")

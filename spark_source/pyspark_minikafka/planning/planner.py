@@ -61,7 +61,7 @@ class TargetLost(MinikafkaError):
 class Planner:
     """Plans the batches of one query.
 
-    warn: logs a warning for the user. pause: waits for so many milliseconds. now_ms: the wall clock, in ms
+    warn: logs a warning for the user. pause: waits for that many milliseconds. now_ms: the wall clock, in ms
     since 1970.
     """
 

@@ -48,7 +48,7 @@ def load_plugin(
 
 
 def import_name(name: str) -> Any:
-    """Import ``package.module.Class``. ImportError or AttributeError if there is none."""
+    """Import ``package.module.Class``. Raises ImportError or AttributeError if there is none."""
     module, _, attribute = name.rpartition(".")
     if name.startswith(_RELEASE):
         # Do not search a Python package that happens to have that name.

@@ -39,8 +39,9 @@ def integer(low: int, high: int | None = None) -> Parser:
 
 
 def real_number(name: str, text: str, allowed: str, accepts: Callable[[float], bool]) -> float:
-    """Return the number in ``text``. ConfigError with ``allowed`` for other texts, and where ``accepts`` is
-    False.
+    """Return the number in ``text``.
+
+    Raises ConfigError with ``allowed`` for other texts, and where ``accepts`` is False.
     """
     try:
         value = float(text.strip())

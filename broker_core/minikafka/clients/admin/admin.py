@@ -338,7 +338,10 @@ class _ControllerRequest:
         self._response_lost = False
 
     def run(self, names: list[str]) -> TopicErrors:
-        """One result per name. NetworkError when no controller could be asked before the deadline."""
+        """Send the request; return one result per name.
+
+        Raises NetworkError when no controller could be asked before the deadline.
+        """
         self._remaining = list(names)
         if names:
             self._cluster.retry(f"{self._api.name} for {', '.join(names[:3])}", self._deadline, self._attempt)

@@ -43,12 +43,12 @@ class NewTopic:
 
     @property
     def takes_defaults(self) -> bool:
-        """True if the broker chooses a number."""
+        """True if the broker chooses the number of partitions or replicas."""
         return not self.assignments and BROKER_DEFAULT in (self.partitions, self.replication_factor)
 
     def check(self) -> None:
-        """Raise BrokerError if it is invalid for any cluster: INVALID_TOPIC, INVALID_PARTITIONS,
-        INVALID_REPLICATION_FACTOR.
+        """Raise BrokerError if the topic would be invalid in every cluster: INVALID_TOPIC,
+        INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
         """
         check_topic_name(self.name)
         if self.assignments:

@@ -295,7 +295,7 @@ def acquire_stats(client_id: str) -> None:
 
 
 def release_stats(client_id: str) -> None:
-    """Count one user less of the stats of ``client_id``; the last user removes them."""
+    """Count one user fewer of the stats of ``client_id``; the last user removes them."""
     with _lock:
         _users[client_id] -= 1
         if _users[client_id] <= 0:

@@ -56,7 +56,7 @@ class ConsumerIterator(Generic[K, V]):
     """Iterates over the messages of one stream (``ConsumerIterator`` of text 004). For one thread.
 
     ``next`` waits for a message. It raises ConsumerTimeout if none comes for ``consumer_timeout_ms`` (-1: it
-    waits for ever), and continues at the next call. The shutdown command in the queue ends the iteration. An
+    waits forever), and continues at the next call. The shutdown command in the queue ends the iteration. An
     error chunk is raised, and again at each call; a CorruptMessage can be skipped with ``skip_corrupt``.
     """
 

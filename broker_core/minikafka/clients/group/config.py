@@ -32,8 +32,8 @@ class Reset(Enum):
 class GroupConsumerConfig:
     """The settings of a consumer's group membership and fetches. Defaults are those of Kafka 0.10.1.
 
-    ``assignors`` are offered to the group in this order. Sizes are bytes. ``max_poll_records`` is for records
-    as objects; ``metadata_max_age_ms`` is the interval at which a pattern looks for topics, and without
+    ``assignors`` are offered to the group in this order. Sizes are bytes. ``max_poll_records`` applies to
+    records as objects; ``metadata_max_age_ms`` is how often a pattern looks for new topics; without
     ``exclude_internal_topics`` it finds internal ones too. ``auto_offset_reset``, ``isolation`` and
     ``assignors`` may also be given as text. Raises ConfigErrors with all invalid settings.
     """

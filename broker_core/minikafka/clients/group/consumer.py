@@ -215,7 +215,7 @@ class GroupConsumer:
         return table(batches, headers=headers)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Yield records one by one, for ever; ``wakeup`` ends it. Each counts as read when it is yielded.
+        """Yield records one by one, forever; ``wakeup`` ends it. Each counts as read when it is yielded.
 
         A due automatic commit happens between two records, when the next one is requested.
         """

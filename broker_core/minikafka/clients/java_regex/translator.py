@@ -62,7 +62,7 @@ class _Character(NamedTuple):
 def compile_pattern(pattern: str, *, all_java_releases: bool = False) -> re.Pattern[str]:
     """Return ``pattern`` compiled for ``fullmatch`` on topic names. Raises BadPattern.
 
-    With ``all_java_releases`` constructs that Java before 9 refuses or reads differently are refused too.
+    ``all_java_releases``: also refuse constructs that Java before 9 refuses or reads differently.
     """
     try:
         return re.compile(_Translator(pattern, all_java_releases).translate(), re.ASCII)

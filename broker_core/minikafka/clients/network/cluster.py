@@ -177,7 +177,9 @@ class ClusterClient:
     def topic(
         self, name: str, timeout_ms: int | None = None, *, creates_topics: bool | None = None
     ) -> TopicMetadata:
-        """Return a topic with its partitions; waits for one being created. BrokerError if there is none.
+        """Return a topic with its partitions; waits for one being created.
+
+        Raises BrokerError if there is none.
 
         ``creates_topics`` as for ``metadata``.
         """

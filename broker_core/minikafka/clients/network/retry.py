@@ -1,6 +1,6 @@
 """Retries: deadlines, back-off, and the record of failed attempts.
 
-No client waits for ever: every operation has a ``Deadline`` and every pause goes through a ``Waiter``, so
+No client waits forever: every operation has a ``Deadline`` and every pause goes through a ``Waiter``, so
 that tests control both and that closing a client ends its pauses at once.
 """
 

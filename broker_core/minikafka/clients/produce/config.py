@@ -19,8 +19,9 @@ _INT32_MAX = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class BatchingConfig:
-    """The settings of batching, retries and time-outs. Sizes are bytes. Defaults are those of Kafka 0.10.1,
-    but for two.
+    """The settings of batching, retries and time-outs. Sizes are bytes.
+
+    Defaults are those of Kafka 0.10.1, except for two.
 
     ``retries`` is unbounded and ``delivery_timeout_ms`` (of later releases) is the limit instead: with
     0.10.1's default of no retry, every change of a leader loses records. At most one batch of a partition is

@@ -145,7 +145,7 @@ class DefaultEventHandler(EventHandler):
         """The deadline of an outage while the producer is being closed."""
 
     def begin_close(self) -> None:
-        """Note that the producer is being closed: later batches together wait only once for an outage."""
+        """Record that the producer is being closed: later batches together wait only once for an outage."""
         self._closing = True
 
     def give_up(self) -> None:
@@ -324,8 +324,9 @@ class DefaultEventHandler(EventHandler):
         return ids
 
     def _partition_of(self, key: Any, count: int) -> int:
-        """Return the partitioner's choice, or raise its error; _InvalidPartition if that is not a
-        partition.
+        """Return the partition that the partitioner chooses.
+
+        Raises its error, or _InvalidPartition for a result that is not a partition.
         """
         given = self._partitioner.partition(key, count)
         try:

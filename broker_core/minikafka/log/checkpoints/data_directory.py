@@ -74,7 +74,7 @@ class OffsetCheckpointFile:
         self._problem: str | None = None
 
     def read(self) -> dict[TopicPartition, int]:
-        """Read the offsets; empty when the file is absent. StorageError when it is not valid."""
+        """Read the offsets; empty when the file is absent. Raises StorageError when it is not valid."""
         self.held = read_checkpoint(self._files, self.path)
         return self.held
 
@@ -89,7 +89,7 @@ class OffsetCheckpointFile:
     def write(self, offsets: Mapping[TopicPartition, int]) -> bool:
         """Replace the file; return whether that succeeded. A failure is logged once until a success.
 
-        StorageError when an old file that holds too much can be neither replaced nor removed.
+        Raises StorageError when an old file that holds too much can be neither replaced nor removed.
         """
         try:
             write_checkpoint(self._files, self.path, offsets)
@@ -144,8 +144,8 @@ class DataDirectory:
     ) -> DataDirectory:
         """Lock the directory, created when absent, and remove the rest of deleted partitions.
 
-        ``layout`` applies to an empty directory. DirectoryLocked when another process uses it, StorageError
-        when it cannot be used.
+        ``layout`` applies to an empty directory. Raises DirectoryLocked when another process uses it,
+        StorageError when it cannot be used.
         """
         make_dirs_durably(files, path)
         lock = files.lock(os.path.join(path, LOCK_FILE))

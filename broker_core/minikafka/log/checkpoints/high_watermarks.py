@@ -1,7 +1,7 @@
 """The checkpointed high watermarks of all logs: ``replication-offset-checkpoint``.
 
 One file in each data directory, as in 0.10.1. A checkpointed high watermark is never too high. The messages
-behind it are decided again, by the in-sync replicas (as the leader) or the leader's epochs (as a follower).
+after it are decided again, by the in-sync replicas (as the leader) or the leader's epochs (as a follower).
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ class HighWatermarkCheckpoints:
                     directory.high_watermarks.write(wanted)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Remove the entries of deleted logs: new logs of their names start without one. StorageError when a
-        file can be neither replaced nor removed.
+        """Remove the entries of deleted logs: new logs of their names start without one.
+
+        Raises StorageError when a file can be neither replaced nor removed.
         """
         for directory in self._directories:
             with directory.writing:

@@ -71,8 +71,9 @@ class LeaderEpochJournal:
         )
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Remove the entries of deleted logs, so that new logs of their names have none. StorageError when a
-        disk keeps them.
+        """Remove the entries of deleted logs, so that new logs of their names have none.
+
+        Raises StorageError when a disk keeps them.
         """
         self.record(dict.fromkeys(partitions, ()))
 

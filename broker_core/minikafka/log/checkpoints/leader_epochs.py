@@ -9,7 +9,7 @@
 
 Epochs and offsets increase from line to line. A restarted follower asks the leader for the end of the
 follower's own last epoch, and truncates its log there: with the high watermark alone, two logs could differ
-for ever (KIP-101).
+forever (KIP-101).
 
 Every change writes and flushes the file; changes are as rare as elections. The first entry is an exception:
 it becomes durable with the flush of the first messages (``make_durable``). Entries that ``assign`` does not
@@ -100,9 +100,9 @@ class LeaderEpochs:
             self.latest_at_open = entries[-1][0]
 
     def assign(self, epoch: int, first_offset: int, *, write: bool = True) -> None:
-        """Note that ``epoch`` starts at ``first_offset``. Older epochs change nothing.
+        """Record that ``epoch`` starts at ``first_offset``. Older epochs change nothing.
 
-        Entries of epochs that started at or behind that offset are removed: no message of them was kept.
+        Entries of epochs that started at or after that offset are removed: no message of them was kept.
         Without ``write`` the caller writes the journal and then calls ``recorded``. The first entry is
         written anyway, and so is an epoch that the file had at open: the journal counts only for newer ones.
         """
@@ -117,13 +117,13 @@ class LeaderEpochs:
         return self._saved or self._in_journal
 
     def recorded(self, entries: tuple[tuple[int, int], ...]) -> None:
-        """Note that these entries are durable in the journal."""
+        """Record that these entries are durable in the journal."""
         with self.mutex:
             if entries and entries == self._entries:
                 self._in_journal = True
 
     def save_durably(self) -> None:
-        """Write the file durably, as the journal's entries will be removed. StorageError."""
+        """Write the file durably, as the journal's entries will be removed. Raises StorageError."""
         with self.mutex:
             self._saved = self._in_journal = False
         self.require_saved()
@@ -170,12 +170,12 @@ class LeaderEpochs:
         return next((epoch for epoch, first in reversed(self._entries) if first <= offset), UNKNOWN)
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Remove the epochs that start at or behind ``end_offset``, where the log ends now."""
+        """Remove the epochs that start at or after ``end_offset``, where the log ends now."""
         with self.mutex:
             self._replace(tuple(entry for entry in self._entries if entry[1] < end_offset))
 
     def recovered(self, end_offset: int) -> None:
-        """Remove the epochs behind the end of the opened log, but not from the file until a write: after the
+        """Remove the epochs after the end of the opened log, but not from the file until a write: after the
         next crash it must still be known that such an epoch was started here.
         """
         with self.mutex:
@@ -184,8 +184,8 @@ class LeaderEpochs:
             self._entries = kept
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove the epochs before ``start_offset``, where the log begins now, but for the last of them: it
-        starts there now.
+        """Remove the epochs before ``start_offset``, where the log begins now, except for the last of them:
+        it starts there now.
         """
         with self.mutex:
             before = [entry for entry in self._entries if entry[1] <= start_offset]
@@ -210,7 +210,7 @@ class LeaderEpochs:
                 self._save(sync=not self._in_journal)
 
     def require_saved(self) -> None:
-        """Save the epochs before records of an epoch are appended. StorageError when that fails.
+        """Save the epochs before records of an epoch are appended. Raises StorageError when that fails.
 
         A log whose epochs start at other offsets after a restart would diverge from the other replicas.
         """
@@ -222,7 +222,7 @@ class LeaderEpochs:
                 raise StorageError(f"cannot append before the leader epochs are saved: {self._last_error}")
 
     def make_durable(self) -> bool:
-        """Flush the file if needed; return whether its name must be flushed too. StorageError."""
+        """Flush the file if needed; return whether its name must be flushed too. Raises StorageError."""
         with self.mutex:
             if self._durable or self._in_journal or not self._entries:
                 return False
@@ -248,7 +248,10 @@ class LeaderEpochs:
 
 
 def read_epochs(files: Files, path: str) -> tuple[tuple[int, int], ...]:
-    """Read (epoch, first offset) of each line. StorageError when the file is not valid; FileNotFoundError."""
+    """Read (epoch, first offset) of each line.
+
+    Raises StorageError when the file is not valid; FileNotFoundError.
+    """
     data = read_file(files, path)
     try:
         return _parse(data.decode("ascii")) if data else ()

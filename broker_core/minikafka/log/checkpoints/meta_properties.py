@@ -36,7 +36,7 @@ class MetaProperties:
 
 
 def read_meta(files: Files, directory: str) -> MetaProperties | None:
-    """Read the file in ``directory``; None when it is absent. StorageError when it is not valid."""
+    """Read the file in ``directory``; None when it is absent. Raises StorageError when it is not valid."""
     path = os.path.join(directory, META_FILE)
     try:
         text = read_file(files, path).decode("latin-1")
@@ -74,8 +74,10 @@ def _add_cluster(files: Files, directory: str, cluster_id: str) -> None:
 
 
 def known_cluster(files: Files, directories: Sequence[str]) -> str | None:
-    """Return the cluster of the directories; None when no file names one. StorageError when they disagree.
-    Unreadable files are ignored here and reported by ``claim_directories``.
+    """Return the cluster of the directories; None when no file names one.
+
+    Raises StorageError when they disagree. Unreadable files are ignored here and reported by
+    ``claim_directories``.
     """
     found: dict[str, str] = {}
     for directory in directories:
@@ -92,7 +94,10 @@ def known_cluster(files: Files, directories: Sequence[str]) -> str | None:
 
 
 def agreed_meta(files: Files, directories: Sequence[str]) -> MetaProperties | None:
-    """Return the properties on which the files agree; None without files. StorageError when they disagree."""
+    """Return the properties on which the files agree; None without files.
+
+    Raises StorageError when they disagree.
+    """
     read = {directory: read_meta(files, directory) for directory in directories}
     found = {directory: meta for directory, meta in read.items() if meta is not None}
     if len({meta.broker_id for meta in found.values()}) > 1:
@@ -109,7 +114,7 @@ def claim_directories(
     """Check that the directories belong to ``broker_id``, write missing files, and add a missing cluster id.
 
     With ``broker_id`` None the files decide; without files nothing is written and None is returned.
-    StorageError when the data belongs to another broker.
+    Raises StorageError when the data belongs to another broker.
     """
     agreed = agreed_meta(files, directories)
     if broker_id is not None and agreed is not None and agreed.broker_id != broker_id:

@@ -30,7 +30,7 @@ def write_checkpoint(files: Files, path: str, offsets: Mapping[TopicPartition, i
 
 
 def read_checkpoint(files: Files, path: str) -> dict[TopicPartition, int]:
-    """Read the offsets; empty when the file is absent or empty. StorageError when it is not valid."""
+    """Read the offsets; empty when the file is absent or empty. Raises StorageError when it is not valid."""
     try:
         data = read_file(files, path)
     except FileNotFoundError:
@@ -44,7 +44,9 @@ def read_checkpoint(files: Files, path: str) -> dict[TopicPartition, int]:
 
 
 def counted_lines(text: str) -> list[str]:
-    """Return the lines after the version and the number of lines. ValueError or IndexError when not valid.
+    """Return the lines after the version and the number of lines.
+
+    Raises ValueError or IndexError when not valid.
 
     Kafka writes its leader epoch files in this form too.
     """

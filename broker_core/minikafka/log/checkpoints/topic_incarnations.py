@@ -239,7 +239,7 @@ class TopicIncarnations:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The content of a file."""
+    """The parsed content of a ``topic-creations.json``."""
 
     tree: Tree
     known: Mapping[TopicPartition, int]

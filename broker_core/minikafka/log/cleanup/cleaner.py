@@ -64,7 +64,7 @@ class Uncleanable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CleanReport:
-    """The statistics of a pass. ``str`` gives one line for the broker's log."""
+    """The statistics of a pass. ``str()`` returns one line for the broker's log."""
 
     directory: str
     first_dirty_offset: int
@@ -148,7 +148,7 @@ class Cleaner:
             self._offsets.clear()
 
     def throttle(self, size_bytes: int, check: Callable[[], None]) -> None:
-        """Wait as the rate limit requires after so many bytes; ``check`` is called from time to time."""
+        """Wait as the rate limit requires after that many bytes; ``check`` is called from time to time."""
         if self._bytes_per_second is None:
             return
         now = self.clock.monotonic_ms()
@@ -226,7 +226,7 @@ class _Pass:
             raise CleaningStopped(f"cleaning of {self._log.directory} was stopped")
 
     def _dirty(self) -> Iterator[tuple[Segment, int, int]]:
-        """Yield the dirty segments, with the position where the dirty part begins and the offset behind."""
+        """Yield the dirty segments, with the position where the dirty part begins and the offset after it."""
         for segment, following in pairwise(self._segments):
             if following.base_offset > self._first_dirty:
                 yield segment, position_of(segment, self._first_dirty), following.base_offset
@@ -354,7 +354,7 @@ class _Room:
     times: int
 
     def less(self, segment: Segment) -> _Room:
-        """Return the room that is left after ``segment`` was added."""
+        """Return the bytes that may still be added after ``segment``."""
         return _Room(
             self.size - segment.size,
             self.index - len(segment.index()) * OffsetIndex.LAYOUT.itemsize,

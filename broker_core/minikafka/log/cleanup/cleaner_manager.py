@@ -115,7 +115,7 @@ class LogCleanerManager:
     def begin(self, directories: Iterable[str]) -> None:
         """Read the checkpoints, once the logs are open and before they grow.
 
-        Entries without a log are removed, and an offset behind a log's end does not count: otherwise a new
+        Entries without a log are removed, and an offset after a log's end does not count: otherwise a new
         log of that name, or new messages, would count as clean, and a tombstone could be removed before the
         messages that it deletes.
         """

@@ -106,7 +106,7 @@ class IndexFile:
         return values
 
     def _keep(self, count: int) -> None:
-        """Remove the entries behind the first ``count``."""
+        """Remove the entries after the first ``count``."""
         first, second = self._own()
         self._entries = (first[:count], second[:count])
         if self._written is not None and self._written != count:
@@ -139,7 +139,10 @@ class IndexFile:
         return True
 
     def write_out(self, files: Files, *, sync: bool) -> bool:
-        """Bring the file up to date, flushed with ``sync``; return whether its name is new. StorageError."""
+        """Bring the file up to date, flushed with ``sync``; return whether its name is new.
+
+        Raises StorageError.
+        """
         first, second = self._entries
         count = len(first)
         new, self._name_is_new = self._name_is_new, False

@@ -66,7 +66,10 @@ class OffsetIndex(IndexFile):
         return self._base_offset + int(offsets[number]), int(positions[number])
 
     def append(self, offset: int, position: int) -> None:
-        """Append an entry. StorageError when it is not greater than the last one, or does not fit int32."""
+        """Append an entry.
+
+        Raises StorageError when it is not greater than the last one, or does not fit int32.
+        """
         last_offset, last_position = self.last()
         relative = offset - self._base_offset
         if (
@@ -80,7 +83,7 @@ class OffsetIndex(IndexFile):
         offsets.append(relative)
 
     def extend_by_marks(self, marks: Sequence[tuple[int, int]], position: int, interval_bytes: int) -> None:
-        """Append the marks that are more than the interval behind the previous entry.
+        """Append the marks that are more than the interval after the previous entry.
 
         A mark is an offset and a position relative to ``position``. Marks increase, and follow the last entry
         of the index.
@@ -110,5 +113,5 @@ class OffsetIndex(IndexFile):
         return int(positions[number]) if number >= 0 else 0
 
     def cut(self, position: int) -> None:
-        """Remove the entries at ``position`` and behind it."""
+        """Remove the entries at ``position`` and after it."""
         self._keep(bisect_left(self._entries[1], position))

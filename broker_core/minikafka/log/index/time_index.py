@@ -34,7 +34,7 @@ class TimeIndex(IndexFile):
 
     @classmethod
     def load(cls, files: Files, path: str, base_offset: int) -> TimeIndex | None:
-        """Read the file; None when it is absent, unreadable, or not valid."""
+        """Read the file. Return None when it is absent, unreadable, or not valid."""
         index = cls(path, base_offset)
         found = index._load(files)
         if found is None:

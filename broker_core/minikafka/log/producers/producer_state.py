@@ -155,7 +155,7 @@ def analyze_batches(
 
 
 def _follows(producer: ProducerStateEntry, header: BatchHeader) -> bool:
-    """Return whether the batch is the next one, as nearly every batch is. Then no other check is needed."""
+    """Return whether the batch is the next in sequence, as nearly all are; then no other check is needed."""
     return (
         header.producer_epoch == producer.epoch >= 0
         and header.base_sequence == (producer.last_sequence + 1) % _SEQUENCES
@@ -255,7 +255,7 @@ def replayed(producer: ProducerStateEntry | None, header: BatchHeader, active_ms
 
 
 def expired(known: Producers, now_ms: int, expiration_ms: int) -> list[int]:
-    """Return the producers that have been idle for so long, except those with an open transaction."""
+    """Return the producers that have been idle for that long, except those with an open transaction."""
     return [
         producer_id
         for producer_id, producer in known.items()

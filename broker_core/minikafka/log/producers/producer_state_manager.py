@@ -1,7 +1,7 @@
 """The producers of one log: their state in memory, and the snapshot files from which it is loaded.
 
 A snapshot (``snapshots``) is written whenever a segment ends, and when the log is closed. At open the newest
-valid one is read, and the headers of the batches behind it:
+valid one is read, and the headers of the batches after it:
 
 - a snapshot that is damaged, or past the log's end, is skipped and removed;
 - after a crash so is one past the recovery point, unless the log begins there: the log may have been
@@ -15,7 +15,7 @@ log.
 
 A producer expires when it has written nothing for ``transactional.id.expiration.ms``; and if there are very
 many, the one idle for longest is removed, so that no client can fill the memory with invented ids. The
-deletion of its messages is no reason (as since 2.4; 2.1 removes it then, and refuses the next batch).
+deletion of its messages is not a reason (as since 2.4; 2.1 removes it then, and refuses the next batch).
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class ProducerStateManager:
             opened.pop(oldest, None)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Remove producers that were idle for so long; return their number."""
+        """Remove producers that were idle for that long; return their number."""
         removed = expired(self._known, now_ms, expiration_ms)
         for producer_id in removed:
             del self._known[producer_id]
@@ -205,7 +205,9 @@ class ProducerStateManager:
         after_clean: bool = False,
         advance: Callable[[int], None] = lambda size_bytes: None,
     ) -> None:
-        """Rebuild the state below ``end_offset``, the log end offset. StorageError if the log is unreadable.
+        """Rebuild the state below ``end_offset``, the log end offset.
+
+        Raises StorageError if the log is unreadable.
 
         Snapshots above ``believed_up_to`` are removed. ``after_clean``: a log without a snapshot has no
         producers. ``advance`` is called with the number of bytes that were read.

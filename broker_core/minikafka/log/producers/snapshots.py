@@ -59,7 +59,7 @@ def encode_producers(producers: Producers) -> bytes:
 def parse_producers(path: str, data: bytes) -> tuple[dict[int, ProducerStateEntry], str | None]:
     """Decode the file: the producers, and the problem with the checksum if there is one.
 
-    StorageError when the size or version is not valid: then nothing can be read.
+    Raises StorageError when the size or version is not valid: then nothing can be read.
     """
     if len(data) < _HEADER.size:
         raise StorageError(

@@ -188,7 +188,7 @@ def load_log(
 
 
 def _checked_tail(segment: Segment, config: LogConfig) -> int | None:
-    """Return the end offset, when the entries behind the last index entry are valid; otherwise None."""
+    """Return the end offset, when the entries after the last index entry are valid; otherwise None."""
     if segment.size == 0:
         return segment.base_offset
     offset, position = segment.index(config.index_interval_bytes).last()

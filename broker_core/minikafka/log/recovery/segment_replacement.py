@@ -10,8 +10,8 @@ Each step is a rename (``layout`` has the suffixes)::
 
 At open ``complete_swaps`` finishes what a crash interrupted: ``.deleted`` and ``.cleaned`` files and
 half-written snapshots are removed, and a ``.swap`` replaces the segments whose offsets it covers. Segments
-behind its last offset may stay, though they were to be replaced too: only messages that compaction removed
-come back, as a key's later value or its tombstone is always behind them. (``Log.replaceSegments`` of 0.10.1,
+after its last offset may stay, though they were to be replaced too: only messages that compaction removed
+come back, as a key's later value or its tombstone is always after them. (``Log.replaceSegments`` of 0.10.1,
 which uses the same names; it flushes no directory.)
 """
 
@@ -98,7 +98,7 @@ class SegmentReplacement:
 def complete_swaps(files: Files, directory: str, layout: Layout) -> bool:
     """Finish replacements that a crash interrupted, and flush them; return whether names have changed.
 
-    StorageError when the disk fails.
+    Raises StorageError when the disk fails.
     """
     swaps, changed = [], False
     for name in files.list_dir(directory):

@@ -24,7 +24,7 @@ _HEADER = struct.Struct(">qi")
 class Damage:
     """Damaged bytes of a file: position, length and reason. The length is 0 when bytes are missing.
 
-    In a segment, damage without a valid entry behind it reaches to the end of the file.
+    In a segment, damage without a valid entry after it reaches to the end of the file.
     """
 
     path: str
@@ -41,7 +41,7 @@ class Damage:
 def dump_records(files: Files, path: str, *, deep: bool = True) -> Iterator[StoredRecord | Damage]:
     """Yield the records in the file, in order, and ``Damage``; compressed sets are opened when ``deep``.
 
-    FileNotFoundError when there is no such file, StorageError when it cannot be read.
+    Raises FileNotFoundError when there is no such file, StorageError when it cannot be read.
     """
     file = files.open(path, read_only=True)
     try:

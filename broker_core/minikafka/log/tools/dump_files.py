@@ -77,8 +77,8 @@ def kind_of(path: str) -> tuple[FileKind, int | None]:
 def file_rows(files: Files, path: str) -> Iterator[Row | Damage]:
     """Yield the rows of a file that is not a segment, in order, and ``Damage`` if it ends within an entry.
 
-    FileNotFoundError when there is no such file (a checkpoint has no rows then); StorageError when it cannot
-    be read, or is not of that kind.
+    Raises FileNotFoundError when there is no such file (a checkpoint has no rows then); StorageError when it
+    cannot be read, or is not of that kind.
     """
     kind, base = kind_of(path)
     if kind in {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX}:
@@ -102,7 +102,7 @@ def file_rows(files: Files, path: str) -> Iterator[Row | Damage]:
 def index_entries(files: Files, path: str, kind: FileKind) -> tuple[npt.NDArray[np.int64], list[Damage]]:
     """Read an index file: its numbers as int64[n, 2], in file order, and an incomplete entry at its end.
 
-    Preallocated space, which is zeros behind the last entry, is ignored.
+    Preallocated space, which is zeros after the last entry, is ignored.
     """
     layout = OffsetIndex.LAYOUT if kind is FileKind.OFFSET_INDEX else TimeIndex.LAYOUT
     data = read_file(files, path)
@@ -143,7 +143,7 @@ def transactions(data: bytes) -> Iterator[dict[str, int]]:
 def producers(path: str, data: bytes) -> Iterator[Row | Damage]:
     """Yield the producers of a snapshot, and ``Damage`` when the checksum is wrong.
 
-    StorageError when its size or version is not valid.
+    Raises StorageError when its size or version is not valid.
     """
     known, wrong = parse_producers(path, data)
     for producer_id, producer in known.items():
@@ -166,7 +166,7 @@ def producers(path: str, data: bytes) -> Iterator[Row | Damage]:
 
 
 def read_properties(files: Files, path: str) -> dict[str, str]:
-    """Read names and values. StorageError for a line without a value."""
+    """Read names and values. Raises StorageError for a line without a value."""
     values = {}
     for line in read_file(files, path).decode("latin-1").splitlines():
         if line.strip() and not line.lstrip().startswith(("#", "!")):

@@ -121,8 +121,8 @@ def check_segment(
     """Check a whole segment.
 
     ``base_offset`` None: it is not known, and is taken from the first entry. ``positions`` and ``offsets``
-    (not relative) are those in the indexes. FileNotFoundError when there is no such file, StorageError when
-    it cannot be read.
+    (not relative) are those in the indexes. Raises FileNotFoundError when there is no such file, StorageError
+    when it cannot be read.
     """
     file = files.open(path, read_only=True)
     try:
@@ -199,7 +199,7 @@ class _Check:
         return position, why
 
     def _behind_damage(self, position: int, why: str | None) -> int:
-        """Note the damage at ``position``, and return the next position at which an entry may begin."""
+        """Record the damage at ``position``, and return the next position at which an entry may begin."""
         rest = self._end - position
         if why is None:
             self._note(Damage(self._file.path, position, rest, "the file was truncated while it was read"))
@@ -219,7 +219,10 @@ class _Check:
         return position + damage.length
 
     def _note(self, damage: Damage, *, hopeless: bool = False) -> None:
-        """Note damage. ``hopeless``: no valid entry; it extends damage before it, whose size may be wrong."""
+        """Record damage.
+
+        ``hopeless``: no valid entry; it extends damage before it, whose size may be wrong.
+        """
         before = self._damage[-1] if self._damage else None
         if hopeless and before is not None and before.position + before.length == damage.position:
             self._damage[-1] = replace(before, length=before.length + damage.length)
@@ -422,13 +425,13 @@ class _Findings:
         self._reasons: dict[int, str] = {}
 
     def add(self, wrong: npt.NDArray[np.bool_], why: Callable[[int], str]) -> None:
-        """Note wrong entries; ``why`` returns the reason for an entry."""
+        """Record wrong entries; ``why`` returns the reason for an entry."""
         for number in np.flatnonzero(wrong & self.open).tolist():
             self._reasons[number] = why(number)
         self.open &= ~wrong
 
     def pass_over(self, entries: npt.NDArray[np.bool_]) -> None:
-        """Check these entries no further."""
+        """Skip these entries in all further checks."""
         self.open &= ~entries
 
     def damage(self) -> list[Damage]:

@@ -106,8 +106,8 @@ class PartitionReport:
 def verify_file(files: Files, path: str, on_bytes: OnBytes = lambda count: None) -> FileReport:
     """Check one file of any kind; an index against the segment beside it.
 
-    FileNotFoundError when there is no such file, StorageError when it cannot be read, or is not of the kind
-    that its name says.
+    Raises FileNotFoundError when there is no such file, StorageError when it cannot be read, or is not of the
+    kind that its name says.
     """
     kind, base = kind_of(path)
     if kind is FileKind.SEGMENT:
@@ -210,7 +210,7 @@ def _with_indexes(
 
 
 def _wrong_transactions(path: str, data: bytes, base: int) -> list[Damage]:
-    """Return the invalid entries of a transaction index: each must end behind the one before."""
+    """Return the invalid entries of a transaction index: each must end after the one before."""
     damage = []
     before = base - 1
     for number, entry in enumerate(transactions(data)):
@@ -258,7 +258,7 @@ class DirectoryListing:
 def data_directories(files: Files, path: str) -> list[str]:
     """Return ``path`` if it has logs, otherwise its brokers' directories, as `minikafka up` creates them.
 
-    ConfigError when there are none.
+    Raises ConfigError when there are none.
     """
     if files.is_dir(path):
         if _is_data_directory(files, path):
@@ -290,7 +290,7 @@ def _partition_in(files: Files, path: str, name: str) -> _Partition | None:
 
 
 def list_directory(files: Files, path: str) -> DirectoryListing:
-    """List the partitions and checkpoints of a data directory. StorageError when it cannot be read."""
+    """List the partitions and checkpoints of a data directory. Raises StorageError when it cannot be read."""
     partitions, checkpoints, deleted, findings = [], {}, set(), []
     total = 0
     for name in files.list_dir(path):
@@ -335,7 +335,9 @@ def _size(files: Files, path: str) -> int:
 def verify_partitions(
     files: Files, found: DirectoryListing, *, in_use: bool = False, on_bytes: OnBytes = lambda count: None
 ) -> Iterator[PartitionReport]:
-    """Check every partition of a data directory, one after the other. StorageError when one cannot be read.
+    """Check every partition of a data directory, one after the other.
+
+    Raises StorageError when one cannot be read.
 
     ``in_use``: a broker may be writing.
     """
@@ -419,7 +421,7 @@ class _PartitionCheck:
         self._findings.append(Finding(f"{path}: {text}", note=True))
 
     def _segment(self, base: int, *, newest: bool) -> int | None:
-        """Check a segment with its indexes; return the offset behind it, None when it was removed."""
+        """Check a segment with its indexes; return the offset after it, None when it was removed."""
         layout, path = self._found.layout, self._path(base)
         index_paths = {
             FileKind.OFFSET_INDEX: os.path.join(self._found.path, layout.index_name(base)),

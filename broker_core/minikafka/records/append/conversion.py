@@ -78,7 +78,10 @@ def down_convert(data: Buffer, max_magic: int = 0, max_content_bytes: int = MAX_
 
 
 def wrapper_state(content: Content, position: int) -> NDArray[np.int64]:
-    """Return the state of a run over a wrapper's content. CORRUPT_MESSAGE for one that holds no message."""
+    """Return the state of a run over a wrapper's content.
+
+    Raises CORRUPT_MESSAGE for one that holds no message.
+    """
     measured = np.zeros(3, dtype=np.int64)
     kernels.read.measure(read_only(content.data), measured)
     if not measured[0]:
@@ -239,7 +242,7 @@ def rewrite_steps(
     messages.
 
     It works in steps, each of which yields the memory that the next one needs, as long as little of the new
-    set exists. Messages that become magic 1 get the timestamp -1, which append times replace later.
+    set exists. Messages that become magic 1 get the timestamp -1, which append times replace later. Raises
     MESSAGE_TOO_LARGE when a new message is larger than ``max_message_bytes``; RECORD_LIST_TOO_LARGE when all
     wrappers together, or the new one, hold more than ``max_content_bytes``. Source:
     ``validateMessagesAndAssignOffsets`` of 0.10.1, which also builds one wrapper for a set.

@@ -77,10 +77,11 @@ class FollowerRecords:
 
 
 def replicated(data: Buffer, next_offset: int) -> FollowerRecords | None:
-    """Return the whole entries at the start of ``data``, or None if there are none. The last offset of each
-    must be at least ``next_offset``.
+    """Return the whole entries at the start of ``data``, or None if there are none.
 
-    An entry that is cut off at the end is left out. CORRUPT_MESSAGE for damage, with the position.
+    The last offset of each must be at least ``next_offset``.
+
+    An entry that is cut off at the end is left out. Raises CORRUPT_MESSAGE for damage, with the position.
     """
     view = memoryview(data)
     next_offset = min(next_offset, _first_of_batch(view, next_offset))

@@ -88,13 +88,15 @@ def validate(
     surveyed: PlainBatch | None = None,
     budget: ContentBudget | None = None,
 ) -> ValidatedRecords:
-    """Check ``data`` and write append times into it. The result keeps the buffer, or a copy if the buffer is
-    read-only. ``surveyed`` is the result of ``survey`` for it.
+    """Check ``data`` and write append times into it.
 
-    BrokerError CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_TIMESTAMP with the position of the first fault.
-    For a set that has to be rewritten also RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE (zstd in magic
-    0 and 1) and UNSUPPORTED_FOR_MESSAGE_FORMAT (idempotent records in these). BudgetExceeded if the set needs
-    more than ``budget`` has left; it can then be validated again.
+    The result keeps the buffer, or a copy if the buffer is read-only. ``surveyed`` is the result of
+    ``survey`` for it.
+
+    Raises BrokerError CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_TIMESTAMP with the position of the first
+    fault. For a set that has to be rewritten also RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE (zstd
+    in magic 0 and 1) and UNSUPPORTED_FOR_MESSAGE_FORMAT (idempotent records in these). Raises BudgetExceeded
+    if the set needs more than ``budget`` has left; it can then be validated again.
     """
     view = _writable(data)
     if surveyed is not None and allows(limits, surveyed, now_ms):
@@ -460,7 +462,10 @@ def _finish_wrappers(
 def _rebuilt(
     view: memoryview, row: NDArray[np.int64], first_inner_offset: int, max_message_bytes: int
 ) -> bytes:
-    """Rebuild a wrapper with inner offsets from ``first_inner_offset`` on. MESSAGE_TOO_LARGE if it grew."""
+    """Rebuild a wrapper with inner offsets from ``first_inner_offset`` on.
+
+    Raises MESSAGE_TOO_LARGE if it grew.
+    """
     write = kernels.write
     position = int(row[write.WRAPPER_AT])
     inner = bytearray(open_wrapper(view, position).data)

@@ -116,10 +116,11 @@ def memory_to_open(view: memoryview, rows: NDArray[np.int64], max_content_bytes:
 def open_group(
     view: memoryview, rows: NDArray[np.int64], max_content_bytes: int, budget: ContentBudget | None = None
 ) -> tuple[memoryview, NDArray[np.int64]]:
-    """Return the concatenated content of the first wrappers, and the end of each in it: of at least one
-    wrapper, and of as many as have at most ``GROUP_BYTES`` together.
+    """Decompress the first wrappers: at least one, and as many as have at most ``GROUP_BYTES`` together.
 
-    CORRUPT_MESSAGE if the first cannot be decompressed, or has more than ``max_content_bytes``;
+    Return their concatenated content, and the end of each in it.
+
+    Raises CORRUPT_MESSAGE if the first cannot be decompressed, or has more than ``max_content_bytes``;
     BudgetExceeded.
     """
     contents: list[memoryview] = []

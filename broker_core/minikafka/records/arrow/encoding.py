@@ -99,8 +99,8 @@ def encode(
     with magic 2 it is always one batch; the limit applies before and after compression. ``timestamps_ms`` has
     one item for each row of the columns and is ignored for magic 0. Null is a null field.
 
-    ``headers`` are those of all rows of the columns (``raw_headers``). ValueError if there are any and the
-    magic is not 2.
+    ``headers`` are those of all rows of the columns (``raw_headers``). Raises ValueError if there are any and
+    the magic is not 2.
 
     If not ``sealed``, batches of magic 2 have no checksum yet: ``set_producer`` writes it after the
     producer's id.

@@ -156,7 +156,7 @@ def set_offset_and_epoch(data: memoryview, base_offset: int, leader_epoch: int) 
 def read_header(data: Buffer, position: int, *, check_crc: bool = True) -> BatchHeader:
     """Read the header of the batch at ``position``, which is complete and of magic 2.
 
-    CORRUPT_MESSAGE with the position if its size, checksum, codec, deltas or count are invalid.
+    Raises CORRUPT_MESSAGE with the position if its size, checksum, codec, deltas or count are invalid.
     """
     view = memoryview(data)
     (size,) = _INT32.unpack_from(view, position + 8)
@@ -200,8 +200,8 @@ def records_of(
 ) -> memoryview:
     """Return the records of the batch at ``position``, decompressed and not validated.
 
-    CORRUPT_MESSAGE with the position if they cannot be decompressed, or have more than ``max_content_bytes``;
-    BudgetExceeded if they have more than ``budget`` has left.
+    Raises CORRUPT_MESSAGE with the position if they cannot be decompressed, or have more than
+    ``max_content_bytes``; BudgetExceeded if they have more than ``budget`` has left.
     """
     stored = memoryview(data)[position + BATCH_HEADER_BYTES : position + header.size_bytes]
     try:
@@ -353,8 +353,8 @@ def iterate_batch(
     """Yield the records of the batch at ``position``, which is complete and of magic 2.
 
     If not ``deep``, yield the batch as one record with the last offset, the largest timestamp and the stored
-    records as its value. The whole batch is read before the first record is yielded. CORRUPT_MESSAGE with the
-    position on damage.
+    records as its value. The whole batch is read before the first record is yielded. Raises CORRUPT_MESSAGE
+    with the position on damage.
     """
     header = read_header(view, position)
     if not deep:

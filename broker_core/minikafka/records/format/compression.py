@@ -88,7 +88,7 @@ class ContentBudget:
         self.left_bytes = left_bytes
 
     def take(self, size_bytes: int) -> None:
-        """Subtract ``size_bytes``. BudgetExceeded if fewer are left."""
+        """Subtract ``size_bytes``. Raises BudgetExceeded if fewer are left."""
         self.left_bytes -= size_bytes
         if self.left_bytes < 0:
             raise BudgetExceeded
@@ -119,7 +119,7 @@ CLASSIC_CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 def compress(codec: Codec, data: Buffer, magic: int, head_bytes: int = 0) -> bytearray:
     """Compress ``data`` for ``magic``, after ``head_bytes`` that are free for a header.
 
-    ``Codec.NONE`` returns the bytes themselves. ValueError for zstd with a magic other than 2.
+    ``Codec.NONE`` returns the bytes themselves. Raises ValueError for zstd with a magic other than 2.
     """
     content = memoryview(data)
     if codec is Codec.NONE or codec is Codec.GZIP:
@@ -154,8 +154,10 @@ def _gzip(data: memoryview) -> bytes:
 def decompress(
     codec: Codec, data: Buffer, max_bytes: int = MAX_CONTENT_BYTES, budget: ContentBudget | None = None
 ) -> memoryview:
-    """Return the content of ``data``. CORRUPT_MESSAGE if ``data`` is not of that codec, ContentTooLarge if it
-    holds more than ``max_bytes``, BudgetExceeded if it holds more than ``budget`` has left.
+    """Return the content of ``data``.
+
+    Raises CORRUPT_MESSAGE if ``data`` is not of that codec, ContentTooLarge if it holds more than
+    ``max_bytes``, BudgetExceeded if it holds more than ``budget`` has left.
     """
     if budget is None or codec is Codec.NONE:
         return _decompress(codec, data, max_bytes)

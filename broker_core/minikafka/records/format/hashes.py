@@ -51,7 +51,7 @@ def bytes_hash(data: Buffer) -> int:
 
 def long_hash(number: int) -> int:
     """Return Java's ``Integer.hashCode`` of a number of 32 bits, else its ``Long.hashCode``: a signed 32-bit
-    integer. OverflowError above 64 bits.
+    integer. Raises OverflowError above 64 bits.
     """
     if -(1 << 31) <= number < 1 << 31:
         return number

@@ -77,7 +77,7 @@ def _valid_text(names: pa.StringArray) -> pa.StringArray:
 def read_headers(data: bytes) -> Headers:
     """Parse the headers of one row of ``RawHeaders``; empty for no bytes. For small uses.
 
-    ValueError for invalid bytes.
+    Raises ValueError for invalid bytes.
     """
     at = 0
 
@@ -108,7 +108,7 @@ def read_headers(data: bytes) -> Headers:
 def raw_headers(column: pa.Array | pa.ChunkedArray) -> RawHeaders:
     """Return the headers of each row of a column like ``HEADERS_TYPE``; null and empty lists have none.
 
-    ValueError for another type, and for a header that is null or has no name.
+    Raises ValueError for another type, and for a header that is null or has no name.
     """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):

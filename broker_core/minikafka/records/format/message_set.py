@@ -158,8 +158,8 @@ def iterate(
 ) -> Iterator[StoredRecord]:
     """Yield the messages of any magic in order. Wrappers and batches are opened if ``deep``, else yielded.
 
-    It stops at a cut-off last message. BrokerError CORRUPT_MESSAGE with the position on damage, and if a
-    wrapper or batch holds more than ``max_content_bytes``.
+    It stops at a cut-off last message. Raises BrokerError CORRUPT_MESSAGE with the position on damage, and if
+    a wrapper or batch holds more than ``max_content_bytes``.
     """
     view = memoryview(data)
     position = 0
@@ -290,7 +290,7 @@ def open_wrapper(
 ) -> Content:
     """Decompress the wrapper at ``position``, an entry whose size, checksum and lengths are validated.
 
-    CORRUPT_MESSAGE with the position if the content cannot be decompressed, or exceeds the limit;
+    Raises CORRUPT_MESSAGE with the position if the content cannot be decompressed, or exceeds the limit;
     BudgetExceeded if it exceeds the rest of ``budget``.
     """
     view = memoryview(data)
@@ -316,7 +316,7 @@ def open_wrapper(
 def wrapper_value(view: memoryview, position: int) -> tuple[Codec, memoryview | None]:
     """Return the codec and the compressed value of the wrapper at ``position``, whose size is validated.
 
-    CORRUPT_MESSAGE if a field does not fit, or its attributes have no codec of wrappers.
+    Raises CORRUPT_MESSAGE if a field does not fit, or its attributes have no codec of wrappers.
     """
     codec = view[position + ATTRIBUTES_AT] & CODEC_MASK
     if codec > Codec.LZ4:

@@ -69,7 +69,7 @@ def producer_state_batches(
 
 
 def coordinator_epoch_of(data: Buffer, position: int) -> int | None:
-    """Return the coordinator epoch of the transaction marker at ``position``; None if it is no marker, or
+    """Return the coordinator epoch of the transaction marker at ``position``; None if it is not a marker, or
     compaction has emptied it.
     """
     try:

@@ -135,7 +135,7 @@ def find_position(data: Buffer, target_offset: int, *, position: int = 0) -> int
     """Return the position of the first entry, from ``position`` on, with a last offset of at least
     ``target_offset``.
 
-    None if there is none in ``data``. CORRUPT_MESSAGE if an entry before it is damaged.
+    None if there is none in ``data``. Raises CORRUPT_MESSAGE if an entry before it is damaged.
     """
     return _find(read_only(data), position, target_offset, INT64_MIN)
 
@@ -145,7 +145,7 @@ def first_at_or_after(data: Buffer, timestamp_ms: int, least_offset: int = 0) ->
     than ``timestamp_ms``, or None.
 
     Magic 0 messages have the timestamp -1. Wrappers and batches are opened, without an object per message.
-    CORRUPT_MESSAGE if an entry before it is damaged.
+    Raises CORRUPT_MESSAGE if an entry before it is damaged.
     """
     for entry in entries_at_or_after(data, timestamp_ms, least_offset):
         view = entry.data
@@ -202,7 +202,10 @@ def _first_of_wrapper(view: memoryview, timestamp_ms: int, least_offset: int) ->
 
 
 def _last_inside(content: Content) -> int:
-    """Return the inner offset of the last message of a wrapper. CORRUPT_MESSAGE if any message is damaged."""
+    """Return the inner offset of the last message of a wrapper.
+
+    Raises CORRUPT_MESSAGE if any message is damaged.
+    """
     write = kernels.write
     state = np.zeros(write.STATE_SIZE, dtype=np.int64)
     state[write.MAX_MESSAGE_BYTES] = state[write.LATEST] = INT64_MAX
@@ -244,7 +247,7 @@ class TimedEntry:
 def entries_at_or_after(data: Buffer, timestamp_ms: int, least_offset: int = 0) -> Iterator[TimedEntry]:
     """Yield the entries that may have messages from ``least_offset`` on, not older than ``timestamp_ms``.
 
-    CORRUPT_MESSAGE if an entry before one of them is damaged.
+    Raises CORRUPT_MESSAGE if an entry before one of them is damaged.
     """
     array = read_only(data)
     view = memoryview(data)

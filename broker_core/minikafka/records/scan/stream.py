@@ -92,8 +92,8 @@ class MessageSet:
         """Yield the set in pieces of whole entries, as the kernels expect them, each of at most ``max_bytes``
         (by default a window), or of one larger entry.
 
-        CORRUPT_MESSAGE with the position, after the valid entries before it, at an invalid size or magic
-        byte, and at an entry larger than the limit.
+        Raises CORRUPT_MESSAGE with the position, after the valid entries before it, at an invalid size or
+        magic byte, and at an entry larger than the limit.
         """
         usual = self._window_bytes if max_bytes is None else max(max_bytes, ENTRY_HEADER_BYTES)
         position, window = 0, usual

@@ -9,7 +9,7 @@ The pieces that wait to be sent share one bound (``PIECES_BYTES``) for all conne
 of the connections that have read nothing for the longest time are dropped. A dropped piece is converted again
 when its connection reads on, so a consumer that reads nothing costs no memory, and one that reads slowly
 costs time. A piece that a connection has requested (``prepare``) stays until it was offered to that
-connection: otherwise two large pieces would drop each other for ever. A piece that finds no room meanwhile is
+connection: otherwise two large pieces would drop each other forever. A piece that finds no room meanwhile is
 converted again later.
 """
 

@@ -1,4 +1,4 @@
-"""The queue of topics to be created: bounded, and worked off a few at a time between other jobs.
+"""A bounded queue of topics to create, processed a few at a time between other jobs.
 
 A metadata request may name any number of new topics. Each costs writes to ZooKeeper and then work of the
 controller, so they must neither delay the election of a leader nor queue up without bound. One job of the

@@ -461,7 +461,7 @@ class GroupCoordinator:
                 self._append(topic_partition, records, lambda error, offset: None)
 
     def _run_in_step(self, question: Callable[[], T]) -> T:
-        """Run ``question`` in a step and return its result, or raise its BrokerError."""
+        """Run ``question`` under the core's lock; return its result, or raise its BrokerError."""
         answers: list[T | BrokerError] = []
 
         def step() -> None:

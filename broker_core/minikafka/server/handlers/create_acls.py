@@ -1,4 +1,4 @@
-"""CreateAcls: create ACLs; creating an existing ACL is no error.
+"""CreateAcls: create ACLs; creating an existing ACL is not an error.
 
 Any broker serves it. The ACLs are written to ZooKeeper with a change notification for all brokers, and are in
 force on this broker when it replies. Each ACL succeeds or fails on its own. SECURITY_DISABLED when the broker

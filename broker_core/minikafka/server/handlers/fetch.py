@@ -185,7 +185,7 @@ def _collect(broker: Broker, version: int, request: FetchRequest) -> FetchData:
 
 
 def _answer(broker: Broker, context: RequestContext, request: FetchRequest, all_data: FetchData) -> Steps:
-    """Send the response, in steps: down-conversion may take many."""
+    """Send the response. Runs in steps, as down-conversion may take long."""
     version = context.version
     committed_only = request.isolation_level == READ_COMMITTED
     partial_reads = _partial_reads(context.exchange, request)

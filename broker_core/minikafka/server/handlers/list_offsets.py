@@ -88,7 +88,7 @@ def _serve(
 
 
 def _repeated(request: ListOffsetsRequest) -> frozenset[TopicPartition]:
-    """Return the partitions that the request repeats."""
+    """Return the partitions that appear more than once in the request."""
     times = Counter(
         TopicPartition(topic.name, part.index) for topic in request.topics for part in topic.partitions
     )

@@ -348,7 +348,7 @@ class _Append:
         self.appended: list[_Written] = []
 
     def at_once(self, valid: dict[TopicPartition, ValidatedRecords], answers: _Answers) -> None:
-        """Append a small request's records, whose wrappers are too small to raise OffsetMoved."""
+        """Append a small request's records in one step. Its wrappers are too small to raise OffsetMoved."""
         self._broker.run(lambda: self._append(valid, answers, {}))
 
     def steps(self, valid: dict[TopicPartition, ValidatedRecords], answers: _Answers) -> Steps:

@@ -1,4 +1,4 @@
-"""Quotas of clients: their byte rates, limits and pauses. Pure but for a mutex.
+"""Quotas of clients: their byte rates, limits and pauses. Pure except for a mutex.
 
 Measured as in Kafka: the bytes of the last ``quota.window.num`` windows of ``quota.window.size.seconds``, of
 which the newest is not full, divided by their time, or by the time of all but one window when there are

@@ -1,6 +1,6 @@
 """Quotas of replication (KIP-73): the byte rates, their limits and the throttled partitions.
 
-Pure but for a mutex. A broker has two rates: of the bytes that it sends as a leader, and of those that it
+Pure except for a mutex. A broker has two rates: of the bytes that it sends as a leader, and of those that it
 fetches as a follower. Only the bytes of throttled partitions count, only throttled partitions are paused, and
 only if the follower is not in sync: otherwise the ISR would shrink. So a reassignment never slows down
 clients or replicas that are in sync.
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class _SimpleRate(Rate):
-    """A rate over the time that has passed, so that it does not allow the initial burst of ``Rate``."""
+    """A rate over the elapsed time only, so that unlike ``Rate`` it allows no initial burst."""
 
     def throttle_ms(self, limit: int, now_ms: int) -> int:
         pause_ms = super().throttle_ms(limit, now_ms)

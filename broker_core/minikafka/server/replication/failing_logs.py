@@ -103,7 +103,10 @@ class FailingLogs:
             logged.logged_ms, logged.suppressed = now_ms, 0
 
     def look(self) -> None:
-        """Check the logs that failed, and report or forget them. For the housekeeper's thread."""
+        """Check the failed logs again: report those that still fail, and forget the others.
+
+        For the housekeeper's thread.
+        """
         now_ms = self._broker.clock.monotonic_ms()
         for topic_partition, partition in list(self._broker.partitions.items()):
             if partition.log.failure is not None and self._others(topic_partition):

@@ -573,7 +573,7 @@ class ReplicaFetcher(InterBrokerConnection):
 
 
 def _is_reportable(follower: FollowerPartition, part: FetchPartitionResponse) -> bool:
-    """Return True if a partition of a response has anything new: of many partitions few have."""
+    """Return True if a partition of a response has anything new, as few of many partitions have."""
     partition = follower.partition
     return (
         part.error_code != ErrorCode.NONE

@@ -472,7 +472,7 @@ class ReplicaManager:
         return log
 
     def _is_of_an_earlier_life(self, topic_partition: TopicPartition, epoch: int, log: Log) -> bool:
-        """Return True if this broker led this very epoch before it was restarted.
+        """Return True if this broker led in this leader epoch before it was restarted.
 
         Then the controller does not know of the restart yet, and elects again once it does. Until then no
         broker leads: the log may have lost messages that followers have, and an epoch must not have two
@@ -522,7 +522,7 @@ class ReplicaManager:
             self._known_since_ms = broker.clock.monotonic_ms()
 
     def _in_steps(self, items: Sequence[T], do: Callable[[Sequence[T]], None]) -> None:
-        """Run ``do`` for portions of ``items``, in steps of a few milliseconds."""
+        """Run ``do`` for portions of ``items``, each under the lock for a few milliseconds."""
         for portion in portions(items, _STEP_ITEMS):
             self._broker.run(partial(do, portion))
 

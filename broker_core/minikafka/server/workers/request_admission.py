@@ -111,7 +111,7 @@ class _AdmittedExchange:
             self.leave()
 
     def leave(self) -> None:
-        """End the admission, once."""
+        """End the admission; a second call does nothing."""
         with self._lock:
             left, self._left = self._left, True
         if not left:
@@ -119,6 +119,6 @@ class _AdmittedExchange:
 
 
 def leave(exchange: Exchange) -> None:
-    """Let others be admitted, as this request waits for something for as long as its client says."""
+    """Let others be admitted while this request waits, for as long as its client allows."""
     if isinstance(exchange, _AdmittedExchange):
         exchange.leave()

@@ -135,8 +135,8 @@ def observe_topics(store: Store, creations: TopicIncarnations) -> None:
 def next_broker_id(store: Store, reserved_max: int) -> int:
     """Generate an unused broker id: the next version of ``/brokers/seqid``, above the reserved ids.
 
-    Ids that a registration or an assignment has are skipped: the counter repeats ids after ZooKeeper was
-    restored from an older copy.
+    Skips the ids of registered brokers and of brokers with replicas: the counter repeats ids after ZooKeeper
+    was restored from an older copy.
     """
     with contextlib.suppress(NodeExists):
         store.create(paths.BROKER_SEQUENCE, b"", make_parents=True)

@@ -45,7 +45,7 @@ class TopicWatches:
             self._read_at.pop(topic, None)
 
     def look(self, see: Callable[[Collection[str]], None]) -> None:
-        """Call ``see`` with the topics that were written since the last call."""
+        """Call ``see`` with the topics whose znodes were written since the last call."""
         with self._lock:
             written, self._written = self._written, {}
         try:

@@ -1,6 +1,6 @@
 """CreatePartitions: add partitions to topics. Existing partitions do not change.
 
-Sent to the controller; any other broker answers NOT_CONTROLLER. Version 1 is the same.
+Sent to the controller; any other broker answers NOT_CONTROLLER. Versions 0 and 1 are the same.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ the group continues at the larger offset. ``admin.groups`` is for groups at brok
 storages together.
 
 As ``kafka-consumer-groups --zookeeper`` of 0.10.1.1, with these differences: the topics of a group include
-those with offsets, not only those with owners; a group without ``offsets`` is no error in a search for the
-groups of a topic; and a consumer that joins while its group is deleted keeps its znodes.
+those with offsets, not only those with owners; a group without ``offsets`` is not an error in a search for
+the groups of a topic; and a consumer that joins while its group is deleted keeps its znodes.
 """
 
 from __future__ import annotations
