@@ -29,7 +29,7 @@ def check_topic_counts(topic_count_map: Any) -> None:
     """Check a mapping of topics to numbers of streams. (StaticTopicCount checks the numbers.) Raises
     ConfigError for an invalid topic name.
     """
-    expected = "a mapping of topics to their numbers of streams, as {'flights': 1}"
+    expected = "a mapping of topics to their numbers of streams, such as {'flights': 1}"
     if not isinstance(topic_count_map, Mapping) or not all(
         isinstance(topic, str) for topic in topic_count_map
     ):
@@ -43,7 +43,7 @@ def check_filter(topic_filter: Any) -> None:
     if not isinstance(topic_filter, TopicFilter) or type(topic_filter) is TopicFilter:
         example = topic_filter if isinstance(topic_filter, str) else "fli.*"
         filters = f"Whitelist({example!r}) or Blacklist({example!r})"
-        expected = f"a filter of clients.consumer.topic_filter, as {filters}"
+        expected = f"a filter of clients.consumer.topic_filter, such as {filters}"
         raise _type_error("topic_filter", expected, topic_filter)
 
 
@@ -51,7 +51,7 @@ def check_decoders(key_decoder: Any, value_decoder: Any) -> None:
     """Check that each decoder has ``from_bytes``, or is None."""
     for name, decoder in (("key_decoder", key_decoder), ("value_decoder", value_decoder)):
         if decoder is not None and not has_methods(decoder, "from_bytes"):
-            raise _type_error(name, "an object with from_bytes(data), as StringDecoder()", decoder)
+            raise _type_error(name, "an object with from_bytes(data), such as StringDecoder()", decoder)
 
 
 def check_listener(listener: Any) -> None:
@@ -65,7 +65,7 @@ def checked_offsets(offsets: Any) -> dict[TopicPartition, int]:
 
     Raises ValueError for a negative offset or partition, ConfigError for an invalid topic name.
     """
-    expected = "a mapping of partitions to offsets, as {TopicPartition('flights', 0): 12}"
+    expected = "a mapping of partitions to offsets, such as {TopicPartition('flights', 0): 12}"
     if not isinstance(offsets, Mapping):
         raise _type_error("offsets", expected, offsets)
     found = {}
@@ -81,7 +81,7 @@ def checked_offsets(offsets: Any) -> dict[TopicPartition, int]:
 def checked_partition(partition: Any) -> TopicPartition:
     """Return one partition; a pair becomes one. Raises ValueError and ConfigError as ``checked_offsets``."""
     if not _is_partition(partition):
-        raise _type_error("partition", "a TopicPartition, as TopicPartition('flights', 0)", partition)
+        raise _type_error("partition", "a TopicPartition, such as TopicPartition('flights', 0)", partition)
     found = TopicPartition(*partition)
     _check_topic(found.topic)
     if found.partition < 0:

@@ -149,7 +149,7 @@ _KAFKA_NAMES = {field.name: field.name.replace("_", ".") for field in fields(Con
 def _check_mapping(properties: Any) -> None:
     if not isinstance(properties, Mapping):
         raise TypeError(
-            f"expected a mapping of properties, as {{'group.id': 'billing', …}}, got {properties!r:.100}"
+            f"expected a mapping of properties, such as {{'group.id': 'billing', …}}, got {properties!r:.100}"
         )
 
 

@@ -38,7 +38,8 @@ class TopicFilter:
     def __init__(self, raw_regex: str) -> None:
         if not isinstance(raw_regex, str):
             raise TypeError(
-                f"{type(self).__name__}: expected one pattern, as 'flights|fli.*', got {raw_regex!r:.100}"
+                f"{type(self).__name__}: expected one pattern, such as 'flights|fli.*', "
+                f"got {raw_regex!r:.100}"
             )
         regex = raw_regex.strip(_BLANKS).replace(",", "|").replace(" ", "")
         self._regex = _QUOTES_BEHIND.sub("", _QUOTES_BEFORE.sub("", regex))

@@ -294,7 +294,7 @@ def _prepare(values: Any, encoder: Encoder[Any]) -> tuple[Any, Encoder[Any]]:
             return values.cast(pa.string() if pa.types.is_large_string(kind) else pa.binary()), encoder
         except pa.ArrowNotImplementedError:
             raise TypeError(
-                f"expected a column of binary or string, got {kind}: cast it, as by .cast('string'), or send "
+                f"expected a column of binary or string, got {kind}: cast it with .cast('string'), or send "
                 ".to_pylist() with a serializer.class for its values"
             ) from None
     values = values if isinstance(values, list) else list(values)

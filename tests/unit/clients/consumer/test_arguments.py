@@ -22,7 +22,7 @@ Call = Callable[[Any], object]
 WRONG: dict[str, tuple[Call, str]] = {
     "a list of topics": (
         lambda consumer: consumer.create_message_streams(["flights"]),
-        r"^topic_count_map: expected a mapping of topics .+, as {'flights': 1}, got \['flights'\]$",
+        r"^topic_count_map: expected a mapping of topics .+, such as {'flights': 1}, got \['flights'\]$",
     ),
     "one topic": (
         lambda consumer: consumer.create_message_streams("flights"),
@@ -31,7 +31,7 @@ WRONG: dict[str, tuple[Call, str]] = {
     "a topic of bytes": (lambda consumer: consumer.create_message_streams({b"t": 1}), "got {b't': 1}"),
     "a decoder's class": (
         lambda consumer: consumer.create_message_streams({"t": 1}, StringDecoder),
-        r"^key_decoder: expected an object with from_bytes\(data\), as StringDecoder\(\), got <class",
+        r"^key_decoder: expected an object with from_bytes\(data\), such as StringDecoder\(\), got <class",
     ),
     "a function as decoder": (
         lambda consumer: consumer.create_message_streams_by_filter(
@@ -62,7 +62,7 @@ WRONG: dict[str, tuple[Call, str]] = {
     "a topic for a partition": (lambda consumer: consumer.commit_offsets({"t": 5}), "got {'t': 5}$"),
     "a topic to look up": (
         lambda consumer: consumer.fetch_offsets(["t"]),
-        "^partition: expected a TopicPartition, as .*, got 't'$",
+        "^partition: expected a TopicPartition, such as .*, got 't'$",
     ),
     "None as a partition": (lambda consumer: consumer.fetch_offset_from_zookeeper(None), "got None$"),
     "a partition as text": (
@@ -121,14 +121,14 @@ def test_connector_requires_a_consumer_config() -> None:
 @pytest.mark.parametrize("given", ["group.id=g", ["group.id"], None])
 def test_properties_that_are_not_a_mapping_are_refused(given: Any) -> None:
     with pytest.raises(
-        TypeError, match=r"^expected a mapping of properties, as {'group\.id': 'billing', …}, got "
+        TypeError, match=r"^expected a mapping of properties, such as {'group\.id': 'billing', …}, got "
     ):
         ConsumerConfig.from_properties(given)
 
 
 @pytest.mark.parametrize("given", [5, None, ["a", "b"], b"a"])
 def test_filter_requires_a_pattern_as_text(given: Any) -> None:
-    with pytest.raises(TypeError, match=r"^Whitelist: expected one pattern, as 'flights\|fli\.\*', got "):
+    with pytest.raises(TypeError, match=r"^Whitelist: expected one pattern, such as 'flights.+', got "):
         Whitelist(given)
 
 
