@@ -150,7 +150,7 @@ def test_rules_are_removed_and_each_filter_is_answered_for_itself(world: Simulat
 
 def test_a_rule_that_somebody_else_made_meanwhile_stays(world: Simulation) -> None:
     create(world, creation(TOPIC, READ))
-    world.zookeeper_is_silent = True  # this broker does not hear of it
+    world.watches_are_held = True  # this broker does not hear of it
     other = world.machine_of(1)
     other.start(AUTHORIZER)
     client = world.another_client()
