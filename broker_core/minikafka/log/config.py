@@ -211,7 +211,9 @@ def check_topic_properties(overrides: Mapping[str, str]) -> None:
         entry = TOPIC_PROPERTIES.get(name)
         if entry is None:
             raise ConfigError(
-                name, text, f"unknown topic property; known are {', '.join(sorted(TOPIC_PROPERTIES))}"
+                name,
+                text,
+                f"unknown topic property; known properties are {', '.join(sorted(TOPIC_PROPERTIES))}",
             )
         entry.parse(name, text)
 

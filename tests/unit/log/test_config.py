@@ -162,7 +162,7 @@ def test_topic_with_a_retention_below_minus_one_keeps_its_messages() -> None:
 
 def test_an_unknown_topic_property_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
-        ConfigError, match=r"segment\.size='1': unknown topic property; known are cleanup\.policy"
+        ConfigError, match=r"segment\.size='1': unknown topic property; known properties are cleanup\.policy"
     ):
         LogConfig.from_properties({}, {"segment.size": "1"})
 
