@@ -65,7 +65,6 @@ class Housekeeper:
         self._coordinator = coordinator
         self._cleaning = cleaning
         self._control = control
-        self._in_sync = in_sync
         self._failing = failing
         self._clock = broker.clock
         config = broker.config

@@ -92,7 +92,6 @@ class ThreadWorkPool:
     """A pool with its own threads."""
 
     def __init__(self, name: str, threads: int, memory_bytes: int) -> None:
-        self._memory_bytes = memory_bytes
         self._changed = threading.Condition()
         self._jobs: deque[_Job] = deque()
         self._used_bytes = {False: 0, True: 0}
