@@ -14,7 +14,7 @@ from pyspark_minikafka.options.options import Location
 
 
 class WrongHost(MinikafkaError):
-    """A task runs on another host than the embedded broker that it should read or write."""
+    """A task runs on a different host from the embedded broker that it should read or write."""
 
 
 @dataclass(frozen=True, slots=True)

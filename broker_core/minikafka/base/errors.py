@@ -386,7 +386,7 @@ class BadVersion(CoordinationError):
 
 
 class InconsistentClusterId(CoordinationError):
-    """ZooKeeper holds another cluster than the one that this broker belongs to. Nothing is written there."""
+    """ZooKeeper does not hold the cluster that this broker belongs to. Nothing is written there."""
 
 
 class SessionExpired(CoordinationError):

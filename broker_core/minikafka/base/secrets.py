@@ -127,8 +127,8 @@ def redact_text(text: str, names: Iterable[str] = ()) -> str:
 
 
 def _is_name(pair: re.Match[str], names: Iterable[str]) -> bool:
-    """Return True if a match of ``secret: value`` is one of ``names``, or a partition of it, and text about
-    it. The name must be complete: not a part of a longer name, and not an option.
+    """Return True if a match that looks like ``secret: value`` is one of ``names`` (or its partition) and the
+    text after it. The name must be complete: not a part of a longer name, and not an option.
     """
     if not pair["key"].rstrip().endswith(":") or _NEVER_A_NAME.search(pair["key"]):
         return False

@@ -74,7 +74,9 @@ def states(store: Store, partitions: Iterable[TopicPartition]) -> dict[TopicPart
 
 
 def check_known(store: Store, option: str, partitions: Collection[TopicPartition], known: Replicas) -> None:
-    """Raise ConfigError, as ``option``, for partitions that do not exist or are marked for deletion."""
+    """Raise ConfigError under the name ``option`` for partitions that do not exist or are marked for
+    deletion.
+    """
     unknown = sorted(set(partitions) - set(known))
     if unknown:
         why = why_unknown(store, unknown[0], known)

@@ -44,7 +44,7 @@ class Resigned:
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """All live brokers. A broker with another session than before was restarted in between."""
+    """All live brokers. A broker whose session has changed was restarted in between."""
 
     brokers: Mapping[int, BrokerAddress]
     sessions: Mapping[int, int] = field(default_factory=dict)

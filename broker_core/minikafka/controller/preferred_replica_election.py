@@ -70,8 +70,8 @@ class PreferredReplicaElections:
     def imbalanced_partitions(self, limit_percent: int, topics: Collection[str]) -> list[TopicPartition]:
         """Return the partitions of ``topics`` that the automatic leader rebalance moves.
 
-        If other brokers lead more than ``limit_percent`` of the partitions that prefer a live broker: those
-        of them that it could lead.
+        For each live broker, look at the partitions that prefer it. If other brokers lead more than
+        ``limit_percent`` of these, the result has those that the preferred broker could lead.
         """
         context = self._context
         preferring: dict[int, int] = {}

@@ -182,7 +182,7 @@ class BrokerProcess:
         )
 
     def _refused_host(self) -> str | None:
-        """The host of a controller that ACLs denied ClusterAction; None if there is none."""
+        """Return the host of a controller that ACLs denied ClusterAction; None if there is none."""
         report = self._child.last_report("refused")
         return None if report is None else str(report.get("host"))
 

@@ -225,7 +225,7 @@ class Cluster:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def broker(self, number: int) -> BrokerProcess:
-        """The process of broker ``number``. Raises KeyError if it was stopped or killed."""
+        """Return the process of broker ``number``. Raises KeyError if it was stopped or killed."""
         return self._brokers[number]
 
     def stop_broker(self, number: int) -> int:
@@ -246,7 +246,10 @@ class Cluster:
         self._ready[number] = self._brokers[number].wait_ready()
 
     def command_to_start(self, number: int) -> str:
-        """The command to restart broker ``number`` by hand on its port and log. It outlives this cluster."""
+        """Return the command to restart broker ``number`` by hand on its port and log.
+
+        It outlives this cluster.
+        """
         command = ["minikafka", "broker", str(data_directory.broker_properties_path(self.data_dir, number))]
         if not self._ports[number] and number in self._ready and "listeners" not in self._configs[number]:
             command += ["--set", f"listeners={self._listener(self._ready[number].port)}"]
@@ -335,7 +338,7 @@ class Cluster:
             raise error
 
     def _controller(self) -> int | None:
-        """The id of the controller; None if it does not matter or is unknown."""
+        """Return the id of the controller; None if it does not matter or is unknown."""
         if len(self._ready) < 2 or len(self._brokers) < 2:
             return None
         try:

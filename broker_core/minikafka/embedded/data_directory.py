@@ -33,14 +33,16 @@ PORT_MAX = 65535
 
 
 def broker_directory(data_dir: Path, number: int) -> Path:
-    """The directory of broker ``number``: ``D/broker-N``, or that in ``_doubled`` if only that was used."""
+    """Return the directory of broker ``number``: ``D/broker-N``, or that in ``_doubled`` if only that was
+    used.
+    """
     own, before = (place / f"broker-{number}" for place in (data_dir, _doubled(data_dir)))
     return before if _has_run(before) and not _has_run(own) else own
 
 
 def _doubled(data_dir: Path) -> Path:
-    """The path that earlier versions used for a data directory: with each backslash doubled, as they wrote
-    escapes to properties files and did not undo them.
+    """Return the path that earlier versions used for a data directory: with each backslash doubled, as they
+    wrote escapes to properties files and did not undo them.
     """
     return Path(str(data_dir).replace("\\", r"\\"))
 
@@ -50,7 +52,7 @@ def _has_run(directory: Path) -> bool:
 
 
 def broker_properties_path(data_dir: Path, number: int) -> Path:
-    """The properties file of broker ``number``."""
+    """Return the path of the properties file of broker ``number``."""
     return data_dir / f"broker-{number}.properties"
 
 

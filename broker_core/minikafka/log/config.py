@@ -78,7 +78,7 @@ _RELEASE = re.compile(r"(0\.(8|9|10|11)|[1-3])\.\d+(\.\d+)*(-IV\d+)?")
 
 
 def _magic_of(version: str) -> int:
-    """The message format that a release brought."""
+    """Return the message format that a release introduced."""
     if version.startswith(("0.8.", "0.9.")):
         return 0
     return 1 if version.startswith("0.10.") else 2
@@ -96,7 +96,7 @@ def _throttled_replicas(name: str, text: str) -> str:
 
 
 def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
-    """The partitions of a broker that a list of throttled replicas names; None means all partitions.
+    """Return the partitions of a broker that a list of throttled replicas names; None means all partitions.
 
     ``text`` is the value of ``leader.replication.throttled.replicas`` or of the follower's property. An
     invalid list names no partition.
@@ -292,7 +292,7 @@ class LogConfig:
 
     @property
     def limits(self) -> RetentionLimits:
-        """The limits that those policies apply."""
+        """The limits that the ``policies`` apply."""
         return RetentionLimits(self.retention_ms, self.retention_bytes)
 
     def max_segment_ms(self, segment_path: str) -> int:

@@ -383,7 +383,7 @@ class Log:
             return self._take_deleted_files()
 
     def _complete_change(self) -> None:
-        """Make the pending change of the segment list in the directory too."""
+        """Apply the pending change of the segment list to the directory."""
         if self._change is None or self._closed:
             return
         self._check_appendable()

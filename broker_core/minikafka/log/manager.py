@@ -157,7 +157,7 @@ class LogManager:
         return (*self._offline, *failed)
 
     def by_directory(self) -> dict[str, list[tuple[TopicPartition, Log]]]:
-        """The logs in each data directory that is in use, in order."""
+        """Return the logs in each data directory that is in use, in order."""
         return {directory.path: self._in(directory) for directory in self._directories}
 
     def get(self, partition: TopicPartition) -> Log | None:
@@ -604,7 +604,7 @@ class LogManager:
         return points
 
     def _start_offsets_of(self, directory: DataDirectory) -> dict[TopicPartition, int]:
-        """The start offsets that the segment names do not give, or might not give after a power cut."""
+        """Return the start offsets that segment names do not give, or might not give after a power cut."""
         starts = {
             partition: log.start_offset
             for partition, log in self._in(directory)

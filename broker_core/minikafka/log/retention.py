@@ -66,7 +66,7 @@ class ByAgeAndSize:
 
     @staticmethod
     def _time_ms(segment: SegmentFacts) -> int:
-        """The time from which a segment's age counts."""
+        """Return the time from which a segment's age counts."""
         return segment.last_time_ms
 
     @staticmethod

@@ -105,7 +105,7 @@ def _look(
 
 
 def segment_facts(segments: Sequence[Segment], end_offset: int) -> list[SegmentFacts]:
-    """Return the facts that retention needs of the segments of a log that ends at ``end_offset``."""
+    """Return the SegmentFacts of each segment, for retention, of a log that ends at ``end_offset``."""
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
     return [
         SegmentFacts(

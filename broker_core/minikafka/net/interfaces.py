@@ -133,7 +133,10 @@ class Connection(Protocol):
         """
 
     def send(self, parts: Sequence[Part]) -> None:
-        """Send a frame that has no response (Produce with acks 0). NetworkError as with ``request``."""
+        """Send a frame that has no response (Produce with acks 0).
+
+        Raises NetworkError as ``request`` does.
+        """
 
     def close(self) -> None:
         """Close the connection. Waiting callers get a NetworkError. A second call does nothing."""

@@ -264,8 +264,8 @@ class ColumnDecoder:
     def pieces(self, data: Buffer) -> Iterator[Columns]:
         """Yield all messages of ``data``, in as many Columns as they need; the last one is ``complete``.
 
-        A compressed message is decompressed once, however many pieces it takes. CORRUPT_MESSAGE as ``add``,
-        after all pieces that were full; ``columns`` then has the rows between these and the damage.
+        A compressed message is decompressed once, however many pieces it takes. Raises CORRUPT_MESSAGE as
+        ``add``, after all pieces that were full; ``columns`` then has the rows between these and the damage.
         """
         for _ in self._decode(memoryview(data)):
             self.full = True

@@ -94,7 +94,7 @@ class Transactions:
         return min(self._open.values(), default=None)
 
     def add(self, data: Buffer) -> None:
-        """Survey the next whole entries, of any magic. CORRUPT_MESSAGE on damage."""
+        """Survey the next whole entries, of any magic. Raises CORRUPT_MESSAGE on damage."""
         keys = kernels.keys
         array = read_only(data)
         rows = np.empty((min(4096, array.size // BATCH_HEADER_BYTES + 1), keys.SURVEY_FIELDS), np.int64)
@@ -357,7 +357,7 @@ class RecordFilter:
         """The producers with a batch of their current transaction still in the log."""
 
     def filter(self, data: Buffer) -> RetainedRecords | None:
-        """Filter the next whole entries. None if nothing is retained. CORRUPT_MESSAGE on damage."""
+        """Filter the next whole entries. None if nothing is retained. Raises CORRUPT_MESSAGE on damage."""
         keys, compact = kernels.keys, kernels.compact
         view = memoryview(data)
         array = read_only(data)
@@ -533,7 +533,7 @@ def _with_room(out: NDArray[np.uint8], state: NDArray[np.int64], more: int) -> N
 
 
 def _shift(content: Content) -> int:
-    """Return the number to add to the inner offsets of a wrapper. CORRUPT_MESSAGE on damage."""
+    """Return the number to add to the inner offsets of a wrapper. Raises CORRUPT_MESSAGE on damage."""
     measured = np.zeros(3, dtype=np.int64)
     stop = kernels.read.measure(read_only(content.data), measured)
     if stop != decode_status.END:

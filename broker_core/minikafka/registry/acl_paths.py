@@ -38,7 +38,10 @@ def acl_path(resource: Resource) -> str:
 
 
 def resource_type_of(label: str) -> ResourceType:
-    """The type of the resources below ``ACLS/label``. Raises CoordinationError for an unknown label."""
+    """Return the type of the resources below ``ACLS/label``.
+
+    Raises CoordinationError for an unknown label.
+    """
     return _labelled(ResourceType, label, f"{ACLS}/{label}")
 
 

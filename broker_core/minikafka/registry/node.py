@@ -35,7 +35,10 @@ def id_in(text: str | bytes) -> int | None:
 
 
 def _shown(data: bytes) -> str:
-    """The beginning of a znode's data for a message. Secrets are redacted: znodes also hold settings."""
+    """Return the beginning of a znode's data for a message.
+
+    Secrets are redacted: znodes also hold settings.
+    """
     return redact_text(repr(data))[:200]
 
 
@@ -57,7 +60,7 @@ class Node:
         self._fields: dict[str, Any] = fields
 
     def error(self, key: str, expected: str) -> CoordinationError:
-        """The error for the field ``key``, which is not as ``expected``."""
+        """Return the error for the field ``key``, which is not as ``expected``."""
         return CoordinationError(f"{self._path}: '{key}' must be {expected}: {_shown(self._data)}")
 
     def value(self, key: str) -> Any:
@@ -114,7 +117,7 @@ class Node:
         return value
 
     def topic_partition(self, key: str, fields: Mapping[str, Any]) -> TopicPartition:
-        """The partition that an object of the list ``key`` names."""
+        """Return the partition that an object of the list ``key`` names."""
         topic, partition = fields.get("topic"), fields.get("partition")
         if not isinstance(topic, str) or not topic or not _is_int32(partition) or partition < 0:
             raise self.error(key, "a list of objects with topic and partition")

@@ -184,7 +184,7 @@ class BrokerRegistration:
 
     @classmethod
     def of(cls, address: BrokerAddress, timestamp_ms: int) -> BrokerRegistration:
-        """The registration of a broker with one plain-text listener."""
+        """Return the registration of a broker with one plain-text listener."""
         endpoint = f"PLAINTEXT://{host_port(address.host, address.port)}"
         return cls(
             address.broker_id, address.host, address.port, (endpoint,), timestamp_ms, rack=address.rack

@@ -82,7 +82,7 @@ class SessionTicket:
     password: bytes
 
     def to_json(self) -> bytes:
-        """One line of JSON, the password in hexadecimal."""
+        """Return one line of JSON, with the password in hexadecimal."""
         text = json.dumps({"session_id": self.session_id, "password": self.password.hex()})
         return text.encode("ascii") + b"\n"
 

@@ -61,7 +61,7 @@ class RequestContext:
         return [response_header(self.header.correlation_id), *parts]
 
     def answer(self, response: Callable[[], Any]) -> None:
-        """Send a response from another thread than the connection's: a failure closes the connection."""
+        """Send a response from a thread that is not the connection's. A failure closes the connection."""
         try:
             self.reply(response())
         except CoordinationError as error:

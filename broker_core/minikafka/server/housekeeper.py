@@ -1,7 +1,8 @@
 """The periodic work of a broker: request time-outs, flushes, checkpoints, lagging followers, retention of
 segments and offsets, and compaction.
 
-Three threads: a slow disk must not delay the time-outs of requests, nor compaction the flushes.
+It runs on three threads, so that a slow disk does not delay request time-outs, and compaction does not delay
+flushes.
 """
 
 from __future__ import annotations

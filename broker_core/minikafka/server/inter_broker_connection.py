@@ -106,7 +106,7 @@ class InterBrokerConnection(ABC):
     """A sequence of requests to another broker, with retries. Subclasses provide the requests."""
 
     def __init__(self, peer: Peer, clock: Clock, timeout_ms: int) -> None:
-        """The connection is closed if a response has not come ``timeout_ms`` after the request."""
+        """``timeout_ms``: the connection is closed if a response takes longer."""
         self.peer = peer
         self.clock = clock
         self._timeout_ms = timeout_ms

@@ -31,7 +31,10 @@ class BrokerHealth:
 
 @dataclass(frozen=True, slots=True)
 class FewReplicas:
-    """A topic with too few replicas, created with fewer brokers; its groups wait when a broker stops."""
+    """An internal topic with too few replicas, as it was created with fewer brokers.
+
+    Its groups wait when a broker stops.
+    """
 
     topic: str
     has: int

@@ -248,7 +248,7 @@ class ConsumerFetcherManager:
 
 
 class _FetcherPoolOfStart:
-    """The manager, restricted to the connections of one start, for their leader finder."""
+    """The manager as a leader finder sees it: limited to the connections of one start."""
 
     def __init__(self, manager: ConsumerFetcherManager, connections: _Connections) -> None:
         self._manager = manager

@@ -95,12 +95,12 @@ class Summary:
 
     @property
     def sum(self) -> int:
-        """Their sum."""
+        """The sum of the numbers."""
         return self._sum
 
     @property
     def mean(self) -> float:
-        """Their mean; 0 for none."""
+        """The mean of the numbers; 0 for none."""
         return self._sum / self._count if self._count else 0.0
 
     @property

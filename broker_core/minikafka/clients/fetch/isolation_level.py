@@ -22,7 +22,10 @@ class IsolationLevel(IntEnum):
 
     @classmethod
     def parse(cls, name: str, value: str) -> IsolationLevel:
-        """Return the level of this Kafka name, in any case. Raises ConfigError for the property ``name``."""
+        """Return the level whose Kafka name is ``value``, in any case.
+
+        Raises ConfigError for the property ``name``.
+        """
         for level in cls:
             if level.name.lower() == value.strip().lower():
                 return level

@@ -203,7 +203,7 @@ class EventQueue:
 
 
 def messages_of(pieces: Iterable[Piece]) -> list[KeyedMessage]:
-    """Return the messages of some pieces."""
+    """Return all messages of ``pieces``, in order."""
     found: list[KeyedMessage] = []
     for piece in pieces:
         if isinstance(piece, MessageColumns):

@@ -134,8 +134,8 @@ def analyze_batches(
     """Check the produced ``batches``, which would be appended at ``first_offset``.
 
     Returns the earlier batch if they are a duplicate of it; otherwise the state of their producers after the
-    append, empty when no batch has a producer. BrokerError as in the module's table, and INVALID_TXN_STATE
-    for a non-transactional batch of a producer with an open transaction.
+    append, empty when no batch has a producer. Raises BrokerError as in the module's table, and
+    INVALID_TXN_STATE for a non-transactional batch of a producer with an open transaction.
     """
     changed: dict[int, ProducerStateEntry] = {}
     for header in batches:

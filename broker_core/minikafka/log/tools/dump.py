@@ -69,7 +69,9 @@ def _records(file: File, deep: bool) -> Iterator[StoredRecord | Damage]:
 
 
 def damaged_entry(window: FileWindow, position: int, end: int, reason: str) -> Damage:
-    """Return the damage of an entry of valid size: its own bytes, or all if no plausible entry follows."""
+    """Return the damage of an entry of valid size: its bytes, or all bytes from it on if no plausible entry
+    follows.
+    """
     behind = position + entry_size(window, position, end)[0]
     if behind < end and entry_size(window, behind, end)[1] is not None:
         behind = end

@@ -54,7 +54,7 @@ _GROWTH_BYTES = 27
 def down_convert(data: Buffer, max_magic: int = 0, max_content_bytes: int = MAX_CONTENT_BYTES) -> bytes:
     """Convert the set to ``max_magic``, 0 or 1, at most; a cut-off last entry is left out.
 
-    CORRUPT_MESSAGE on damage and if a wrapper or batch holds more than ``max_content_bytes``;
+    Raises CORRUPT_MESSAGE on damage and if a wrapper or batch holds more than ``max_content_bytes``;
     UNSUPPORTED_COMPRESSION_TYPE for zstd.
     """
     view = memoryview(data)

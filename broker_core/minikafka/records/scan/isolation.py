@@ -25,7 +25,8 @@ _ABORT = 0
 
 def _rows(data: Buffer) -> list[list[int]]:
     """Return a row of producer, its epoch, last offset, time, first offset and kind for each transactional
-    batch, and each marker, among the whole entries at the start of ``data``. CORRUPT_MESSAGE on damage.
+    batch, and each marker, among the whole entries at the start of ``data``. Raises CORRUPT_MESSAGE on
+    damage.
     """
     keys = kernels.keys
     array = read_only(data)
@@ -59,7 +60,8 @@ class TransactionPart:
 
 def transaction_parts(data: Buffer) -> list[TransactionPart]:
     """Return the parts of transactions in the whole entries at the start of ``data``, in their order.
-    CORRUPT_MESSAGE on damage.
+
+    Raises CORRUPT_MESSAGE on damage.
     """
     keys = kernels.keys
     return [
@@ -73,9 +75,9 @@ def without_aborted(data: memoryview, aborted: Iterable[tuple[int, int]]) -> mem
     """Return the whole entries without the batches of aborted transactions. Markers are kept.
 
     ``aborted`` is the list from the fetch response of ``data``: producer and first offset of each
-    transaction. The result is a part of ``data`` if it is contiguous, else a copy. CORRUPT_MESSAGE on damage
-    of headers; checksums are not verified. The rule of ``Fetcher.java`` (2.1): the batches of a producer from
-    an aborted transaction's first offset to its next abort marker are left out.
+    transaction. The result is a part of ``data`` if it is contiguous, else a copy. Raises CORRUPT_MESSAGE on
+    damage of headers; checksums are not verified. The rule of ``Fetcher.java`` (2.1): the batches of a
+    producer from an aborted transaction's first offset to its next abort marker are left out.
     """
     pieces: list[memoryview] = []
     at = 0

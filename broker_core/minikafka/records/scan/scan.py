@@ -225,7 +225,7 @@ def _last_inside(content: Content) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TimedEntry:
-    """An entry that is new enough by its header."""
+    """An entry whose header shows a timestamp that is new enough."""
 
     position: int
     data: memoryview

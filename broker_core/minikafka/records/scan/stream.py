@@ -69,7 +69,7 @@ class MessageSet:
     def valid_bytes(self) -> int:
         """The size up to the end of the last whole entry by its size field. Checksums are not verified.
 
-        CORRUPT_MESSAGE as in ``bulk``.
+        Raises CORRUPT_MESSAGE as in ``bulk``.
         """
         return sum(len(part) for part in self.bulk())
 

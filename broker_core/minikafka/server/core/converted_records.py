@@ -98,7 +98,7 @@ class PieceBudget:
                 self._pieces[id(owner)] = ref(owner), size
 
     def used(self, owner: ConvertedRecords) -> None:
-        """Move the piece of ``owner``, a part of which was sent, to the end of those to be dropped."""
+        """Make the piece of ``owner`` the last to be dropped, since a part of it was sent."""
         with self._lock:
             if id(owner) in self._pieces:
                 self._pieces.move_to_end(id(owner))

@@ -1,6 +1,7 @@
 """DeleteGroups: delete groups without members, and their offsets.
 
-Version 1 is the same. NON_EMPTY_GROUP for a group with members, GROUP_ID_NOT_FOUND for an unknown group.
+Versions 0 and 1 are the same. NON_EMPTY_GROUP for a group with members, GROUP_ID_NOT_FOUND for an unknown
+group.
 """
 
 from __future__ import annotations

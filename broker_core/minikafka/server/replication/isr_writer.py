@@ -102,7 +102,9 @@ class IsrWriter:
             _log.info("ISR of %s %s from %s to %s", name, how, list(known.isr), list(stored.isr))
 
     def _is_deleted(self, partition: Partition, created: Mapping[str, int]) -> bool:
-        """Return True if the state may be of another topic of that name: this one's znodes were removed."""
+        """Return True if the partition's topic was deleted: the state may be that of a new topic of the same
+        name.
+        """
         broker, name = self._broker, partition.topic_partition
         made_by = broker.logs.topic_incarnations.of(name)
         if broker.partitions.get(name) is not partition:

@@ -211,7 +211,7 @@ class ReplicaFetcher(InterBrokerConnection):
                         self._on_epoch_end(follower, part)
 
     def _on_epoch_end(self, follower: FollowerPartition, found: EpochPartitionResponse) -> None:
-        """Apply the leader's newest epoch up to the requested one, and its end offset."""
+        """Process the response: the leader's largest epoch up to the requested one, and its end offset."""
         if found.error_code != ErrorCode.NONE:
             self._put_off(follower, ErrorCode.of(found.error_code).name)
             return
@@ -573,7 +573,7 @@ class ReplicaFetcher(InterBrokerConnection):
 
 
 def _is_reportable(follower: FollowerPartition, part: FetchPartitionResponse) -> bool:
-    """Return True if a partition of a response has anything new, as few of many partitions have."""
+    """Return True if a partition of a response has anything new. Few partitions do."""
     partition = follower.partition
     return (
         part.error_code != ErrorCode.NONE

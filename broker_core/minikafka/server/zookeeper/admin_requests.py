@@ -67,8 +67,8 @@ class AdminRequests:
     def write_assignments(self, assignments: Mapping[str, Assignment]) -> dict[str, Assignment]:
         """Write the replicas of partitions, many topics at once; return the assignment of each topic.
 
-        The result has partitions that were added meanwhile. Topics that were deleted, or whose znode cannot
-        be written, are left out.
+        The result includes partitions that were added meanwhile. Topics that were deleted, or whose znode
+        cannot be written, are left out.
         """
         written: dict[str, Assignment] = {}
         left = {paths.topic_path(topic): topic for topic in assignments}

@@ -1,6 +1,6 @@
 """AlterConfigs: replace all configs of a topic. Omitted configs revert to their defaults.
 
-Version 1 is the same. Sent to any broker.
+Versions 0 and 1 are the same. Sent to any broker.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ControlledShutdown: a broker that will stop asks the controller to move its leaderships.
 
-Version 1 is the same after another header: a request of version 0 has no client id (``framing``).
+Versions 0 and 1 differ only in their header: a request of version 0 has no client id (``framing``).
 """
 
 from __future__ import annotations

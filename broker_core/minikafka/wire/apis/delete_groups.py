@@ -1,6 +1,6 @@
 """DeleteGroups: delete groups without members, and their offsets. Sent to the coordinator of each.
 
-Version 1 is the same.
+Versions 0 and 1 are the same.
 """
 
 from __future__ import annotations
