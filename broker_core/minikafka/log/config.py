@@ -262,7 +262,7 @@ class LogConfig:
     unclean_election: bool = False
     """Whether a replica that is not in sync may become leader when no in-sync replica is alive."""
     producer_expiration_ms: int = _PRODUCER_EXPIRATION_MS
-    """``transactional.id.expiration.ms`` of the broker: producers idle for so long are removed."""
+    """``transactional.id.expiration.ms`` of the broker: producers that are idle for longer are removed."""
     # Derived from the settings above, as every batch needs them.
     index_entries_max: int = field(init=False, repr=False, compare=False)
     """The most entries in an offset index; a full index makes the log roll."""

@@ -76,8 +76,8 @@ SCHEMA_WITH_HEADERS = SCHEMA.append(pa.field("headers", HEADERS_TYPE))
 
 PIECE_BYTES = 32 << 20
 PIECE_ROWS = 1 << 18
-"""The size of a piece of ``decode_pieces``: so many bytes of keys, values or headers, or one larger record;
-so many rows. A small response may decompress to gigabytes, of which only the next piece is in memory.
+"""The size of a piece of ``decode_pieces``: this many bytes of keys, values or headers, or one larger record;
+this many rows. A small response may decompress to gigabytes, of which only the next piece is in memory.
 """
 
 _HEAD_BYTES = 27

@@ -74,7 +74,7 @@ class ConsumerConfig:
     refresh_leader_backoff_ms: int = 200
     auto_offset_reset: str = LARGEST
     consumer_timeout_ms: int = -1
-    """An iterator raises ConsumerTimeout after so long without a message; negative: never."""
+    """An iterator raises ConsumerTimeout after this time without a message; negative: never."""
     exclude_internal_topics: bool = True
     """True to exclude the topic of committed offsets from filters."""
     partition_assignment_strategy: str = STRATEGIES[0]

@@ -232,7 +232,7 @@ class ShutdownableThread:
 
 
 REPEAT_INTERVAL_MS = 30_000
-"""Interval of the messages about a lasting failure. A failure that does not recur for so long has ended."""
+"""Interval of the messages about a lasting failure. A failure that does not recur for that long has ended."""
 
 
 @dataclass(slots=True)

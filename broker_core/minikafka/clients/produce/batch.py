@@ -151,7 +151,7 @@ class RecordListBatch(ProducerBatch):
 
 
 class EncodedBatch(ProducerBatch):
-    """A message set that the caller encoded; it is sent as it is, without a copy.
+    """A message set that the caller encoded; it is sent unchanged, without a copy.
 
     A ``sealed`` set is never changed; its sequence numbers, if any, are written into a copy. Into an unsealed
     set of magic 2 they are written in place, with the checksum that it does not have yet.

@@ -130,7 +130,7 @@ class BatchingProducer:
     def send_encoded(
         self, topic_partition: TopicPartition, data: Buffer, count: int, *, sealed: bool = True
     ) -> SendFuture:
-        """Queue an encoded message set of ``count`` records; it is sent as it is, without a copy. (An
+        """Queue an encoded message set of ``count`` records; it is sent unchanged, without a copy. (An
         idempotent producer writes its id and numbers into a copy, one request at a time.)
 
         ``data`` must not change until the future is done, and its magic must be one that the broker supports

@@ -203,7 +203,7 @@ class ReplicationConfig:
     """The pause after an error."""
     socket_timeout_ms: int
     lag_time_max_ms: int
-    """A follower that was not caught up for so long is removed from the ISR."""
+    """A follower that was not caught up for that long is removed from the ISR."""
     checkpoint_interval_ms: int
     """The interval of high watermark checkpoints."""
     controller_timeout_ms: int

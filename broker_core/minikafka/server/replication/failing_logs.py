@@ -33,7 +33,7 @@ _AGAIN_MS = 5_000
 """The interval between two reports to the controller."""
 _PATIENCE_MS = 30_000
 _OVER_MS = 10_000
-"""A log without a failure for so long has recovered."""
+"""A log without a failure for that long has recovered."""
 _SAY_EVERY_MS = 60_000
 """The interval between log lines about one partition: a full disk rejects hundreds of requests a second."""
 

@@ -22,9 +22,9 @@ _log = logging.getLogger(__name__)
 REPORT_CHECK_MS = 2_500
 """The interval between checks for changes to report, as in 0.10.1; so are the next two."""
 _REPORT_QUIET_MS = 5_000
-"""Changes are reported when no ISR has changed for so long,"""
+"""Changes are reported when no ISR has changed for this time,"""
 _REPORT_MAX_INTERVAL_MS = 60_000
-"""or so long after the last report."""
+"""or this time after the last report."""
 
 
 _Waiting = dict[TopicPartition, tuple[Partition, LeaderAndIsr]]
