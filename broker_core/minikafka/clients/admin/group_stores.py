@@ -115,8 +115,8 @@ class GroupStores:
     ) -> None:
         """Set the offsets of ``group`` in all ``storages``.
 
-        Raises NON_EMPTY_GROUP while it has live consumers. Brokers come first, as they may reject it; a later
-        error says what was written by then.
+        Raises NON_EMPTY_GROUP while it has live consumers. The brokers are asked first, since they may reject
+        the change; if ZooKeeper fails after that, the error says what was written.
         """
         self.check_inactive(group)
         done = ""

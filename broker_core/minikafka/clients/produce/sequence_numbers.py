@@ -118,7 +118,7 @@ class SequenceNumbers:
         sequence.next_sequence = (sequence.next_sequence + batch.sequence_count) % _SEQUENCES
 
     def reclaim(self, batch: ProducerBatch) -> None:
-        """Free the numbers of ``batch``, which is certainly not in the log and will not be sent again unchanged."""
+        """Free the numbers of ``batch``, which is not in the log and will not be resent unchanged."""
         sequence = self._partition_sequence(batch)
         if sequence is not None and batch.producer_sequence is not None:
             sequence.next_sequence = batch.producer_sequence.base_sequence

@@ -316,7 +316,8 @@ def open_wrapper(
 def wrapper_value(view: memoryview, position: int) -> tuple[Codec, memoryview | None]:
     """Return the codec and the compressed value of the wrapper at ``position``, whose size is validated.
 
-    Raises CORRUPT_MESSAGE if a field does not fit, or its attributes have no codec of wrappers.
+    Raises CORRUPT_MESSAGE if a field does not fit, or its attributes do not name a codec that wrappers can
+    have.
     """
     codec = view[position + ATTRIBUTES_AT] & CODEC_MASK
     if codec > Codec.LZ4:

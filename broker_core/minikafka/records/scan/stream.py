@@ -149,7 +149,7 @@ class MessageSet:
 
 def _whole_entries(data: memoryview) -> tuple[int, int, int]:
     """Return the end of the whole entries at the start, the code at which they end, and the size of a cut-off
-    entry, which is that of a header if even that is cut off.
+    entry. If even its header is cut off, that is the size of a header.
     """
     array = read_only(data)
     place = np.zeros(1, dtype=np.int64)

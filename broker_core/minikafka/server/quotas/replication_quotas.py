@@ -50,7 +50,10 @@ class _SimpleRate(Rate):
 
 
 class ReplicationQuotaManager:
-    """One of the two rates, with its limit and partitions. Thread-safe. Times are monotonic milliseconds."""
+    """The quota of one direction, leader or follower: its rate, limit and throttled partitions. Thread-safe.
+
+    Times are monotonic milliseconds.
+    """
 
     def __init__(self, windows: int, window_ms: int) -> None:
         self.active = False

@@ -43,7 +43,7 @@ class RequestJobs:
     def claim(self, what: str, name: str) -> bool:
         """Claim work by name until ``release``; return False if it is claimed already.
 
-        A request whose client does not wait may be sent again and again.
+        Claims keep the repeated requests of an impatient client from queueing the same work many times.
         """
         with self._lock:
             if (what, name) in self._claimed:

@@ -48,9 +48,9 @@ class Candidate:
 
 
 def read_file(data: bytes, option: str = OPTION, path: str | None = None) -> frozenset[TopicPartition]:
-    """Return the partitions in a JSON file, in the form of the text and of the release: ``{"partitions":
-    [{"topic": "t", "partition": 0}]}``, also under ``partition``. Raises ConfigError under the name
-    ``option``, which shows the file's ``path`` (None: its start).
+    """Return the partitions in a JSON file, in the form that the text and the release's tool use:
+    ``{"partitions": [{"topic": "t", "partition": 0}]}``, also under ``partition``. Raises ConfigError under
+    the name ``option``, which shows the file's ``path`` (None: its start).
     """
     try:
         return PreferredElection.from_json(data, "the file").partitions
