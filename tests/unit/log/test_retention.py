@@ -123,7 +123,7 @@ def test_the_brokers_properties_can_bring_in_a_class() -> None:
 
 
 def test_a_topic_can_only_choose_a_class_that_the_broker_names() -> None:
-    with pytest.raises(ConfigError, match=r"must be named by log\.cleanup\.policy of the broker"):
+    with pytest.raises(ConfigError, match=r"is not in log\.cleanup\.policy of the broker"):
         LogConfig().with_overrides({"cleanup.policy": OURS})
     broker = LogConfig.from_properties({"log.cleanup.policy": f"delete,{OURS}"})
     assert broker.with_overrides({"cleanup.policy": OURS}).deletion_policies == (OURS,)
