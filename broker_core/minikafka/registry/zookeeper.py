@@ -21,6 +21,7 @@ below ERROR unless its level is set; each change of the session is logged once.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import queue
@@ -569,6 +570,7 @@ class ZooKeeperStore:
 def _start(client: Any, hosts: str, timeout_ms: int, waited_ms: int = 0) -> None:
     """Connect the client. Raises CoordinationLost, after stopping it."""
     client.start_async().wait(max(0, timeout_ms - waited_ms) / 1000)
+    atexit.unregister(client.handler.stop)  # its threads are daemons: an exit does not wait for a blocked one
     if not client.connected:
         _stop(client)
         raise CoordinationLost(

@@ -227,6 +227,18 @@ def test_kazoo_says_nothing_by_itself(connect: str, caplog: pytest.LogCaptureFix
 
 
 @pytest.mark.process
+def test_blocked_thread_of_kazoo_does_not_hold_up_an_exit(connect: str) -> None:
+    script = (
+        "import sys, threading\n"
+        "from minikafka.registry.zookeeper import ZooKeeperStore\n"
+        "store = ZooKeeperStore(sys.argv[1])\n"
+        "store._client.handler.callback_queue.put(threading.Event().wait)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script, connect], timeout=PATIENCE_S, check=False)
+    assert ended.returncode == 0
+
+
+@pytest.mark.process
 def test_a_killed_process_leaves_a_session_that_its_ticket_ends(connect: str) -> None:
     script = (
         "import sys, os, signal\n"
