@@ -1,14 +1,17 @@
-"""Find what a test run left behind: processes with ``MINIKAFKA_TEST_RUN=<argument>`` in their environment.
+"""Find processes that a test run left behind, by ``MINIKAFKA_TEST_RUN=<argument>`` in their environment.
 
-They get ten seconds to end, as embedded brokers watch their owners and need a moment. What is then still
-there is named, killed, and makes the status 1.
+They get ten seconds to end, as embedded brokers watch their owners and need a moment. Each that is then still
+alive is named, with its Python stack and connections, and killed; the status is 1.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 
@@ -28,15 +31,26 @@ def marked(run: str) -> list[psutil.Process]:
     return found
 
 
+def describe(process: psutil.Process) -> str:
+    """Return what is needed to find out why the process is still alive."""
+    lines = [f"left behind: {process.pid} {' '.join(process.cmdline())[:200]}"]
+    age_s = time.time() - process.create_time()
+    lines.append(f"    {process.status()}, {age_s:.0f} s old, of {process.ppid()}")
+    lines += [f"    {end.laddr} {end.raddr} {end.status}" for end in process.net_connections(kind="inet")]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        dump = [str(Path(sys.executable).with_name("py-spy")), "dump", "--pid", str(process.pid)]
+        done = subprocess.run(dump, capture_output=True, text=True, timeout=20, check=False)
+        lines += [f"    {line}" for line in done.stdout.splitlines()]
+    return "\n".join(lines)
+
+
 def main(run: str) -> int:
     deadline = time.monotonic() + PATIENCE_S
     while (left := marked(run)) and time.monotonic() < deadline:
         time.sleep(0.2)
     for process in left:
         try:
-            age_s = time.time() - process.create_time()
-            print(f"left behind: {process.pid} {' '.join(process.cmdline())[:200]}")
-            print(f"    {process.status()}, {age_s:.0f} s old, of {process.ppid()}")
+            print(describe(process))
             process.kill()
         except psutil.Error:
             continue
