@@ -17,13 +17,7 @@ from functools import partial
 from typing import Protocol
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import (
-    BadVersion,
-    BrokerError,
-    ConfigError,
-    CoordinationError,
-    NoNode,
-)
+from minikafka.base.errors import BadVersion, BrokerError, ConfigError, CoordinationError, NoNode
 from minikafka.base.files import Files
 from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
 from minikafka.controller import events
@@ -531,7 +525,11 @@ class ZooKeeperClient:
 
         Their number is limited so that an election need not wait for them. The rest follows.
         """
-        names = frozenset(self._store.children(paths.BROKER_TOPICS))
+        try:
+            names = frozenset(self._store.children(paths.BROKER_TOPICS))
+        except NoNode as error:
+            _log.warning("ZooKeeper: %s; the known topics are kept until it exists again", error)
+            return
         vanished = frozenset(self._assignments.keys() - names)
         for topic in vanished:
             del self._assignments[topic]
