@@ -35,7 +35,14 @@ class Kind(str, Enum):
         return f"{self.value}s"
 
 
-Of = Annotated[Kind, typer.Argument(metavar="topic|broker|client", show_default=False)]
+def parse_kind(text: str) -> Kind:
+    """Parse the first argument. Raise ConfigError."""
+    if text not in list(Kind):
+        raise ConfigError("KIND", text, "must be topic, broker or client")
+    return Kind(text)
+
+
+Of = Annotated[Kind, typer.Argument(parser=parse_kind, metavar="topic|broker|client", show_default=False)]
 Name = Annotated[
     str, typer.Argument(metavar="NAME", show_default=False, help="A topic, or the id of a broker or client.")
 ]

@@ -47,6 +47,7 @@ def cluster_client(
         client_id=CLIENT_ID,
         creates_topics=writes,
         unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS,
+        option="--bootstrap" if is_typed(bootstrap) else BOOTSTRAP_VARIABLE,
     )
     try:
         # Report an unreachable address quickly; requests may take longer.

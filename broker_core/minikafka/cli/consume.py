@@ -15,7 +15,7 @@ import typer
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, key_values
+from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, key_values, number_option
 from minikafka.cli.start_position import Start, parse_start
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ From = Annotated[
 ]
 Limit = Annotated[
     Optional[int],  # noqa: UP045
-    typer.Option("--max", metavar="N", min=1, help="Stop after N messages. [no limit]", show_default=False),
+    number_option("--max", "N", "Stop after N messages. [no limit]", 1, show_default=False),
 ]
 Group = Annotated[
     Optional[str],  # noqa: UP045

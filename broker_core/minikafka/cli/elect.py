@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from minikafka.base.config.parsers import real_number
 from minikafka.base.errors import ConfigError
 from minikafka.base.text import counted
 from minikafka.cli.options import DataDir, Format, OutputFormat, RequiredZooKeeper
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from minikafka.clients.admin.zookeeper.elections import Candidate
 
 COLUMNS = ["topic", "partition", "leader", "preferred", "in_sync", "done"]
+
+
+def _parse_timeout(text: str | float) -> float:
+    allowed = "must be a number of seconds, at least 0"
+    return real_number("--timeout", str(text), allowed, lambda seconds: seconds >= 0)
 
 
 def elect(
@@ -36,7 +42,10 @@ def elect(
         bool, typer.Option("--dry-run", help="Only show the leaders and the preferred ones.")
     ] = False,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="S", min=0, help="Seconds to wait for the election's end.")
+        float,
+        typer.Option(
+            "--timeout", metavar="S", parser=_parse_timeout, help="Seconds to wait for the election's end."
+        ),
     ] = 30,
     zookeeper: RequiredZooKeeper = None,
     data_dir: DataDir = None,

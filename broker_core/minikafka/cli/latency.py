@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from minikafka.base.errors import ConfigError, MinikafkaError
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, Topic
+from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, Topic, number_option
 
 if TYPE_CHECKING:
     from minikafka.base.ids import TopicPartition
@@ -24,10 +24,8 @@ END = 1 << 62
 
 def latency(
     topic: Topic,
-    records: Annotated[
-        int, typer.Option("--records", metavar="N", min=1, help="Number of messages.")
-    ] = 10_000,
-    size: Annotated[int, typer.Option("--size", metavar="BYTES", min=8, help="Size of each value.")] = 100,
+    records: Annotated[int, number_option("--records", "N", "Number of messages.", 1)] = 10_000,
+    size: Annotated[int, number_option("--size", "BYTES", "Size of each value, at least 8.", 8)] = 100,
     acks: Annotated[str, typer.Option("--acks", metavar="A", help="1 or all.")] = "1",
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,

@@ -10,6 +10,7 @@ from typing import Annotated, Optional
 import typer
 
 from minikafka.base.cache_dirs import make_private
+from minikafka.base.config.parsers import integer
 from minikafka.base.errors import ConfigError
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -30,6 +31,30 @@ class Format(str, Enum):
 
     TABLE = "table"
     JSON = "json"
+
+
+# Options have parsers of their own: the messages of typer's differ between its releases, and some lack the
+# value.
+
+
+def number_option(
+    name: str, metavar: str, text: str, least: int, most: int | None = None, *, show_default: bool = True
+) -> object:
+    """Return an option for a whole number; its parser also takes the default. text: its help."""
+    parse = integer(least, most)
+
+    def parse_number(given: str | int) -> int:
+        number: int = parse(name, str(given))
+        return number
+
+    return typer.Option(name, parser=parse_number, metavar=metavar, help=text, show_default=show_default)
+
+
+def parse_format(text: str | Format) -> Format:
+    """Parse ``--format``. Raise ConfigError."""
+    if text not in list(Format):
+        raise ConfigError("--format", text, "must be table or json")
+    return Format(text)
 
 
 # `Optional` and not `| None`: the annotations are read at run time, also by the oldest supported typer.
@@ -85,7 +110,15 @@ DisableRackAware = Annotated[
 ]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 CodecName = Annotated[str, typer.Option("--codec", metavar="C", help="none, gzip, snappy, lz4 or zstd.")]
-OutputFormat = Annotated[Format, typer.Option("--format", help="table, or json with one object a line.")]
+OutputFormat = Annotated[
+    Format,
+    typer.Option(
+        "--format",
+        parser=parse_format,
+        metavar="table|json",
+        help="table, or json with one object a line.",
+    ),
+]
 Settings = Annotated[
     Optional[list[str]],  # noqa: UP045
     typer.Option(

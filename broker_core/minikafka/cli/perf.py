@@ -15,7 +15,7 @@ import typer
 
 from minikafka.base.errors import ConfigError, MinikafkaError
 from minikafka.cli.latency import latency
-from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic
+from minikafka.cli.options import Bootstrap, CodecName, DataDir, Format, OutputFormat, Topic, number_option
 from minikafka.cli.produce import INTERRUPTED_TIMEOUT_MS
 
 if TYPE_CHECKING:
@@ -71,14 +71,12 @@ class Latencies:
 @app.command()
 def produce(
     topic: Topic,
-    records: Annotated[
-        int, typer.Option("--records", metavar="N", min=1, help="Number of messages.")
-    ] = 1_000_000,
-    size: Annotated[int, typer.Option("--size", metavar="BYTES", min=0, help="Size of each value.")] = 100,
+    records: Annotated[int, number_option("--records", "N", "Number of messages.", 1)] = 1_000_000,
+    size: Annotated[int, number_option("--size", "BYTES", "Size of each value.", 0)] = 100,
     acks: Annotated[str, typer.Option("--acks", metavar="A", help="0, 1 or all.")] = "1",
     codec: CodecName = "none",
     batch_bytes: Annotated[
-        int, typer.Option("--batch-bytes", metavar="BYTES", min=1, help="Largest size of a batch.")
+        int, number_option("--batch-bytes", "BYTES", "Largest size of a batch.", 1)
     ] = 262_144,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
@@ -98,7 +96,7 @@ def produce(
     from minikafka.clients.produce.producer import BatchingProducer
     from minikafka.records.format.message_set import Codec
 
-    compression = Codec.parse(codec)
+    compression = Codec.parse(codec, "--codec")
     config = BatchingConfig(
         acks=ACKS[acks], batch_bytes=batch_bytes, max_request_bytes=max(1 << 20, 2 * batch_bytes)
     )
@@ -139,9 +137,7 @@ def consume(
     topic: Topic,
     records: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(
-            "--records", metavar="N", min=1, help="Most messages to read. [all]", show_default=False
-        ),
+        number_option("--records", "N", "Most messages to read. [all]", 1, show_default=False),
     ] = None,
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,

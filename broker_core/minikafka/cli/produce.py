@@ -64,7 +64,7 @@ def produce(
 
     check_topic_name(topic)
     config = BatchingConfig(
-        acks=ACKS_ALL, linger_ms=LINGER_MS, batch_bytes=BATCH_BYTES, compression=Codec.parse(codec)
+        acks=ACKS_ALL, linger_ms=LINGER_MS, batch_bytes=BATCH_BYTES, compression=Codec.parse(codec, "--codec")
     )
     # The command itself reports unacknowledged messages, once.
     logging.getLogger("minikafka.clients.produce").addHandler(logging.NullHandler())

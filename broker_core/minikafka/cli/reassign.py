@@ -12,7 +12,14 @@ import typer
 from minikafka.base.errors import ConfigError
 from minikafka.base.text import counted
 from minikafka.cli.elect import read_file
-from minikafka.cli.options import DataDir, DisableRackAware, Format, OutputFormat, RequiredZooKeeper
+from minikafka.cli.options import (
+    DataDir,
+    DisableRackAware,
+    Format,
+    OutputFormat,
+    RequiredZooKeeper,
+    number_option,
+)
 from minikafka.cli.output import note, print_rows, say
 from minikafka.cli.progress import Progress
 
@@ -63,9 +70,7 @@ def generate(
     ] = None,
     replicas: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(
-            "--replicas", metavar="N", min=1, help="Replicas per partition. [as now]", show_default=False
-        ),
+        number_option("--replicas", "N", "Replicas per partition. [as now]", 1, show_default=False),
     ] = None,
     disable_rack_aware: DisableRackAware = False,
     zookeeper: RequiredZooKeeper = None,
@@ -95,11 +100,11 @@ def execute(
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until all is done.")] = True,
     throttle: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(
+        number_option(
             "--throttle",
-            metavar="BYTES_PER_SECOND",
-            min=1,
-            help="Limit of each broker. For a plan in progress, changes only the limit.",
+            "BYTES_PER_SECOND",
+            "Limit of each broker. For a plan in progress, changes only the limit.",
+            1,
             show_default=False,
         ),
     ] = None,

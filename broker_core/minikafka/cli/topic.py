@@ -25,6 +25,7 @@ from minikafka.cli.options import (
     OutputFormat,
     ZooKeeper,
     key_values,
+    number_option,
 )
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
@@ -48,11 +49,11 @@ def create(
     name: Name,
     partitions: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option("--partitions", help="Number of partitions. [1]", min=1, show_default=False),
+        number_option("--partitions", "N", "Number of partitions. [1]", 1, show_default=False),
     ] = None,
     replicas: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option("--replicas", help="Replicas of each partition. [1]", min=1, show_default=False),
+        number_option("--replicas", "N", "Replicas of each partition. [1]", 1, show_default=False),
     ] = None,
     assignment: Annotated[
         Optional[str],  # noqa: UP045
@@ -200,8 +201,8 @@ def alter(
     name: Name,
     partitions: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(
-            "--partitions", help="The new number of partitions, more than now.", min=1, show_default=False
+        number_option(
+            "--partitions", "N", "The new number of partitions, more than now.", 1, show_default=False
         ),
     ] = None,
     config: Annotated[

@@ -16,7 +16,14 @@ from minikafka.base.errors import ConfigError, DirectoryLocked
 from minikafka.base.ids import host_port
 from minikafka.base.printable import printable
 from minikafka.base.secrets import redact
-from minikafka.cli.options import Settings, check_data_dir, key_values, make_data_dir, parse_data_dir
+from minikafka.cli.options import (
+    Settings,
+    check_data_dir,
+    key_values,
+    make_data_dir,
+    number_option,
+    parse_data_dir,
+)
 from minikafka.cli.output import note, say
 from minikafka.cli.progress import spinner
 
@@ -41,10 +48,7 @@ def up(
     ] = DEFAULT_DATA_DIR,
     host: Annotated[str, typer.Option("--host", metavar="H", help="The bind address.")] = LOCALHOST,
     port: Annotated[
-        int,
-        typer.Option(
-            "--port", metavar="P", min=0, max=65535, help="Port of the first broker; others follow. 0: free."
-        ),
+        int, number_option("--port", "P", "Port of the first broker; others follow. 0: free.", 0, 65535)
     ] = DEFAULT_PORT,
     zookeeper: Annotated[
         Optional[str],  # noqa: UP045
@@ -54,11 +58,11 @@ def up(
     ] = None,
     brokers: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(
+        number_option(
             "--brokers",
-            metavar="N",
-            min=1,
-            help="Number of brokers, each in its own process. [as many as D has, 1 in a new D]",
+            "N",
+            "Number of brokers, each in its own process. [as many as D has, 1 in a new D]",
+            1,
             show_default=False,
         ),
     ] = None,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from minikafka.base.config.parsers import Parser, boolean, integer, one_of, real_number, whole_number
+from minikafka.base.config.unknown_names import closest_match, with_suggestion
 from minikafka.base.errors import ConfigError
 from minikafka.log.retention import RetentionLimits, RetentionPolicy, policy_of
 from minikafka.records.append.produced import Limits as MessageLimits
@@ -210,11 +211,9 @@ def check_topic_properties(overrides: Mapping[str, str]) -> None:
     for name, text in overrides.items():
         entry = TOPIC_PROPERTIES.get(name)
         if entry is None:
-            raise ConfigError(
-                name,
-                text,
-                f"unknown topic property; known properties are {', '.join(sorted(TOPIC_PROPERTIES))}",
-            )
+            what = with_suggestion("unknown topic property", closest_match(name, TOPIC_PROPERTIES))
+            known = ", ".join(sorted(TOPIC_PROPERTIES))
+            raise ConfigError(name, text, f"{what}; known properties are {known}")
         entry.parse(name, text)
 
 

@@ -117,10 +117,18 @@ def test_an_error_of_many_lines_becomes_one() -> None:
     [
         (["nosuch"], "No such command 'nosuch'"),
         (["topic", "create"], "Missing argument 'NAME'"),
-        (["topic", "create", "t", "--partitions", "0"], "--partitions"),
-        (["topic", "list", "--format", "xml"], "'xml'"),
+        (
+            ["topic", "create", "t", "--partitions", "0"],
+            "--partitions='0': must be a whole number of at least 1",
+        ),
+        (
+            ["topic", "create", "t", "--partitions", "x"],
+            "--partitions='x': must be a whole number of at least 1",
+        ),
+        (["topic", "list", "--format", "xml"], "--format='xml': must be table or json"),
         (["consume", "t", "--from", "yesterday"], "--from='yesterday'"),
-        (["consume", "t", "--max", "0"], "--max"),
+        (["consume", "t", "--max", "0"], "--max='0': must be a whole number of at least 1"),
+        (["elect", "--timeout", "nan"], "--timeout='nan': must be a number of seconds, at least 0"),
         (["consume", "t", "--group", "g", "--from", "7"], "--from='7': with --group"),
         (["consume", "t", "--group", "g", "--from", "2013-01-01"], "`group reset` sets other offsets"),
         (["consume", "t", "--group", ""], "--group=''"),
@@ -151,7 +159,7 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         ),
         (["group", "reset", "g", "--to-latest", "--topic", "t:x"], "--topic='t:x'"),
         (["perf", "latency", "t", "--acks", "0"], "--acks='0': must be 1 or all"),
-        (["produce", "t", "--codec", "zip"], "'zip'"),
+        (["produce", "t", "--codec", "zip"], "--codec='zip': must be one of none, gzip"),
         (["produce", "t", "--key-separator", ""], "--key-separator=''"),
         (["produce", "not a topic"], "INVALID_TOPIC"),
         (["topic", "create", "t", "--config", "novalue"], "--config='novalue'"),
@@ -163,7 +171,7 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         (["config", "set", "topic", "t"], "K=V: required"),
         (["config", "set", "topic", "t", "a.b"], "K=V='a.b'"),
         (["config", "set", "topic", "t", "--delete", "a.b=1"], "--delete='a.b=1'"),
-        (["config", "get", "group", "g"], "'group'"),
+        (["config", "get", "group", "g"], "KIND='group': must be topic, broker or client"),
         (["config", "get", "client", "c"], "--zookeeper: required (the address that `minikafka up` printed)"),
         (
             ["config", "get", "client", "c", "--bootstrap", "h:1"],
@@ -180,10 +188,10 @@ def test_an_error_of_many_lines_becomes_one() -> None:
             ["config", "set", "client", "", "producer_byte_rate=1"],
             "NAME='': must be a client id, or <default>",
         ),
-        (["topic", "list", "--bootstrap", "nowhere"], "bootstrap"),
+        (["topic", "list", "--bootstrap", "nowhere"], "--bootstrap='nowhere': 'nowhere' has no port"),
         (["up", "--set", "novalue"], "--set='novalue'"),
-        (["up", "--brokers", "0"], "--brokers"),
-        (["up", "--port", "70000"], "--port"),
+        (["up", "--brokers", "0"], "--brokers='0': must be a whole number of at least 1"),
+        (["up", "--port", "70000"], "--port='70000': must be a whole number from 0 to 65535"),
         (
             ["up", "--port", "0", "--data-dir", "x" * 300],
             f"--data-dir='{'x' * 300}': cannot be created (File name too long)",
@@ -206,6 +214,14 @@ def test_bad_input_is_one_line_on_stderr(
     assert err.startswith("minikafka: ")
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_bad_address_in_the_environment_names_the_variable(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINIKAFKA_BOOTSTRAP", "nowhere")
+    assert run(["topic", "list"]) == 2
+    assert capfd.readouterr().err.startswith("minikafka: MINIKAFKA_BOOTSTRAP='nowhere': ")
 
 
 def test_a_properties_file_that_is_no_text_is_named(
@@ -258,7 +274,7 @@ def test_the_version_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
         (["consume", "t", "--topic", "t"], "minikafka consume"),
         (["topic", "create"], "minikafka topic create"),
         (["produce", "a", "b"], "minikafka produce"),
-        (["ps", "--format", "yaml"], "minikafka ps"),
+        (["ps", "--fromat", "json"], "minikafka ps"),
         (["consumer"], "minikafka"),
     ],
 )

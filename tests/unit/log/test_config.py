@@ -162,9 +162,14 @@ def test_topic_with_a_retention_below_minus_one_keeps_its_messages() -> None:
 
 def test_an_unknown_topic_property_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
-        ConfigError, match=r"segment\.size='1': unknown topic property; known properties are cleanup\.policy"
+        ConfigError, match=r"segment\.sizes='1': unknown topic property; known properties are cleanup\.policy"
     ):
-        LogConfig.from_properties({}, {"segment.size": "1"})
+        LogConfig.from_properties({}, {"segment.sizes": "1"})
+
+
+def test_misspelled_topic_property_is_suggested() -> None:
+    with pytest.raises(ConfigError, match=r"unknown topic property \(did you mean retention\.ms\?\); known"):
+        check_topic_properties({"retention.m": "1"})
 
 
 def test_the_table_has_the_24_properties_of_the_release() -> None:

@@ -104,11 +104,11 @@ class Codec(IntEnum):
     ZSTD = 4
 
     @classmethod
-    def parse(cls, name: str) -> Codec:
-        """Return the codec with this name, in any case; ConfigError for anything else."""
+    def parse(cls, name: str, option: str = "compression.type") -> Codec:
+        """Return the codec with this name, in any case; for anything else ConfigError under ``option``."""
         codec = cls.__members__.get(name.strip().upper())
         if codec is None:
-            raise ConfigError("compression.type", name, "must be one of none, gzip, snappy, lz4, zstd")
+            raise ConfigError(option, name, "must be one of none, gzip, snappy, lz4, zstd")
         return codec
 
 
