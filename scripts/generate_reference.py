@@ -329,7 +329,7 @@ def cli() -> str:
     parts = [
         "# Commands",
         NOTE,
-        "`minikafka COMMAND --help` prints the same. Status 0: done. 1: it failed. 2: the request is impossible. 3: still under way (`reassign verify`).",
+        "`minikafka COMMAND --help` prints the same. Status 0: done. 1: it failed. 2: the request is impossible. 3: still under way (`reassign verify`). 130: Ctrl-C came before it was done (0 for a command that runs until Ctrl-C).",
         table(
             "Command | Purpose",
             (

@@ -1,7 +1,7 @@
 """All commands: assembles the nouns and turns errors into one line and an exit status.
 
 Status 0: done (and healthy, for a check). 1: failed. 2: invalid (an option, value or name; a directory in
-use). 3: still in progress (`reassign verify`).
+use). 3: still in progress (`reassign verify`). 130: Ctrl-C before the end of the work.
 Nothing heavier than typer is imported before a command runs.
 """
 

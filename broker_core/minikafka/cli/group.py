@@ -414,7 +414,10 @@ def delete(
     data_dir: DataDir = None,
     style: OutputFormat = Format.TABLE,
 ) -> int:
-    """Delete groups without members, with all their offsets in all storages. Status 1 if one remains."""
+    """Delete groups without members, with all their offsets. Status 1 if one remains.
+
+    Groups and offsets in ZooKeeper are deleted only with --zookeeper or --data-dir.
+    """
     from minikafka.cli.connect import group_access
     from minikafka.cli.output import note
     from minikafka.cli.progress import Progress
