@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="List, describe, reset and delete groups of consumers.", no_args_is_help=True)
 
 IN_ZOOKEEPER = "for a group in ZooKeeper use --zookeeper HOST:PORT/CHROOT"
+ALSO_IN_ZOOKEEPER = "for a group of this name in ZooKeeper add --zookeeper HOST:PORT/CHROOT"
 NAMED_MAX = 4
 """The most partitions that a note names."""
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
@@ -313,11 +314,11 @@ def _show(done: _Reset, name: str, style: Format, *, execute: bool, export: bool
             for tp, offset in done.offsets.items()
         ]
         print_rows(rows, ["topic", "partition", "offset", "new_offset"], style)
-    if not execute:
+    if execute:
+        note(f"minikafka: set in {_store_names(done.places)}")
+    elif not export:
         where = f" in {_store_names(done.places)}" if OffsetsStorage.ZOOKEEPER in done.places else ""
         note(f"minikafka: nothing was changed; add --execute to set the offsets{where}")
-    elif OffsetsStorage.ZOOKEEPER in done.places:
-        note(f"minikafka: set in {_store_names(done.places)}")
 
 
 def _store_names(places: OffsetsStorages) -> str:
@@ -434,6 +435,8 @@ def delete(
                 except MinikafkaError as error:
                     errors.append(error)
                 progress.advance()
+    if places.store is None and len(errors) < len(wanted):
+        note(f"minikafka: deleted only at the brokers; {ALSO_IN_ZOOKEEPER}")
     for other in errors[1:]:
         note(f"minikafka: {other}")
     if errors:

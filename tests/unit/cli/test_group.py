@@ -173,7 +173,10 @@ def test_an_executed_reset_is_where_the_group_goes_on(
     options: list[str],
     offsets: dict[TopicPartition, int],
 ) -> None:
-    found = rows(capfd, "reset", "g", *options, "--execute")
+    assert run(["group", "reset", "g", *options, "--format", "json", "--execute"]) == 0
+    out, err = capfd.readouterr()
+    assert err == "minikafka: set in kafka\n"
+    found = [json.loads(line) for line in out.splitlines()]
     assert all(row["executed"] and row["group"] == "g" for row in found)
     assert {tp: offset for tp, (offset, _) in brokers.groups.group("g").offsets.items()} == offsets
 
@@ -189,7 +192,10 @@ def test_an_offset_that_a_log_does_not_have_is_told(
     brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str], options: list[str], printed: str
 ) -> None:
     assert run(["group", "reset", "g", *options, "--execute"]) == 0
-    assert capfd.readouterr().err == f"minikafka: out of range: {printed}; using the nearer end of the log\n"
+    assert capfd.readouterr().err.splitlines() == [
+        "minikafka: set in kafka",
+        f"minikafka: out of range: {printed}; using the nearer end of the log",
+    ]
 
 
 def test_a_reset_makes_a_group_that_was_not_there(
@@ -241,7 +247,12 @@ def test_a_deleted_group_is_gone_with_its_offsets(
     brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["group", "delete", "g"]) == 0
-    assert capfd.readouterr().out == "deleted g\n"
+    out, err = capfd.readouterr()
+    assert out == "deleted g\n"
+    assert err == (
+        "minikafka: deleted only at the brokers; for a group of this name in ZooKeeper add --zookeeper "
+        "HOST:PORT/CHROOT\n"
+    )
     assert brokers.groups.groups == {}
 
 

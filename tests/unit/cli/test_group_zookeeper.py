@@ -336,8 +336,10 @@ def test_what_export_prints_can_be_read_from_a_file(
 ) -> None:
     harness.in_zookeeper()
     assert run(["group", "reset", "g", "--to-current", "--export", "--format", form, *AT]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
     plan = tmp_path / "plan"
-    plan.write_text(capfd.readouterr().out)
+    plan.write_text(out)
     rows(capfd, "reset", "g", "--to-latest", "--execute")
     found = rows(capfd, "reset", "g", "--from-file", str(plan), "--execute")
     assert [row["new_offset"] for row in found] == [2, 5]
