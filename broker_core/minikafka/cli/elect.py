@@ -11,7 +11,7 @@ import typer
 from minikafka.base.config.parsers import real_number
 from minikafka.base.errors import ConfigError
 from minikafka.base.text import counted
-from minikafka.cli.options import DataDir, Format, OutputFormat, RequiredZooKeeper
+from minikafka.cli.options import DataDir, Format, NotExactlyOne, OutputFormat, RequiredZooKeeper
 from minikafka.cli.output import note, print_rows
 
 if TYPE_CHECKING:
@@ -56,8 +56,9 @@ def elect(
     from minikafka.clients import zookeeper_metadata
     from minikafka.clients.admin.zookeeper import elections
 
-    if sum(map(bool, (topics, file, everything))) != 1:
-        raise ConfigError("--file", str(file or ""), "set exactly one of TOPIC, --file J and --all")
+    named_by = [name for name, given in (("TOPIC", topics), ("--file", file), ("--all", everything)) if given]
+    if len(named_by) != 1:
+        raise NotExactlyOne(named_by, "no partitions are named", "TOPIC, --file J and --all")
     named = None if file is None else elections.read_file(read_file(file), "--file", str(file))
     with zookeeper_store(zookeeper, None, data_dir) as store:
         if topics:

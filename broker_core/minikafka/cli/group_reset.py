@@ -8,7 +8,7 @@ Kafka's own tool from 0.11 on, or JSON in the form of Kafka's ``--offset-json-fi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import TypeGuard
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
+from minikafka.cli.options import NotExactlyOne
 
 OPTIONS = (
     "--to-earliest, --to-latest, --to-current, --to-offset N, --to-time T, --by-duration D, --shift-by N "
@@ -49,18 +50,6 @@ class Target:
     value: int = 0
 
 
-class NotOneTarget(ConfigError):
-    """No option sets the target of a reset, or several do."""
-
-    def __init__(self, given: Sequence[str]) -> None:
-        super().__init__(given[1] if given else "--to-earliest", "", f"set exactly one of {OPTIONS}")
-        self._given = given
-
-    def __str__(self) -> str:
-        what = f"{' and '.join(self._given)} conflict" if self._given else "no new offsets are set"
-        return f"{what}; {self.allowed}"
-
-
 def parse_target(
     *,
     earliest: bool,
@@ -72,7 +61,7 @@ def parse_target(
     shift: int | None,
     file: bool = False,
 ) -> Target:
-    """Return the one target that was given. Raise NotOneTarget for none or several."""
+    """Return the one target that was given. Raise NotExactlyOne for none or several."""
     given = [
         *([Target(Rule.EARLIEST)] if earliest else []),
         *([Target(Rule.LATEST)] if latest else []),
@@ -84,7 +73,7 @@ def parse_target(
         *([Target(Rule.FILE)] if file else []),
     ]
     if len(given) != 1:
-        raise NotOneTarget([target.rule.value for target in given])
+        raise NotExactlyOne([target.rule.value for target in given], "no new offsets are set", OPTIONS)
     return given[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Optional
@@ -17,6 +18,17 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 """The default address of ``minikafka up``."""
 BOOTSTRAP_VARIABLE = "MINIKAFKA_BOOTSTRAP"
 DATA_DIR_OPTION = "--data-dir"
+
+
+class NotExactlyOne(ConfigError):
+    """None of several options is set, which ``missing`` describes, or more than one."""
+
+    def __init__(self, given: Sequence[str], missing: str, options: str) -> None:
+        super().__init__(given[1] if given else options, "", f"set exactly one of {options}")
+        self._problem = f"{' and '.join(given)} conflict" if given else missing
+
+    def __str__(self) -> str:
+        return f"{self._problem}; {self.allowed}"
 
 
 def parse_data_dir(text: str | Path, option: str = DATA_DIR_OPTION) -> Path:

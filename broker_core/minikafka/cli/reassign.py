@@ -16,6 +16,7 @@ from minikafka.cli.options import (
     DataDir,
     DisableRackAware,
     Format,
+    NotExactlyOne,
     OutputFormat,
     RequiredZooKeeper,
     number_option,
@@ -81,7 +82,9 @@ def generate(
     from minikafka.clients.admin.zookeeper import reassignments
 
     if bool(topics) == bool(file):
-        raise ConfigError("--file", str(file or ""), "set exactly one of TOPIC and --file J")
+        raise NotExactlyOne(
+            ["TOPIC", "--file"] if topics else [], "no topics are named", "TOPIC and --file J"
+        )
     broker_ids = parse_broker_ids(brokers)
     names = topics or reassignments.read_topics_file(read_file(file or Path()), "--file", str(file))
     with zookeeper_store(zookeeper, None, data_dir) as store:

@@ -74,12 +74,15 @@ def states(store: Store, partitions: Iterable[TopicPartition]) -> dict[TopicPart
 
 
 def check_known(store: Store, option: str, partitions: Collection[TopicPartition], known: Replicas) -> None:
-    """Raise ConfigError under the name ``option`` for partitions that do not exist or are marked for
-    deletion.
+    """Raise ConfigError for topics that do not exist, or under the name ``option`` for partitions that do
+    not exist or are marked for deletion.
     """
     unknown = sorted(set(partitions) - set(known))
     if unknown:
         why = why_unknown(store, unknown[0], known)
+        absent = sorted({tp.topic for tp in unknown} - {tp.topic for tp in known})
+        if unknown[0].topic in absent:
+            raise ConfigError("topic", ", ".join(absent), f"{why}; nothing was changed")
         raise ConfigError(option, listed(unknown), f"{why}; nothing was changed")
     deleted = sorted({partition.topic for partition in partitions} & topics_to_delete(store))
     if deleted:

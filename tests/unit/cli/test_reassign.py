@@ -165,12 +165,33 @@ def test_an_error_about_a_file_names_it(
     assert f"--file='{plan}': " in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [[], ["t", "--all"]])
+@pytest.mark.parametrize(
+    ("arguments", "problem"), [([], "no partitions are named"), (["t", "--all"], "TOPIC and --all conflict")]
+)
 def test_an_election_is_for_one_choice_of_partitions(
-    store: MemoryStore, capfd: pytest.CaptureFixture[str], arguments: list[str]
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], arguments: list[str], problem: str
 ) -> None:
     assert run(["elect", *arguments]) == 2
-    assert "set exactly one of TOPIC, --file J and --all" in capfd.readouterr().err
+    expected = f"minikafka: {problem}; set exactly one of TOPIC, --file J and --all\n"
+    assert capfd.readouterr().err == expected
+
+
+def test_unknown_topic_is_named_without_a_partition(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str], plan: str
+) -> None:
+    Path(plan).write_text(PLAN.replace('"t"', '"nope"'))
+    for arguments in (["elect", "nope"], ["reassign", "execute", "--file", plan]):
+        assert run(arguments) == 2
+        expected = "minikafka: topic='nope': there is no topic 'nope'; nothing was changed\n"
+        assert capfd.readouterr().err == expected
+
+
+def test_generate_without_topics_says_what_to_set(
+    store: MemoryStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["reassign", "generate", "--brokers", "1"]) == 2
+    expected = "minikafka: no topics are named; set exactly one of TOPIC and --file J\n"
+    assert capfd.readouterr().err == expected
 
 
 def test_a_proposal_is_a_file_for_execute(

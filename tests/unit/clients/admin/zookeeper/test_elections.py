@@ -63,7 +63,7 @@ def test_its_end_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ([TopicPartition("t", 7)], "partitions='t-7': topic 't' has partitions 0 to 1; nothing was changed"),
         ([TopicPartition("a\nb/c", 0)], r"there is no topic 'a\\nb/c'; nothing"),
-        ([TopicPartition("tt", 0), T0], "partitions='tt-0': there is no topic 'tt'; there is 't'; nothing"),
+        ([TopicPartition("tt", 0), T0], "topic='tt': there is no topic 'tt'; there is 't'; nothing"),
         ([], "expected at least one partition"),
     ],
 )
@@ -123,7 +123,7 @@ def test_rounds_split_a_request_too_large_for_one_znode() -> None:
 def test_a_topic_stands_for_all_its_partitions() -> None:
     store = cluster(TOPICS)
     assert elections.assigned_partitions(store, ["t"]) == {T0, T1}
-    with pytest.raises(ConfigError, match="topic='v-0': there is no topic 'v'"):
+    with pytest.raises(ConfigError, match="topic='v': there is no topic 'v'"):
         elections.assigned_partitions(store, ["t", "v"])
 
 
