@@ -67,6 +67,8 @@ FORBIDDEN = frozenset(
     }
 )
 """The error codes of access that the rules deny."""
+RULES_HINT = " (see `minikafka acl list`)"
+"""The hint in messages of the clients, which RULES_ADVICE repeats."""
 RULES_ADVICE = (
     "see `minikafka acl list`; grant access with `minikafka acl add` "
     "(with --zookeeper if the brokers refuse these too)"
@@ -184,7 +186,7 @@ def error_line(error: Exception, names: Iterable[str] = ()) -> tuple[int, str]:
     elif isinstance(error, BrokerError):
         status = 2 if error.code in BAD_INPUT else 1
         if error.code in FORBIDDEN and not isinstance(error, acl.AclRequestFailed):
-            text += f"; {RULES_ADVICE}"
+            text = f"{text.replace(RULES_HINT, '')}; {RULES_ADVICE}"
     elif isinstance(error, NoSuchBroker) or (
         isinstance(error, NetworkError) and isinstance(error.__cause__, BrokerError)
     ):

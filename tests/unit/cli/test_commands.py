@@ -19,6 +19,7 @@ from minikafka.base.errors import (
 from minikafka.cli import commands
 from minikafka.cli.acl import AclRequestFailed
 from minikafka.cli.commands import argument_names, error_line, run
+from minikafka.clients.network.response_errors import authorization_hint
 from minikafka.embedded.broker import BrokerFailed
 
 NOUNS = [
@@ -79,6 +80,15 @@ def test_what_rules_forbid_comes_with_where_to_look_for_them() -> None:
     assert line == (
         "TOPIC_AUTHORIZATION_FAILED: no; see `minikafka acl list`; grant access with `minikafka acl add` "
         "(with --zookeeper if the brokers refuse these too)"
+    )
+
+
+def test_advice_about_denied_access_is_given_once() -> None:
+    hint = authorization_hint(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Write", "Topic:t")
+    _, line = error_line(BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"t-0{hint}"))
+    assert line.count("acl list") == 1
+    assert line.startswith(
+        "TOPIC_AUTHORIZATION_FAILED: t-0; not authorized: Write on Topic:t; see `minikafka acl"
     )
 
 
