@@ -157,7 +157,7 @@ def list_(
     print_rows(_rows(sorted(found)), COLUMNS, style, nothing="no matching rules")
 
 
-@app.command()
+@app.command(short_help="Remove rules.")
 def remove(
     topics: Topics = None,
     groups: Groups = None,

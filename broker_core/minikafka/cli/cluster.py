@@ -12,7 +12,7 @@ from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
 app = typer.Typer(help="Show the brokers, data directories and health of the cluster.", no_args_is_help=True)
 
 
-@app.command()
+@app.command(short_help="Show the cluster id and the brokers.")
 def describe(
     bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFormat = Format.TABLE
 ) -> None:
@@ -46,7 +46,7 @@ def describe(
     print_rows(rows, ["broker", "host", "port", "rack", "controller", "leads", "replicas"], style)
 
 
-@app.command("log-dirs")
+@app.command("log-dirs", short_help="Show the data directories of brokers and their sizes.")
 def log_dirs(
     broker: Annotated[
         list[int] | None,
@@ -104,7 +104,7 @@ def log_dirs(
     return 1 if missing or any(log_dir.error is not None for log_dir in found) else 0
 
 
-@app.command()
+@app.command(short_help="Check the partitions and the brokers.")
 def health(
     watch: Annotated[
         bool, typer.Option("--watch", help="Keep running, and print every change until stopped.")

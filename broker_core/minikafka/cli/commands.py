@@ -77,6 +77,10 @@ RULES_ADVICE = (
 app = typer.Typer(
     name="minikafka",
     help="Apache Kafka's log, protocol and coordination in Python. `minikafka up` starts a cluster.",
+    epilog=(
+        "Commands find the cluster by --bootstrap, MINIKAFKA_BOOTSTRAP or --data-dir. Documentation: "
+        "docs/README.md."
+    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -100,21 +104,21 @@ def _all_commands(
 ) -> None: ...
 
 
-app.command("up")(up.up)
-app.command("broker")(broker.broker)
+app.command("up", short_help="Start ZooKeeper and brokers.")(up.up)
+app.command("broker", short_help="Run one broker from a file of properties.")(broker.broker)
 app.add_typer(topic.app, name="topic")
-app.command("produce")(produce.produce)
-app.command("consume")(consume.consume)
+app.command("produce", short_help="Send lines of stdin as messages.")(produce.produce)
+app.command("consume", short_help="Print the messages of topics.")(consume.consume)
 app.add_typer(group.app, name="group")
 app.add_typer(config.app, name="config")
 app.add_typer(cluster.app, name="cluster")
-app.command("elect")(elect.elect)
-app.add_typer(reassign.app, name="reassign")
-app.add_typer(acl.app, name="acl")
+app.command("elect", short_help="Elect the preferred leaders.")(elect.elect)
+app.add_typer(reassign.app, name="reassign", short_help="Move partitions to other brokers.")
+app.add_typer(acl.app, name="acl", short_help="Add, list and remove access rules.")
 app.add_typer(log.app, name="log")
 app.add_typer(perf.app, name="perf")
-app.command("ps")(local_clusters.ps)
-app.command("stop")(local_clusters.stop)
+app.command("ps", short_help="List running clusters.")(local_clusters.ps)
+app.command("stop", short_help="Stop a cluster.")(local_clusters.stop)
 
 # typer has its own copy of click in newer releases, so its classes are found through typer.
 _UsageProblem = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")

@@ -34,7 +34,7 @@ NAMED_MAX = 4
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
 
-@app.command("list")
+@app.command("list", short_help="List all groups.")
 def list_(
     zookeeper: GroupsZooKeeper = None,
     bootstrap: Bootstrap = None,

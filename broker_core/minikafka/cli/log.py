@@ -26,7 +26,7 @@ MEGABYTE = 1_000_000
 COLUMNS = ("topic", "partition", "start_offset", "end_offset", "segments", "records", "bytes", "problems")
 
 
-@app.command()
+@app.command(short_help="Print the records of files as JSON, one a line.")
 def dump(
     files: Annotated[
         list[Path],

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from minikafka.records.format.message_set import Codec
 
 app = typer.Typer(help="Measure the throughput and latency of a cluster.", no_args_is_help=True)
-app.command("latency")(latency)
+app.command("latency", short_help="Measure the time until a message is read.")(latency)
 
 CHUNK_RECORDS = 10_000
 FETCH_BYTES = 4 << 20
@@ -68,7 +68,7 @@ class Latencies:
         }
 
 
-@app.command()
+@app.command(short_help="Send random messages, as fast as possible.")
 def produce(
     topic: Topic,
     records: Annotated[int, number_option("--records", "N", "Number of messages.", 1)] = 1_000_000,
@@ -132,7 +132,7 @@ def produce(
         raise KeyboardInterrupt
 
 
-@app.command()
+@app.command(short_help="Read a topic, as fast as possible.")
 def consume(
     topic: Topic,
     records: Annotated[

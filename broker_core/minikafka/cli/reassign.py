@@ -56,7 +56,7 @@ PlanFile = Annotated[
 ]
 
 
-@app.command()
+@app.command(short_help="Print a plan that spreads topics over brokers.")
 def generate(
     brokers: Annotated[
         str, typer.Option("--brokers", metavar="1,2", help="The ids of the new brokers.", show_default=False)
@@ -175,7 +175,7 @@ def verify(
     return status_of(verdicts)
 
 
-@app.command("list")
+@app.command("list", short_help="List all reassignments in progress.")
 def list_ongoing(
     zookeeper: RequiredZooKeeper = None,
     data_dir: DataDir = None,

@@ -146,7 +146,7 @@ def list_(bootstrap: Bootstrap = None, data_dir: DataDir = None, style: OutputFo
     print_rows(rows, ["topic", "partitions"], style, nothing="there are no topics")
 
 
-@app.command()
+@app.command(short_help="Show leader, replicas and offsets of each partition.")
 def describe(
     name: MaybeName = None,
     with_overrides: Annotated[
@@ -253,7 +253,7 @@ def alter(
     say(f"{name} has {', '.join(done + [format_changes(changes)] * bool(changes))}")
 
 
-@app.command()
+@app.command(short_help="Delete a topic with all its messages.")
 def delete(
     name: Name,
     if_exists: IfExists = False,

@@ -256,7 +256,11 @@ def test_a_cluster_that_is_not_there_is_a_failure_that_names_the_address(
 
 def test_help_lists_the_nouns_of_this_release_and_no_others(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
-    commands = capfd.readouterr().out.partition("Commands:")[2]
+    commands, _, end = capfd.readouterr().out.partition("Commands:\n")[2].partition("\n\n")
+    assert " ".join(end.split()) == (
+        "Commands find the cluster by --bootstrap, MINIKAFKA_BOOTSTRAP or --data-dir. Documentation: "
+        "docs/README.md."
+    )
     listed = [line.split()[0] for line in commands.splitlines() if line.startswith("  ") and line[2] != " "]
     assert sorted(listed) == sorted(NOUNS)
 
@@ -271,6 +275,16 @@ def test_no_command_shows_the_help_as_it_is_meant_to_be_read(
     help_text = capfd.readouterr().out
     assert run(arguments) == 2
     assert capfd.readouterr() == ("", help_text)
+
+
+@pytest.mark.parametrize(
+    "noun", ["", "topic", "group", "config", "cluster", "reassign", "acl", "log", "perf"]
+)
+def test_summaries_of_commands_fit_on_a_line(noun: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([*noun.split(), "--help"]) == 0
+    commands = capfd.readouterr().out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert commands
+    assert [line for line in commands if not line.endswith(".") or line.endswith("...")] == []
 
 
 def test_the_version_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
