@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat
+from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, number_option
 
 app = typer.Typer(help="Show the brokers, data directories and health of the cluster.", no_args_is_help=True)
 
@@ -50,7 +50,7 @@ def describe(
 def log_dirs(
     broker: Annotated[
         list[int] | None,
-        typer.Option("--broker", metavar="ID", help="A broker id; may be repeated. [all]"),
+        number_option("--broker", "ID", "A broker id; may be repeated. [all]", 0),
     ] = None,
     topic: Annotated[
         list[str] | None,

@@ -168,6 +168,7 @@ def test_an_error_of_many_lines_becomes_one() -> None:
             "conflicts with --all-topics",
         ),
         (["group", "reset", "g", "--to-latest", "--topic", "t:x"], "--topic='t:x'"),
+        (["cluster", "log-dirs", "--broker", "x"], "--broker='x': must be a whole number of at least 0"),
         (["perf", "latency", "t", "--acks", "0"], "--acks='0': must be 1 or all"),
         (["produce", "t", "--codec", "zip"], "--codec='zip': must be one of none, gzip"),
         (["produce", "t", "--key-separator", ""], "--key-separator=''"),
