@@ -29,6 +29,9 @@ class Kind(str, Enum):
     BROKER = "broker"
     CLIENT = "client"
 
+    def __str__(self) -> str:
+        return self.value  # older releases of typer look up the parsed value by its text
+
     @property
     def plural(self) -> str:
         """The plural, as in ZooKeeper paths."""

@@ -44,6 +44,9 @@ class Format(str, Enum):
     TABLE = "table"
     JSON = "json"
 
+    def __str__(self) -> str:
+        return self.value  # older releases of typer look up the parsed value by its text
+
 
 # Options have parsers of their own: the messages of typer's differ between its releases, and some lack the
 # value.
