@@ -1,4 +1,4 @@
-"""What a refused request leaves behind: nothing, also without a garbage collection.
+"""A refused request leaves nothing behind, also without a garbage collection.
 
 An error that is kept until the response has a traceback, its frames name their callers, and those the list
 that the error is in. Full collections are rare (``base.memory``), and a request may have 100,000 names.
