@@ -123,7 +123,7 @@ def test_a_broker_of_0_10_obeys_the_rules_that_our_command_writes(
             at = ("--zookeeper", connect)
             capfd.readouterr()
             assert run(["acl", "list", "--bootstrap", broker.bootstrap]) == 1
-            assert "give --zookeeper" in capfd.readouterr().err, "it has no API for rules"
+            assert "--zookeeper" in capfd.readouterr().err, "it has no API for rules"
 
             def deny() -> None:
                 # Who may not see a topic is told by this release that it is not there.

@@ -150,7 +150,7 @@ def test_idempotence_is_had_of_releases_that_have_it(
     else:
         assert isinstance(demanded.error, BrokerError)
         assert demanded.error.code is ErrorCode.UNSUPPORTED_VERSION
-        assert "enable.idempotence is true" in str(demanded.error)
+        assert "enable.idempotence=true" in str(demanded.error)
 
 
 @pytest.mark.parametrize("codec", CLASSIC_CODECS)
