@@ -11,14 +11,10 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.offsets import GroupOffsetsChannel
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from minikafka.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from minikafka.wire.apis.offset_fetch import OffsetFetchResponse
 from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.groups_in_memory import commit_answer
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TIMEOUT_MS = 10_000
@@ -53,19 +49,7 @@ def commit_code(code: ErrorCode) -> Any:
     """Return a handler of OffsetCommit that returns ``code``."""
 
     def respond(_: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
-        return OffsetCommitResponse(
-            0,
-            tuple(
-                OffsetCommitResponseTopic(
-                    topic.name,
-                    tuple(
-                        OffsetCommitResponsePartition(part.partition_index, int(code))
-                        for part in topic.partitions
-                    ),
-                )
-                for topic in request.topics
-            ),
-        )
+        return commit_answer(request, code)
 
     return respond
 
