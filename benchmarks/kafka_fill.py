@@ -21,7 +21,8 @@ from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin, NewTopic
 from minikafka.clients.network.broker_connection import ResponseFuture
-from minikafka.clients.network.cluster import ClusterClient, ConnectionPool
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.connections import ConnectionPool
 from minikafka.records.columns import EncodedRecords, encode
 from minikafka.records.format.message_set import Codec
 from minikafka.wire.apis.produce import (

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from minikafka.base.errors import MinikafkaError
 from minikafka.clients.network.cluster import ClusterClient
 from pyspark_minikafka.options.kafka_options import ConnectionOptions
+from pyspark_minikafka.options.options import SERVERS
 
 if TYPE_CHECKING:
     from minikafka.clients.produce import BatchingConfig, BatchingProducer
@@ -93,6 +94,7 @@ def _cached(creates_topics: bool, bootstrap_servers: str, connection: Connection
                 metadata_max_age_ms=_metadata_max_age_ms(creates_topics, connection),
                 # Not for writes: a produce request that waits for replicas would delay a metadata request.
                 one_connection=not creates_topics,
+                option=SERVERS,
             )
         _clusters[key] = found
         for kept in _clusters.values():

@@ -334,7 +334,6 @@ def _partitions(
     """Return the partitions to reset, sorted. Raise BrokerError for one that does not exist."""
     from minikafka.base.errors import BrokerError, ErrorCode
     from minikafka.cli.connect import existing_topic
-    from minikafka.clients.network.cluster import describe_partitions
 
     if not chosen:
         known = admin.list_topics(internal=True)
@@ -350,7 +349,7 @@ def _partitions(
         for number in partitions if numbers is None else numbers:
             if number not in partitions:
                 raise BrokerError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{number}: {describe_partitions(topic)}"
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{number}: {topic.partition_range}"
                 )
             wanted.add(partitions[number])
     return sorted(wanted)

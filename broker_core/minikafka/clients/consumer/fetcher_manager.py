@@ -13,9 +13,10 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.chunks import PartitionTopicInfo
 from minikafka.clients.consumer.fetcher_thread import ConsumerFetcherThread, FetchConfig, Gate
 from minikafka.clients.consumer.leader_finder import LeaderFinderThread
-from minikafka.clients.consumer.runtime import FailureLog, ShutdownableThread
+from minikafka.clients.consumer.runtime import ShutdownableThread
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
 from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.outage_log import FailureLog
 from minikafka.clients.network.retry import Deadline, EventWaiter, Waiter
 from minikafka.net.interfaces import Connector
 from minikafka.records.format.hashes import string_hash
@@ -79,7 +80,7 @@ class ConsumerFetcherManager:
         self._store = store
         self._connector = connector or _socket_connector(config)
         self._clock = clock or SystemClock()
-        self._failure_log = FailureLog(self._clock)
+        self._failure_log = FailureLog(self._clock, logging.getLogger("minikafka.clients.consumer"))
         self._make_waiter = make_waiter
         self._threads = threads
         self._lock = threading.Lock()

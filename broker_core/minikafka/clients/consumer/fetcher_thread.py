@@ -35,11 +35,12 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.consumer.chunks import INVALID_OFFSET, ChunkQueue, PartitionTopicInfo
-from minikafka.clients.consumer.runtime import FailureLog, ShutdownableThread
+from minikafka.clients.consumer.runtime import ShutdownableThread
 from minikafka.clients.consumer.stats import FetchRequestAndResponseStatsRegistry
 from minikafka.clients.fetch.fetch_response import fetch_error, records_of, whole_entries
 from minikafka.clients.fetch.list_offsets import CONSUMER, NO_EPOCH
 from minikafka.clients.network.broker_connection import BrokerConnection
+from minikafka.clients.network.outage_log import FailureLog
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.fetch import (

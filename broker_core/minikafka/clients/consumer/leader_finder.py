@@ -7,8 +7,9 @@ from typing import Protocol
 
 from minikafka.base.errors import CoordinationError, MinikafkaError
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.consumer.runtime import FailureLog, ShutdownableThread
+from minikafka.clients.consumer.runtime import ShutdownableThread
 from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.outage_log import FailureLog
 from minikafka.registry.brokers import plaintext_addresses
 from minikafka.registry.paths import BROKER_IDS
 from minikafka.registry.store import Store

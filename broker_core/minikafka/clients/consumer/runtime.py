@@ -1,5 +1,4 @@
-"""The runtime of a consumer: operations in steps, a scheduler, threads that can be shut down, and a log of
-repeated failures.
+"""The runtime of a consumer: operations in steps, a scheduler, and threads that can be shut down.
 
 An operation that needs several round trips to ZooKeeper is a generator: it yields between round trips, and
 yields a ``Wait`` to wait. Either one thread runs it to its end (``run_steps``), or a caller makes one step at
@@ -15,7 +14,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import BrokerError, MinikafkaError
 from minikafka.clients.network.retry import Waiter
 
 T = TypeVar("T")
@@ -229,58 +227,3 @@ class ShutdownableThread:
                 # The thread must not end: the only sign would be missing messages.
                 logger.exception("unexpected error in thread %s; it continues", self.name)
                 self._stopped.wait(_BACK_OFF_AFTER_ERROR_SECONDS)
-
-
-REPEAT_INTERVAL_MS = 30_000
-"""Interval of the messages about a lasting failure. A failure that does not recur for that long has ended."""
-
-
-@dataclass(slots=True)
-class _Failure:
-    kind: object
-    since_ms: int
-    logged_ms: int
-    last_ms: int
-    times: int = 1
-
-
-class FailureLog:
-    """Logs failures that repeat, such as those of a dead broker: the first, then one in each
-    ``REPEAT_INTERVAL_MS``, and the recovery. Failures are kept by the name of the thread, partition or
-    consumer that meets them. Thread-safe.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._failures: dict[str, _Failure] = {}
-
-    def record_failure(self, name: str, error: MinikafkaError, doing: str = "") -> None:
-        """Log ``error`` as a warning, unless one of the same kind was logged for ``name`` within
-        ``REPEAT_INTERVAL_MS``.
-        """
-        kind = error.code if isinstance(error, BrokerError) else type(error)
-        now_ms = self._clock.monotonic_ms()
-        with self._lock:
-            failure = self._failures.get(name)
-            if failure is None or failure.kind != kind or now_ms - failure.last_ms > REPEAT_INTERVAL_MS:
-                self._failures[name] = _Failure(kind, now_ms, now_ms, now_ms)
-                lasts = ""
-            else:
-                failure.last_ms, failure.times = now_ms, failure.times + 1
-                if now_ms - failure.logged_ms < REPEAT_INTERVAL_MS:
-                    return
-                failure.logged_ms = now_ms
-                lasts = f" ({failure.times} times in {(now_ms - failure.since_ms) // 1000} s; retrying)"
-        logger.warning("%s: %s%s%s", name, doing, error, lasts)
-
-    def record_recovery(self, name: str) -> None:
-        """Log the recovery of ``name``: as a warning if its failure occurred more than once, else as info."""
-        if name not in self._failures:
-            return
-        with self._lock:
-            failure = self._failures.pop(name, None)
-        if failure is not None:
-            level = logging.WARNING if failure.times > 1 else logging.INFO
-            lasted_s = (self._clock.monotonic_ms() - failure.since_ms) / 1000
-            logger.log(level, "%s: recovered after %.1f s", name, lasted_s)

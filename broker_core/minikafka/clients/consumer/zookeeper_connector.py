@@ -10,9 +10,7 @@ queries ZooKeeper three times in each session timeout, which renews the ``Lease`
 threads. With ``threads=False`` there are none: the caller supplies the clock, the store and the network, and
 nothing happens except in ``step``.
 
-``offsetsChannel`` of the texts is ``offsets_channel``, ``checkpointedZkOffsets`` is
-``checkpointed_zk_offsets``, ``topicThreadIdAndQueues`` is ``topic_thread_id_and_queues``. The classes that
-the texts nest in this class are in ``rebalancer``, ``listeners`` and ``streams``.
+The classes that the texts nest in this class are in ``rebalancer``, ``listeners`` and ``streams``.
 """
 
 from __future__ import annotations
@@ -59,11 +57,12 @@ from minikafka.clients.consumer.offsets import (
 )
 from minikafka.clients.consumer.rebalancer import Fetcher, ZkRebalancerListener
 from minikafka.clients.consumer.registration import GroupRegistration, make_consumer_id
-from minikafka.clients.consumer.runtime import FailureLog, Scheduler, Stepper, Steps, run_steps
+from minikafka.clients.consumer.runtime import Scheduler, Stepper, Steps, run_steps
 from minikafka.clients.consumer.stats import acquire_stats, release_stats
 from minikafka.clients.consumer.streams import KafkaStream, WildcardStreamsHandler
 from minikafka.clients.consumer.topic_filter import TopicFilter
 from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.outage_log import FailureLog
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import EventWaiter, Waiter
 from minikafka.clients.serializer import Decoder, DefaultDecoder
@@ -413,7 +412,7 @@ class ZookeeperConsumerConnector:
         a permanent error, such as a missing permission.
         """
         end_ms = self.clock.monotonic_ms() + OFFSET_MANAGER_TIMEOUT_MS
-        failure_log = FailureLog(self.clock)
+        failure_log = FailureLog(self.clock, logger)
         while self.offsets_channel is not None:
             try:
                 self.offsets_channel.connect()

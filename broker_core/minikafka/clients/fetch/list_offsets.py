@@ -18,7 +18,7 @@ from minikafka.base.errors import (
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.network.broker_connection import ResponseFuture
-from minikafka.clients.network.cluster import ClusterClient, describe_partitions
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.list_offsets import (
@@ -122,7 +122,7 @@ class _OffsetLookup:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
                 raise BrokerError(code, f"{tp}: topic {tp.topic!r} is not available")
             if topic.partition(tp.partition) is None:
-                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {describe_partitions(topic)}")
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {topic.partition_range}")
             raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at the moment")
         return groups
 

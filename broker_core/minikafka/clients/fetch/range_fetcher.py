@@ -42,7 +42,8 @@ from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
 from minikafka.clients.fetch.prefetch import prefetched
 from minikafka.clients.network.broker_connection import ResponseFuture
-from minikafka.clients.network.cluster import ClusterClient, ConnectionPool
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.connections import ConnectionPool
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline, FailedAttempts
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC

@@ -45,7 +45,8 @@ from minikafka.clients.group.offsets import Committed, Committer, committed_offs
 from minikafka.clients.group.subscription import Subscription
 from minikafka.clients.group.subscription_state import SubscriptionState
 from minikafka.clients.network.arguments import has_methods, to_topic_partitions
-from minikafka.clients.network.cluster import ClusterClient, DedicatedConnectionPool
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.connections import DedicatedConnectionPool
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.offset_commit import NO_GENERATION
 

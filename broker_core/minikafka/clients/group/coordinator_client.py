@@ -16,7 +16,8 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, Networ
 from minikafka.base.ids import BrokerAddress
 from minikafka.clients.group.membership import COORDINATOR_MOVED_CODES
 from minikafka.clients.network.broker_connection import ResponseFuture
-from minikafka.clients.network.cluster import ClusterClient, ConnectionPool, DedicatedConnectionPool
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.connections import ConnectionPool, DedicatedConnectionPool
 from minikafka.clients.network.response_errors import authorization_hint
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.api import Api

@@ -20,7 +20,8 @@ from minikafka.clients.fetch.fetch_response import fetch_error, records_of, whol
 from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.fetched_records import Fetched
 from minikafka.clients.network.broker_connection import ResponseFuture
-from minikafka.clients.network.cluster import ClusterClient, DedicatedConnectionPool
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.connections import DedicatedConnectionPool
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.wire.apis.fetch import (
     FETCH,

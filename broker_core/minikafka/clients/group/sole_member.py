@@ -18,7 +18,8 @@ from minikafka.clients.group.coordinator_client import CoordinatorClient, raise_
 from minikafka.clients.group.description import DEAD, EMPTY, GroupDescription, describe_group
 from minikafka.clients.group.membership import NO_MEMBER, REJOIN_CODES
 from minikafka.clients.group.offsets import Committed, Committer, commit
-from minikafka.clients.network.cluster import ClusterClient, DedicatedConnectionPool
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.connections import DedicatedConnectionPool
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest
 from minikafka.wire.apis.join_group import (

@@ -22,7 +22,7 @@ from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.offsets import Committed, committed_offsets
 from minikafka.clients.group.subscription import check_describable
-from minikafka.clients.network.cluster import ClusterClient, describe_partitions
+from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline
 
@@ -177,7 +177,7 @@ class SubscriptionState:
             if topic.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 logger.warning("%s is assigned, but there is no topic %r", tp, tp.topic)
             elif topic.error is ErrorCode.NONE and topic.partition(tp.partition) is None:
-                logger.warning("%s is assigned, but %s", tp, describe_partitions(topic))
+                logger.warning("%s is assigned, but %s", tp, topic.partition_range)
         self._unverified.clear()
 
     def _update_from_committed(self, partitions: list[TopicPartition], deadline: Deadline) -> None:

@@ -1,10 +1,10 @@
-"""A client's view of one cluster: its metadata, the leaders, and a connection to each broker.
+"""The client of one cluster: finds topics and leaders, and sends requests to its brokers.
 
-Every client sends its requests through a ``ClusterClient``. It is thread-safe. Connections are kept per
-address and ``ConnectionPool``: a broker serves the requests of one connection in order, so a fetch that waits
-for data delays every request behind it. Each operation has a deadline; its error names the brokers, their
-addresses and the attempts. Because that error may be a minute away, a lasting outage is logged as a repeated
-warning of ``minikafka.clients``, as Kafka's clients do.
+Every client sends its requests through a ``ClusterClient``. It is thread-safe. It joins the parts that do the
+work: the cached view (``metadata.Metadata``), the connections (``connections.BrokerConnections``), the
+repetition of failed attempts (``retry.Retrier``), the warnings of a lasting outage (``outage_log.OutageLog``)
+and the rule that keeps requests from creating topics (``metadata.AutoTopicCreation``). Each operation has a
+deadline; its error names the brokers, their addresses and the attempts.
 """
 
 from __future__ import annotations
@@ -12,20 +12,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum
 from typing import Any, TypeVar
 
 from minikafka.base.clock import Clock, SystemClock
-from minikafka.base.errors import (
-    BrokerError,
-    ErrorCode,
-    MinikafkaError,
-    NetworkError,
-    NoSuchBroker,
-    RemoteWireError,
-)
+from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, NoSuchBroker, RemoteWireError
 from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
-from minikafka.base.text import counted
 from minikafka.clients.network.bootstrap import OPTION, Endpoint, parse_bootstrap
 from minikafka.clients.network.broker_connection import (
     CONNECTIONS_MAX_IDLE_MS,
@@ -33,9 +24,28 @@ from minikafka.clients.network.broker_connection import (
     ConnectionConfig,
     ResponseFuture,
 )
-from minikafka.clients.network.metadata import ClusterMetadata, TopicMetadata, from_response
-from minikafka.clients.network.response_errors import is_retriable
-from minikafka.clients.network.retry import Backoff, Deadline, EventWaiter, FailedAttempts, Waiter
+from minikafka.clients.network.connections import (
+    AnyPool,
+    BrokerConnections,
+    ConnectionPool,
+    DedicatedConnectionPool,
+)
+from minikafka.clients.network.metadata import (
+    AutoTopicCreation,
+    ClusterMetadata,
+    Metadata,
+    TopicMetadata,
+    from_response,
+)
+from minikafka.clients.network.outage_log import OutageLog
+from minikafka.clients.network.retry import (
+    UNKNOWN_TOPIC_TIMEOUT_MS,
+    Deadline,
+    EventWaiter,
+    FailedAttempts,
+    Retrier,
+    Waiter,
+)
 from minikafka.net.interfaces import Connector
 from minikafka.wire.api import Api, ApiKey
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
@@ -43,13 +53,6 @@ from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResp
 T = TypeVar("T")
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
-
-UNKNOWN_TOPIC_TIMEOUT_MS = 5_000
-"""The time for which a topic that no broker knows is requested again. The metadata of a new topic reaches
-all brokers within it."""
-
-ALLOW_AUTO_TOPIC_CREATION_SINCE = 4
-"""The first Metadata version in which a request can forbid the creation of topics."""
 
 OUTAGE_WARNING_AFTER_MS = 5_000
 """The time without a response, over any number of requests, after which a warning is logged."""
@@ -63,25 +66,11 @@ _METADATA_ATTEMPT_MS = 10_000
 _log = logging.getLogger("minikafka.clients")
 
 
-class ConnectionPool(Enum):
-    """The shared pools. Requests for different purposes do not share a connection."""
-
-    CONTROL = "control"
-    FETCH = "fetch"
-    PRODUCE = "produce"
-
-
-class DedicatedConnectionPool:
-    """The connections of one user, whose waits delay no other. ``ClusterClient.close_pool`` closes them."""
-
-
 class ClusterClient:
     """The client of one cluster, which is found through any of its brokers. Connects at the first use.
 
     ``bootstrap`` is ``host:port,host:port``; anything else is a ConfigError under the name ``option``.
-    With ``creates_topics`` False no request of this client can create a topic: brokers with
-    ``auto.create.topics.enable`` create one whose metadata is requested by name, unless the request forbids
-    it. Brokers before 0.11 do not know that field, so all topics are requested. Readers want this, as a
+    With ``creates_topics`` False no request of this client can create a topic: readers want this, as a
     deleted topic would come back empty. With ``one_connection`` all shared pools use one connection: for many
     short-lived users, whose fetches do not wait. ``newest_versions`` limits APIs to an older version than
     both sides speak. Configs: ``connections.max.idle.ms``, ``metadata.max.age.ms``, ``request.timeout.ms``.
@@ -106,6 +95,7 @@ class ClusterClient:
         option: str = OPTION,
     ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap, option)
+        self._option = option
         if connector is None:
             # Imported here: a caller with its own connector needs no sockets.
             from minikafka.net.connection import SocketConnector
@@ -113,14 +103,18 @@ class ClusterClient:
             connector = SocketConnector(
                 connect_timeout_ms=connect_timeout_ms, request_timeout_ms=request_timeout_ms
             )
+        self._connector = connector
         self.clock = clock or SystemClock()
         self.waiter = waiter or EventWaiter()
-        self.backoff = Backoff(100, 1_000)
         self.request_timeout_ms = request_timeout_ms
-        self._metadata_max_age_ms = metadata_max_age_ms
-        self._creates_topics = creates_topics
-        self._unknown_topic_timeout_ms = unknown_topic_timeout_ms
-        self._connection_config = ConnectionConfig(
+        self._retrier = Retrier(
+            self.clock,
+            self.waiter,
+            timeout_ms=request_timeout_ms,
+            unknown_topic_timeout_ms=unknown_topic_timeout_ms,
+        )
+        self.backoff = self._retrier.backoff
+        config = ConnectionConfig(
             connector,
             self.clock,
             self.waiter,
@@ -129,18 +123,11 @@ class ClusterClient:
             newest_versions=newest_versions or {},
             connections_max_idle_ms=connections_max_idle_ms,
         )
-        self._one_connection = one_connection
-        self._lock = threading.Lock()
+        self._connections = BrokerConnections(config, one_connection=one_connection)
+        self._metadata = Metadata(metadata_max_age_ms)
         self._refresh_lock = threading.Lock()
-        self._connections: dict[
-            tuple[Endpoint, ConnectionPool | DedicatedConnectionPool], BrokerConnection
-        ] = {}
-        self._metadata = ClusterMetadata()
-        self._stale: set[str] = set()
-        self._outage_since_ms: int | None = None
-        """Start of the first request that no broker has answered (monotonic); None after a response."""
-        self._outage_warned_ms: int | None = None
-        self._closed = False
+        self._topic_creation = AutoTopicCreation(creates_topics)
+        self._outage = OutageLog(OUTAGE_WARNING_AFTER_MS, OUTAGE_WARNING_INTERVAL_MS)
 
     # --- metadata
     # -------------------------------------------------------------------------------------------
@@ -169,9 +156,10 @@ class ClusterClient:
         for name in names:
             check_topic_name(name)
         asked_at_ms = self.clock.monotonic_ms()
-        needed = names if refresh else tuple(name for name in names if not self._is_fresh(name))
+        stale = tuple(name for name in names if not self._metadata.is_fresh(name, asked_at_ms))
+        needed = names if refresh else stale
         if not needed:
-            return self._metadata
+            return self._metadata.view
         return self._refresh(needed, deadline, asked_at_ms, caller_timeout_ms, creates_topics)
 
     def topic(
@@ -199,8 +187,8 @@ class ClusterClient:
             topic = self._topic_once(tp.topic, deadline)
             if topic.partition(tp.partition) is None:
                 self.invalidate(tp.topic)
-                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {describe_partitions(topic)}")
-            leader = self._metadata.leader(tp)
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {topic.partition_range}")
+            leader = self._metadata.view.leader(tp)
             if leader is None:
                 self.invalidate(tp.topic)
                 raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at the moment")
@@ -210,12 +198,12 @@ class ClusterClient:
 
     def known_topic(self, name: str) -> TopicMetadata | None:
         """Return the cached metadata of a topic, however old; None if no partitions of it are known."""
-        topic = self._metadata.topics.get(name)
+        topic = self._metadata.view.topics.get(name)
         return topic if topic is not None and topic.partitions else None
 
     def why_unusable(self, name: str) -> BrokerError:
         """Return the error of a requested topic that has no known partitions."""
-        topic = self._metadata.topics.get(name)
+        topic = self._metadata.view.topics.get(name)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else topic.error
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return BrokerError(code, f"there is no topic {name!r} in the cluster at {self.bootstrap_text}")
@@ -226,20 +214,19 @@ class ClusterClient:
 
     def known_leader(self, tp: TopicPartition) -> int | None:
         """Return the leader of a partition from the cache; None if it is unknown or stale."""
-        if not self._is_fresh(tp.topic):
+        if not self._metadata.is_fresh(tp.topic, self.clock.monotonic_ms()):
             return None
-        leader = self._metadata.leader(tp)
+        leader = self._metadata.view.leader(tp)
         return None if leader is None else leader.broker_id
 
     def known_in_sync(self, tp: TopicPartition) -> tuple[int, ...] | None:
         """Return the in-sync replicas of a partition from the cache; None for an unknown partition."""
-        found = self._metadata.partition(tp)
+        found = self._metadata.view.partition(tp)
         return None if found is None else found.in_sync
 
     def invalidate(self, topic: str) -> None:
         """Mark the metadata of ``topic`` as stale: it is requested again before its next use."""
-        with self._lock:
-            self._stale.add(topic)
+        self._metadata.invalidate(topic)
 
     def controller(self, deadline: Deadline) -> int:
         """Return the broker id of the controller. Raises NOT_CONTROLLER (retriable) if there is none."""
@@ -258,30 +245,28 @@ class ClusterClient:
 
     def deadline(self, timeout_ms: int | None = None) -> Deadline:
         """Return a deadline on this client's clock, after the request time-out by default."""
-        return Deadline(self.clock, self.request_timeout_ms if timeout_ms is None else timeout_ms)
+        return self._retrier.deadline(timeout_ms)
 
-    def connection(
-        self, broker_id: int, pool: ConnectionPool | DedicatedConnectionPool = ConnectionPool.CONTROL
-    ) -> BrokerConnection:
+    def connection(self, broker_id: int, pool: AnyPool = ConnectionPool.CONTROL) -> BrokerConnection:
         """Return the connection to a broker in the metadata. Raises NoSuchBroker if it is not in it."""
-        address = self._metadata.brokers.get(broker_id)
+        address = self._metadata.view.brokers.get(broker_id)
         if address is None:
-            living = ", ".join(map(str, sorted(self._metadata.brokers))) or "none"
+            living = ", ".join(map(str, sorted(self._metadata.view.brokers))) or "none"
             raise NoSuchBroker(
                 f"broker {broker_id} is not among the live brokers of the cluster at {self.bootstrap_text}: "
                 f"{living}"
             )
-        return self._connection(Endpoint(address.host, address.port), pool, str(address))
+        return self.connection_to(address, pool)
 
     def connection_to(
-        self, address: BrokerAddress, pool: ConnectionPool | DedicatedConnectionPool = ConnectionPool.CONTROL
+        self, address: BrokerAddress, pool: AnyPool = ConnectionPool.CONTROL
     ) -> BrokerConnection:
         """Return the connection to a broker that another broker named, such as a group's coordinator."""
-        return self._connection(Endpoint(address.host, address.port), pool, str(address))
+        return self._connections.get(Endpoint(address.host, address.port), str(address), pool)
 
     def wait_any(self, replies: Iterable[ResponseFuture[Any]], timeout_ms: int) -> bool:
         """Wait until one of ``replies`` is done; False if ``timeout_ms`` pass first. All stay valid."""
-        return self._connection_config.connector.wait_any([reply.pending for reply in replies], timeout_ms)
+        return self._connector.wait_any([reply.pending for reply in replies], timeout_ms)
 
     def send(
         self,
@@ -289,7 +274,7 @@ class ClusterClient:
         api: Api[RequestT, ResponseT],
         request: RequestT,
         *,
-        pool: ConnectionPool | DedicatedConnectionPool = ConnectionPool.CONTROL,
+        pool: AnyPool = ConnectionPool.CONTROL,
         deadline: Deadline | None = None,
     ) -> ResponseFuture[ResponseT]:
         """Send a request to a broker without waiting. One attempt; raises as ``BrokerConnection.send``."""
@@ -301,7 +286,7 @@ class ClusterClient:
         api: Api[RequestT, ResponseT],
         request: RequestT,
         *,
-        pool: ConnectionPool | DedicatedConnectionPool = ConnectionPool.CONTROL,
+        pool: AnyPool = ConnectionPool.CONTROL,
         timeout_ms: int | None = None,
     ) -> ResponseT:
         """Return the response of one broker, in one attempt, or (None) of any broker that can be reached.
@@ -318,50 +303,22 @@ class ClusterClient:
     def retry(self, what: str, deadline: Deadline, attempt: Callable[[], T]) -> T:
         """Return the result of ``attempt``, repeated with back-off while its error is retriable.
 
-        Raises the last error; after the deadline, an error that also lists the failed attempts. An unknown
-        topic or partition is retried for ``unknown_topic_timeout_ms`` at most.
+        Raises as ``Retrier.run``.
         """
-        failed = FailedAttempts()
-        unknown_topic_deadline = self.deadline(deadline.at_most(self._unknown_topic_timeout_ms))
-        while True:
-            try:
-                return attempt()
-            except (NetworkError, BrokerError, RemoteWireError) as error:
-                if self._closed or not is_retriable(error):
-                    raise
-                failed.add(str(error))
-                unknown = (
-                    isinstance(error, BrokerError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                )
-                delay_ms = self.backoff.delay_ms(failed.count)
-                if delay_ms >= (unknown_topic_deadline if unknown else deadline).remaining_ms():
-                    if unknown:
-                        raise
-                    raise _retries_exhausted(what, deadline.timeout_ms, failed, error) from error
-                self.waiter.wait(delay_ms)
+        return self._retrier.run(what, deadline, attempt)
 
     def close_pool(self, pool: DedicatedConnectionPool) -> None:
         """Close the connections of ``pool``; requests in flight on them fail with a NetworkError."""
-        with self._lock:
-            removed = [self._connections.pop(key) for key in list(self._connections) if key[1] is pool]
-        for connection in removed:
-            connection.close()
+        self._connections.close_pool(pool)
 
     def close_idle(self) -> None:
         """Close the connections that have been idle for too long, also those to brokers no longer in use."""
-        with self._lock:
-            connections = list(self._connections.values())
-        for connection in connections:
-            connection.close_idle()
+        self._connections.close_idle()
 
     def close(self) -> None:
         """Close all connections; requests in flight fail with a NetworkError. A second call does nothing."""
-        self._closed = True
-        self.waiter.stop()
-        with self._lock:
-            connections, self._connections = list(self._connections.values()), {}
-        for connection in connections:
-            connection.close()
+        self._retrier.close()
+        self._connections.close()
 
     def __enter__(self) -> ClusterClient:
         return self
@@ -371,15 +328,6 @@ class ClusterClient:
 
     # --- internals
     # --------------------------------------------------------------------------------------------------
-
-    def _is_fresh(self, name: str) -> bool:
-        topic = self._metadata.topics.get(name)
-        return (
-            topic is not None
-            and name not in self._stale
-            and topic.error is ErrorCode.NONE
-            and self.clock.monotonic_ms() - topic.fetched_ms < self._metadata_max_age_ms
-        )
 
     def _topic_once(self, name: str, deadline: Deadline, creates_topics: bool | None = None) -> TopicMetadata:
         known = self.metadata([name], timeout_ms=deadline.remaining_ms(), creates_topics=creates_topics)
@@ -404,75 +352,33 @@ class ClusterClient:
                 f"{self.bootstrap_text}"
             )
         try:
-            if (
-                asked_at_ms is not None
-                and topics
-                and all(self._fetched_since(name, asked_at_ms) for name in topics)
-            ):
-                return self._metadata
-            requested = topics
-            creates = self._creates_topics if creates_topics is None else creates_topics
+            if asked_at_ms is not None and topics and self._metadata.fetched_since(topics, asked_at_ms):
+                return self._metadata.view
+            creation = self._topic_creation if creates_topics is None else AutoTopicCreation(creates_topics)
+            sent = creation.request(topics, METADATA.max_version)
 
             def request(version: int) -> MetadataRequest:
-                nonlocal requested
-                may_name = creates or version >= ALLOW_AUTO_TOPIC_CREATION_SINCE
-                requested = topics if may_name or not topics else None
-                return MetadataRequest(requested, creates)
+                nonlocal sent
+                sent = creation.request(topics, version)
+                return sent
 
             response = self._call_any_broker(
                 METADATA, request, deadline, _no_brokers_problem, caller_timeout_ms
             )
             newer = from_response(response, self.clock.monotonic_ms(), topics or ())
-            return self._update_metadata(newer, requested)
+            view = self._metadata.update(newer, sent.topics)
+            in_use = {Endpoint(b.host, b.port) for b in newer.brokers.values()}
+            self._connections.keep(in_use.union(self._bootstrap))
+            return view
         finally:
             self._refresh_lock.release()
 
-    def _fetched_since(self, name: str, asked_at_ms: int) -> bool:
-        topic = self._metadata.topics.get(name)
-        return topic is not None and name not in self._stale and topic.fetched_ms > asked_at_ms
-
-    def _update_metadata(self, newer: ClusterMetadata, topics: tuple[str, ...] | None) -> ClusterMetadata:
-        with self._lock:
-            if topics is None:
-                self._metadata = newer
-                self._stale.clear()
-            else:
-                self._metadata = self._metadata.merged(newer)
-                self._stale.difference_update(topics)
-            kept = {Endpoint(b.host, b.port) for b in newer.brokers.values()} | set(self._bootstrap)
-            removed = [self._connections.pop(key) for key in list(self._connections) if key[0] not in kept]
-            metadata = self._metadata
-        for connection in removed:
-            connection.close()
-        return metadata
-
-    def _connection(
-        self, endpoint: Endpoint, pool: ConnectionPool | DedicatedConnectionPool, name: str
-    ) -> BrokerConnection:
-        key = (
-            endpoint,
-            ConnectionPool.CONTROL if self._one_connection and isinstance(pool, ConnectionPool) else pool,
-        )
-        with self._lock:
-            if self._closed:
-                raise NetworkError(f"{name}: the client is closed")
-            connection = self._connections.get(key)
-            if connection is None:
-                connection = self._connections[key] = BrokerConnection(
-                    name, endpoint.host, endpoint.port, self._connection_config
-                )
-            # A bootstrap address turns out to be a broker of the metadata.
-            connection.name = name
-            return connection
-
     def _candidate_connections(self) -> list[BrokerConnection]:
         """Return the connections that any request can use: connected ones first, the bootstrap list last."""
-        names = {Endpoint(b.host, b.port): str(b) for b in self._metadata.brokers.values()}
+        names = {Endpoint(b.host, b.port): str(b) for b in self._metadata.view.brokers.values()}
         for endpoint in self._bootstrap:
             names.setdefault(endpoint, f"bootstrap server {endpoint}")
-        connections = [
-            self._connection(endpoint, ConnectionPool.CONTROL, name) for endpoint, name in names.items()
-        ]
+        connections = [self._connections.get(endpoint, name) for endpoint, name in names.items()]
         return sorted(connections, key=lambda connection: not connection.connected)
 
     def _call_any_broker(
@@ -501,42 +407,31 @@ class ClusterClient:
                     continue
                 problem = problem_in(response)
                 if not problem:
-                    self._outage_since_ms = self._outage_warned_ms = None
+                    self._outage.record_success()
                     return response
                 failed.add(f"{connection.name} {problem}")
             self._warn_of_outage(started_ms, failed, caller_timeout_ms or deadline.timeout_ms)
             raise NetworkError(str(failed))
 
-        return self.retry(f"sending {api.name} to the cluster at {self.bootstrap_text}", deadline, attempt)
+        what = f"sending {api.name} to the cluster at {self.bootstrap_text}"
+        return self._retrier.run(what, deadline, attempt, self._unreachable_remedy)
 
     def _warn_of_outage(self, started_ms: int, failed: FailedAttempts, caller_timeout_ms: int) -> None:
-        """Log a warning if no broker has responded for some time, and repeat it until one does."""
-        if self._outage_since_ms is None:
-            self._outage_since_ms = started_ms
-        now_ms, warned_ms = self.clock.monotonic_ms(), self._outage_warned_ms
-        due = now_ms - self._outage_since_ms > OUTAGE_WARNING_AFTER_MS
-        if warned_ms is not None:
-            due = now_ms - warned_ms >= OUTAGE_WARNING_INTERVAL_MS
-        if due and not self._closed:
-            self._outage_warned_ms = now_ms
+        if self._outage.record_failure(started_ms, self.clock.monotonic_ms()) and not self._retrier.closed:
             # A caller with a shorter time-out sends another request after it.
             whole = caller_timeout_ms >= self.request_timeout_ms
             limit = f", for {round(caller_timeout_ms / 1000)} s in total" if whole else ""
             _log.warning("minikafka: %s; retrying%s", failed, limit)
 
-
-def describe_partitions(topic: TopicMetadata) -> str:
-    """Return the number and range of a topic's partitions, for messages."""
-    count = len(topic.partitions)
-    last = f" to {count - 1}" if count != 1 else ""
-    return f"topic {topic.name!r} has {counted(count, 'partition')}, 0{last}"
+    def _unreachable_remedy(self) -> str:
+        """Return the end of an error message: the addresses tried, and what to check."""
+        known = {Endpoint(b.host, b.port): None for b in self._metadata.view.brokers.values()}
+        tried = ", ".join(map(str, dict.fromkeys([*known, *self._bootstrap])))
+        if known:
+            return f"tried {tried}: check that the brokers run, and that this host can connect to them"
+        return f"tried {tried}: check that a broker runs there, and that {self._option} has its host and port"
 
 
 def _no_brokers_problem(response: MetadataResponse) -> str:
     # A broker that has just started knows no broker yet, not even itself.
     return "" if response.brokers else "lists no live broker (it may have just started)"
-
-
-def _retries_exhausted(what: str, timeout_ms: int, failed: FailedAttempts, last: Exception) -> MinikafkaError:
-    text = f"{what} failed for {timeout_ms} ms: {failed}"
-    return BrokerError(last.code, text) if isinstance(last, BrokerError) else NetworkError(text)

@@ -1,15 +1,22 @@
-"""The metadata of a cluster as immutable values: brokers, topics, partitions and their leaders."""
+"""The metadata of a cluster: immutable views (brokers, topics, partitions, leaders), the client's cache of
+the newest view, and the request that asks for another one without creating topics.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.wire.apis.metadata import MetadataResponse
+from minikafka.base.text import counted
+from minikafka.wire.apis.metadata import MetadataRequest, MetadataResponse
 
 NO_LEADER = -1
+
+ALLOW_AUTO_TOPIC_CREATION_SINCE = 4
+"""The first Metadata version in which a request can forbid the creation of topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,13 @@ class TopicMetadata:
     def fewest_replicas(self) -> int:
         """The number of replicas of the partition that has the fewest; 0 without partitions."""
         return min((len(p.replicas) for p in self.partitions), default=0)
+
+    @property
+    def partition_range(self) -> str:
+        """The number and range of the partitions, for messages."""
+        count = len(self.partitions)
+        last = f" to {count - 1}" if count != 1 else ""
+        return f"topic {self.name!r} has {counted(count, 'partition')}, 0{last}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +139,66 @@ def from_response(response: MetadataResponse, now_ms: int, wanted: Iterable[str]
     brokers = {b.node_id: BrokerAddress(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
     controller = response.controller_id if response.controller_id in brokers else None
     return ClusterMetadata(brokers, topics, controller, response.cluster_id)
+
+
+class Metadata:
+    """A client's newest view of its cluster, and the topics whose part of it is stale. Thread-safe.
+
+    A topic is requested again when it is unknown or has an error, is older than ``max_age_ms``
+    (``metadata.max.age.ms``), or was invalidated. Times are monotonic, in ms.
+    """
+
+    def __init__(self, max_age_ms: int) -> None:
+        self.view = ClusterMetadata()
+        self.max_age_ms = max_age_ms
+        self._stale: set[str] = set()
+        self._lock = threading.Lock()
+
+    def is_fresh(self, topic: str, now_ms: int) -> bool:
+        """Return True if ``topic`` may be used without a request."""
+        known = self.view.topics.get(topic)
+        return (
+            known is not None
+            and topic not in self._stale
+            and known.error is ErrorCode.NONE
+            and now_ms - known.fetched_ms < self.max_age_ms
+        )
+
+    def fetched_since(self, topics: Collection[str], time_ms: int) -> bool:
+        """Return True if all of ``topics`` were fetched after ``time_ms``, and none was invalidated since."""
+        known = [self.view.topics.get(topic) for topic in topics]
+        return self._stale.isdisjoint(topics) and all(
+            topic is not None and topic.fetched_ms > time_ms for topic in known
+        )
+
+    def invalidate(self, topic: str) -> None:
+        """Mark a topic as stale until the next update that covers it."""
+        with self._lock:
+            self._stale.add(topic)
+
+    def update(self, newer: ClusterMetadata, requested: Collection[str] | None) -> ClusterMetadata:
+        """Take the response to a request for ``requested`` (None: all topics). Return the new view."""
+        with self._lock:
+            if requested is None:
+                self.view = newer
+                self._stale.clear()
+            else:
+                self.view = self.view.merged(newer)
+                self._stale.difference_update(requested)
+            return self.view
+
+
+@dataclass(frozen=True, slots=True)
+class AutoTopicCreation:
+    """Keeps metadata requests from creating topics, unless creation is ``allowed``.
+
+    Brokers with ``auto.create.topics.enable`` create a topic whose metadata is requested by name, unless the
+    request forbids it. Brokers before 0.11 do not know that field, so all topics are requested from them.
+    """
+
+    allowed: bool
+
+    def request(self, topics: tuple[str, ...] | None, version: int) -> MetadataRequest:
+        """Return the request of ``version`` that covers ``topics`` (None: all)."""
+        may_name = self.allowed or not topics or version >= ALLOW_AUTO_TOPIC_CREATION_SINCE
+        return MetadataRequest(topics if may_name else None, self.allowed)

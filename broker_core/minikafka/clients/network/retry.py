@@ -1,4 +1,4 @@
-"""Retries: deadlines, back-off, and the record of failed attempts.
+"""Retries: deadlines, back-off, the record of failed attempts, and the loop that repeats an operation.
 
 No client waits forever: every operation has a ``Deadline`` and every pause goes through a ``Waiter``, so
 that tests control both and that closing a client ends its pauses at once.
@@ -7,10 +7,19 @@ that tests control both and that closing a client ends its pauses at once.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from minikafka.base.clock import Clock
+from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
+from minikafka.clients.network.response_errors import is_retriable
+
+T = TypeVar("T")
+
+UNKNOWN_TOPIC_TIMEOUT_MS = 5_000
+"""The time for which a topic that no broker knows is requested again. The metadata of a new topic reaches
+all brokers within it."""
 
 
 class Waiter(Protocol):
@@ -99,3 +108,64 @@ class FailedAttempts:
         return "; ".join(
             text if count == 1 else f"{text} ({count} times)" for text, count in self._counts.items()
         )
+
+
+class Retrier:
+    """Repeats the operations of one client with back-off, each until its deadline."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        waiter: Waiter,
+        *,
+        timeout_ms: int = 30_000,
+        unknown_topic_timeout_ms: int = UNKNOWN_TOPIC_TIMEOUT_MS,
+        backoff: Backoff = Backoff(100, 1_000),
+    ) -> None:
+        self.clock = clock
+        self.waiter = waiter
+        self.backoff = backoff
+        self.timeout_ms = timeout_ms
+        self.closed = False
+        self._unknown_topic_timeout_ms = unknown_topic_timeout_ms
+
+    def deadline(self, timeout_ms: int | None = None) -> Deadline:
+        """Return a deadline on this clock, after ``timeout_ms`` of the retrier by default."""
+        return Deadline(self.clock, self.timeout_ms if timeout_ms is None else timeout_ms)
+
+    def run(
+        self, what: str, deadline: Deadline, attempt: Callable[[], T], remedy: Callable[[], str] | None = None
+    ) -> T:
+        """Return the result of ``attempt``, repeated with back-off while its error is retriable.
+
+        Raises the last error; after the deadline, an error that also lists the failed attempts, and ends with
+        ``remedy()``. An unknown topic or partition is retried for ``unknown_topic_timeout_ms`` at most.
+        """
+        failed = FailedAttempts()
+        unknown_topic_deadline = self.deadline(deadline.at_most(self._unknown_topic_timeout_ms))
+        while True:
+            try:
+                return attempt()
+            except (NetworkError, BrokerError, RemoteWireError) as error:
+                if self.closed or not is_retriable(error):
+                    raise
+                failed.add(str(error))
+                unknown = (
+                    isinstance(error, BrokerError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+                delay_ms = self.backoff.delay_ms(failed.count)
+                if delay_ms >= (unknown_topic_deadline if unknown else deadline).remaining_ms():
+                    if unknown:
+                        raise
+                    text = f"{what} failed for {deadline.timeout_ms} ms: {failed}"
+                    raise _exhausted(f"{text}; {remedy()}" if remedy else text, error) from error
+                self.waiter.wait(delay_ms)
+
+    def close(self) -> None:
+        """End all pauses; from now on nothing is repeated."""
+        self.closed = True
+        self.waiter.stop()
+
+
+def _exhausted(text: str, last: Exception) -> MinikafkaError:
+    return BrokerError(last.code, text) if isinstance(last, BrokerError) else NetworkError(text)

@@ -17,7 +17,8 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, Networ
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import counted
-from minikafka.clients.network.cluster import ClusterClient, ConnectionPool, describe_partitions
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.connections import ConnectionPool
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.network.retry import Deadline
 from minikafka.clients.produce.accumulator import AppendResult, RecordAccumulator
@@ -518,5 +519,5 @@ def _check_partition(topic: TopicMetadata, partition: int) -> None:
     if topic.partition(partition) is None:
         raise BrokerError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"there is no partition {partition}: {describe_partitions(topic)}",
+            f"there is no partition {partition}: {topic.partition_range}",
         )

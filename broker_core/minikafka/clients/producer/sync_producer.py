@@ -8,7 +8,8 @@ from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, Networ
 from minikafka.base.files import Buffer
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.broker_connection import ResponseFuture
-from minikafka.clients.network.cluster import ClusterClient, ConnectionPool
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.connections import ConnectionPool
 from minikafka.clients.network.response_errors import (
     NOT_ENOUGH_REPLICAS_CODES,
     authorization_hint,

@@ -11,7 +11,8 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.list_offsets import LATEST, list_offsets
 from minikafka.clients.fetch.range_fetcher import RangeFetcher, log_reaches
 from minikafka.clients.network.broker_connection import ResponseFuture
-from minikafka.clients.network.cluster import ClusterClient, ConnectionPool
+from minikafka.clients.network.cluster import ClusterClient
+from minikafka.clients.network.connections import ConnectionPool
 from minikafka.clients.produce import BatchingProducer
 from minikafka.net.memory import Fault
 from minikafka.records.columns import decode

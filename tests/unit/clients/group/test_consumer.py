@@ -207,7 +207,7 @@ def test_no_subscription_leaves_the_group(harness: GroupHarness) -> None:
 
 def test_new_partitions_are_noticed_and_shared(harness: GroupHarness) -> None:
     consumer = harness.consumer()
-    consumer._cluster._metadata_max_age_ms = 2_000
+    consumer._cluster._metadata.max_age_ms = 2_000
     harness.read(consumer)
     harness.brokers.leaders[TopicPartition("t", 4)] = 1
     harness.read(consumer, rounds=60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.fetcher import GroupFetcher
-from minikafka.clients.network.cluster import DedicatedConnectionPool
+from minikafka.clients.network.connections import DedicatedConnectionPool
 from minikafka.wire.api import ApiKey
 from tests.support.brokers_in_memory import BrokersInMemory
 from tests.support.groups_in_memory import Later

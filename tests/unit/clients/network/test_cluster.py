@@ -6,12 +6,9 @@ import pytest
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.network.cluster import (
-    OUTAGE_WARNING_AFTER_MS,
-    UNKNOWN_TOPIC_TIMEOUT_MS,
-    ClusterClient,
-    ConnectionPool,
-)
+from minikafka.clients.network.cluster import OUTAGE_WARNING_AFTER_MS, ClusterClient
+from minikafka.clients.network.connections import ConnectionPool
+from minikafka.clients.network.retry import UNKNOWN_TOPIC_TIMEOUT_MS
 from minikafka.net.memory import Fault
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
@@ -175,6 +172,29 @@ def test_unreachable_cluster_error_names_addresses_reasons_and_time(brokers: Bro
     assert "failed to connect to bootstrap server memory:9001" in text
     assert "Connection refused" in text
     assert brokers.clock.monotonic_ms() <= 3_000
+
+
+def test_unreachable_cluster_error_says_in_one_line_what_to_check(brokers: BrokersInMemory) -> None:
+    brokers.stop(1)
+    cluster = brokers.client(bootstrap="memory:9001,memory:7", option="kafka.bootstrap.servers")
+    with pytest.raises(NetworkError) as caught:
+        cluster.metadata(timeout_ms=3_000)
+    text = str(caught.value)
+    assert "tried memory:9001, memory:7: check that a broker runs there" in text
+    assert "kafka.bootstrap.servers" in text
+    assert "\n" not in text
+
+
+def test_error_of_a_cluster_gone_since_names_its_brokers_to_check(brokers: BrokersInMemory) -> None:
+    cluster = brokers.client()
+    cluster.metadata()
+    for broker_id in (1, 2, 3):
+        brokers.stop(broker_id)
+    with pytest.raises(NetworkError) as caught:
+        cluster.metadata(timeout_ms=3_000)
+    text = str(caught.value)
+    assert "tried memory:9001, memory:9002, memory:9003: check that the brokers run" in text
+    assert "bootstrap.servers" not in text
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -1,13 +1,16 @@
-"""``clients/network/metadata``: the view of a response, and merged views."""
+"""``clients/network/metadata``: the view of a response, merged views, the cache, and topic creation."""
 
 from __future__ import annotations
 
+import pytest
+
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.clients.network.metadata import ClusterMetadata, from_response
+from minikafka.clients.network.metadata import AutoTopicCreation, ClusterMetadata, Metadata, from_response
 from minikafka.wire.apis.metadata import (
     MetadataBroker,
     MetadataPartition,
+    MetadataRequest,
     MetadataResponse,
     MetadataTopic,
 )
@@ -77,3 +80,60 @@ def test_it_says_why_a_topic_cannot_be_written() -> None:
     assert "LEADER_NOT_AVAILABLE: no leader for headless-1 at the mom" in str(seen.why_unusable("headless"))
     assert str(seen.why_unusable("bad")) == "INVALID_TOPIC: topic 'bad'"
     assert "no metadata of topic 'other'" in str(seen.why_unusable("other"))
+
+
+def test_a_cached_topic_is_fresh_until_its_age_limit() -> None:
+    cache = Metadata(max_age_ms=1_000)
+    assert not cache.is_fresh("t", 7)
+    cache.update(view(topic("t", 1), now_ms=7), {"t"})
+    assert cache.is_fresh("t", 1_006)
+    assert not cache.is_fresh("t", 1_007)
+
+
+def test_a_cached_topic_with_an_error_is_not_fresh() -> None:
+    cache = Metadata(max_age_ms=1_000)
+    cache.update(view(topic("t", code=ErrorCode.LEADER_NOT_AVAILABLE)), {"t"})
+    assert not cache.is_fresh("t", 8)
+
+
+def test_an_invalidated_topic_is_stale_until_an_update_covers_it() -> None:
+    cache = Metadata(max_age_ms=1_000)
+    cache.update(view(topic("t", 1), topic("u", 1)), None)
+    cache.invalidate("t")
+    assert (cache.is_fresh("t", 8), cache.is_fresh("u", 8)) == (False, True)
+    assert (cache.fetched_since({"t"}, 0), cache.fetched_since({"u"}, 0)) == (False, True)
+    cache.update(view(topic("u", 2)), {"u"})
+    assert not cache.is_fresh("t", 8)
+    cache.update(view(topic("t", 2)), {"t"})
+    assert cache.is_fresh("t", 8)
+
+
+def test_an_update_of_all_topics_forgets_deleted_ones() -> None:
+    cache = Metadata(max_age_ms=1_000)
+    cache.update(view(topic("t", 1), topic("u", 1)), None)
+    assert set(cache.update(view(topic("u", 2)), {"u"}).topics) == {"t", "u"}
+    assert set(cache.update(view(topic("u", 2)), None).topics) == {"u"}
+
+
+def test_fetched_since_needs_all_topics_after_that_time() -> None:
+    cache = Metadata(max_age_ms=1_000)
+    cache.update(view(topic("t", 1), now_ms=7), {"t"})
+    assert cache.fetched_since({"t"}, 6)
+    assert not cache.fetched_since({"t"}, 7)
+    assert not cache.fetched_since({"t", "unknown"}, 6)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "topics", "version", "requested"),
+    [
+        (True, ("t",), 1, ("t",)),
+        (False, ("t",), 4, ("t",)),
+        (False, ("t",), 3, None),
+        (False, (), 3, ()),
+        (False, None, 7, None),
+    ],
+)
+def test_topics_are_named_only_if_that_creates_none(
+    allowed: bool, topics: tuple[str, ...] | None, version: int, requested: tuple[str, ...] | None
+) -> None:
+    assert AutoTopicCreation(allowed).request(topics, version) == MetadataRequest(requested, allowed)
