@@ -57,7 +57,6 @@ SHORT_FOLDERS = ("broker_core/minikafka/wire/apis/", "broker_core/minikafka/serv
 """One file for each API, however short."""
 SHORT_MODULES = {
     "broker_core/minikafka/base/clock.py": "a port",
-    "broker_core/minikafka/base/config/unknown_names.py": "one rule for all kinds of settings",
     "broker_core/minikafka/base/exports.py": "imported by every package before anything else",
     "broker_core/minikafka/base/memory.py": "memory that the system gets back, for three floors",
     "broker_core/minikafka/base/printable.py": "imported by every log line; needs nothing else",

@@ -10,11 +10,11 @@ import pytest
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin
+from minikafka.clients.common_client_configs import ACKS_ALL
 from minikafka.clients.fetch.list_offsets import LATEST
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
-from minikafka.clients.produce.config import ACKS_ALL
 from minikafka.embedded.cluster import Cluster
 from minikafka.records.format.message_set import iterate
 from minikafka.registry.paths import TopicAssignment, topic_path

@@ -1,7 +1,10 @@
 """Secrets in settings: which settings hold them, and redaction of values in all output.
 
 Every place that prints a setting's value (errors, logs, command output, DescribeConfigs responses) takes it
-from ``redact``. A value is hidden by the name of its setting:
+from ``redact``.
+
+A setting whose type is known to be secret has a ``Password``, whatever its name. Any other value is hidden by
+the name of its setting:
 
 * a name with ``jaas``, ``password``, ``secret``, ``token``, ``credential``, ``key`` … anywhere in it, in any
   case, or with a word that is nearly one of them (``pasword``, ``jass``), hides its value;
@@ -79,6 +82,29 @@ _PRIVATE_KEY = re.compile(
 )
 
 
+class Password:
+    """A secret value (Kafka's ``Password``). Its text is ``***``; ``value`` is the secret itself."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    @classmethod
+    def of(cls, given: object) -> Password:
+        """Return ``given`` as a secret; a text without the blanks around it, as Kafka reads it."""
+        return given if isinstance(given, Password) else cls(str(given).strip())
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Password) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
 def is_secret(name: str) -> bool:
     """Return True if the value of the setting ``name`` must never be shown."""
     words = [word for word in _SEPARATORS.split(name.lower()) if word]
@@ -98,7 +124,7 @@ def redact(name: str, value: object) -> object:
     """Return ``value`` of the setting ``name`` without secrets; ``***`` if it is secret. None stays None."""
     if value is None or value == "":
         return value
-    if is_secret(name):
+    if isinstance(value, Password) or is_secret(name):
         return HIDDEN
     if is_resource_name(name):
         return value

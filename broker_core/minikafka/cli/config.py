@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from minikafka.base.config.parsers import whole_number
+from minikafka.base.config.types import whole_number
 from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import redact, redact_all
 from minikafka.cli.options import Bootstrap, DataDir, Format, OutputFormat, ZooKeeper, key_values

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from minikafka.base.config.parsers import real_number
+from minikafka.base.config.types import real_number
 from minikafka.base.errors import ConfigError
 from minikafka.base.text import counted
 from minikafka.cli.options import DataDir, Format, NotExactlyOne, OutputFormat, RequiredZooKeeper
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 COLUMNS = ["topic", "partition", "leader", "preferred", "in_sync", "done"]
 
 
+_TIMEOUT = real_number("a number of seconds, at least 0", lambda seconds: seconds >= 0)
+
+
 def _parse_timeout(text: str | float) -> float:
-    allowed = "must be a number of seconds, at least 0"
-    return real_number("--timeout", str(text), allowed, lambda seconds: seconds >= 0)
+    timeout_s: float = _TIMEOUT.parse("--timeout", text)
+    return timeout_s
 
 
 def elect(

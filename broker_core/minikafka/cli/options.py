@@ -11,7 +11,7 @@ from typing import Annotated, Optional
 import typer
 
 from minikafka.base.cache_dirs import make_private
-from minikafka.base.config.parsers import integer
+from minikafka.base.config.types import integer
 from minikafka.base.errors import ConfigError
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -56,10 +56,10 @@ def number_option(
     name: str, metavar: str, text: str, least: int, most: int | None = None, *, show_default: bool = True
 ) -> object:
     """Return an option for a whole number; its parser also takes the default. text: its help."""
-    parse = integer(least, most)
+    number_type = integer(least, most)
 
     def parse_number(given: str | int) -> int:
-        number: int = parse(name, str(given))
+        number: int = number_type.parse(name, given)
         return number
 
     return typer.Option(name, parser=parse_number, metavar=metavar, help=text, show_default=show_default)

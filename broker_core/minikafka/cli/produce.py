@@ -58,7 +58,8 @@ def produce(
     from minikafka.cli.connect import cluster_client
     from minikafka.cli.output import note, print_json, warnings_as_notes
     from minikafka.cli.progress import Progress
-    from minikafka.clients.produce.config import ACKS_ALL, BatchingConfig
+    from minikafka.clients.common_client_configs import ACKS_ALL
+    from minikafka.clients.produce.config import BatchingConfig
     from minikafka.clients.produce.producer import BatchingProducer
     from minikafka.records.format.message_set import Codec
 

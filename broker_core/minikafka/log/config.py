@@ -17,13 +17,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from minikafka.base.config.parsers import Parser, boolean, integer, one_of, real_number, whole_number
+from minikafka.base.config.types import BOOLEAN, integer, one_of, real_number, whole_number
 from minikafka.base.config.unknown_names import closest_match, with_suggestion
 from minikafka.base.errors import ConfigError
 from minikafka.log.retention import RetentionLimits, RetentionPolicy, policy_of
 from minikafka.records.append.produced import Limits as MessageLimits
 from minikafka.records.format.message_set import Codec, TimestampType
 
+Parser = Callable[[str, str], Any]
 LONG_MAX = (1 << 63) - 1
 INT_MAX = (1 << 31) - 1
 MIN_MESSAGE_BYTES = 14
@@ -48,8 +49,7 @@ def _broker_retention(name: str, text: str) -> int:
     return value
 
 
-def _fraction(name: str, text: str) -> float:
-    return real_number(name, text, "must be a number from 0 to 1", lambda value: 0 <= value <= 1)
+_fraction = real_number("a number from 0 to 1", lambda value: 0 <= value <= 1).parse
 
 
 def _cleanup_policy(name: str, text: str) -> frozenset[str]:
@@ -110,9 +110,9 @@ def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
     return frozenset(int(pair[1]) for pair in found if int(pair[2]) == broker_id)
 
 
-_INT = integer(0, INT_MAX)
-_LONG = integer(0, LONG_MAX)
-_LONG_OR_NEGATIVE = integer(-(1 << 63), LONG_MAX)
+_INT = integer(0, INT_MAX).parse
+_LONG = integer(0, LONG_MAX).parse
+_LONG_OR_NEGATIVE = integer(-(1 << 63), LONG_MAX).parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Property:
 TOPIC_PROPERTIES: dict[str, Property] = {
     "cleanup.policy": Property(_cleanup_policy, frozenset({"delete"}), (("log.cleanup.policy", 1),)),
     "compression.type": Property(
-        one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+        one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd", exact=True).parse,
         "producer",
         (("compression.type", 1),),
     ),
@@ -149,33 +149,39 @@ TOPIC_PROPERTIES: dict[str, Property] = {
         _LONG, LONG_MAX, (("log.message.timestamp.difference.max.ms", 1),)
     ),
     "message.timestamp.type": Property(
-        one_of("CreateTime", "LogAppendTime"), "CreateTime", (("log.message.timestamp.type", 1),)
+        one_of("CreateTime", "LogAppendTime", exact=True).parse,
+        "CreateTime",
+        (("log.message.timestamp.type", 1),),
     ),
     "min.cleanable.dirty.ratio": Property(_fraction, 0.5, (("log.cleaner.min.cleanable.ratio", 1),)),
     "min.compaction.lag.ms": Property(_LONG, 0, (("log.cleaner.min.compaction.lag.ms", 1),)),
-    "min.insync.replicas": Property(integer(1, INT_MAX), 1, (("min.insync.replicas", 1),)),
-    "preallocate": Property(boolean, False, (("log.preallocate", 1),)),
+    "min.insync.replicas": Property(integer(1, INT_MAX).parse, 1, (("min.insync.replicas", 1),)),
+    "preallocate": Property(BOOLEAN.parse, False, (("log.preallocate", 1),)),
     "retention.bytes": Property(_LONG_OR_NEGATIVE, -1, (("log.retention.bytes", 1),)),
     "retention.ms": Property(
         _retention_ms,
         604_800_000,
         (("log.retention.ms", 1), ("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)),
     ),
-    "segment.bytes": Property(integer(MIN_MESSAGE_BYTES, INT_MAX), 1 << 30, (("log.segment.bytes", 1),)),
+    "segment.bytes": Property(
+        integer(MIN_MESSAGE_BYTES, INT_MAX).parse, 1 << 30, (("log.segment.bytes", 1),)
+    ),
     "segment.index.bytes": Property(_INT, 10 << 20, (("log.index.size.max.bytes", 1),)),
     "segment.jitter.ms": Property(_LONG, 0, (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS))),
     "segment.ms": Property(_LONG, 604_800_000, (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS))),
-    "unclean.leader.election.enable": Property(boolean, False, (("unclean.leader.election.enable", 1),)),
+    "unclean.leader.election.enable": Property(
+        BOOLEAN.parse, False, (("unclean.leader.election.enable", 1),)
+    ),
 }
 
 _BROKER_PARSERS: dict[str, Parser] = {
-    "log.flush.interval.messages": integer(1, LONG_MAX),
-    "log.index.size.max.bytes": integer(4, INT_MAX),
+    "log.flush.interval.messages": integer(1, LONG_MAX).parse,
+    "log.index.size.max.bytes": integer(4, INT_MAX).parse,
     "log.retention.hours": _broker_retention,
     "log.retention.minutes": _broker_retention,
     "log.retention.ms": _broker_retention,
-    "log.roll.hours": integer(1, INT_MAX),
-    "log.roll.ms": integer(1, LONG_MAX),
+    "log.roll.hours": integer(1, INT_MAX).parse,
+    "log.roll.ms": integer(1, LONG_MAX).parse,
 }
 """Parsers of broker properties whose bounds differ from those of the topic property."""
 
@@ -323,7 +329,7 @@ class LogConfig:
         fields = _fields(values)
         if _PRODUCER_EXPIRATION in broker:
             text = broker[_PRODUCER_EXPIRATION]
-            fields["producer_expiration_ms"] = integer(1, INT_MAX)(_PRODUCER_EXPIRATION, text)
+            fields["producer_expiration_ms"] = integer(1, INT_MAX).parse(_PRODUCER_EXPIRATION, text)
         return replace(cls(), **fields).with_overrides(overrides or {})
 
     def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:

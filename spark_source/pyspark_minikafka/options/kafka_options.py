@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from minikafka.base.config.unknown_names import closest_match, did_you_mean
 from minikafka.base.errors import ConfigError
-from minikafka.clients.fetch.isolation_level import IsolationLevel
+from minikafka.clients.fetch.isolation_level import ISOLATION_LEVEL, IsolationLevel
 
 PREFIX = "kafka."
 GROUP_ID = "kafka.group.id"
@@ -219,7 +219,7 @@ _FETCH: dict[str, tuple[str, _Parser]] = {
     "fetch.min.bytes": ("min_bytes", _at_least(1)),
     "fetch.max.wait.ms": ("max_wait_ms", _at_least(0)),
     "check.crcs": ("check_crcs", boolean),
-    "isolation.level": ("isolation", IsolationLevel.parse),
+    "isolation.level": ("isolation", ISOLATION_LEVEL.parse),
 }
 _PRODUCER: dict[str, tuple[str, _Parser]] = {
     "acks": ("acks", _acks),

@@ -8,43 +8,34 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from minikafka.base.config.property_reader import PropertyReader
+from minikafka.base.config.types import Type
 
 _RELEASE = ("kafka.", "org.apache.kafka.")
 
 
-def load_plugin(
-    read: PropertyReader,
-    name: str,
-    value: object | None,
-    default: Any,
-    *,
-    methods: Collection[str],
-    known: Mapping[str, Any],
-) -> Any:
-    """Return the class or object that the setting ``name`` specifies; ``default`` if it is not given.
+def plugin(known: Mapping[str, Any], *methods: str) -> Type:
+    """Return the type of a setting that names a class or object with all of ``methods``.
 
-    A value that specifies nothing, or nothing that has all of ``methods``, is a fault of ``read``, and
-    ``default`` is returned. ``known`` maps the names of Kafka's classes to their counterparts.
+    ``known`` maps the names of Kafka's classes to their counterparts.
     """
-    if value is None:
-        return default
-    found: Any = value
-    if isinstance(value, str):
-        text = value.strip()
-        try:
-            found = known[text] if text in known else import_name(text)
-        except (ImportError, AttributeError, ValueError) as error:
-            read.refuse(name, value, f"a class, an object, or a dotted name of one: {error}")
-            return default
-    missing = [method for method in methods if not callable(getattr(found, method, None))]
-    if missing:
-        read.refuse(name, value, f"a class or an object with {', '.join(methods)}: it has no {missing[0]}")
-        return default
-    return found
+
+    def convert(given: object) -> Any:
+        found = given
+        if isinstance(given, str):
+            text = given.strip()
+            try:
+                found = known[text] if text in known else import_name(text)
+            except (ImportError, AttributeError, ValueError) as error:
+                raise ValueError(f"a class, an object, or a dotted name of one: {error}") from None
+        missing = [method for method in methods if not callable(getattr(found, method, None))]
+        if missing:
+            raise ValueError(f"a class or an object with {', '.join(methods)}: it has no {missing[0]}")
+        return found
+
+    return Type(f"a class or an object with {', '.join(methods)}", convert)
 
 
 def import_name(name: str) -> Any:

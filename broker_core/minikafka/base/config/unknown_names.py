@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 SIMILARITY = 0.8
 """``difflib``'s ratio of two names above which one is taken for a misspelling of the other."""
@@ -36,7 +36,22 @@ def with_suggestions(names: Iterable[str], known: Collection[str]) -> str:
     return ", ".join(with_suggestion(name, closest_match(name, known)) for name in names)
 
 
-def warn_of_unknown(given: Iterable[str], known: Collection[str]) -> dict[str, str]:
+def reason_unsupported(name: str, unsupported: Mapping[str, str]) -> str | None:
+    """Return why Kafka's setting ``name`` is not supported, and the name that was probably meant; None if
+    ``unsupported`` has neither the name nor a prefix of it that ends with a dot.
+    """
+    if name in unsupported:
+        return unsupported[name]
+    for prefix, reason in unsupported.items():
+        if prefix.endswith(".") and name.startswith(prefix):
+            names = [other for other in unsupported if not other.endswith(".")]
+            return reason + did_you_mean(closest_match(name, names))
+    return None
+
+
+def warn_of_unknown(
+    given: Iterable[str], known: Collection[str], unsupported: Mapping[str, str]
+) -> dict[str, str]:
     """Log a warning for each of the ``given`` names that is not ``known``.
 
     Names that begin with ``external`` belong to other programs, as in 0.10.1, and are skipped. Return a
@@ -44,7 +59,10 @@ def warn_of_unknown(given: Iterable[str], known: Collection[str]) -> dict[str, s
     """
     meant: dict[str, str] = {}
     for name in sorted(set(given) - set(known)):
-        if not name.startswith("external"):
+        reason = reason_unsupported(name, unsupported)
+        if reason is not None:
+            _log.warning("property %s has no effect: %s", name, reason)
+        elif not name.startswith("external"):
             match = closest_match(name, known)
             meant[match or name] = name
             _log.warning("property %s is not valid%s", name, did_you_mean(match))

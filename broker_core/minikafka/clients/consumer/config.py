@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from minikafka.base.config.property_reader import PropertyReader
+from minikafka.base.config.config_def import REQUIRED, AbstractConfig, setting
+from minikafka.base.config.types import BOOLEAN, INT_MIN, as_text, checked, int32, one_of, text_type
 from minikafka.base.config.unknown_names import closest_match, did_you_mean
 from minikafka.base.errors import ConfigError
+from minikafka.clients.common_client_configs import CLIENT_ID, LEGAL_NAME, LEGAL_TEXT
 from minikafka.clients.consumer.assignment import STRATEGIES, STRATEGY
 from minikafka.registry.paths import BROKER_IDS
 
@@ -19,19 +20,38 @@ ZOOKEEPER, KAFKA = "zookeeper", "kafka"
 SMALLEST, LARGEST = "smallest", "largest"
 """Values of ``auto.offset.reset``; with any other value a stream raises an error instead of a reset."""
 
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]*")
-_LEGAL_TEXT = "ASCII letters and digits, '.', '_' and '-'"
 _NO_ZNODE = re.compile(r"[/\x00-\x1f\x7f-\x9f]")
 _RESETS = (SMALLEST, LARGEST, "none")
 _NEW_CONSUMER_RESETS = frozenset({"earliest", "latest"})
 logger = logging.getLogger(__name__)
 
-_DERIVED: Any = None
-"""Marks a field whose default derives from another setting."""
+
+def _group_id(text: str) -> str:
+    if LEGAL_NAME.fullmatch(text) is None or text in {"", ".", ".."}:
+        raise ValueError
+    return text
+
+
+def _consumer_id(text: str) -> str:
+    if _NO_ZNODE.search(text or "/"):
+        raise ValueError
+    return text
+
+
+def _reset(text: str) -> str:
+    if not text or text in _NEW_CONSUMER_RESETS:
+        raise ValueError
+    return text
+
+
+def _parsed_connect(connect: str) -> tuple[str, str]:
+    from minikafka.registry.zookeeper import parse_connect  # imports the client library
+
+    return parse_connect(connect)
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerConfig:
+class ConsumerConfig(AbstractConfig):
     """The settings of a consumer of a group in ZooKeeper: registration, fetches, commits and rebalances.
 
     Fields are the property names with ``_`` for ``.``; defaults are those of 0.10.1. Times are in
@@ -43,71 +63,139 @@ class ConsumerConfig:
     ``latest``, are refused.
     """
 
-    group_id: str
-    """ASCII letters and digits, ``.``, ``_`` and ``-``, as for ``client_id``."""
-    zookeeper_connect: str
-    """``HOST:PORT[,HOST:PORT…][/CHROOT]``"""
-    consumer_id: str | None = None
-    """The consumer registers as ``GROUP_ID``; None: under a unique generated name."""
-    client_id: str = _DERIVED
-    """The client id in requests; default: ``group_id``."""
-    socket_timeout_ms: int = 30_000
-    """At least ``fetch_wait_max_ms``."""
-    socket_receive_buffer_bytes: int = 64 * 1024
-    """0 or less: the system's default."""
-    fetch_message_max_bytes: int = 1024 * 1024
-    """Per partition of a fetch."""
-    num_consumer_fetchers: int = 1
-    """Per leading broker."""
-    auto_commit_enable: bool = True
-    auto_commit_interval_ms: int = 60_000
-    queued_max_message_chunks: int = 2
-    """Per stream."""
-    rebalance_max_retries: int = 4
-    """Attempts of one rebalance, at least 1."""
-    fetch_min_bytes: int = 1
-    fetch_max_bytes: int = 50 * 1024 * 1024
-    """Per fetch in all; a fetch never requests more than ``fetch_message_max_bytes`` either."""
-    fetch_wait_max_ms: int = 100
-    rebalance_backoff_ms: int = _DERIVED
-    """Between two attempts; default: ``zookeeper_sync_time_ms``."""
-    refresh_leader_backoff_ms: int = 200
-    auto_offset_reset: str = LARGEST
-    consumer_timeout_ms: int = -1
-    """An iterator raises ConsumerTimeout after this time without a message; negative: never."""
-    exclude_internal_topics: bool = True
-    """True to exclude the topic of committed offsets from filters."""
-    partition_assignment_strategy: str = STRATEGIES[0]
-    """``range`` or ``roundrobin``."""
-    zookeeper_session_timeout_ms: int = 6_000
-    zookeeper_connection_timeout_ms: int = _DERIVED
-    """Default: ``zookeeper_session_timeout_ms``."""
-    zookeeper_sync_time_ms: int = 2_000
-    offsets_storage: str = ZOOKEEPER
-    """``zookeeper`` or ``kafka``."""
-    offsets_channel_backoff_ms: int = 1_000
-    """Between two attempts to connect to the coordinator, or to commit or fetch offsets there."""
-    offsets_channel_socket_timeout_ms: int = 10_000
-    offsets_commit_max_retries: int = 5
-    """For explicit commits, and those at a rebalance or at shutdown; auto commits are not retried."""
-    dual_commit_enabled: bool = _DERIVED
-    """True to keep offsets in both storages; default: true if ``offsets_storage`` is ``kafka``."""
+    group_id: str = setting(
+        "group.id",
+        text_type(f"a name of {LEGAL_TEXT}, but not '.' or '..'", _group_id),
+        REQUIRED,
+        "The name of the group.",
+    )
+    zookeeper_connect: str = setting(
+        "zookeeper.connect",
+        checked("HOST:PORT, or HOST:PORT/CHROOT", _parsed_connect),
+        REQUIRED,
+        "ZooKeeper's address: HOST:PORT[,HOST:PORT…][/CHROOT].",
+    )
+    consumer_id: str | None = setting(
+        "consumer.id",
+        text_type("a part of a path, without '/' and control characters", _consumer_id),
+        None,
+        "The consumer registers as `GROUP_ID`, by default under a unique generated name.",
+    )
+    client_id: str = setting(
+        "client.id",
+        CLIENT_ID,
+        None,
+        "The name of this client in requests; `group.id` by default.",
+        derive=lambda values: values["group_id"],
+    )
+    socket_timeout_ms: int = setting(
+        "socket.timeout.ms",
+        int32(1),
+        30_000,
+        "How long to wait for a response; at least `fetch.wait.max.ms`.",
+    )
+    socket_receive_buffer_bytes: int = setting(
+        "socket.receive.buffer.bytes", int32(-1), 64 * 1024, "0 or less: the system's default."
+    )
+    fetch_message_max_bytes: int = setting(
+        "fetch.message.max.bytes", int32(1), 1024 * 1024, "Bytes of a partition in one fetch."
+    )
+    num_consumer_fetchers: int = setting(
+        "num.consumer.fetchers", int32(1), 1, "Fetcher threads for each leading broker."
+    )
+    auto_commit_enable: bool = setting(
+        "auto.commit.enable", BOOLEAN, True, "Whether offsets are committed by time."
+    )
+    auto_commit_interval_ms: int = setting("auto.commit.interval.ms", int32(1), 60_000, "How often that is.")
+    queued_max_message_chunks: int = setting(
+        "queued.max.message.chunks", int32(1), 2, "Fetched chunks that wait, for each stream."
+    )
+    rebalance_max_retries: int = setting("rebalance.max.retries", int32(1), 4, "Attempts of one rebalance.")
+    fetch_min_bytes: int = setting("fetch.min.bytes", int32(0), 1, "Bytes for which a broker waits.")
+    fetch_max_bytes: int = setting(
+        "fetch.max.bytes",
+        int32(1),
+        50 * 1024 * 1024,
+        "Bytes of one fetch in all; never more than `fetch.message.max.bytes` for each partition.",
+    )
+    fetch_wait_max_ms: int = setting("fetch.wait.max.ms", int32(0), 100, "How long a broker waits.")
+    rebalance_backoff_ms: int = setting(
+        "rebalance.backoff.ms",
+        int32(0),
+        None,
+        "The pause between two attempts of a rebalance; `zookeeper.sync.time.ms` by default.",
+        derive=lambda values: values["zookeeper_sync_time_ms"],
+    )
+    refresh_leader_backoff_ms: int = setting(
+        "refresh.leader.backoff.ms", int32(0), 200, "The pause before a lost leader is looked up."
+    )
+    auto_offset_reset: str = setting(
+        "auto.offset.reset",
+        text_type(
+            f"{SMALLEST} or {LARGEST}, or another word, such as none, to raise an error instead", _reset
+        ),
+        LARGEST,
+        "Where to start without a committed offset, or with one that the log does not have.",
+    )
+    consumer_timeout_ms: int = setting(
+        "consumer.timeout.ms",
+        int32(INT_MIN).then(lambda value: max(-1, value)),
+        -1,
+        "An iterator raises ConsumerTimeout after this time without a message; negative: never.",
+    )
+    exclude_internal_topics: bool = setting(
+        "exclude.internal.topics", BOOLEAN, True, "Whether filters leave out the topic of committed offsets."
+    )
+    partition_assignment_strategy: str = setting(
+        STRATEGY, one_of(*STRATEGIES), STRATEGIES[0], "How partitions are divided among the streams."
+    )
+    zookeeper_session_timeout_ms: int = setting(
+        "zookeeper.session.timeout.ms", int32(1), 6_000, "How long a consumer may be silent."
+    )
+    zookeeper_connection_timeout_ms: int = setting(
+        "zookeeper.connection.timeout.ms",
+        int32(1),
+        None,
+        "How long to wait for ZooKeeper at the start; `zookeeper.session.timeout.ms` by default.",
+        derive=lambda values: values["zookeeper_session_timeout_ms"],
+    )
+    zookeeper_sync_time_ms: int = setting(
+        "zookeeper.sync.time.ms", int32(0), 2_000, "How far a ZooKeeper server may lag behind its leader."
+    )
+    offsets_storage: str = setting(
+        "offsets.storage", one_of(ZOOKEEPER, KAFKA), ZOOKEEPER, "Where offsets are committed."
+    )
+    offsets_channel_backoff_ms: int = setting(
+        "offsets.channel.backoff.ms",
+        int32(0),
+        1_000,
+        "The pause between two attempts to reach the coordinator, or to commit or fetch offsets there.",
+    )
+    offsets_channel_socket_timeout_ms: int = setting(
+        "offsets.channel.socket.timeout.ms", int32(1), 10_000, "How long to wait for the coordinator."
+    )
+    offsets_commit_max_retries: int = setting(
+        "offsets.commit.max.retries",
+        int32(0),
+        5,
+        "Retries of explicit commits, and those at a rebalance or at shutdown; auto commits are not retried.",
+    )
+    dual_commit_enabled: bool = setting(
+        "dual.commit.enabled",
+        BOOLEAN,
+        None,
+        "Whether offsets are kept in both storages; by default if `offsets.storage` is `kafka`.",
+        derive=lambda values: values["offsets_storage"] == KAFKA,
+    )
 
     def __post_init__(self) -> None:
-        checked = _read({_KAFKA_NAMES[field.name]: getattr(self, field.name) for field in fields(self)})
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        AbstractConfig.__post_init__(self)
         self._warn_unknown_reset()
 
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, object]) -> ConsumerConfig:
-        """Return the settings of a mapping of Kafka's property names; values may be text.
-
-        An unknown name is logged as a warning, as in the release. Raises TypeError if ``properties`` is not a
-        mapping.
-        """
-        _check_mapping(properties)
-        return cls(**_read(properties))
+    def _conflicts(self) -> Iterator[ConfigError]:
+        if self.fetch_wait_max_ms > self.socket_timeout_ms:
+            allowed = f"must be at least fetch.wait.max.ms, which is {self.fetch_wait_max_ms}"
+            yield ConfigError("socket.timeout.ms", self.socket_timeout_ms, allowed)
 
     def _warn_unknown_reset(self) -> None:
         reset = self.auto_offset_reset
@@ -135,112 +223,5 @@ class ConsumerConfig:
 
     def to_properties(self) -> dict[str, str]:
         """Return all settings as text, under their property names; ``from_properties`` reads them back."""
-        found = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None:
-                found[_KAFKA_NAMES[field.name]] = str(value).lower() if type(value) is bool else str(value)
-        return found
-
-
-_KAFKA_NAMES = {field.name: field.name.replace("_", ".") for field in fields(ConsumerConfig)}
-
-
-def _check_mapping(properties: Any) -> None:
-    if not isinstance(properties, Mapping):
-        raise TypeError(
-            f"expected a mapping of properties, such as {{'group.id': 'billing', …}}, got {properties!r:.100}"
-        )
-
-
-def _read(properties: Mapping[str, object]) -> dict[str, Any]:
-    """Return all fields with their values. Raises ConfigErrors."""
-    read = PropertyReader(properties)
-    found = _read_names(read) | _read_fetching(read) | _read_coordination(read)
-    wait_ms, timeout_ms = found["fetch_wait_max_ms"], found["socket_timeout_ms"]
-    if wait_ms > timeout_ms:
-        read.refuse(
-            "socket.timeout.ms", timeout_ms, f"must be at least fetch.wait.max.ms, which is {wait_ms}"
-        )
-    read.finish()
-    return found
-
-
-def _read_names(read: PropertyReader) -> dict[str, Any]:
-    """Read the names of group, client and consumer, and the address of ZooKeeper."""
-    group = read.required("group.id", _LEGAL_TEXT)
-    client, consumer = read.optional("client.id"), read.optional("consumer.id")
-    connect = read.required("zookeeper.connect", "HOST:PORT, or HOST:PORT/CHROOT")
-    if group is not None and (_LEGAL.fullmatch(group) is None or group in {"", ".", ".."}):
-        read.refuse("group.id", group, f"must be a name of {_LEGAL_TEXT}, but not '.' or '..'")
-    if client is not None and _LEGAL.fullmatch(client) is None:
-        read.refuse("client.id", client, f"must consist of {_LEGAL_TEXT}")
-    if consumer is not None and _NO_ZNODE.search(consumer or "/"):
-        read.refuse("consumer.id", consumer, "must be a part of a path, without '/' and control characters")
-    if connect is not None:
-        _check_connect(read, connect)
-    return {
-        "group_id": group,
-        "client_id": group if client is None else client,
-        "consumer_id": consumer,
-        "zookeeper_connect": connect,
-    }
-
-
-def _check_connect(read: PropertyReader, connect: str) -> None:
-    try:
-        _parsed_connect(connect)
-    except ConfigError as error:
-        read.refuse(error.name, error.value, error.allowed)
-
-
-def _parsed_connect(connect: str) -> tuple[str, str]:
-    from minikafka.registry.zookeeper import parse_connect  # imports the client library
-
-    return parse_connect(connect)
-
-
-def _read_fetching(read: PropertyReader) -> dict[str, Any]:
-    """Read the settings for fetches and streams."""
-    reset = read.text("auto.offset.reset", LARGEST)
-    if not reset or reset in _NEW_CONSUMER_RESETS:
-        allowed = f"must be {SMALLEST} or {LARGEST}, or another word, such as none, to raise an error instead"
-        read.refuse("auto.offset.reset", reset, allowed)
-    return {
-        "auto_offset_reset": reset,
-        "socket_timeout_ms": read.integer("socket.timeout.ms", 30_000, 1),
-        "socket_receive_buffer_bytes": read.integer("socket.receive.buffer.bytes", 64 * 1024, -1),
-        "fetch_message_max_bytes": read.integer("fetch.message.max.bytes", 1024 * 1024, 1),
-        "fetch_max_bytes": read.integer("fetch.max.bytes", 50 * 1024 * 1024, 1),
-        "fetch_min_bytes": read.integer("fetch.min.bytes", 1, 0),
-        "fetch_wait_max_ms": read.integer("fetch.wait.max.ms", 100, 0),
-        "num_consumer_fetchers": read.integer("num.consumer.fetchers", 1, 1),
-        "queued_max_message_chunks": read.integer("queued.max.message.chunks", 2, 1),
-        "refresh_leader_backoff_ms": read.integer("refresh.leader.backoff.ms", 200, 0),
-        "consumer_timeout_ms": max(-1, read.integer("consumer.timeout.ms", -1)),
-        "exclude_internal_topics": read.boolean("exclude.internal.topics", True),
-    }
-
-
-def _read_coordination(read: PropertyReader) -> dict[str, Any]:
-    """Read the settings for rebalances and commits."""
-    storage = read.text("offsets.storage", ZOOKEEPER).lower()
-    if storage not in {ZOOKEEPER, KAFKA}:
-        read.refuse("offsets.storage", storage, f"must be {ZOOKEEPER} or {KAFKA}")
-    session_ms = read.integer("zookeeper.session.timeout.ms", 6_000, 1)
-    sync_ms = read.integer("zookeeper.sync.time.ms", 2_000, 0)
-    return {
-        "zookeeper_session_timeout_ms": session_ms,
-        "zookeeper_connection_timeout_ms": read.integer("zookeeper.connection.timeout.ms", session_ms, 1),
-        "zookeeper_sync_time_ms": sync_ms,
-        "partition_assignment_strategy": read.choice(STRATEGY, STRATEGIES[0], STRATEGIES),
-        "rebalance_max_retries": read.integer("rebalance.max.retries", 4, 1),
-        "rebalance_backoff_ms": read.integer("rebalance.backoff.ms", sync_ms, 0),
-        "auto_commit_enable": read.boolean("auto.commit.enable", True),
-        "auto_commit_interval_ms": read.integer("auto.commit.interval.ms", 60_000, 1),
-        "offsets_storage": storage,
-        "dual_commit_enabled": read.boolean("dual.commit.enabled", storage == KAFKA),
-        "offsets_channel_backoff_ms": read.integer("offsets.channel.backoff.ms", 1_000, 0),
-        "offsets_channel_socket_timeout_ms": read.integer("offsets.channel.socket.timeout.ms", 10_000, 1),
-        "offsets_commit_max_retries": read.integer("offsets.commit.max.retries", 5, 0),
-    }
+        found = {name: getattr(self, key.field) for name, key in self.definition().keys.items()}
+        return {name: as_text(value) for name, value in found.items() if value is not None}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from minikafka.base.errors import ConfigError
+from minikafka.base.config.types import choice
 
 
 class IsolationLevel(IntEnum):
@@ -20,13 +20,6 @@ class IsolationLevel(IntEnum):
     READ_COMMITTED = 1
     """Messages without a transaction or of a committed one, up to the first open transaction."""
 
-    @classmethod
-    def parse(cls, name: str, value: str) -> IsolationLevel:
-        """Return the level whose Kafka name is ``value``, in any case.
 
-        Raises ConfigError for the property ``name``.
-        """
-        for level in cls:
-            if level.name.lower() == value.strip().lower():
-                return level
-        raise ConfigError(name, value, "must be read_committed or read_uncommitted")
+ISOLATION_LEVEL = choice({level.name.lower(): level for level in IsolationLevel})
+"""The type of ``isolation.level``."""

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from minikafka.base.config.class_loader import load_plugin
-from minikafka.base.config.property_reader import PropertyReader
+from minikafka.base.config.class_loader import plugin
+from minikafka.base.config.config_def import REQUIRED, AbstractConfig, setting
+from minikafka.base.config.types import INT_MIN, WORDS, checked, choice, int32, integer, one_of
 from minikafka.base.errors import ConfigError
 from minikafka.clients import serializer
+from minikafka.clients.common_client_configs import CLIENT_ID
 from minikafka.clients.network.bootstrap import parse_bootstrap
 from minikafka.clients.producer.partitioner import ByteArrayPartitioner, DefaultPartitioner
-from minikafka.records.format.message_set import Codec
+from minikafka.records.format.compression import Codec
 
 BROKER_LIST = "metadata.broker.list"
 KEEP, EACH = "keep", "each"
 
-_CLIENT_ID = re.compile(r"[a-zA-Z0-9._-]*")
-
-_CLASS_SETTINGS = frozenset(
-    {"serializer.class", "key.serializer.class", "partitioner.class", "event.handler", "callback.handler"}
+_NAMES = ", ".join(codec.name.lower() for codec in Codec)
+_COMPRESSION_CODEC = choice(
+    {codec.name.lower(): codec for codec in Codec} | {str(number): Codec(number) for number in range(4)},
+    f"one of {_NAMES}",
 )
-_ALIASES = {"queue.time": "queue.buffering.max.ms", "batch.size": "batch.num.messages"}
-_CODECS = {codec.name.lower(): codec for codec in Codec} | {str(number): Codec(number) for number in range(4)}
 """Codecs by name, and by number as in the release."""
 _CLASSES: dict[str, Any] = {
     f"kafka.serializer.{name}": getattr(serializer, name)
@@ -33,6 +32,7 @@ _CLASSES: dict[str, Any] = {
     "kafka.producer.DefaultPartitioner": DefaultPartitioner,
     "kafka.producer.ByteArrayPartitioner": ByteArrayPartitioner,
 }
+_ENCODER = plugin(_CLASSES, "to_bytes")
 _CALLBACKS = (
     "init",
     "before_enqueue",
@@ -46,7 +46,7 @@ _CALLBACKS = (
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerConfig:
+class ProducerConfig(AbstractConfig):
     """The settings of a ``Producer``. Names are Kafka's with ``_`` for ``.``. Defaults are those of 0.10.1;
     three of them can lose messages silently, and are kept because programs of that time rely on them:
 
@@ -69,48 +69,120 @@ class ProducerConfig:
     Raises one ConfigErrors that names every fault.
     """
 
-    metadata_broker_list: str
-    producer_type: str = "sync"
-    serializer_class: Any = serializer.DefaultEncoder
-    key_serializer_class: Any = None
-    """Default: ``serializer_class``."""
-    partitioner_class: Any = DefaultPartitioner
-    compression_codec: Codec = Codec.NONE
-    compressed_topics: tuple[str, ...] = ()
-    """The topics to compress; empty: all."""
-    request_required_acks: int = 0
-    request_timeout_ms: int = 10_000
-    message_send_max_retries: int = 3
-    retry_backoff_ms: int = 100
-    topic_metadata_refresh_interval_ms: int = 600_000
-    """Negative: refresh only after failures. 0: refresh before each send."""
-    queue_buffering_max_ms: int = 5_000
-    queue_buffering_max_messages: int = 10_000
-    queue_enqueue_timeout_ms: int = -1
-    """0: do not wait for room. Negative: wait without limit."""
-    batch_num_messages: int = 200
-    send_buffer_bytes: int = 102_400
-    client_id: str = ""
-    event_handler: Any = None
-    callback_handler: Any = None
-    null_key_partition: str = KEEP
+    PASSED_ON: ClassVar[Collection[str]] = (serializer.ENCODING,)
+
+    metadata_broker_list: str = setting(
+        BROKER_LIST,
+        checked("host:port,host:port of some brokers", lambda text: parse_bootstrap(text, BROKER_LIST)),
+        REQUIRED,
+        "Some brokers: HOST:PORT, separated by commas.",
+    )
+    producer_type: str = setting(
+        "producer.type",
+        one_of("sync", "async"),
+        "sync",
+        "`sync`: send before `send` returns; `async`: from a queue.",
+    )
+    serializer_class: Any = setting(
+        "serializer.class", _ENCODER, serializer.DefaultEncoder, "The encoder of values."
+    )
+    key_serializer_class: Any = setting(
+        "key.serializer.class",
+        _ENCODER,
+        None,
+        "The encoder of keys; `serializer.class` by default.",
+        derive=lambda values: values["serializer_class"],
+    )
+    partitioner_class: Any = setting(
+        "partitioner.class",
+        plugin(_CLASSES, "partition"),
+        DefaultPartitioner,
+        "It chooses partitions by key.",
+    )
+    compression_codec: Codec = setting(
+        "compression.codec", _COMPRESSION_CODEC, Codec.NONE, "The codec, by name or number."
+    )
+    compressed_topics: tuple[str, ...] = setting(
+        "compressed.topics", WORDS, (), "The topics to compress; empty: all."
+    )
+    request_required_acks: int = setting(
+        "request.required.acks",
+        integer(-1, 1),
+        0,
+        "Acknowledgements: 0 none, 1 the leader, -1 all in-sync replicas.",
+    )
+    request_timeout_ms: int = setting(
+        "request.timeout.ms", int32(1), 10_000, "How long to wait for a response."
+    )
+    message_send_max_retries: int = setting(
+        "message.send.max.retries", int32(0), 3, "How often messages are sent again."
+    )
+    retry_backoff_ms: int = setting(
+        "retry.backoff.ms", int32(0), 100, "How long to wait before messages are sent again."
+    )
+    topic_metadata_refresh_interval_ms: int = setting(
+        "topic.metadata.refresh.interval.ms",
+        int32(INT_MIN),
+        600_000,
+        "How often metadata is refreshed. Negative: only after failures. 0: before each send.",
+    )
+    queue_buffering_max_ms: int = setting(
+        "queue.buffering.max.ms",
+        int32(0),
+        5_000,
+        "How long messages wait for a batch to fill.",
+        alias="queue.time",
+    )
+    queue_buffering_max_messages: int = setting(
+        "queue.buffering.max.messages", int32(1), 10_000, "The most messages that wait."
+    )
+    queue_enqueue_timeout_ms: int = setting(
+        "queue.enqueue.timeout.ms",
+        int32(INT_MIN),
+        -1,
+        "How long to wait for room. 0: not at all. Negative: without limit.",
+    )
+    batch_num_messages: int = setting(
+        "batch.num.messages", int32(1), 200, "The most messages of a batch.", alias="batch.size"
+    )
+    send_buffer_bytes: int = setting("send.buffer.bytes", int32(1), 102_400, "The socket's buffer.")
+    client_id: str = setting("client.id", CLIENT_ID, "", "The name of this client in requests.")
+    event_handler: Any = setting(
+        "event.handler",
+        plugin({}, "handle", "close"),
+        None,
+        "It sends the batches of an asynchronous producer.",
+    )
+    callback_handler: Any = setting(
+        "callback.handler", plugin({}, *_CALLBACKS), None, "It is called as messages pass through the queue."
+    )
+    null_key_partition: str = setting(
+        "null.key.partition",
+        one_of(KEEP, EACH),
+        KEEP,
+        "The partition of messages without a key: `keep` one for a time, or choose at random for `each`.",
+    )
     properties: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """All given settings, also unknown ones: the argument of the classes that are created."""
 
     def __post_init__(self) -> None:
-        given = {_KAFKA_NAMES[setting.name]: getattr(self, setting.name) for setting in fields(self)}
-        others = dict(given.pop("properties"))
-        for name, value in _read(given).items():
-            object.__setattr__(self, name, value)
-        kept = {name: value for name, value in given.items() if value is not None}
-        object.__setattr__(self, "properties", others | kept)
+        AbstractConfig.__post_init__(self)
+        values = {name: getattr(self, key.field) for name, key in self.definition().keys.items()}
+        given = {name: value for name, value in values.items() if value is not None}
+        object.__setattr__(self, "properties", dict(self.properties) | given)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> ProducerConfig:
         """Return the settings of a mapping of Kafka's names; values may be text. Unknown names are logged as
         a warning, as in the release, and passed to the classes.
         """
-        return cls(**_read(properties), properties=dict(properties))
+        return cls._build(properties, properties=properties)
+
+    def _conflicts(self) -> Iterator[ConfigError]:
+        batch, most = self.batch_num_messages, self.queue_buffering_max_messages
+        if batch > most:
+            allowed = f"must be at most queue.buffering.max.messages, which is {most}"
+            yield ConfigError("batch.num.messages", batch, allowed)
 
     @property
     def is_sync(self) -> bool:
@@ -121,99 +193,3 @@ class ProducerConfig:
         """Return the codec of messages for ``topic``."""
         chosen = not self.compressed_topics or topic in self.compressed_topics
         return self.compression_codec if chosen else Codec.NONE
-
-
-_KAFKA_NAMES = {setting.name: setting.name.replace("_", ".") for setting in fields(ProducerConfig)}
-
-
-def _read(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all fields with their values. Raises ConfigErrors."""
-    given = {name: _as_text(value) for name, value in properties.items() if name not in _CLASS_SETTINGS}
-    set_twice = [(name, other) for name, other in _ALIASES.items() if name in given and other in given]
-    for name, other in _ALIASES.items():
-        if name in given:
-            given.setdefault(other, given[name])
-            del given[name]
-    read = PropertyReader(given)
-    for name, other in set_twice:
-        if str(properties[name]) != str(properties[other]):
-            read.refuse(name, properties[name], f"is an alias of {other}: must be equal to it, or unset")
-    # Not read here: an encoder's setting.
-    read.optional(serializer.ENCODING)
-    values = _read_sending(read) | _read_queueing(read) | _read_classes(read, properties)
-    read.finish()
-    return values
-
-
-def _read_sending(read: PropertyReader) -> dict[str, Any]:
-    brokers = read.required(BROKER_LIST, "host:port,host:port of some brokers")
-    if brokers is not None:
-        try:
-            parse_bootstrap(brokers, BROKER_LIST)
-        except ConfigError as error:
-            read.refuse(error.name, error.value, error.allowed)
-    client_id = read.text("client.id", "")
-    if _CLIENT_ID.fullmatch(client_id) is None:
-        read.refuse("client.id", client_id, "must consist of ASCII letters and digits, '.', '_' and '-'")
-    topics = (name.strip() for name in read.text("compressed.topics", "").split(","))
-    return {
-        "metadata_broker_list": brokers,
-        "client_id": client_id,
-        "compression_codec": _codec(read),
-        "compressed_topics": tuple(dict.fromkeys(topic for topic in topics if topic)),
-        "request_required_acks": read.integer("request.required.acks", 0, -1, 1),
-        "request_timeout_ms": read.integer("request.timeout.ms", 10_000, 1),
-        "message_send_max_retries": read.integer("message.send.max.retries", 3, 0),
-        "retry_backoff_ms": read.integer("retry.backoff.ms", 100, 0),
-        "topic_metadata_refresh_interval_ms": read.integer("topic.metadata.refresh.interval.ms", 600_000),
-        "send_buffer_bytes": read.integer("send.buffer.bytes", 102_400, 1),
-        "null_key_partition": read.choice("null.key.partition", KEEP, (KEEP, EACH)),
-    }
-
-
-def _read_queueing(read: PropertyReader) -> dict[str, Any]:
-    batch, most = (
-        read.integer("batch.num.messages", 200, 1),
-        read.integer("queue.buffering.max.messages", 10_000, 1),
-    )
-    if batch > most:
-        read.refuse(
-            "batch.num.messages", batch, f"must be at most queue.buffering.max.messages, which is {most}"
-        )
-    return {
-        "producer_type": read.choice("producer.type", "sync", ("sync", "async")),
-        "queue_buffering_max_ms": read.integer("queue.buffering.max.ms", 5_000, 0),
-        "queue_buffering_max_messages": most,
-        "queue_enqueue_timeout_ms": read.integer("queue.enqueue.timeout.ms", -1),
-        "batch_num_messages": batch,
-    }
-
-
-def _read_classes(read: PropertyReader, given: Mapping[str, Any]) -> dict[str, Any]:
-    def found(name: str, default: Any, *methods: str) -> Any:
-        return load_plugin(read, name, given.get(name), default, methods=methods, known=_CLASSES)
-
-    values = found("serializer.class", serializer.DefaultEncoder, "to_bytes")
-    return {
-        "serializer_class": values,
-        "key_serializer_class": found("key.serializer.class", values, "to_bytes"),
-        "partitioner_class": found("partitioner.class", DefaultPartitioner, "partition"),
-        "event_handler": found("event.handler", None, "handle", "close"),
-        "callback_handler": found("callback.handler", None, *_CALLBACKS),
-    }
-
-
-def _codec(read: PropertyReader) -> Codec:
-    text = read.text("compression.codec", "none").lower()
-    if text in _CODECS:
-        return _CODECS[text]
-    read.refuse(
-        "compression.codec", text, f"must be one of {', '.join(codec.name.lower() for codec in Codec)}"
-    )
-    return Codec.NONE
-
-
-def _as_text(value: Any) -> Any:
-    if isinstance(value, Codec):
-        return value.name.lower()
-    return ",".join(value) if isinstance(value, (tuple, list)) else value

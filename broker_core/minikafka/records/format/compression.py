@@ -32,7 +32,8 @@ import cramjam
 import numpy as np
 import xxhash
 
-from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
+from minikafka.base.config.types import choice
+from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.files import Buffer
 from minikafka.base.memory import allocate
 
@@ -106,10 +107,12 @@ class Codec(IntEnum):
     @classmethod
     def parse(cls, name: str, option: str = "compression.type") -> Codec:
         """Return the codec with this name, in any case; for anything else ConfigError under ``option``."""
-        codec = cls.__members__.get(name.strip().upper())
-        if codec is None:
-            raise ConfigError(option, name, "must be one of none, gzip, snappy, lz4, zstd")
+        codec: Codec = COMPRESSION_TYPE.parse(option, name)
         return codec
+
+
+COMPRESSION_TYPE = choice({codec.name.lower(): codec for codec in Codec})
+"""The type of a producer's ``compression.type``."""
 
 
 CLASSIC_CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)

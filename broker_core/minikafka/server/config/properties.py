@@ -19,13 +19,13 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from minikafka.base.config.parsers import Parser, boolean, integer, real_number
+from minikafka.base.config.types import BOOLEAN, integer, real_number
 from minikafka.base.config.unknown_names import with_suggestions
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import host_port
 from minikafka.groups.messages import ValueVersions
 from minikafka.groups.shard import GroupSettings
-from minikafka.log.config import BROKER_PROPERTIES, LogConfig, default_text
+from minikafka.log.config import BROKER_PROPERTIES, LogConfig, Parser, default_text
 from minikafka.log.layout import Layout
 from minikafka.net.connection_quotas import UNLIMITED, ConnectionLimits
 from minikafka.records.format.compression import Codec
@@ -33,13 +33,8 @@ from minikafka.server.config.listeners import WILDCARDS, Listener, parse_listene
 from minikafka.server.quotas.client_quotas import QuotaConfig
 from minikafka.server.security.authorizer import Authorizer, parse_super_users
 
-
-def _load_factor(name: str, text: str) -> float:
-    return real_number(name, text, "must be a number above 0 and at most 1", lambda value: 0 < value <= 1)
-
-
-def _rate(name: str, text: str) -> float:
-    return real_number(name, text, "must be a number of bytes above 0", lambda value: value > 0)
+_load_factor = real_number("a number above 0 and at most 1", lambda value: 0 < value <= 1).parse
+_rate = real_number("a number of bytes above 0", lambda value: value > 0).parse
 
 
 def _counts(name: str, text: str) -> dict[str, int]:
@@ -79,83 +74,83 @@ _FORMAT = "log.message.format.version"
 
 _KEYS: dict[str, tuple[Parser, str | None]] = {
     # name: (parser, default as text; None for no default)
-    "broker.id": (integer(-1), "-1"),
-    "broker.id.generation.enable": (boolean, "true"),
-    "reserved.broker.max.id": (integer(0), "1000"),
+    "broker.id": (integer(-1).parse, "-1"),
+    "broker.id.generation.enable": (BOOLEAN.parse, "true"),
+    "reserved.broker.max.id": (integer(0).parse, "1000"),
     "listeners": (_text, None),
     "advertised.listeners": (_text, None),
     "listener.security.protocol.map": (_text, None),
     "host.name": (_text, None),
-    "port": (integer(0, 65535), "9092"),
+    "port": (integer(0, 65535).parse, "9092"),
     "advertised.host.name": (_text, None),
-    "advertised.port": (integer(0, 65535), None),
+    "advertised.port": (integer(0, 65535).parse, None),
     "log.dir": (_text, "/tmp/kafka-logs"),
     "log.dirs": (_text, None),
     "log.layout": (_text, "classic"),
     "zookeeper.connect": (_text, None),
-    "zookeeper.session.timeout.ms": (integer(1), "6000"),
-    "zookeeper.connection.timeout.ms": (integer(1), None),
-    "num.network.threads": (integer(1), "3"),
-    "num.io.threads": (integer(1), "8"),
-    "socket.request.max.bytes": (integer(1), "104857600"),
-    "connections.max.idle.ms": (integer(1), "600000"),
-    "max.connections": (integer(1), str(UNLIMITED)),
-    "max.connections.per.ip": (integer(0), str(UNLIMITED)),
+    "zookeeper.session.timeout.ms": (integer(1).parse, "6000"),
+    "zookeeper.connection.timeout.ms": (integer(1).parse, None),
+    "num.network.threads": (integer(1).parse, "3"),
+    "num.io.threads": (integer(1).parse, "8"),
+    "socket.request.max.bytes": (integer(1).parse, "104857600"),
+    "connections.max.idle.ms": (integer(1).parse, "600000"),
+    "max.connections": (integer(1).parse, str(UNLIMITED)),
+    "max.connections.per.ip": (integer(0).parse, str(UNLIMITED)),
     "max.connections.per.ip.overrides": (_counts, ""),
-    "queued.max.requests": (integer(1), "500"),
-    "queued.max.request.bytes": (integer(-1), str(192 << 20)),
-    "quota.producer.default": (integer(1, _LONG_MAX), str(_LONG_MAX)),
-    "quota.consumer.default": (integer(1, _LONG_MAX), str(_LONG_MAX)),
-    "quota.window.num": (integer(1), "11"),
-    "quota.window.size.seconds": (integer(1), "1"),
-    "replication.quota.window.num": (integer(1), "11"),
-    "replication.quota.window.size.seconds": (integer(1), "1"),
-    "auto.create.topics.enable": (boolean, "true"),
-    "delete.topic.enable": (boolean, "true"),
-    "num.partitions": (integer(1), "1"),
-    "default.replication.factor": (integer(1), "1"),
-    "log.flush.scheduler.interval.ms": (integer(1), "1000"),
-    "log.flush.offset.checkpoint.interval.ms": (integer(1), "60000"),
-    "log.retention.check.interval.ms": (integer(1), "300000"),
-    "log.cleaner.enable": (boolean, "true"),
-    "log.cleaner.dedupe.buffer.size": (integer(1024, 1 << 34), "134217728"),
+    "queued.max.requests": (integer(1).parse, "500"),
+    "queued.max.request.bytes": (integer(-1).parse, str(192 << 20)),
+    "quota.producer.default": (integer(1, _LONG_MAX).parse, str(_LONG_MAX)),
+    "quota.consumer.default": (integer(1, _LONG_MAX).parse, str(_LONG_MAX)),
+    "quota.window.num": (integer(1).parse, "11"),
+    "quota.window.size.seconds": (integer(1).parse, "1"),
+    "replication.quota.window.num": (integer(1).parse, "11"),
+    "replication.quota.window.size.seconds": (integer(1).parse, "1"),
+    "auto.create.topics.enable": (BOOLEAN.parse, "true"),
+    "delete.topic.enable": (BOOLEAN.parse, "true"),
+    "num.partitions": (integer(1).parse, "1"),
+    "default.replication.factor": (integer(1).parse, "1"),
+    "log.flush.scheduler.interval.ms": (integer(1).parse, "1000"),
+    "log.flush.offset.checkpoint.interval.ms": (integer(1).parse, "60000"),
+    "log.retention.check.interval.ms": (integer(1).parse, "300000"),
+    "log.cleaner.enable": (BOOLEAN.parse, "true"),
+    "log.cleaner.dedupe.buffer.size": (integer(1024, 1 << 34).parse, "134217728"),
     "log.cleaner.io.buffer.load.factor": (_load_factor, "0.9"),
     "log.cleaner.io.max.bytes.per.second": (_rate, "1.7976931348623157E308"),
-    "log.cleaner.backoff.ms": (integer(0), "15000"),
-    "num.recovery.threads.per.data.dir": (integer(1), None),
+    "log.cleaner.backoff.ms": (integer(0).parse, "15000"),
+    "num.recovery.threads.per.data.dir": (integer(1).parse, None),
     _PROTOCOL: (_text, "0.10.1"),
     "broker.rack": (_text, None),
     "authorizer.class.name": (_authorizer, ""),
     "super.users": (_super_users, ""),
-    "allow.everyone.if.no.acl.found": (boolean, "false"),
-    "num.replica.fetchers": (integer(1), "1"),
-    "replica.fetch.max.bytes": (integer(0), "1048576"),
-    "replica.fetch.response.max.bytes": (integer(0), "10485760"),
-    "replica.fetch.wait.max.ms": (integer(0), "500"),
-    "replica.fetch.min.bytes": (integer(0), "1"),
-    "replica.fetch.backoff.ms": (integer(0), "1000"),
-    "replica.socket.timeout.ms": (integer(1), "30000"),
-    "replica.lag.time.max.ms": (integer(1), "10000"),
-    "replica.high.watermark.checkpoint.interval.ms": (integer(1), "5000"),
-    "controller.socket.timeout.ms": (integer(1), "30000"),
-    "controlled.shutdown.enable": (boolean, "true"),
-    "controlled.shutdown.max.retries": (integer(0), "3"),
-    "controlled.shutdown.retry.backoff.ms": (integer(0), "5000"),
-    "auto.leader.rebalance.enable": (boolean, "true"),
-    "leader.imbalance.check.interval.seconds": (integer(1), "300"),
-    "leader.imbalance.per.broker.percentage": (integer(0, 100), "10"),
-    "group.min.session.timeout.ms": (integer(0), "6000"),
-    "group.max.session.timeout.ms": (integer(0), "300000"),
-    "group.initial.rebalance.delay.ms": (integer(0), "3000"),
-    "offset.metadata.max.bytes": (integer(0), "4096"),
-    "offsets.load.buffer.size": (integer(1, 1 << 30), "5242880"),
-    "offsets.topic.replication.factor": (integer(1), "3"),
-    "offsets.topic.num.partitions": (integer(1), "50"),
-    "offsets.topic.segment.bytes": (integer(14), "104857600"),
-    "offsets.topic.compression.codec": (integer(0, 3), "0"),
-    "offsets.retention.minutes": (integer(1), "10080"),
-    "offsets.retention.check.interval.ms": (integer(1), "600000"),
-    "offsets.commit.timeout.ms": (integer(1), "5000"),
+    "allow.everyone.if.no.acl.found": (BOOLEAN.parse, "false"),
+    "num.replica.fetchers": (integer(1).parse, "1"),
+    "replica.fetch.max.bytes": (integer(0).parse, "1048576"),
+    "replica.fetch.response.max.bytes": (integer(0).parse, "10485760"),
+    "replica.fetch.wait.max.ms": (integer(0).parse, "500"),
+    "replica.fetch.min.bytes": (integer(0).parse, "1"),
+    "replica.fetch.backoff.ms": (integer(0).parse, "1000"),
+    "replica.socket.timeout.ms": (integer(1).parse, "30000"),
+    "replica.lag.time.max.ms": (integer(1).parse, "10000"),
+    "replica.high.watermark.checkpoint.interval.ms": (integer(1).parse, "5000"),
+    "controller.socket.timeout.ms": (integer(1).parse, "30000"),
+    "controlled.shutdown.enable": (BOOLEAN.parse, "true"),
+    "controlled.shutdown.max.retries": (integer(0).parse, "3"),
+    "controlled.shutdown.retry.backoff.ms": (integer(0).parse, "5000"),
+    "auto.leader.rebalance.enable": (BOOLEAN.parse, "true"),
+    "leader.imbalance.check.interval.seconds": (integer(1).parse, "300"),
+    "leader.imbalance.per.broker.percentage": (integer(0, 100).parse, "10"),
+    "group.min.session.timeout.ms": (integer(0).parse, "6000"),
+    "group.max.session.timeout.ms": (integer(0).parse, "300000"),
+    "group.initial.rebalance.delay.ms": (integer(0).parse, "3000"),
+    "offset.metadata.max.bytes": (integer(0).parse, "4096"),
+    "offsets.load.buffer.size": (integer(1, 1 << 30).parse, "5242880"),
+    "offsets.topic.replication.factor": (integer(1).parse, "3"),
+    "offsets.topic.num.partitions": (integer(1).parse, "50"),
+    "offsets.topic.segment.bytes": (integer(14).parse, "104857600"),
+    "offsets.topic.compression.codec": (integer(0, 3).parse, "0"),
+    "offsets.retention.minutes": (integer(1).parse, "10080"),
+    "offsets.retention.check.interval.ms": (integer(1).parse, "600000"),
+    "offsets.commit.timeout.ms": (integer(1).parse, "5000"),
 }
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from minikafka.base.config.class_loader import create_instance, import_name, load_plugin
-from minikafka.base.config.property_reader import PropertyReader
-from minikafka.base.errors import ConfigErrors
+from minikafka.base.config.class_loader import create_instance, import_name, plugin
+from minikafka.base.errors import ConfigError
 
 
 class Plain:
@@ -28,15 +27,11 @@ class KeywordsOnly(Plain):
 
 
 def found(value: object) -> Any:
-    read = PropertyReader({})
-    made = load_plugin(read, "some.class", value, Plain, methods=("work",), known={"kafka.Plain": Plain})
-    read.finish()
-    return made
+    return plugin({"kafka.Plain": Plain}, "work").parse("some.class", value)
 
 
 def test_setting_may_be_a_class_an_object_or_a_name() -> None:
     one = Configured()
-    assert found(None) is Plain
     assert found(Configured) is Configured
     assert found(one) is one
     assert found(" kafka.Plain ") is Plain
@@ -56,7 +51,7 @@ def test_setting_may_be_a_class_an_object_or_a_name() -> None:
     ],
 )
 def test_setting_that_names_no_class_is_a_fault(value: object, why: str) -> None:
-    with pytest.raises(ConfigErrors, match=why):
+    with pytest.raises(ConfigError, match=why):
         found(value)
 
 

@@ -93,7 +93,7 @@ def test_fields_and_properties_make_the_same_config() -> None:
     by_field = ConsumerConfig("g", "h:2181/c", rebalance_backoff_ms=200)
     assert by_field == config(rebalance_backoff_ms=200)
     assert dataclasses.replace(by_field, offsets_storage="kafka").dual_commit_enabled is False
-    with pytest.raises(ConfigErrors, match=r"num\.consumer\.fetchers='0'"):
+    with pytest.raises(ConfigErrors, match=r"num\.consumer\.fetchers=0"):
         ConsumerConfig("g", "h:2181", num_consumer_fetchers=0)
 
 
@@ -112,14 +112,15 @@ def test_every_fault_is_named_at_once() -> None:
         }
     )
     assert found == {
-        "group.id": "group.id: must be given: ASCII letters and digits, '.', '_' and '-'",
+        "group.id": "group.id: must be given: a name of ASCII letters and digits, '.', '_' and '-', "
+        "but not '.' or '..'",
         "zookeeper.connect": "zookeeper.connect: must be given: HOST:PORT, or HOST:PORT/CHROOT",
-        "client.id": "client.id='a b': must consist of ASCII letters and digits, '.', '_' and '-'",
+        "client.id": "client.id='a b': must be text of ASCII letters and digits, '.', '_' and '-'",
         "consumer.id": "consumer.id='x/y': must be a part of a path, without '/' and control characters",
         "auto.offset.reset": "auto.offset.reset='earliest': "
         "must be smallest or largest, or another word, such as "
         "none, to raise an error instead",
-        "offsets.storage": "offsets.storage='disk': must be zookeeper or kafka",
+        "offsets.storage": "offsets.storage='disk': must be one of zookeeper, kafka",
         "partition.assignment.strategy": "partition.assignment.strategy='sticky': "
         "must be one of range, roundrobin",
         "queued.max.message.chunks": "queued.max.message.chunks='0': "
@@ -133,11 +134,6 @@ def test_every_fault_is_named_at_once() -> None:
 def test_group_name_that_is_not_a_path_part_is_refused(group: str) -> None:
     found = faults({"group.id": f"{group}|" if group.endswith("\n") else group, "zookeeper.connect": "h:1"})
     assert list(found) == ["group.id"]
-
-
-@pytest.mark.parametrize("name", [name for name, value in DEFAULTS.items() if value.lstrip("-").isdecimal()])
-def test_text_for_a_number_is_refused(name: str) -> None:
-    assert list(faults({**NEEDED, name: "many"})) == [name]
 
 
 @pytest.mark.parametrize("connect", ["", "h:x", ",", "h:1/a/../b"])

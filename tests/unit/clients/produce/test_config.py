@@ -9,7 +9,7 @@ from minikafka.clients.produce.config import BatchingConfig
 from minikafka.records.format.message_set import Codec
 
 
-def test_properties_are_text_or_numbers_and_unknown_ones_are_ignored() -> None:
+def test_properties_are_text_or_numbers_and_others_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     config = BatchingConfig.from_properties(
         {
             "acks": "all",
@@ -26,8 +26,15 @@ def test_properties_are_text_or_numbers_and_unknown_ones_are_ignored() -> None:
             "retry.backoff.ms": "8",
             "enable.idempotence": "False",
             "key.serializer": "whatever",
+            "sasl.jaas.config": "whatever",
+            "linger.millis": "5",
         }
     )
+    assert caplog.messages == [
+        "property key.serializer has no effect: minikafka does not use it",
+        "property linger.millis is not valid; did you mean linger.ms?",
+        "property sasl.jaas.config has no effect: not supported yet by this version of minikafka",
+    ]
     assert config == BatchingConfig(-1, 3, 20, 100, 2, Codec.GZIP, 1000, 5, 500, 6, 7, 8, False)
     assert BatchingConfig.from_properties({}) == BatchingConfig()
     assert BatchingConfig.from_properties({"acks": "-1"}).acks == -1
@@ -36,8 +43,8 @@ def test_properties_are_text_or_numbers_and_unknown_ones_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
-        ("acks", "2", "0, 1 or all"),
-        ("acks", "some", "a whole number"),
+        ("acks", "2", "must be one of all, -1, 0, 1"),
+        ("acks", "some", "must be one of all, -1, 0, 1"),
         ("linger.ms", "-1", "from 0 to"),
         ("linger.ms", "soon", "a whole number"),
         ("max.in.flight.requests.per.connection", 0, "from 1 to"),
@@ -51,6 +58,12 @@ def test_a_bad_value_is_told_with_the_property(name: str, value: object, allowed
     with pytest.raises(ConfigError, match=allowed) as caught:
         BatchingConfig.from_properties({name: value})
     assert caught.value.name == name
+
+
+def test_long_of_kafka_counts_as_24_days_or_2_gib() -> None:
+    longest = str(2**63 - 1)
+    config = BatchingConfig.from_properties({"linger.ms": longest, "buffer.memory": longest})
+    assert (config.linger_ms, config.buffer_bytes) == (2**31 - 1, 2**31 - 1)
 
 
 def test_pauses_grow_from_the_configured_one() -> None:

@@ -159,7 +159,7 @@ def test_invalid_broker_list_is_refused_under_its_name() -> None:
 
 
 def test_constructor_faults_have_property_names() -> None:
-    with pytest.raises(ConfigErrors, match=r"request\.required\.acks='7'.*producer\.type='x'"):
+    with pytest.raises(ConfigErrors, match=r"producer\.type='x'.*request\.required\.acks=7"):
         ProducerConfig("h:9092", producer_type="x", request_required_acks=7)
 
 

@@ -1,0 +1,199 @@
+"""Definitions of settings (Kafka's ``ConfigDef``): each setting's name, type, default and meaning, once.
+
+A class of settings is a frozen dataclass on ``AbstractConfig`` whose fields are made by ``setting``:
+
+    @dataclass(frozen=True, slots=True)
+    class CleanerConfig(AbstractConfig):
+        enabled: bool = setting("log.cleaner.enable", BOOLEAN, True, "Whether logs are compacted.")
+
+It can be created with its fields or ``from_properties``, with the same rules: a value may be text or a Python
+object, None counts as not given, and every fault is in one ConfigErrors. A name that is not defined is a
+warning, as in every release of Kafka, with the name that was probably meant, or the reason why minikafka does
+not support it. The generated reference pages are written from the same definitions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, Final, TypeVar
+
+from minikafka.base.config.types import Type, as_text
+from minikafka.base.config.unknown_names import warn_of_unknown
+from minikafka.base.errors import ConfigError, ConfigErrors
+
+Config = TypeVar("Config", bound="AbstractConfig")
+
+REQUIRED: Final = object()
+"""Marks a setting without a default."""
+_KEY = "config key"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One setting.
+
+    field: the attribute that has its value. alias: another name for it. derive: makes the default from the
+    values of the other settings, by their fields.
+    """
+
+    name: str
+    type: Type
+    default: Any
+    doc: str
+    field: str = ""
+    alias: str | None = None
+    derive: Callable[[Mapping[str, Any]], Any] | None = None
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as Kafka writes it; None if there is none."""
+        return None if self.default is None or self.default is REQUIRED else as_text(self.default)
+
+
+class ConfigDef:
+    """The settings of one class, by name."""
+
+    def __init__(
+        self, keys: Iterable[ConfigKey], unsupported: Mapping[str, str], passed_on: Collection[str] = ()
+    ) -> None:
+        self.keys: Mapping[str, ConfigKey] = {key.name: key for key in keys}
+        self._names = {key.alias: key.name for key in self.keys.values() if key.alias} | {
+            name: name for name in self.keys
+        }
+        self._unsupported = unsupported
+        self._passed_on = passed_on
+
+    def fields(self, properties: Mapping[str, object]) -> tuple[dict[str, object], list[ConfigError]]:
+        """Return the values given under Kafka's names, by field, and the faults in those names.
+
+        Fields of required settings are there in any case.
+        """
+        found: dict[str, object] = {key.field: None for key in self.keys.values() if key.default is REQUIRED}
+        faults = []
+        for name in self._names:
+            value = properties.get(name)
+            if value is None:
+                continue
+            key = self.keys[self._names[name]]
+            other = found.get(key.field)
+            if other is not None and as_text(other) != as_text(value):
+                allowed = f"is an alias of {key.name}: must be equal to it, or unset"
+                faults.append(ConfigError(str(key.alias), other, allowed))
+            found[key.field] = value
+        return found, faults
+
+    def parse(self, given: Mapping[str, object]) -> tuple[dict[str, Any], list[ConfigError]]:
+        """Return the values of all settings, by field, and the faults.
+
+        ``given`` has fields with text or values. A setting at fault has its default.
+        """
+        values: dict[str, Any] = {}
+        faults = []
+        for key in self.keys.values():
+            value = given.get(key.field)
+            values[key.field] = None if key.default is REQUIRED else key.default
+            if value is None and key.default is REQUIRED:
+                faults.append(ConfigError(key.name, None, f"must be given: {key.type.allowed}"))
+            elif value is not None:
+                try:
+                    values[key.field] = key.type.parse(key.name, value)
+                except ConfigError as fault:
+                    faults.append(fault)
+        for key in self.keys.values():
+            if key.derive is not None and values[key.field] is None:
+                values[key.field] = key.derive(values)
+        return values, faults
+
+    def warn_of_unknown(self, names: Iterable[str]) -> dict[str, str]:
+        """Log a warning for each name that is not defined; see ``unknown_names.warn_of_unknown``."""
+        return warn_of_unknown(names, {*self._names, *self._passed_on}, self._unsupported)
+
+
+def setting(
+    name: str,
+    value_type: Type,
+    default: Any,
+    doc: str,
+    *,
+    alias: str | None = None,
+    derive: Callable[[Mapping[str, Any]], Any] | None = None,
+) -> Any:
+    """Return the field of a dataclass for the setting ``name``; for the arguments see ``ConfigKey``."""
+    metadata = {_KEY: ConfigKey(name, value_type, default, doc, alias=alias, derive=derive)}
+    if default is REQUIRED:
+        return dataclasses.field(metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+class AbstractConfig:
+    """The base of a dataclass whose fields are settings. Raises ConfigErrors, which has every fault."""
+
+    __slots__ = ()
+
+    UNSUPPORTED: ClassVar[Mapping[str, str]] = {}
+    """Kafka's settings that minikafka does not have: name, or prefix that ends with a dot, and reason."""
+    PASSED_ON: ClassVar[Collection[str]] = ()
+    """Settings that only classes read which other settings name."""
+
+    def __post_init__(self) -> None:
+        definition = self.definition()
+        given = {key.field: getattr(self, key.field) for key in definition.keys.values()}
+        values, faults = definition.parse(given)
+        for field, value in values.items():
+            object.__setattr__(self, field, value)
+        faults += self._conflicts()
+        if faults:
+            raise ConfigErrors(faults)
+
+    @classmethod
+    @cache
+    def definition(cls) -> ConfigDef:
+        """Return the definitions of the settings."""
+        keys = [
+            dataclasses.replace(field.metadata[_KEY], field=field.name)
+            for field in dataclasses.fields(cls)  # type: ignore[arg-type]  # subclasses are dataclasses
+            if _KEY in field.metadata
+        ]
+        return ConfigDef(keys, cls.UNSUPPORTED, cls.PASSED_ON)
+
+    @classmethod
+    def from_properties(cls: type[Config], properties: Mapping[str, object]) -> Config:
+        """Return the settings of a mapping of Kafka's names; a name that is not defined logs a warning.
+
+        Raises TypeError if ``properties`` is not a mapping.
+        """
+        return cls._build(properties)
+
+    @classmethod
+    def _build(cls: type[Config], properties: Mapping[str, object], /, **others: object) -> Config:
+        """Create an object with ``properties`` and the fields ``others``, which are no settings."""
+        if not isinstance(properties, Mapping):
+            raise TypeError(
+                "expected a mapping of properties, such as {'group.id': 'billing', …}, "
+                f"got {properties!r:.100}"
+            )
+        definition = cls.definition()
+        meant = definition.warn_of_unknown(name for name, value in properties.items() if value is not None)
+        fields, faults = definition.fields(properties)
+        try:
+            made = cls(**fields, **others)
+            if not faults:
+                return made
+        except ConfigErrors as more:
+            faults += more.faults
+        raise ConfigErrors(_explained(fault, meant) for fault in faults)
+
+    def _conflicts(self) -> Iterable[ConfigError]:
+        """Return the faults between settings that are valid alone."""
+        return ()
+
+
+def _explained(fault: ConfigError, meant: Mapping[str, str]) -> ConfigError:
+    """Add to the fault of a missing setting the name that is given and similar to it."""
+    given = meant.get(fault.name) if fault.value is None else None
+    if given is None:
+        return fault
+    return ConfigError(fault.name, None, f"{fault.allowed} (found {given}, did you mean {fault.name}?)")
