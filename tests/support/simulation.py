@@ -7,13 +7,13 @@ each of which ZooKeeper's callbacks, the workers' jobs and the housekeepers run 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from minikafka.base.clock import ManualClock
 from minikafka.base.memory_files import MemoryFiles
-from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler
+from minikafka.net.interfaces import Connector, Endpoint, PendingResponse, RequestHandler
 from minikafka.net.memory import MemoryConnection, MemoryNetwork, MemoryServer
 from minikafka.records.format.message_set import Record, StoredRecord, build_message_set, iterate
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
@@ -200,6 +200,10 @@ class Machine:
         self.running: RunningBroker | None = None
         self.held = False
         """True to pause all background work; requests are still served."""
+        self.intercept: Callable[[RequestHandler], RequestHandler] = lambda handler: handler
+        """Puts another handler before the broker's."""
+        self.connector: Connector = simulation.network
+        """Connects this broker to the others."""
         self._simulation = simulation
         self._worker = InlineWorker()
         self._loader = InlineWorker()
@@ -223,7 +227,7 @@ class Machine:
 
         def listen(config: BrokerConfig, handler: RequestHandler) -> MemoryServer:
             endpoints = [Endpoint(at.name, at.host, at.port) for at in config.listeners]
-            servers.append(simulation.network.listen_all(endpoints, handler))
+            servers.append(simulation.network.listen_all(endpoints, self.intercept(handler)))
             return servers[-1]
 
         given = {
@@ -242,7 +246,7 @@ class Machine:
                 connect_store=lambda: store,
                 listen=listen,
                 random_bytes=simulation.chance.randbytes,
-                connector=simulation.network,
+                connector=self.connector,
             ),
         )
         # Assigned last: a failed attempt does not affect a broker that already runs here.
@@ -288,15 +292,16 @@ class Machine:
 class Simulation(Client):
     """Machines with brokers, network and ZooKeeper, and a client of machine 0. ``seed`` fixes all chance."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, *, now_ms: int = 0) -> None:
         self.chance = random.Random(seed)
-        self.clock = ManualClock(0)
+        self.clock = ManualClock(now_ms)
         super().__init__(MemoryNetwork(self.clock), "machine-0")
         self.zookeeper = MemoryZooKeeper(self.clock)
         self.watches_are_held = False
         """True to hold back ZooKeeper's watch and session events; requests are still answered."""
         self.loading_is_held = False
         """True to pause the loading of groups."""
+        self._working = False
         self.network.on_step(self.settle)
         self.machines: dict[int, Machine] = {}
         self.machine = self.machine_of(0)
@@ -312,13 +317,23 @@ class Simulation(Client):
         return Client(self.network, self.host)
 
     def settle(self) -> None:
-        """Run everything that needs no time."""
-        machines = list(self.machines.values())
-        while self._deliver_news() + sum(machine.work() for machine in machines):
-            self.network.run()
-        for machine in machines:
+        """Run everything that needs no time, and the periodic work that is due."""
+        self.work()
+        for machine in list(self.machines.values()):
             if machine.running is not None and not machine.held:
                 machine.running.housekeeper.tick()
+
+    def work(self) -> None:
+        """Run the jobs, notifications and inter-broker requests, until there are none."""
+        if self._working:
+            return
+        self._working = True
+        try:
+            machines = list(self.machines.values())
+            while self._deliver_news() + sum(machine.work() for machine in machines):
+                self.network.run()
+        finally:
+            self._working = False
 
     def _deliver_news(self) -> int:
         return 0 if self.watches_are_held else self.zookeeper.deliver()

@@ -9,6 +9,8 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import EARLIEST, LATEST, list_offsets
 from minikafka.net.memory import Fault
+from minikafka.records.format.batch import build_batch
+from minikafka.records.format.message_set import Record
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.list_offsets import (
     LIST_OFFSETS,
@@ -17,23 +19,23 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from tests.support.brokers_in_memory import Answer, BrokersInMemory
+from tests.support.broker_harness import Answer, BrokerHarness
 
 PARTITIONS = [TopicPartition("t", number) for number in range(6)]
 OTHER = TopicPartition("u", 0)
 
 
 @pytest.fixture
-def brokers() -> BrokersInMemory:
-    brokers = BrokersInMemory(3, {"t": 6, "u": 1})
+def brokers() -> BrokerHarness:
+    brokers = BrokerHarness(3, {"t": 6, "u": 1})
     for tp in PARTITIONS:
         brokers.fill(tp, *[b"v"] * (tp.partition + 1))
-    brokers.logs[PARTITIONS[5]].start_offset = 2
+    brokers.logs[PARTITIONS[5]].delete_before(2)
     return brokers
 
 
 def ask(
-    brokers: BrokersInMemory, wanted: dict[TopicPartition, int], **options: object
+    brokers: BrokerHarness, wanted: dict[TopicPartition, int], **options: object
 ) -> dict[TopicPartition, int | None]:
     cluster = brokers.client(**options)
     return list_offsets(cluster, wanted, cluster.deadline(10_000))
@@ -55,7 +57,7 @@ def refusing(code: ErrorCode) -> Answer:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_each_leader_gets_one_request_for_all_its_partitions(brokers: BrokersInMemory, version: int) -> None:
+def test_each_leader_gets_one_request_for_all_its_partitions(brokers: BrokerHarness, version: int) -> None:
     newest = {ApiKey.LIST_OFFSETS: version}
     wanted = dict.fromkeys([*PARTITIONS, OTHER], LATEST)
     found = ask(brokers, wanted, newest_versions=newest)
@@ -65,12 +67,12 @@ def test_each_leader_gets_one_request_for_all_its_partitions(brokers: BrokersInM
     assert sorted(first_round) == [(1, version), (2, version), (3, version)]
 
 
-def test_a_time_gives_the_first_offset_that_is_not_older_or_none(brokers: BrokersInMemory) -> None:
+def test_a_time_gives_the_first_offset_that_is_not_older_or_none(brokers: BrokerHarness) -> None:
     wanted = {PARTITIONS[3]: 1_002, PARTITIONS[0]: 1_001, PARTITIONS[1]: 0}
     assert ask(brokers, wanted) == {PARTITIONS[3]: 2, PARTITIONS[0]: None, PARTITIONS[1]: 0}
 
 
-def test_all_leaders_are_asked_before_the_first_answer_is_waited_for(brokers: BrokersInMemory) -> None:
+def test_all_leaders_are_asked_before_the_first_answer_is_waited_for(brokers: BrokerHarness) -> None:
     cluster = brokers.client()
     cluster.metadata(["t"])
     for broker_id in (1, 2, 3):
@@ -84,36 +86,36 @@ def test_all_leaders_are_asked_before_the_first_answer_is_waited_for(brokers: Br
 
 
 def test_moved_leader_is_looked_up_and_only_its_partitions_retried(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     cluster = brokers.client()
     cluster.metadata(["t"])
-    brokers.leaders[PARTITIONS[1]] = 3
+    brokers.move_leader(PARTITIONS[1], 3)
     found = list_offsets(cluster, dict.fromkeys(PARTITIONS, LATEST), cluster.deadline())
     assert [found[tp] for tp in PARTITIONS] == [1, 2, 3, 4, 5, 6]
     last = brokers.asked(ApiKey.LIST_OFFSETS)[-1]
     assert [(t.name, [p.index for p in t.partitions]) for t in last.topics] == [("t", [1])]
 
 
-def test_a_broken_connection_is_tried_again(brokers: BrokersInMemory) -> None:
+def test_a_broken_connection_is_tried_again(brokers: BrokerHarness) -> None:
     brokers.fault(2, Fault.CUT_RESPONSE, 2)
     found = ask(brokers, dict.fromkeys(PARTITIONS, LATEST))
     assert len(found) == 6
 
 
-def test_a_partition_left_out_of_the_answer_is_asked_for_again(brokers: BrokersInMemory) -> None:
+def test_a_partition_left_out_of_the_answer_is_asked_for_again(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.LIST_OFFSETS, lambda *_: ListOffsetsResponse(0, ()))
     assert ask(brokers, {PARTITIONS[0]: LATEST}) == {PARTITIONS[0]: 1}
 
 
-def test_what_does_not_pass_is_told_with_the_partition(brokers: BrokersInMemory) -> None:
+def test_what_does_not_pass_is_told_with_the_partition(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.LIST_OFFSETS, refusing(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT))
     with pytest.raises(BrokerError, match="offsets of t-0") as caught:
         ask(brokers, {PARTITIONS[0]: 5})
     assert caught.value.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
-def test_a_time_cannot_be_asked_of_a_broker_before_0_10_1(brokers: BrokersInMemory) -> None:
+def test_a_time_cannot_be_asked_of_a_broker_before_0_10_1(brokers: BrokerHarness) -> None:
     brokers.newest[ApiKey.LIST_OFFSETS] = 0
     with pytest.raises(BrokerError, match=r"cannot look up offsets by timestamp \(t-1\); .*0\.10\.1"):
         ask(brokers, {PARTITIONS[1]: 1_000})
@@ -123,13 +125,13 @@ def test_a_time_cannot_be_asked_of_a_broker_before_0_10_1(brokers: BrokersInMemo
     ("tp", "complaint"),
     [(TopicPartition("t", 6), "6 partitions, 0 to 5"), (TopicPartition("x", 0), "topic 'x' is not avail")],
 )
-def test_unknown_partitions_are_told(brokers: BrokersInMemory, tp: TopicPartition, complaint: str) -> None:
+def test_unknown_partitions_are_told(brokers: BrokerHarness, tp: TopicPartition, complaint: str) -> None:
     with pytest.raises(BrokerError, match=complaint) as caught:
         ask(brokers, {PARTITIONS[0]: LATEST, tp: LATEST})
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_lasting_failure_ends_with_the_deadline_and_names_the_partitions(brokers: BrokersInMemory) -> None:
+def test_a_lasting_failure_ends_with_the_deadline_and_names_the_partitions(brokers: BrokerHarness) -> None:
     brokers.stop(2)
     with pytest.raises(
         (NetworkError, BrokerError), match=r"offsets of t-0, t-1, t-2 and 3 more failed for 10000 ms"
@@ -138,26 +140,27 @@ def test_a_lasting_failure_ends_with_the_deadline_and_names_the_partitions(broke
     assert brokers.clock.monotonic_ms() <= 10_000
 
 
-def test_times_before_the_epoch_are_refused(brokers: BrokersInMemory) -> None:
+def test_times_before_the_epoch_are_refused(brokers: BrokerHarness) -> None:
     with pytest.raises(ValueError, match="t-0: expected ms since the epoch"):
         ask(brokers, {PARTITIONS[0]: -3})
 
 
-def test_no_partitions_need_no_request(brokers: BrokersInMemory) -> None:
+def test_no_partitions_need_no_request(brokers: BrokerHarness) -> None:
     assert ask(brokers, {}) == {}
 
 
 def test_latest_committed_offset_is_the_first_open_transaction(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
-    brokers.logs[PARTITIONS[5]].stable_offset = 4
+    batch = build_batch([Record(None, b"v")], producer_id=7, producer_epoch=0, transactional=True)
+    brokers.logs[PARTITIONS[5]].append(batch)
     cluster = brokers.client()
 
     def latest(isolation: IsolationLevel) -> int | None:
         wanted = {PARTITIONS[5]: LATEST}
         return list_offsets(cluster, wanted, cluster.deadline(), isolation)[PARTITIONS[5]]
 
-    assert latest(IsolationLevel.READ_COMMITTED) == 4
-    assert latest(IsolationLevel.READ_UNCOMMITTED) == 6
-    cluster = brokers.client(newest_versions={ApiKey.LIST_OFFSETS: 1})
     assert latest(IsolationLevel.READ_COMMITTED) == 6
+    assert latest(IsolationLevel.READ_UNCOMMITTED) == 7
+    cluster = brokers.client(newest_versions={ApiKey.LIST_OFFSETS: 1})
+    assert latest(IsolationLevel.READ_COMMITTED) == 7

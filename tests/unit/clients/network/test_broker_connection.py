@@ -12,17 +12,17 @@ from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.fetch import FETCH
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
 from minikafka.wire.apis.produce import PRODUCE, ProduceRequest
-from tests.support.brokers_in_memory import FIRST_PORT, HOST, BrokersInMemory
+from tests.support.broker_harness import FIRST_PORT, HOST, BrokerHarness
 
 NO_TOPICS = MetadataRequest(())
 
 
 @pytest.fixture
-def brokers() -> BrokersInMemory:
-    return BrokersInMemory()
+def brokers() -> BrokerHarness:
+    return BrokerHarness()
 
 
-def link_to(brokers: BrokersInMemory, idle_ms: int = 540_000, **newest: int) -> BrokerConnection:
+def link_to(brokers: BrokerHarness, idle_ms: int = 540_000, **newest: int) -> BrokerConnection:
     config = ConnectionConfig(
         brokers.network,
         brokers.clock,
@@ -34,20 +34,20 @@ def link_to(brokers: BrokersInMemory, idle_ms: int = 540_000, **newest: int) -> 
     return BrokerConnection("broker 1 at memory:9001", HOST, FIRST_PORT + 1, config)
 
 
-def ask(brokers: BrokersInMemory, connection: BrokerConnection, timeout_ms: int = 1_000) -> MetadataResponse:
+def ask(brokers: BrokerHarness, connection: BrokerConnection, timeout_ms: int = 1_000) -> MetadataResponse:
     deadline = Deadline(brokers.clock, timeout_ms)
     return connection.send(METADATA, lambda _: NO_TOPICS, deadline).result(timeout_ms)
 
 
-def test_nothing_is_connected_before_the_first_request(brokers: BrokersInMemory) -> None:
+def test_nothing_is_connected_before_the_first_request(brokers: BrokerHarness) -> None:
     connection = link_to(brokers)
     assert not connection.connected
-    assert ask(brokers, connection).cluster_id == "a-cluster-id"
+    assert ask(brokers, connection).controller_id == 1
     assert connection.connected
     assert [key for _, key, _, _ in brokers.requests] == [ApiKey.API_VERSIONS, ApiKey.METADATA]
 
 
-def test_versions_are_asked_once_per_connection(brokers: BrokersInMemory) -> None:
+def test_versions_are_asked_once_per_connection(brokers: BrokerHarness) -> None:
     connection = link_to(brokers)
     ask(brokers, connection)
     ask(brokers, connection)
@@ -58,7 +58,7 @@ def test_versions_are_asked_once_per_connection(brokers: BrokersInMemory) -> Non
     assert [version for _, key, version, _ in brokers.requests if key is ApiKey.METADATA] == [7, 7, 1]
 
 
-def test_the_newest_common_version_is_used(brokers: BrokersInMemory) -> None:
+def test_the_newest_common_version_is_used(brokers: BrokerHarness) -> None:
     brokers.newest[ApiKey.FETCH] = 1
     connection = link_to(brokers, metadata=0)
     deadline = Deadline(brokers.clock, 1_000)
@@ -67,7 +67,7 @@ def test_the_newest_common_version_is_used(brokers: BrokersInMemory) -> None:
     assert connection.version(METADATA, deadline) == 0
 
 
-def test_no_common_version_is_told_with_both_ranges(brokers: BrokersInMemory) -> None:
+def test_no_common_version_is_told_with_both_ranges(brokers: BrokerHarness) -> None:
     brokers.newest[ApiKey.METADATA], brokers.oldest[ApiKey.METADATA] = 13, 9
     with pytest.raises(
         BrokerError,
@@ -80,7 +80,7 @@ def test_no_common_version_is_told_with_both_ranges(brokers: BrokersInMemory) ->
         link_to(brokers).version(FETCH, Deadline(brokers.clock, 1_000))
 
 
-def test_requests_are_pipelined_and_answered_in_any_order_of_asking(brokers: BrokersInMemory) -> None:
+def test_requests_are_pipelined_and_answered_in_any_order_of_asking(brokers: BrokerHarness) -> None:
     connection = link_to(brokers)
     deadline = Deadline(brokers.clock, 1_000)
     topics = [("a",), ("b",), ("c",)]
@@ -90,7 +90,7 @@ def test_requests_are_pipelined_and_answered_in_any_order_of_asking(brokers: Bro
     assert [answer.topics[0].name for answer in answers] == ["c", "b", "a"]
 
 
-def test_refused_connections_back_off_and_are_told_with_the_address(brokers: BrokersInMemory) -> None:
+def test_refused_connections_back_off_and_are_told_with_the_address(brokers: BrokerHarness) -> None:
     brokers.fault(1, Fault.REFUSE, 3)
     connection = link_to(brokers)
     for _ in range(3):
@@ -107,7 +107,7 @@ def test_refused_connections_back_off_and_are_told_with_the_address(brokers: Bro
     assert brokers.waiter.waits == [50, 100, 200, 50]
 
 
-def test_a_back_off_longer_than_the_deadline_ends_with_it(brokers: BrokersInMemory) -> None:
+def test_a_back_off_longer_than_the_deadline_ends_with_it(brokers: BrokerHarness) -> None:
     brokers.fault(1, Fault.REFUSE, 5)
     connection = link_to(brokers)
     for _ in range(5):
@@ -120,7 +120,7 @@ def test_a_back_off_longer_than_the_deadline_ends_with_it(brokers: BrokersInMemo
 
 
 def test_broken_connection_fails_requests_and_the_next_one_reconnects(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     connection = link_to(brokers)
     ask(brokers, connection)
@@ -134,7 +134,7 @@ def test_broken_connection_fails_requests_and_the_next_one_reconnects(
     assert ask(brokers, connection).controller_id == 1
 
 
-def test_a_request_that_is_not_answered_in_time_closes_the_connection(brokers: BrokersInMemory) -> None:
+def test_a_request_that_is_not_answered_in_time_closes_the_connection(brokers: BrokerHarness) -> None:
     connection = link_to(brokers)
     ask(brokers, connection)
     brokers.fault(1, Fault.DROP_RESPONSE)
@@ -143,13 +143,13 @@ def test_a_request_that_is_not_answered_in_time_closes_the_connection(brokers: B
     assert not connection.connected
 
 
-def test_a_broker_without_api_versions_is_told_as_too_old(brokers: BrokersInMemory) -> None:
+def test_a_broker_without_api_versions_is_told_as_too_old(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.API_VERSIONS, lambda *_: Fault.CUT_REQUEST)
     with pytest.raises(NetworkError, match=r"no response to ApiVersions \(needs Kafka 0\.10 or newer\)"):
         ask(brokers, link_to(brokers))
 
 
-def test_an_answer_to_another_request_closes_the_connection(brokers: BrokersInMemory) -> None:
+def test_an_answer_to_another_request_closes_the_connection(brokers: BrokerHarness) -> None:
     connection = link_to(brokers)
     deadline = Deadline(brokers.clock, 1_000)
     reply = connection.send(METADATA, lambda _: NO_TOPICS, deadline)
@@ -161,7 +161,7 @@ def test_an_answer_to_another_request_closes_the_connection(brokers: BrokersInMe
     assert not connection.connected
 
 
-def test_requests_without_an_answer_do_not_disturb_the_others(brokers: BrokersInMemory) -> None:
+def test_requests_without_an_answer_do_not_disturb_the_others(brokers: BrokerHarness) -> None:
     connection = link_to(brokers)
     deadline = Deadline(brokers.clock, 1_000)
     connection.send_without_response(PRODUCE, lambda _: ProduceRequest(None, 0, 1, ()), deadline)
@@ -169,7 +169,7 @@ def test_requests_without_an_answer_do_not_disturb_the_others(brokers: BrokersIn
     assert len(brokers.asked(ApiKey.PRODUCE)) == 1
 
 
-def test_a_closed_link_connects_no_more(brokers: BrokersInMemory) -> None:
+def test_a_closed_link_connects_no_more(brokers: BrokerHarness) -> None:
     connection = link_to(brokers)
     ask(brokers, connection)
     connection.close()
@@ -178,33 +178,33 @@ def test_a_closed_link_connects_no_more(brokers: BrokersInMemory) -> None:
         ask(brokers, connection)
 
 
-def connections(brokers: BrokersInMemory) -> int:
+def connections(brokers: BrokerHarness) -> int:
     """The number of connections so far: each requests the versions once."""
     return len(brokers.asked(ApiKey.API_VERSIONS))
 
 
-def test_a_connection_idle_for_too_long_is_not_used_again(brokers: BrokersInMemory) -> None:
+def test_a_connection_idle_for_too_long_is_not_used_again(brokers: BrokerHarness) -> None:
     connection = link_to(brokers, idle_ms=1_000)
     for pause_ms, made in ((0, 1), (999, 1), (999, 1), (1_000, 2)):
-        brokers.clock.advance(pause_ms)
+        brokers.advance(pause_ms)
         assert ask(brokers, connection).controller_id == 1
         assert connections(brokers) == made
 
 
-def test_of_a_connection_that_is_idle_the_descriptor_is_given_back(brokers: BrokersInMemory) -> None:
+def test_of_a_connection_that_is_idle_the_descriptor_is_given_back(brokers: BrokerHarness) -> None:
     connection = link_to(brokers, idle_ms=1_000)
     connection.close_idle()
     ask(brokers, connection)
-    brokers.clock.advance(999)
+    brokers.advance(999)
     connection.close_idle()
     assert connection.connected
-    brokers.clock.advance(1)
+    brokers.advance(1)
     connection.close_idle()
     assert not connection.connected
     assert ask(brokers, connection).controller_id == 1
 
 
-def test_a_broker_that_closed_an_idle_connection_costs_no_error(brokers: BrokersInMemory) -> None:
+def test_a_broker_that_closed_an_idle_connection_costs_no_error(brokers: BrokerHarness) -> None:
     connection = link_to(brokers)
     ask(brokers, connection)
     brokers.stop(1)

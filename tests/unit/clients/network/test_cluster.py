@@ -12,14 +12,14 @@ from minikafka.clients.network.retry import UNKNOWN_TOPIC_TIMEOUT_MS
 from minikafka.net.memory import Fault
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.metadata import METADATA, MetadataRequest, MetadataResponse
-from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.broker_harness import BrokerHarness
 
 TP = TopicPartition("t", 1)
 
 
 @pytest.fixture
-def brokers() -> BrokersInMemory:
-    return BrokersInMemory(3, {"t": 3, "u": 1})
+def brokers() -> BrokerHarness:
+    return BrokerHarness(3, {"t": 3, "u": 1})
 
 
 def test_a_bad_bootstrap_list_is_refused_at_once() -> None:
@@ -27,7 +27,7 @@ def test_a_bad_bootstrap_list_is_refused_at_once() -> None:
         ClusterClient("nowhere")
 
 
-def test_metadata_of_named_topics_is_asked_once(brokers: BrokersInMemory) -> None:
+def test_metadata_of_named_topics_is_asked_once(brokers: BrokerHarness) -> None:
     cluster = brokers.client()
     assert brokers.requests == []
     for _ in range(3):
@@ -37,13 +37,13 @@ def test_metadata_of_named_topics_is_asked_once(brokers: BrokersInMemory) -> Non
     assert [r.topics for r in brokers.asked(ApiKey.METADATA)] == [("t",), ("u",)]
 
 
-def test_metadata_is_asked_again_when_it_is_old_or_wrong_or_on_demand(brokers: BrokersInMemory) -> None:
+def test_metadata_is_asked_again_when_it_is_old_or_wrong_or_on_demand(brokers: BrokerHarness) -> None:
     cluster = brokers.client(metadata_max_age_ms=1_000)
     cluster.metadata(["t"])
-    brokers.clock.advance(999)
+    brokers.advance(999)
     cluster.metadata(["t"])
     assert len(brokers.asked(ApiKey.METADATA)) == 1
-    brokers.clock.advance(1)
+    brokers.advance(1)
     cluster.metadata(["t"])
     assert len(brokers.asked(ApiKey.METADATA)) == 2
     cluster.invalidate("t")
@@ -53,15 +53,15 @@ def test_metadata_is_asked_again_when_it_is_old_or_wrong_or_on_demand(brokers: B
     assert len(brokers.asked(ApiKey.METADATA)) == 4
 
 
-def test_all_topics_are_always_requested_and_deleted_ones_forgotten(brokers: BrokersInMemory) -> None:
+def test_all_topics_are_always_requested_and_deleted_ones_forgotten(brokers: BrokerHarness) -> None:
     cluster = brokers.client()
     assert set(cluster.metadata().topics) == {"t", "u"}
-    del brokers.leaders[TopicPartition("u", 0)]
+    brokers.delete_topic("u")
     assert set(cluster.metadata().topics) == {"t"}
     assert [r.topics for r in brokers.asked(ApiKey.METADATA)] == [None, None]
 
 
-def test_a_client_that_creates_no_topics_says_so_where_it_names_them(brokers: BrokersInMemory) -> None:
+def test_a_client_that_creates_no_topics_says_so_where_it_names_them(brokers: BrokerHarness) -> None:
     cluster = brokers.client(creates_topics=False)
     cluster.topic("t")
     cluster.metadata()
@@ -72,7 +72,7 @@ def test_a_client_that_creates_no_topics_says_so_where_it_names_them(brokers: Br
     ]
 
 
-def test_client_without_topic_creation_requests_all_from_old_brokers(brokers: BrokersInMemory) -> None:
+def test_client_without_topic_creation_requests_all_from_old_brokers(brokers: BrokerHarness) -> None:
     brokers.newest[ApiKey.METADATA] = 3
     cluster = brokers.client(creates_topics=False)
     assert len(cluster.topic("t").partitions) == 3
@@ -82,7 +82,7 @@ def test_client_without_topic_creation_requests_all_from_old_brokers(brokers: Br
     assert {request.topics for request in brokers.asked(ApiKey.METADATA)} == {None, ()}
 
 
-def test_a_client_that_creates_no_topics_remembers_all_of_them(brokers: BrokersInMemory) -> None:
+def test_a_client_that_creates_no_topics_remembers_all_of_them(brokers: BrokerHarness) -> None:
     brokers.newest[ApiKey.METADATA] = 3
     cluster = brokers.client(creates_topics=False, metadata_max_age_ms=1_000)
     cluster.metadata()
@@ -96,18 +96,18 @@ def test_a_client_that_creates_no_topics_remembers_all_of_them(brokers: BrokersI
     assert len(brokers.asked(ApiKey.METADATA)) == 2
     cluster.metadata(["t"], refresh=True)
     assert len(brokers.asked(ApiKey.METADATA)) == 3
-    brokers.clock.advance(1_000)
+    brokers.advance(1_000)
     cluster.metadata(["t"])
     assert len(brokers.asked(ApiKey.METADATA)) == 4
 
 
 def test_topic_missing_in_all_topics_is_in_the_result_with_its_error(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     brokers.newest[ApiKey.METADATA] = 3
     cluster = brokers.client(creates_topics=False)
     cluster.topic("u")
-    del brokers.leaders[TopicPartition("u", 0)]
+    brokers.delete_topic("u")
     found = cluster.metadata(["u"], refresh=True).topics["u"]
     assert found.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert found.partitions == ()
@@ -115,9 +115,7 @@ def test_topic_missing_in_all_topics_is_in_the_result_with_its_error(
 
 
 @pytest.mark.parametrize("creates_topics", [True, False])
-def test_a_missing_topic_is_told_with_its_cluster_soon(
-    brokers: BrokersInMemory, creates_topics: bool
-) -> None:
+def test_a_missing_topic_is_told_with_its_cluster_soon(brokers: BrokerHarness, creates_topics: bool) -> None:
     cluster = brokers.client(creates_topics=creates_topics)
     with pytest.raises(BrokerError, match="there is no topic 'nope' in the cluster at memory:9001") as caught:
         cluster.topic("nope")
@@ -125,26 +123,26 @@ def test_a_missing_topic_is_told_with_its_cluster_soon(
     assert brokers.clock.monotonic_ms() <= UNKNOWN_TOPIC_TIMEOUT_MS
 
 
-def test_how_long_a_missing_topic_is_asked_for_can_be_said(brokers: BrokersInMemory) -> None:
+def test_how_long_a_missing_topic_is_asked_for_can_be_said(brokers: BrokerHarness) -> None:
     cluster = brokers.client(creates_topics=False, unknown_topic_timeout_ms=500)
     with pytest.raises(BrokerError, match="there is no topic 'nope'"):
         cluster.topic("nope")
     assert brokers.clock.monotonic_ms() <= 500
 
 
-def test_illegal_topic_names_are_not_sent(brokers: BrokersInMemory) -> None:
+def test_illegal_topic_names_are_not_sent(brokers: BrokerHarness) -> None:
     with pytest.raises(BrokerError, match="INVALID_TOPIC"):
         brokers.client().metadata(["no spaces"])
     assert brokers.requests == []
 
 
-def test_the_next_bootstrap_server_is_asked_when_one_is_away(brokers: BrokersInMemory) -> None:
+def test_the_next_bootstrap_server_is_asked_when_one_is_away(brokers: BrokerHarness) -> None:
     brokers.stop(1)
     cluster = brokers.client(bootstrap="memory:9001,memory:9002")
     assert sorted(cluster.metadata().brokers) == [2, 3]
 
 
-def test_known_brokers_are_asked_when_the_bootstrap_server_has_gone(brokers: BrokersInMemory) -> None:
+def test_known_brokers_are_asked_when_the_bootstrap_server_has_gone(brokers: BrokerHarness) -> None:
     cluster = brokers.client()
     cluster.metadata()
     brokers.stop(1)
@@ -152,7 +150,7 @@ def test_known_brokers_are_asked_when_the_bootstrap_server_has_gone(brokers: Bro
 
 
 def test_unresponsive_broker_costs_ten_seconds_if_there_are_others(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     brokers.fault(1, Fault.DROP_RESPONSE)
     cluster = brokers.client(bootstrap="memory:9001,memory:9002")
@@ -160,7 +158,7 @@ def test_unresponsive_broker_costs_ten_seconds_if_there_are_others(
     assert brokers.clock.monotonic_ms() == pytest.approx(10_000, abs=100)
 
 
-def test_unreachable_cluster_error_names_addresses_reasons_and_time(brokers: BrokersInMemory) -> None:
+def test_unreachable_cluster_error_names_addresses_reasons_and_time(brokers: BrokerHarness) -> None:
     for broker_id in (1, 2, 3):
         brokers.stop(broker_id)
     cluster = brokers.client(bootstrap="memory:9001,memory:9002")
@@ -174,7 +172,7 @@ def test_unreachable_cluster_error_names_addresses_reasons_and_time(brokers: Bro
     assert brokers.clock.monotonic_ms() <= 3_000
 
 
-def test_unreachable_cluster_error_says_in_one_line_what_to_check(brokers: BrokersInMemory) -> None:
+def test_unreachable_cluster_error_says_in_one_line_what_to_check(brokers: BrokerHarness) -> None:
     brokers.stop(1)
     cluster = brokers.client(bootstrap="memory:9001,memory:7", option="kafka.bootstrap.servers")
     with pytest.raises(NetworkError) as caught:
@@ -185,7 +183,7 @@ def test_unreachable_cluster_error_says_in_one_line_what_to_check(brokers: Broke
     assert "\n" not in text
 
 
-def test_error_of_a_cluster_gone_since_names_its_brokers_to_check(brokers: BrokersInMemory) -> None:
+def test_error_of_a_cluster_gone_since_names_its_brokers_to_check(brokers: BrokerHarness) -> None:
     cluster = brokers.client()
     cluster.metadata()
     for broker_id in (1, 2, 3):
@@ -202,13 +200,13 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_lasting_outage_is_logged_with_address_reason_and_timeout(
-    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     brokers.stop(1)
     told_at_ms: list[int] = []
 
     def look(milliseconds: int) -> None:
-        brokers.clock.advance(milliseconds)
+        brokers.advance(milliseconds)
         if caplog.records and not told_at_ms:
             told_at_ms.append(brokers.clock.monotonic_ms())
 
@@ -222,7 +220,7 @@ def test_lasting_outage_is_logged_with_address_reason_and_timeout(
 
 
 def test_outage_is_logged_every_minute_also_for_short_requests(
-    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     brokers.stop(1)
     cluster = brokers.client()
@@ -230,7 +228,7 @@ def test_outage_is_logged_every_minute_also_for_short_requests(
     while brokers.clock.monotonic_ms() < 150_000:
         with pytest.raises(NetworkError):
             cluster.metadata(timeout_ms=100)
-        brokers.clock.advance(400)
+        brokers.advance(400)
         if len(caplog.records) > len(told_at_ms):
             told_at_ms.append(brokers.clock.monotonic_ms())
     assert all("memory:9001: cannot connect" in text for text in warnings_of(caplog))
@@ -238,7 +236,7 @@ def test_outage_is_logged_every_minute_also_for_short_requests(
     assert [round(moment / 1000) for moment in told_at_ms] == [6, 66, 126]
 
 
-def test_the_next_outage_is_told_too(brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_next_outage_is_told_too(brokers: BrokerHarness, caplog: pytest.LogCaptureFixture) -> None:
     cluster = brokers.client(bootstrap="memory:9001,memory:9002,memory:9003")
     for _ in range(2):
         for broker_id in (1, 2, 3):
@@ -252,7 +250,7 @@ def test_the_next_outage_is_told_too(brokers: BrokersInMemory, caplog: pytest.Lo
 
 
 def test_an_outage_that_is_soon_over_is_not_told(
-    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     brokers.fault(1, Fault.REFUSE, 6)
     brokers.client().metadata()
@@ -260,7 +258,7 @@ def test_an_outage_that_is_soon_over_is_not_told(
 
 
 def test_who_fails_soon_is_told_by_the_error_alone(
-    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     brokers.stop(1)
     with pytest.raises(NetworkError):
@@ -268,31 +266,31 @@ def test_who_fails_soon_is_told_by_the_error_alone(
     assert warnings_of(caplog) == []
 
 
-def test_connections_come_back_after_an_outage_within_the_deadline(brokers: BrokersInMemory) -> None:
+def test_connections_come_back_after_an_outage_within_the_deadline(brokers: BrokerHarness) -> None:
     brokers.fault(1, Fault.REFUSE, 6)
     assert brokers.client().metadata().controller_id == 1
 
 
-def test_the_leader_is_looked_up_and_an_election_is_waited_for(brokers: BrokersInMemory) -> None:
+def test_the_leader_is_looked_up_and_an_election_is_waited_for(brokers: BrokerHarness) -> None:
     cluster = brokers.client()
     assert cluster.known_leader(TP) is None
     assert cluster.leader(TP).broker_id == 2
     assert cluster.known_leader(TP) == 2
-    brokers.leaders[TP] = -1
+    brokers.lose_leader(TP)
     cluster.invalidate("t")
     assert cluster.known_leader(TP) is None
 
     def elect(milliseconds: int) -> None:
-        brokers.clock.advance(milliseconds)
+        brokers.advance(milliseconds)
         if brokers.clock.monotonic_ms() > 2_000:
-            brokers.leaders[TP] = 3
+            brokers.move_leader(TP, 3)
 
     brokers.waiter.wait = elect  # type: ignore[method-assign]
     assert cluster.leader(TP).broker_id == 3
 
 
-def test_a_partition_without_a_leader_is_told_after_the_deadline(brokers: BrokersInMemory) -> None:
-    brokers.leaders[TP] = -1
+def test_a_partition_without_a_leader_is_told_after_the_deadline(brokers: BrokerHarness) -> None:
+    brokers.lose_leader(TP)
     with pytest.raises(BrokerError, match=r"leader of t-1 failed for 2000 ms: .*t-1 has no leader") as caught:
         brokers.client().leader(TP, timeout_ms=2_000)
     assert caught.value.code is ErrorCode.LEADER_NOT_AVAILABLE
@@ -306,7 +304,7 @@ def test_a_partition_without_a_leader_is_told_after_the_deadline(brokers: Broker
     ],
 )
 def test_what_nobody_knows_is_not_waited_for_until_the_deadline(
-    brokers: BrokersInMemory, tp: TopicPartition, complaint: str
+    brokers: BrokerHarness, tp: TopicPartition, complaint: str
 ) -> None:
     with pytest.raises(BrokerError, match=complaint) as caught:
         brokers.client().leader(tp, timeout_ms=60_000)
@@ -315,9 +313,9 @@ def test_what_nobody_knows_is_not_waited_for_until_the_deadline(
 
 
 @pytest.mark.parametrize("creates_topics", [True, False])
-def test_a_topic_that_is_being_made_is_waited_for(brokers: BrokersInMemory, creates_topics: bool) -> None:
+def test_a_topic_that_is_being_made_is_waited_for(brokers: BrokerHarness, creates_topics: bool) -> None:
     def make(milliseconds: int) -> None:
-        brokers.clock.advance(milliseconds)
+        brokers.advance(milliseconds)
         if brokers.clock.monotonic_ms() > 1_000 and TopicPartition("new", 0) not in brokers.leaders:
             brokers.add_topic("new", 2)
 
@@ -326,7 +324,7 @@ def test_a_topic_that_is_being_made_is_waited_for(brokers: BrokersInMemory, crea
     assert len(client.topic("new").partitions) == 2
 
 
-def test_partitions_stay_known_while_their_leaders_are_in_doubt(brokers: BrokersInMemory) -> None:
+def test_partitions_stay_known_while_their_leaders_are_in_doubt(brokers: BrokerHarness) -> None:
     cluster = brokers.client()
     assert cluster.known_topic("t") is None
     cluster.topic("t")
@@ -338,7 +336,7 @@ def test_partitions_stay_known_while_their_leaders_are_in_doubt(brokers: Brokers
 
 
 def test_pools_have_own_connections_and_bootstrap_shares_its_brokers(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     cluster = brokers.client()
     cluster.metadata()
@@ -348,7 +346,7 @@ def test_pools_have_own_connections_and_bootstrap_shares_its_brokers(
     assert cluster.connection(1).name == "broker 1 at memory:9001"
 
 
-def test_a_broker_that_is_not_there_is_told(brokers: BrokersInMemory) -> None:
+def test_a_broker_that_is_not_there_is_told(brokers: BrokerHarness) -> None:
     cluster = brokers.client()
     cluster.metadata()
     with pytest.raises(
@@ -362,28 +360,28 @@ def without_brokers(*_: object) -> MetadataResponse:
     return MetadataResponse(0, (), None, -1, ())
 
 
-def test_metadata_without_brokers_is_requested_again(brokers: BrokersInMemory) -> None:
+def test_metadata_without_brokers_is_requested_again(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.METADATA, *[without_brokers] * 4)
     cluster = brokers.client()
     assert cluster.topic("t").available == (0, 1, 2)
     assert sorted(cluster.metadata().brokers) == [1, 2, 3]
 
 
-def test_another_broker_is_asked_when_one_knows_nobody(brokers: BrokersInMemory) -> None:
+def test_another_broker_is_asked_when_one_knows_nobody(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.METADATA, without_brokers)
     cluster = brokers.client(bootstrap="memory:9001,memory:9002")
     assert sorted(cluster.metadata().brokers) == [1, 2, 3]
     assert brokers.waiter.waits == []
 
 
-def test_cluster_without_known_brokers_fails_after_the_deadline(brokers: BrokersInMemory) -> None:
+def test_cluster_without_known_brokers_fails_after_the_deadline(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.METADATA, *[without_brokers] * 100)
     with pytest.raises(NetworkError, match=r"failed for 2000 ms: .*memory:9001 lists no live broker"):
         brokers.client().metadata(["t"], timeout_ms=2_000)
     assert brokers.clock.monotonic_ms() <= 2_000
 
 
-def test_an_operation_on_a_closed_client_fails_at_once(brokers: BrokersInMemory) -> None:
+def test_an_operation_on_a_closed_client_fails_at_once(brokers: BrokerHarness) -> None:
     with brokers.client() as cluster:
         cluster.metadata()
     cluster.close()
