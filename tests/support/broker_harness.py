@@ -171,14 +171,14 @@ class BrokerHarness:
         self.zookeeper.expire(store)
         self.settle()
 
-    def add_topic(self, name: str, partitions: int) -> None:
-        """Create a topic, or give it more partitions."""
-        self._assign(name, partitions)
+    def add_topic(self, name: str, partitions: int, leader: int | None = None) -> None:
+        """Create a topic, or give it more partitions; ``leader``: of all of them."""
+        self._assign(name, partitions, leader)
         self.settle()
 
-    def _assign(self, name: str, partitions: int) -> None:
+    def _assign(self, name: str, partitions: int, leader: int | None = None) -> None:
         path = paths.topic_path(name)
-        data = TopicAssignment({p: (p % self.count + 1,) for p in range(partitions)}).to_json()
+        data = TopicAssignment({p: (leader or p % self.count + 1,) for p in range(partitions)}).to_json()
         if self._store.exists(path) is None:
             self._store.create(path, data, make_parents=True)
         else:
@@ -272,11 +272,15 @@ class BrokerHarness:
 
     def _reassign(self, tp: TopicPartition, *replicas: int) -> None:
         self._do(paths.REASSIGN_PARTITIONS, Reassignments({tp: replicas}).to_json())
-        # The leader tells the controller of the new ISR a while later; here no time passes.
         path = f"{paths.ISR_CHANGES}/{paths.ISR_CHANGE_PREFIX}"
-        self._store.create(path, IsrChange(frozenset([tp])).to_json(), sequential=True)
-        self.settle()
-        assert self._store.exists(paths.REASSIGN_PARTITIONS) is None
+        for _ in range(100):
+            # The leader would tell the controller of the new ISR a while later.
+            self._store.create(path, IsrChange(frozenset([tp])).to_json(), sequential=True)
+            self.settle()
+            if self._store.exists(paths.REASSIGN_PARTITIONS) is None:
+                return
+            self.advance(10)
+        raise AssertionError(f"{tp} does not move to {replicas}: {self._state(tp)}")
 
     def _do(self, path: str, data: bytes) -> None:
         self._store.create(path, data)
@@ -456,13 +460,14 @@ class _BetweenBrokers:
 
 
 class _Logs(Mapping[TopicPartition, PartitionLog]):
-    """The leaders' logs, by partition."""
+    """The leader's log of each partition; without a leader that of the dead replica."""
 
     def __init__(self, harness: BrokerHarness) -> None:
         self._harness = harness
 
     def __getitem__(self, tp: TopicPartition) -> PartitionLog:
-        return PartitionLog(self._harness.simulation.machine_of(self._harness.leader(tp)), tp)
+        state = self._harness._state(tp)
+        return PartitionLog(self._harness.simulation.machine_of(max(state.leader, state.isr[0])), tp)
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._harness.leaders)

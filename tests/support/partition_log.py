@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from minikafka.base.files import read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.log.recovery.log_loader import create_cleaned
 from minikafka.partition.partition import Partition
 from minikafka.records.append.replicated import replicated
 from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
 from minikafka.records.format.message_set import StoredRecord, iterate
-from minikafka.wire.frame_parts import buffer_of
-from tests.support.simulation import Machine
+from minikafka.server.core.broker import Broker
+from tests.support.simulation import DATA_DIR, Machine
 
 
 class PartitionLog:
     """One replica. What is appended here comes as from another leader: unchanged, with its offsets."""
 
     def __init__(self, machine: Machine, tp: TopicPartition) -> None:
-        assert machine.running is not None
-        self._broker = machine.running.broker
+        self._machine = machine
         self._files = machine.files
         self._tp = tp
+
+    @property
+    def _broker(self) -> Broker:
+        assert self._machine.running is not None
+        return self._machine.running.broker
 
     @property
     def _partition(self) -> Partition:
@@ -37,13 +42,10 @@ class PartitionLog:
 
     @property
     def entries(self) -> list[bytes]:
-        """The messages, wrappers and batches as they are stored."""
-        segments = self._partition.log.segments
-        return [
-            entry
-            for segment in segments
-            for entry in split_entries(bytes(buffer_of(segment.slice(0, segment.size))))
-        ]
+        """The messages, wrappers and batches as they are on the disk."""
+        directory = f"{DATA_DIR}/{self._tp.topic}_{self._tp.partition}"
+        names = sorted(name for name in self._files.list_dir(directory) if name.endswith(".kafka"))
+        return [e for name in names for e in split_entries(read_file(self._files, f"{directory}/{name}"))]
 
     def records(self) -> list[StoredRecord]:
         return [record for entry in self.entries for record in iterate(entry)]

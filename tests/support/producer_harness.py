@@ -6,31 +6,30 @@ from typing import Any
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer import CallbackHandler, EventHandler, KeyedMessage, Producer
-from minikafka.records.format.message_set import Record, iterate
-from tests.support.brokers_in_memory import BrokersInMemory
+from minikafka.records.format.message_set import Record
+from tests.support.broker_harness import BrokerHarness
 
 ADDRESS = {"metadata.broker.list": "memory:9001"}
 
 
-def make_producer(brokers: BrokersInMemory, **given: Any) -> Producer:
+def make_producer(brokers: BrokerHarness, **given: Any) -> Producer:
     """Return a producer without threads that waits for acknowledgements by default."""
     properties = {name.replace("_", "."): value for name, value in given.items()}
     acks = {"request.required.acks": 1}
     return Producer({**ADDRESS, **acks, **properties}, cluster=brokers.client(), threads=False)
 
 
-def records(brokers: BrokersInMemory, partition: int, topic: str = "t") -> list[Record]:
+def records(brokers: BrokerHarness, partition: int, topic: str = "t") -> list[Record]:
     """Return the records of a partition."""
-    entries = brokers.logs[TopicPartition(topic, partition)].entries
-    return [record for _, _, entry in entries for record in iterate(entry)]
+    return brokers.logs[TopicPartition(topic, partition)].records()
 
 
-def values(brokers: BrokersInMemory, partition: int, topic: str = "t") -> list[bytes | None]:
+def values(brokers: BrokerHarness, partition: int, topic: str = "t") -> list[bytes | None]:
     """Return the values of a partition."""
     return [record.value for record in records(brokers, partition, topic)]
 
 
-def everything(brokers: BrokersInMemory, topic: str = "t") -> list[bytes | None]:
+def everything(brokers: BrokerHarness, topic: str = "t") -> list[bytes | None]:
     """Return the values of all partitions, partition by partition."""
     numbers = sorted(tp.partition for tp in brokers.logs if tp.topic == topic)
     return [value for number in numbers for value in values(brokers, number, topic)]

@@ -19,17 +19,17 @@ from minikafka.wire.apis.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from tests.support.brokers_in_memory import Answer, BrokersInMemory, produce_error
+from tests.support.broker_harness import Answer, BrokerHarness, produce_error
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 2)
 
 
 @pytest.fixture
-def brokers() -> BrokersInMemory:
-    return BrokersInMemory(2, {"t": 4})
+def brokers() -> BrokerHarness:
+    return BrokerHarness(2, {"t": 4})
 
 
-def producer_of(brokers: BrokersInMemory, **settings: Any) -> BatchingProducer:
+def producer_of(brokers: BrokerHarness, **settings: Any) -> BatchingProducer:
     return BatchingProducer(
         brokers.client(),
         BatchingConfig(**{"idempotence": True} | settings),
@@ -43,26 +43,26 @@ def run(producer: BatchingProducer) -> None:
         pass
 
 
-def headers(brokers: BrokersInMemory, tp: TopicPartition = A) -> list[BatchHeader]:
-    return [read_header(entry, 0) for _, _, entry in brokers.logs[tp].entries]
+def headers(brokers: BrokerHarness, tp: TopicPartition = A) -> list[BatchHeader]:
+    return [read_header(entry, 0) for entry in brokers.logs[tp].entries]
 
 
-def stamps(brokers: BrokersInMemory, tp: TopicPartition = A) -> list[tuple[int, int, int]]:
+def stamps(brokers: BrokerHarness, tp: TopicPartition = A) -> list[tuple[int, int, int]]:
     """Id, epoch and first number of each batch that is stored."""
     return [(h.producer_id, h.producer_epoch, h.base_sequence) for h in headers(brokers, tp)]
 
 
-def appended_and(code: ErrorCode, brokers: BrokersInMemory) -> Answer:
+def appended_and(code: ErrorCode, brokers: BrokerHarness) -> Answer:
     """Append the records, but respond with an error."""
 
     def answer(broker_id: int, request: ProduceRequest) -> ProduceResponse:
-        brokers.answer_produce(broker_id, request)
+        brokers.serve(broker_id, request)
         return produce_error(code)(broker_id, request)
 
     return answer
 
 
-def test_the_batches_of_each_partition_are_numbered_by_their_records(brokers: BrokersInMemory) -> None:
+def test_the_batches_of_each_partition_are_numbered_by_their_records(brokers: BrokerHarness) -> None:
     producer = producer_of(brokers)
     for count in (3, 1, 2):
         for number in range(count):
@@ -70,19 +70,19 @@ def test_the_batches_of_each_partition_are_numbered_by_their_records(brokers: Br
             producer.send("t", b"%d" % number, partition=2)
         producer.flush()
     producer.close()
-    assert stamps(brokers, A) == stamps(brokers, B) == [(1000, 0, 0), (1000, 0, 3), (1000, 0, 4)]
+    assert stamps(brokers, A) == stamps(brokers, B) == [(0, 0, 0), (0, 0, 3), (0, 0, 4)]
     assert len(brokers.asked(ApiKey.INIT_PRODUCER_ID)) == 1
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
-def test_encoded_sets_are_numbered_in_a_copy(brokers: BrokersInMemory, codec: Codec) -> None:
+def test_encoded_sets_are_numbered_in_a_copy(brokers: BrokerHarness, codec: Codec) -> None:
     data = build_message_set([Record(None, b"%d" % n) for n in range(5)], magic=2, codec=codec)
     before = bytes(data)
     with producer_of(brokers) as producer:
         sent = [producer.send_encoded(tp, data, 5) for tp in (A, A, B)]
     assert [future.result().offset for future in sent] == [0, 5, 0]
-    assert stamps(brokers, A) == [(1000, 0, 0), (1000, 0, 5)]
-    assert stamps(brokers, B) == [(1000, 0, 0)]
+    assert stamps(brokers, A) == [(0, 0, 0), (0, 0, 5)]
+    assert stamps(brokers, B) == [(0, 0, 0)]
     assert brokers.logs[A].values() == [b"%d" % n for n in range(5)] * 2
     assert data == before
 
@@ -90,7 +90,7 @@ def test_encoded_sets_are_numbered_in_a_copy(brokers: BrokersInMemory, codec: Co
 @pytest.mark.parametrize("fault", [Fault.CUT_RESPONSE, Fault.DROP_RESPONSE])
 @pytest.mark.parametrize("ready_made", ["", "sealed", "not sealed"])
 def test_batch_appended_before_a_lost_response_is_not_duplicated(
-    brokers: BrokersInMemory, fault: Fault, ready_made: str
+    brokers: BrokerHarness, fault: Fault, ready_made: str
 ) -> None:
     producer = producer_of(brokers, batch_bytes=100)
     producer.send("t", b"first", partition=0)
@@ -108,18 +108,18 @@ def test_batch_appended_before_a_lost_response_is_not_duplicated(
 
 
 def test_unsealed_set_gets_a_new_id_after_the_topic_is_recreated(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.UNKNOWN_PRODUCER_ID))
     data = bytearray(build_message_set([Record(None, b"v")], magic=2))
     with producer_of(brokers) as producer:
         sent = producer.send_encoded(A, data, 1, sealed=False)
     assert sent.result().offset == 0
-    assert stamps(brokers) == [(1001, 0, 0)]
+    assert stamps(brokers) == [(1, 0, 0)]
     assert brokers.logs[A].values() == [b"v"]
 
 
-def test_a_set_that_is_not_sealed_is_whole_without_numbers_too(brokers: BrokersInMemory) -> None:
+def test_a_set_that_is_not_sealed_is_whole_without_numbers_too(brokers: BrokerHarness) -> None:
     data = bytearray(build_message_set([Record(None, b"v")], magic=2))
     data[17:21] = bytes(4)
     with producer_of(brokers, idempotence=False) as producer:
@@ -128,7 +128,7 @@ def test_a_set_that_is_not_sealed_is_whole_without_numbers_too(brokers: BrokersI
     assert stamps(brokers) == [(-1, -1, -1)]
 
 
-def test_a_code_that_may_follow_an_append_leads_to_no_second_one(brokers: BrokersInMemory) -> None:
+def test_a_code_that_may_follow_an_append_leads_to_no_second_one(brokers: BrokerHarness) -> None:
     codes = [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_FOR_PARTITION]
     brokers.script(ApiKey.PRODUCE, *[appended_and(code, brokers) for code in codes])
     with producer_of(brokers) as producer:
@@ -137,19 +137,19 @@ def test_a_code_that_may_follow_an_append_leads_to_no_second_one(brokers: Broker
     assert brokers.logs[A].values() == [b"v"]
 
 
-def test_a_moved_leader_gets_the_same_numbers(brokers: BrokersInMemory) -> None:
+def test_a_moved_leader_gets_the_same_numbers(brokers: BrokerHarness) -> None:
     producer = producer_of(brokers, batch_bytes=100)
     sent = [producer.send("t", b"%d" % n, partition=0) for n in range(30)]
     for _ in range(5):
         producer.step()
-    brokers.leaders[A] = 2
+    brokers.move_leader(A, 2)
     producer.close()
     assert brokers.logs[A].values() == [b"%d" % n for n in range(30)]
     assert [d.result().offset for d in sent] == list(range(30))
-    assert {producer_id for producer_id, _, _ in stamps(brokers)} == {1000}
+    assert {producer_id for producer_id, _, _ in stamps(brokers)} == {0}
 
 
-def test_a_batch_that_was_refused_gives_its_numbers_to_the_next(brokers: BrokersInMemory) -> None:
+def test_a_batch_that_was_refused_gives_its_numbers_to_the_next(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.INVALID_TIMESTAMP))
     with producer_of(brokers) as producer:
         refused = producer.send("t", b"refused", partition=0)
@@ -157,11 +157,11 @@ def test_a_batch_that_was_refused_gives_its_numbers_to_the_next(brokers: Brokers
         taken = producer.send("t", b"taken", partition=0)
     assert isinstance(refused.error, BrokerError)
     assert taken.result().offset == 0
-    assert stamps(brokers) == [(1000, 0, 0)]
+    assert stamps(brokers) == [(0, 0, 0)]
 
 
 def test_partition_gets_another_id_after_a_possibly_appended_batch(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     producer = producer_of(brokers, retries=1)
     producer.send("t", b"before", partition=0)
@@ -175,12 +175,12 @@ def test_partition_gets_another_id_after_a_possibly_appended_batch(
     sent = [producer.send("t", b"behind", partition=number) for number in (0, 2)]
     producer.close()
     assert [future.error for future in sent] == [None, None]
-    assert stamps(brokers, A) == [(1000, 0, 0), (1000, 0, 1), (1001, 0, 0)]
-    assert stamps(brokers, B) == [(1000, 0, 0), (1000, 0, 1)]
+    assert stamps(brokers, A) == [(0, 0, 0), (0, 0, 1), (1, 0, 0)]
+    assert stamps(brokers, B) == [(0, 0, 0), (0, 0, 1)]
 
 
 def test_batch_that_expires_before_its_retry_may_be_appended(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     producer = producer_of(brokers, delivery_timeout_ms=1_000, retry_backoff_ms=300)
     brokers.script(ApiKey.PRODUCE, appended_and(ErrorCode.REQUEST_TIMED_OUT, brokers))
@@ -192,10 +192,10 @@ def test_batch_that_expires_before_its_retry_may_be_appended(
     with producer:
         producer.send("t", b"next", partition=0)
     assert brokers.logs[A].values() == [b"lost", b"next"]
-    assert stamps(brokers) == [(1000, 0, 0), (1001, 0, 0)]
+    assert stamps(brokers) == [(0, 0, 0), (1, 0, 0)]
 
 
-def test_duplicate_sequence_number_counts_as_acknowledged(brokers: BrokersInMemory) -> None:
+def test_duplicate_sequence_number_counts_as_acknowledged(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.DUPLICATE_SEQUENCE_NUMBER))
     with producer_of(brokers) as producer:
         sent = producer.send("t", b"v", partition=0)
@@ -204,20 +204,20 @@ def test_duplicate_sequence_number_counts_as_acknowledged(brokers: BrokersInMemo
 
 
 def test_unknown_producer_restarts_if_the_batch_is_not_in_the_log(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     producer = producer_of(brokers)
     producer.send("t", b"0", partition=0)
     producer.flush()
-    brokers.logs[A].producers.clear()  # as after transactional.id.expiration.ms
+    brokers.advance(8 * 24 * 3_600_000)  # transactional.id.expiration.ms is a week
     with producer:
         sent = producer.send("t", b"1", partition=0)
     assert sent.result().offset == 1
-    assert stamps(brokers) == [(1000, 0, 0), (1001, 0, 0)]
+    assert stamps(brokers) == [(0, 0, 0), (1, 0, 0)]
 
 
 def test_possibly_appended_batch_is_resent_after_unknown_producer_id(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     producer = producer_of(brokers)
     producer.send("t", b"0", partition=0)
@@ -231,11 +231,11 @@ def test_possibly_appended_batch_is_resent_after_unknown_producer_id(
     with producer:
         doubtful, behind = (producer.send("t", value, partition=0) for value in (b"1", b"2"))
     assert [doubtful.result().offset, behind.result().offset] == [1, 2]
-    assert stamps(brokers)[1][:2] == (1001, 0)
+    assert stamps(brokers)[1][:2] == (1, 0)
 
 
 def test_sequence_gap_fails_the_batch_and_the_next_gets_another_id(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
     with producer_of(brokers, batch_bytes=1) as producer:
@@ -244,19 +244,19 @@ def test_sequence_gap_fails_the_batch_and_the_next_gets_another_id(
     assert sent[0].error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert "the leader has lost acknowledged records" in str(sent[0].error)
     assert [d.result().offset for d in sent[1:]] == [0, 1]
-    assert stamps(brokers) == [(1001, 0, 0), (1001, 0, 1)]
+    assert stamps(brokers) == [(1, 0, 0), (1, 0, 1)]
 
 
-def test_a_divided_batch_is_numbered_anew(brokers: BrokersInMemory) -> None:
+def test_a_divided_batch_is_numbered_anew(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.PRODUCE, *[produce_error(ErrorCode.MESSAGE_TOO_LARGE)] * 2)
     with producer_of(brokers) as producer:
         sent = [producer.send("t", b"%d" % n, partition=0) for n in range(7)]
     assert brokers.logs[A].values() == [b"%d" % n for n in range(7)]
     assert [d.result().offset for d in sent] == list(range(7))
-    assert stamps(brokers) == [(1000, 0, 0), (1000, 0, 1), (1000, 0, 3)]
+    assert stamps(brokers) == [(0, 0, 0), (0, 0, 1), (0, 0, 3)]
 
 
-def test_a_batch_that_may_be_in_the_log_is_not_divided(brokers: BrokersInMemory) -> None:
+def test_a_batch_that_may_be_in_the_log_is_not_divided(brokers: BrokerHarness) -> None:
     brokers.script(
         ApiKey.PRODUCE,
         appended_and(ErrorCode.REQUEST_TIMED_OUT, brokers),
@@ -271,7 +271,7 @@ def test_a_batch_that_may_be_in_the_log_is_not_divided(brokers: BrokersInMemory)
 
 
 def test_numbers_go_on_at_0_after_the_largest(
-    brokers: BrokersInMemory, monkeypatch: pytest.MonkeyPatch
+    brokers: BrokerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("minikafka.clients.produce.sequence_numbers._SEQUENCES", 5)
     monkeypatch.setattr("minikafka.log.producers.producer_state._SEQUENCES", 5)
@@ -287,7 +287,7 @@ def test_numbers_go_on_at_0_after_the_largest(
     ("api", "newest"), [(ApiKey.INIT_PRODUCER_ID, None), (ApiKey.PRODUCE, 2), (ApiKey.PRODUCE, 0)]
 )
 def test_required_idempotence_fails_with_an_older_broker(
-    brokers: BrokersInMemory, api: ApiKey, newest: int | None
+    brokers: BrokerHarness, api: ApiKey, newest: int | None
 ) -> None:
     if newest is None:
         brokers.unknown.add(api)
@@ -309,7 +309,7 @@ def test_required_idempotence_fails_with_an_older_broker(
     [(ApiKey.INIT_PRODUCER_ID, None, 2), (ApiKey.PRODUCE, 2, 1), (ApiKey.PRODUCE, 0, 0)],
 )
 def test_an_older_broker_gets_plain_messages_where_nothing_is_demanded(
-    brokers: BrokersInMemory, api: ApiKey, newest: int | None, magic: int
+    brokers: BrokerHarness, api: ApiKey, newest: int | None, magic: int
 ) -> None:
     if newest is None:
         brokers.unknown.add(api)
@@ -318,12 +318,12 @@ def test_an_older_broker_gets_plain_messages_where_nothing_is_demanded(
     with producer_of(brokers, idempotence=None, acks=-1) as producer:
         sent = [producer.send("t", b"v", partition=number) for number in (0, 0, 2)]
     assert [future.result().offset for future in sent] == [0, 1, 0]
-    assert brokers.logs[A].entries[0][2][16] == magic
+    assert brokers.logs[A].entries[0][16] == magic
     if magic == 2:
         assert stamps(brokers) == [(-1, -1, -1)]
 
 
-def test_a_set_of_an_older_format_goes_without_numbers_or_not_at_all(brokers: BrokersInMemory) -> None:
+def test_a_set_of_an_older_format_goes_without_numbers_or_not_at_all(brokers: BrokerHarness) -> None:
     old = build_message_set([Record(None, b"old")], magic=1)
     with producer_of(brokers, idempotence=None, acks=-1) as producer:
         producer.send("t", b"new", partition=0)
@@ -331,21 +331,21 @@ def test_a_set_of_an_older_format_goes_without_numbers_or_not_at_all(brokers: Br
         producer.send("t", b"newer", partition=0)
     assert brokers.logs[A].values() == [b"new", b"newer"]
     assert brokers.logs[B].values() == [b"old"]
-    assert {header.producer_id for header in headers(brokers)} == {1000}
+    assert {header.producer_id for header in headers(brokers)} == {0}
     with producer_of(brokers) as producer:
         refused = producer.send_encoded(A, old, 1)
     assert isinstance(refused.error, BrokerError)
     assert "cannot send 1 record for t-0 in format 1" in str(refused.error)
 
 
-def test_where_nothing_is_said_all_acknowledgements_make_it_idempotent(brokers: BrokersInMemory) -> None:
+def test_where_nothing_is_said_all_acknowledgements_make_it_idempotent(brokers: BrokerHarness) -> None:
     with producer_of(brokers, idempotence=None, acks=-1) as producer:
         producer.send("t", b"v", partition=0)
     with producer_of(brokers, idempotence=None) as producer:
         producer.send("t", b"v", partition=0)
     with producer_of(brokers, idempotence=False, acks=-1) as producer:
         producer.send("t", b"v", partition=0)
-    assert stamps(brokers) == [(1000, 0, 0), (-1, -1, -1), (-1, -1, -1)]
+    assert stamps(brokers) == [(0, 0, 0), (-1, -1, -1), (-1, -1, -1)]
 
 
 def no_id(code: ErrorCode) -> Answer:
@@ -355,7 +355,7 @@ def no_id(code: ErrorCode) -> Answer:
     return answer
 
 
-def test_a_producer_id_that_is_not_there_yet_is_asked_for_again(brokers: BrokersInMemory) -> None:
+def test_a_producer_id_that_is_not_there_yet_is_asked_for_again(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.INIT_PRODUCER_ID, *[no_id(ErrorCode.GROUP_LOAD_IN_PROGRESS)] * 3)
     with producer_of(brokers) as producer:
         sent = producer.send("t", b"v", partition=0)
@@ -363,7 +363,7 @@ def test_a_producer_id_that_is_not_there_yet_is_asked_for_again(brokers: Brokers
     assert len(brokers.asked(ApiKey.INIT_PRODUCER_ID)) == 4
 
 
-def test_what_waits_in_vain_for_a_producer_id_fails_with_the_reason(brokers: BrokersInMemory) -> None:
+def test_what_waits_in_vain_for_a_producer_id_fails_with_the_reason(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.INIT_PRODUCER_ID, *[no_id(ErrorCode.GROUP_LOAD_IN_PROGRESS)] * 99)
     with producer_of(brokers, delivery_timeout_ms=2_000) as producer:
         sent = producer.send("t", b"v", partition=0)
@@ -371,7 +371,7 @@ def test_what_waits_in_vain_for_a_producer_id_fails_with_the_reason(brokers: Bro
 
 
 def test_who_may_have_no_producer_id_is_told_or_goes_without(
-    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     forbidden = no_id(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     brokers.script(ApiKey.INIT_PRODUCER_ID, forbidden, forbidden)
@@ -385,7 +385,7 @@ def test_who_may_have_no_producer_id_is_told_or_goes_without(
     assert "idempotence is off, retries may duplicate records" in caplog.text
 
 
-def test_partitions_keep_their_id_while_no_new_one_is_available(brokers: BrokersInMemory) -> None:
+def test_partitions_keep_their_id_while_no_new_one_is_available(brokers: BrokerHarness) -> None:
     producer = producer_of(brokers, delivery_timeout_ms=5_000)
     producer.send("t", b"0", partition=2)
     producer.flush()
@@ -400,4 +400,4 @@ def test_partitions_keep_their_id_while_no_new_one_is_available(brokers: Brokers
     assert sent.done
     assert not stuck.done
     producer.close()
-    assert stamps(brokers, B) == [(1000, 0, 0), (1000, 0, 1)]
+    assert stamps(brokers, B) == [(0, 0, 0), (0, 0, 1)]

@@ -16,17 +16,17 @@ from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Codec, Record, build_message_set, iterate
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.produce import ProduceRequest, ProduceResponse
-from tests.support.brokers_in_memory import BrokersInMemory, produce_error
+from tests.support.broker_harness import BrokerHarness, produce_error
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
-def brokers() -> BrokersInMemory:
-    return BrokersInMemory(2, {"t": 4})
+def brokers() -> BrokerHarness:
+    return BrokerHarness(2, {"t": 4})
 
 
-def producer_of(brokers: BrokersInMemory, cluster: Any = None, **settings: Any) -> BatchingProducer:
+def producer_of(brokers: BrokerHarness, cluster: Any = None, **settings: Any) -> BatchingProducer:
     return BatchingProducer(
         cluster or brokers.client(),
         BatchingConfig(**settings),
@@ -41,7 +41,7 @@ def run(producer: BatchingProducer) -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_records_arrive_in_order_with_their_offsets(brokers: BrokersInMemory, codec: Codec) -> None:
+def test_records_arrive_in_order_with_their_offsets(brokers: BrokerHarness, codec: Codec) -> None:
     with producer_of(brokers, compression=codec) as producer:
         sent = [producer.send("t", b"%d" % n, partition=n % 2) for n in range(100)]
     assert brokers.logs[A].values() == [b"%d" % n for n in range(0, 100, 2)]
@@ -50,30 +50,30 @@ def test_records_arrive_in_order_with_their_offsets(brokers: BrokersInMemory, co
     assert sent[3].result().topic_partition == B
 
 
-def test_keys_null_values_and_times_arrive_as_they_are(brokers: BrokersInMemory) -> None:
+def test_keys_null_values_and_times_arrive_as_they_are(brokers: BrokerHarness) -> None:
     with producer_of(brokers) as producer:
         producer.send("t", None, key=b"", partition=0, timestamp_ms=5)
         producer.send("t", b"", partition=0, timestamp_ms=6)
         producer.send("t", b"now", partition=0)
-    stored = [r for _, _, entry in brokers.logs[A].entries for r in iterate(entry)]
+    stored = brokers.logs[A].records()
     assert [(r.key, r.value) for r in stored] == [(b"", None), (None, b""), (None, b"now")]
     assert [r.timestamp_ms for r in stored] == [5, 6, brokers.clock.now_ms()]
 
 
 @pytest.mark.parametrize(("version", "magic"), [(1, 0), (2, 1), (3, 2), (7, 2)])
 def test_messages_are_of_the_format_that_the_broker_takes(
-    brokers: BrokersInMemory, version: int, magic: int
+    brokers: BrokerHarness, version: int, magic: int
 ) -> None:
     brokers.newest[ApiKey.PRODUCE] = version
     with producer_of(brokers) as producer:
         assert producer.magic(A) == magic
         producer.send("t", b"v", partition=0, timestamp_ms=5)
         producer.send("t", b"w", partition=0, timestamp_ms=5)
-    records = [record for _, _, entry in brokers.logs[A].entries for record in iterate(entry)]
+    records = brokers.logs[A].records()
     assert [(record.magic, record.offset) for record in records] == [(magic, 0), (magic, 1)]
 
 
-def test_the_format_that_a_broker_takes_is_remembered_while_it_is_away(brokers: BrokersInMemory) -> None:
+def test_the_format_that_a_broker_takes_is_remembered_while_it_is_away(brokers: BrokerHarness) -> None:
     with producer_of(brokers, max_block_ms=1_000) as producer:
         assert producer.magic(A) == 2
         brokers.stop(1)
@@ -83,18 +83,18 @@ def test_the_format_that_a_broker_takes_is_remembered_while_it_is_away(brokers: 
 
 
 def test_format_is_requested_from_the_next_leader_after_a_failure(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     partition = TopicPartition("t", 1)
     with brokers.client() as cluster:
         cluster.topic("t")
+        brokers.move_leader(partition, 1)
         brokers.stop(2)
-        brokers.leaders[partition] = 1
         assert producer_of(brokers, cluster).magic(partition) == 2
 
 
 @pytest.mark.parametrize("version", [6, 2])
-def test_zstd_is_not_sent_to_a_broker_that_does_not_know_it(brokers: BrokersInMemory, version: int) -> None:
+def test_zstd_is_not_sent_to_a_broker_that_does_not_know_it(brokers: BrokerHarness, version: int) -> None:
     brokers.newest[ApiKey.PRODUCE] = version
     with producer_of(brokers, compression=Codec.ZSTD) as producer:
         sent = producer.send("t", b"v", partition=0)
@@ -107,7 +107,7 @@ def test_zstd_is_not_sent_to_a_broker_that_does_not_know_it(brokers: BrokersInMe
     assert brokers.asked(ApiKey.PRODUCE) == []
 
 
-def test_a_set_of_an_older_format_goes_in_an_older_request(brokers: BrokersInMemory) -> None:
+def test_a_set_of_an_older_format_goes_in_an_older_request(brokers: BrokerHarness) -> None:
     with producer_of(brokers) as producer:
         sent = producer.send_encoded(A, build_message_set([Record(None, b"v")], magic=1), 1)
         producer.flush()
@@ -117,7 +117,7 @@ def test_a_set_of_an_older_format_goes_in_an_older_request(brokers: BrokersInMem
     assert brokers.logs[A].values() == [b"v", b"w"]
 
 
-def test_a_set_that_is_too_old_for_the_broker_fails_alone(brokers: BrokersInMemory) -> None:
+def test_a_set_that_is_too_old_for_the_broker_fails_alone(brokers: BrokerHarness) -> None:
     brokers.oldest[ApiKey.PRODUCE] = 3
     with producer_of(brokers) as producer:
         refused = producer.send_encoded(A, build_message_set([Record(None, b"v")], magic=1), 1)
@@ -127,28 +127,28 @@ def test_a_set_that_is_too_old_for_the_broker_fails_alone(brokers: BrokersInMemo
     assert taken.result().offset == 0
 
 
-def test_a_lingering_batch_is_sent_when_its_time_has_come(brokers: BrokersInMemory) -> None:
+def test_a_lingering_batch_is_sent_when_its_time_has_come(brokers: BrokerHarness) -> None:
     producer = producer_of(brokers, linger_ms=50)
     producer.send("t", b"a", partition=0)
     run(producer)
     assert brokers.asked(ApiKey.PRODUCE) == []
-    brokers.clock.advance(49)
+    brokers.advance(49)
     producer.send("t", b"b", partition=0)
     run(producer)
     assert brokers.asked(ApiKey.PRODUCE) == []
-    brokers.clock.advance(1)
+    brokers.advance(1)
     run(producer)
     assert brokers.logs[A].values() == [b"a", b"b"]
     assert len(brokers.asked(ApiKey.PRODUCE)) == 1
 
 
-def test_records_without_a_key_fill_a_batch_before_they_move_on(brokers: BrokersInMemory) -> None:
+def test_records_without_a_key_fill_a_batch_before_they_move_on(brokers: BrokerHarness) -> None:
     with producer_of(brokers, linger_ms=10, batch_bytes=35 * 3) as producer:
         sent = [producer.send("t", b"v") for _ in range(12)]
     assert [d.topic_partition.partition for d in sent] == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
 
 
-def test_records_without_a_key_are_spread_even_when_each_is_sent_alone(brokers: BrokersInMemory) -> None:
+def test_records_without_a_key_are_spread_even_when_each_is_sent_alone(brokers: BrokerHarness) -> None:
     producer = producer_of(brokers)
     seen = []
     for _ in range(8):
@@ -158,7 +158,7 @@ def test_records_without_a_key_are_spread_even_when_each_is_sent_alone(brokers: 
 
 
 def test_encoded_sets_arrive_unchanged_with_their_first_offset(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     sets = [build_message_set([Record(None, b"%d-%d" % (s, n)) for n in range(5)]) for s in range(3)]
     with producer_of(brokers) as producer:
@@ -167,7 +167,7 @@ def test_encoded_sets_arrive_unchanged_with_their_first_offset(
     assert brokers.logs[B].values() == [b"%d-%d" % (s, n) for s in range(3) for n in range(5)]
 
 
-def test_encoded_sets_are_not_copied_on_their_way(brokers: BrokersInMemory) -> None:
+def test_encoded_sets_are_not_copied_on_their_way(brokers: BrokerHarness) -> None:
     data = memoryview(bytearray(build_message_set([Record(None, b"v")])))
     cluster = brokers.client()
     producer = producer_of(brokers, cluster)
@@ -191,19 +191,19 @@ def test_encoded_sets_are_not_copied_on_their_way(brokers: BrokersInMemory) -> N
     assert any(part is data for part in seen)
 
 
-def test_a_moved_leader_is_followed_without_loss_or_change_of_order(brokers: BrokersInMemory) -> None:
+def test_a_moved_leader_is_followed_without_loss_or_change_of_order(brokers: BrokerHarness) -> None:
     producer = producer_of(brokers, batch_bytes=100)
     sent = [producer.send("t", b"%d" % n, partition=0) for n in range(30)]
     for _ in range(4):
         producer.step()
-    brokers.leaders[A] = 2
+    brokers.move_leader(A, 2)
     producer.close()
     assert brokers.logs[A].values() == [b"%d" % n for n in range(30)]
     assert [d.result().offset for d in sent] == list(range(30))
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT_REQUEST, Fault.DROP_REQUEST])
-def test_requests_that_did_not_arrive_are_sent_again_in_order(brokers: BrokersInMemory, fault: Fault) -> None:
+def test_requests_that_did_not_arrive_are_sent_again_in_order(brokers: BrokerHarness, fault: Fault) -> None:
     producer = producer_of(brokers, batch_bytes=100)
     producer.send("t", b"first", partition=0)
     run(producer)
@@ -215,7 +215,7 @@ def test_requests_that_did_not_arrive_are_sent_again_in_order(brokers: BrokersIn
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT_RESPONSE, Fault.DROP_RESPONSE])
-def test_lost_answers_repeat_records_and_lose_none(brokers: BrokersInMemory, fault: Fault) -> None:
+def test_lost_answers_repeat_records_and_lose_none(brokers: BrokerHarness, fault: Fault) -> None:
     producer = producer_of(brokers, batch_bytes=100)
     producer.send("t", b"first", partition=0)
     run(producer)
@@ -229,7 +229,7 @@ def test_lost_answers_repeat_records_and_lose_none(brokers: BrokersInMemory, fau
         assert values[future.result().offset] == b"%d" % n
 
 
-def test_a_broker_that_is_away_is_waited_for_and_nothing_is_lost(brokers: BrokersInMemory) -> None:
+def test_a_broker_that_is_away_is_waited_for_and_nothing_is_lost(brokers: BrokerHarness) -> None:
     producer = producer_of(brokers)
     producer.send("t", b"0", partition=0)
     run(producer)
@@ -243,7 +243,7 @@ def test_a_broker_that_is_away_is_waited_for_and_nothing_is_lost(brokers: Broker
     assert brokers.logs[A].values() == [b"%d" % n for n in range(10)]
 
 
-def test_what_cannot_be_delivered_in_time_fails_with_the_reason(brokers: BrokersInMemory) -> None:
+def test_what_cannot_be_delivered_in_time_fails_with_the_reason(brokers: BrokerHarness) -> None:
     producer = producer_of(brokers, delivery_timeout_ms=5_000)
     producer.send("t", b"0", partition=0)
     run(producer)
@@ -256,7 +256,7 @@ def test_what_cannot_be_delivered_in_time_fails_with_the_reason(brokers: Brokers
 
 
 def test_outage_is_logged_each_minute_with_the_delivery_timeout(
-    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = producer_of(brokers)
     producer.send("t", b"0", partition=0)
@@ -274,7 +274,7 @@ def test_outage_is_logged_each_minute_with_the_delivery_timeout(
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
 def test_lasting_rejection_is_logged_repeatedly_with_its_reason(
-    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture, code: ErrorCode
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture, code: ErrorCode
 ) -> None:
     brokers.script(ApiKey.PRODUCE, *[produce_error(code)] * 20)
     with producer_of(brokers, acks=-1) as producer:
@@ -287,10 +287,10 @@ def test_lasting_rejection_is_logged_repeatedly_with_its_reason(
 
 
 def test_a_partition_that_stays_without_a_leader_is_told(
-    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     leader = brokers.leaders.pop(A)
-    brokers.leaders[A] = -1
+    brokers.lose_leader(A)
     producer = producer_of(brokers)
     producer.send("t", b"0", partition=0)
     with pytest.raises(NetworkError):
@@ -298,12 +298,12 @@ def test_a_partition_that_stays_without_a_leader_is_told(
     (warning,) = [record.getMessage() for record in caplog.records]
     assert "1 record for t-0 not acknowledged for 2 s: LEADER_NOT_AVAILABLE: " in warning
     assert "no leader for t-0 at the moment; retrying" in warning
-    brokers.leaders[A] = leader
+    brokers.move_leader(A, leader)
     producer.close()
     assert brokers.logs[A].values() == [b"0"]
 
 
-def test_acks_0_waits_for_no_answer(brokers: BrokersInMemory) -> None:
+def test_acks_0_waits_for_no_answer(brokers: BrokerHarness) -> None:
     with producer_of(brokers, acks=0) as producer:
         sent = [producer.send("t", b"%d" % n, partition=0) for n in range(3)]
     brokers.network.run()
@@ -311,19 +311,19 @@ def test_acks_0_waits_for_no_answer(brokers: BrokersInMemory) -> None:
     assert {d.result().offset for d in sent} == {-1}
 
 
-def test_acks_all_and_a_time_out_before_ours_reach_the_broker(brokers: BrokersInMemory) -> None:
+def test_acks_all_and_a_time_out_before_ours_reach_the_broker(brokers: BrokerHarness) -> None:
     with producer_of(brokers, acks=-1, request_timeout_ms=1_000) as producer:
         producer.send("t", b"v")
     (request,) = brokers.asked(ApiKey.PRODUCE)
     assert (request.acks, request.timeout_ms) == (-1, 900)
 
 
-def test_a_record_that_is_too_large_for_the_topic_fails_alone(brokers: BrokersInMemory) -> None:
+def test_a_record_that_is_too_large_for_the_topic_fails_alone(brokers: BrokerHarness) -> None:
     def limited(broker_id: int, request: ProduceRequest) -> ProduceResponse:
         data = bytes(request.topics[0].partitions[0].records)
         if any(r.value == b"large" for r in iterate(data)):
             return produce_error(ErrorCode.MESSAGE_TOO_LARGE)(broker_id, request)
-        return brokers.answer_produce(broker_id, request)
+        return brokers.serve(broker_id, request)
 
     brokers.script(ApiKey.PRODUCE, *[limited] * 20)
     with producer_of(brokers, linger_ms=5) as producer:
@@ -333,11 +333,11 @@ def test_a_record_that_is_too_large_for_the_topic_fails_alone(brokers: BrokersIn
     assert [sent[n].result().offset for n in (0, 1, 3, 4)] == [0, 1, 2, 3]
 
 
-def test_sets_too_large_for_the_topic_are_split_in_order(brokers: BrokersInMemory) -> None:
+def test_sets_too_large_for_the_topic_are_split_in_order(brokers: BrokerHarness) -> None:
     def limited(broker_id: int, request: ProduceRequest) -> ProduceResponse:
         if len(list(iterate(bytes(request.topics[0].partitions[0].records)))) > 3:
             return produce_error(ErrorCode.MESSAGE_TOO_LARGE)(broker_id, request)
-        return brokers.answer_produce(broker_id, request)
+        return brokers.serve(broker_id, request)
 
     brokers.script(ApiKey.PRODUCE, *[limited] * 50)
     sets = [build_message_set([Record(None, b"%d-%d" % (s, n)) for n in range(8)]) for s in range(2)]
@@ -347,7 +347,7 @@ def test_sets_too_large_for_the_topic_are_split_in_order(brokers: BrokersInMemor
     assert brokers.logs[B].values() == [b"%d-%d" % (s, n) for s in range(2) for n in range(8)]
 
 
-def test_a_record_above_the_request_limit_is_refused_at_once(brokers: BrokersInMemory) -> None:
+def test_a_record_above_the_request_limit_is_refused_at_once(brokers: BrokerHarness) -> None:
     producer = producer_of(brokers, max_request_bytes=100)
     with pytest.raises(BrokerError, match=r"has 234 bytes, max.request.size is 100"):
         producer.send("t", b"x" * 200)
@@ -355,7 +355,7 @@ def test_a_record_above_the_request_limit_is_refused_at_once(brokers: BrokersInM
 
 @pytest.mark.parametrize(("topic", "partition"), [("t", 4), ("t", -1), ("nope", None)])
 def test_unknown_topics_and_partitions_are_refused_at_once(
-    brokers: BrokersInMemory, topic: str, partition: int | None
+    brokers: BrokerHarness, topic: str, partition: int | None
 ) -> None:
     with pytest.raises(BrokerError) as caught:
         producer_of(brokers).send(topic, b"v", partition=partition)
@@ -364,7 +364,7 @@ def test_unknown_topics_and_partitions_are_refused_at_once(
 
 
 def test_set_of_another_format_fails_alone_in_its_request(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     brokers.newest[ApiKey.PRODUCE] = 1
     with producer_of(brokers) as producer:
@@ -377,12 +377,12 @@ def test_set_of_another_format_fails_alone_in_its_request(
     assert taken.result().offset == 0
 
 
-def test_empty_sets_are_refused(brokers: BrokersInMemory) -> None:
+def test_empty_sets_are_refused(brokers: BrokerHarness) -> None:
     with pytest.raises(ValueError, match="empty message set for t-0"):
         producer_of(brokers).send_encoded(A, b"", 0)
 
 
-def test_a_full_buffer_makes_room_by_sending_what_lingers(brokers: BrokersInMemory) -> None:
+def test_a_full_buffer_makes_room_by_sending_what_lingers(brokers: BrokerHarness) -> None:
     with producer_of(brokers, linger_ms=3_600_000, buffer_bytes=200) as producer:
         for n in range(50):
             producer.send("t", b"%d" % n, partition=0)
@@ -390,7 +390,7 @@ def test_a_full_buffer_makes_room_by_sending_what_lingers(brokers: BrokersInMemo
     assert brokers.logs[A].values() == [b"%d" % n for n in range(50)]
 
 
-def test_a_buffer_that_stays_full_is_told_after_max_block_ms(brokers: BrokersInMemory) -> None:
+def test_a_buffer_that_stays_full_is_told_after_max_block_ms(brokers: BrokerHarness) -> None:
     producer = producer_of(brokers, buffer_bytes=100, max_block_ms=2_000)
     producer.send("t", b"v", partition=0)
     run(producer)
@@ -405,7 +405,7 @@ def test_a_buffer_that_stays_full_is_told_after_max_block_ms(brokers: BrokersInM
     assert brokers.clock.monotonic_ms() - before <= 2_000 + 10_000
 
 
-def test_a_flush_ends_with_its_time_out(brokers: BrokersInMemory) -> None:
+def test_a_flush_ends_with_its_time_out(brokers: BrokerHarness) -> None:
     producer = producer_of(brokers)
     producer.send("t", b"v", partition=0)
     run(producer)
@@ -415,7 +415,7 @@ def test_a_flush_ends_with_its_time_out(brokers: BrokersInMemory) -> None:
         producer.flush(500)
 
 
-def test_a_flush_waits_for_all_parts_of_a_divided_batch(brokers: BrokersInMemory) -> None:
+def test_a_flush_waits_for_all_parts_of_a_divided_batch(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.MESSAGE_TOO_LARGE))
     producer = producer_of(brokers, linger_ms=1_000)
     sent = [producer.send("t", b"%d" % n, partition=0) for n in range(8)]
@@ -425,7 +425,7 @@ def test_a_flush_waits_for_all_parts_of_a_divided_batch(brokers: BrokersInMemory
 
 
 def test_close_with_a_time_out_fails_what_is_left(
-    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = producer_of(brokers)
     producer.send("t", b"v", partition=0)
@@ -442,7 +442,7 @@ def test_close_with_a_time_out_fails_what_is_left(
 
 
 def test_callbacks_run_after_success_and_failure_and_may_raise(
-    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     producer = producer_of(brokers)
@@ -464,7 +464,7 @@ def test_callbacks_run_after_success_and_failure_and_may_raise(
 
 
 def test_a_defect_fails_the_deliveries_instead_of_hanging(
-    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = producer_of(brokers)
     future = producer.send("t", b"v", partition=0)
@@ -478,13 +478,13 @@ def workers() -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t.name.startswith("minikafka-producer")]
 
 
-def threaded(brokers: BrokersInMemory, **settings: Any) -> BatchingProducer:
+def threaded(brokers: BrokerHarness, **settings: Any) -> BatchingProducer:
     # The network in memory is not thread-safe, but one request at a time is under way here.
     return BatchingProducer(brokers.client(), BatchingConfig(max_in_flight=1, **settings))
 
 
 def test_with_threads_everything_is_delivered_and_no_thread_is_left() -> None:
-    brokers = BrokersInMemory(1, {"t": 1})
+    brokers = BrokerHarness(1, {"t": 1})
     assert workers() == []
     with threaded(brokers, batch_bytes=100) as producer:
         sent = [producer.send("t", b"%d" % n) for n in range(500)]
@@ -494,7 +494,7 @@ def test_with_threads_everything_is_delivered_and_no_thread_is_left() -> None:
 
 
 def test_threads_send_a_batch_after_its_linger_time() -> None:
-    brokers = BrokersInMemory(1, {"t": 1})
+    brokers = BrokerHarness(1, {"t": 1})
     called = threading.Event()
     from minikafka.base.clock import SystemClock
 
@@ -504,16 +504,16 @@ def test_threads_send_a_batch_after_its_linger_time() -> None:
 
 
 def test_a_producer_that_sent_nothing_starts_no_thread() -> None:
-    with BatchingProducer(BrokersInMemory().client()):
+    with BatchingProducer(BrokerHarness().client()):
         assert workers() == []
 
 
 def test_worker_ends_if_the_producer_is_closed_in_a_callback(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     producer = producer_of(brokers, delivery_timeout_ms=60, request_timeout_ms=50)
     producer.send("t", b"v", partition=0).on_done(lambda _: producer.close())
-    brokers.clock.advance(61)  # who looks for work now gives the batch up
+    brokers.advance(61)  # who looks for work now gives the batch up
     worker = threading.Thread(target=producer._run, daemon=True)
     worker.start()
     worker.join(20)

@@ -13,7 +13,7 @@ from minikafka.base.errors import FailedToSendMessage, ProducerClosed, QueueFull
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.producer import CallbackHandler, KeyedMessage, Producer
 from minikafka.wire.api import ApiKey
-from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.broker_harness import BrokerHarness
 from tests.support.producer_harness import (
     ADDRESS,
     RecordingCallbackHandler,
@@ -25,11 +25,11 @@ from tests.support.producer_harness import (
 
 
 @pytest.fixture
-def brokers() -> BrokersInMemory:
-    return BrokersInMemory(2, {"t": 4, "u": 1})
+def brokers() -> BrokerHarness:
+    return BrokerHarness(2, {"t": 4, "u": 1})
 
 
-def queueing(brokers: BrokersInMemory, **given: Any) -> Producer:
+def queueing(brokers: BrokerHarness, **given: Any) -> Producer:
     """Return an asynchronous producer with small limits, and without threads."""
     small = {"batch_num_messages": 3, "queue_buffering_max_messages": 6, "queue_buffering_max_ms": 100}
     return make_producer(brokers, producer_type="async", **{**small, **given})
@@ -39,7 +39,7 @@ def message(number: int, topic: str = "u") -> KeyedMessage:
     return KeyedMessage(topic, b"%d" % number)
 
 
-def test_messages_are_sent_once_a_batch_is_full_or_the_time_is_up(brokers: BrokersInMemory) -> None:
+def test_messages_are_sent_once_a_batch_is_full_or_the_time_is_up(brokers: BrokerHarness) -> None:
     producer = queueing(brokers)
     producer.send([message(0), message(1)])
     assert not producer.step()
@@ -48,12 +48,12 @@ def test_messages_are_sent_once_a_batch_is_full_or_the_time_is_up(brokers: Broke
     assert producer.step()
     assert values(brokers, 0, "u") == [b"0", b"1", b"2"]
     producer.send(message(3))
-    brokers.clock.advance(100)
+    brokers.advance(100)
     assert producer.step()
     assert values(brokers, 0, "u")[-1] == b"3"
 
 
-def test_close_sends_all_queued_messages(brokers: BrokersInMemory) -> None:
+def test_close_sends_all_queued_messages(brokers: BrokerHarness) -> None:
     producer = queueing(brokers)
     producer.send_values("u", [b"0", b"1"])
     producer.send(message(2))
@@ -65,7 +65,7 @@ def test_close_sends_all_queued_messages(brokers: BrokersInMemory) -> None:
         producer.send(message(6))
 
 
-def test_send_waits_for_room_without_limit_by_default(brokers: BrokersInMemory) -> None:
+def test_send_waits_for_room_without_limit_by_default(brokers: BrokerHarness) -> None:
     with queueing(brokers) as producer:
         for number in range(20):
             producer.send(message(number))
@@ -74,7 +74,7 @@ def test_send_waits_for_room_without_limit_by_default(brokers: BrokersInMemory) 
     assert values(brokers, 0, "u") == [b"%d" % number for number in range(60)]
 
 
-def test_send_to_a_full_queue_without_a_wait_raises(brokers: BrokersInMemory) -> None:
+def test_send_to_a_full_queue_without_a_wait_raises(brokers: BrokerHarness) -> None:
     producer = queueing(brokers, queue_enqueue_timeout_ms=0)
     for number in range(6):
         producer.send(message(number))
@@ -93,7 +93,7 @@ def test_send_to_a_full_queue_without_a_wait_raises(brokers: BrokersInMemory) ->
     assert values(brokers, 0, "u") == [b"%d" % number for number in range(6)]
 
 
-def test_list_is_queued_as_far_as_there_is_room(brokers: BrokersInMemory) -> None:
+def test_list_is_queued_as_far_as_there_is_room(brokers: BrokerHarness) -> None:
     producer = queueing(brokers, queue_enqueue_timeout_ms=0)
     with pytest.raises(QueueFull, match=r"no room for 4 messages"):
         producer.send([message(number) for number in range(10)])
@@ -102,7 +102,7 @@ def test_list_is_queued_as_far_as_there_is_room(brokers: BrokersInMemory) -> Non
 
 
 @pytest.mark.parametrize("callback", [None, RecordingCallbackHandler])
-def test_all_messages_without_room_count_as_dropped(brokers: BrokersInMemory, callback: Any) -> None:
+def test_all_messages_without_room_count_as_dropped(brokers: BrokerHarness, callback: Any) -> None:
     given = {} if callback is None else {"callback_handler": callback}
     producer = queueing(brokers, queue_enqueue_timeout_ms=0, **given)
     with pytest.raises(QueueFull) as full:
@@ -137,7 +137,7 @@ def test_send_waits_for_room_up_to_its_timeout() -> None:
     assert blocked.messages == [b"%d" % number for number in range(sent)]
 
 
-def test_event_handler_gets_batches_of_the_configured_size(brokers: BrokersInMemory) -> None:
+def test_event_handler_gets_batches_of_the_configured_size(brokers: BrokerHarness) -> None:
     handler = RecordingEventHandler()
     producer = queueing(brokers, event_handler=handler)
     producer.send([message(number) for number in range(5)])
@@ -154,16 +154,16 @@ def test_event_handler_gets_batches_of_the_configured_size(brokers: BrokersInMem
 
 
 def test_failed_batch_is_logged_and_the_next_is_sent(
-    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    brokers.leaders[TopicPartition("u", 0)] = -1
+    brokers.lose_leader(TopicPartition("u", 0))
     producer = queueing(brokers)
     producer.send([message(0), message(1), KeyedMessage("t", b"good")])
     with caplog.at_level(logging.ERROR):
         producer.step()
     assert "2 of 3 messages were not sent, with up to 3 retries: u: 2 (LEADER_NOT_AVAILABLE" in caplog.text
     assert everything(brokers) == [b"good"]
-    brokers.leaders[TopicPartition("u", 0)] = 1
+    brokers.move_leader(TopicPartition("u", 0), 1)
     producer.send(message(2))
     producer.close()
     assert values(brokers, 0, "u") == [b"2"]
@@ -171,7 +171,7 @@ def test_failed_batch_is_logged_and_the_next_is_sent(
 
 
 def test_unencodable_message_is_logged_and_others_are_sent(
-    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     callbacks = RecordingCallbackHandler()
     producer = queueing(brokers, callback_handler=callbacks)
@@ -185,7 +185,7 @@ def test_unencodable_message_is_logged_and_others_are_sent(
     assert producer.stats.serialization_errors == 1
 
 
-def test_callback_handler_is_called_at_every_stage(brokers: BrokersInMemory) -> None:
+def test_callback_handler_is_called_at_every_stage(brokers: BrokerHarness) -> None:
     callbacks = RecordingCallbackHandler()
     producer = queueing(
         brokers, callback_handler=callbacks, event_handler=RecordingEventHandler(), batch_num_messages=2
@@ -194,7 +194,7 @@ def test_callback_handler_is_called_at_every_stage(brokers: BrokersInMemory) -> 
     producer.send_values("u", [b"1"])
     producer.step()
     producer.send(message(2))
-    brokers.clock.advance(100)
+    brokers.advance(100)
     producer.step()
     producer.close()
     assert callbacks.calls == [
@@ -218,7 +218,7 @@ def test_callback_handler_is_called_at_every_stage(brokers: BrokersInMemory) -> 
     ]
 
 
-def test_callbacks_can_change_the_events(brokers: BrokersInMemory) -> None:
+def test_callbacks_can_change_the_events(brokers: BrokerHarness) -> None:
     class ChangingCallbackHandler(CallbackHandler):
         def before_enqueue(self, event: KeyedMessage) -> KeyedMessage:
             return event._replace(message=event.message + b"+")
@@ -238,7 +238,7 @@ def test_callbacks_can_change_the_events(brokers: BrokersInMemory) -> None:
     assert values(brokers, 0, "u") == [b"0+", b"0+", b"2+", b"2+", b"7", b"8"]
 
 
-def test_callback_handler_is_called_for_dropped_messages(brokers: BrokersInMemory) -> None:
+def test_callback_handler_is_called_for_dropped_messages(brokers: BrokerHarness) -> None:
     callbacks = RecordingCallbackHandler()
     producer = queueing(
         brokers,
@@ -259,7 +259,7 @@ def test_callback_handler_is_called_for_dropped_messages(brokers: BrokersInMemor
     ["after_dequeuing_existing_data", "before_sending_data", "after_sending_data", "last_batch_before_close"],
 )
 def test_failed_callback_loses_only_its_batch(
-    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture, stage: str
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture, stage: str
 ) -> None:
     class Failing(CallbackHandler):
         pass
@@ -282,7 +282,7 @@ def test_failed_callback_loses_only_its_batch(
     assert "the callback handler failed" in caplog.text
 
 
-def test_non_messages_are_refused_and_not_queued(brokers: BrokersInMemory) -> None:
+def test_non_messages_are_refused_and_not_queued(brokers: BrokerHarness) -> None:
     class InvalidCallbackHandler(CallbackHandler):
         def before_enqueue(self, event: KeyedMessage) -> Any:
             return None if event.message == b"0" else tuple(event)
@@ -302,7 +302,7 @@ def test_non_messages_are_refused_and_not_queued(brokers: BrokersInMemory) -> No
 
 
 def test_failed_event_handler_is_counted_and_passed_to_the_callback(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     callbacks, handler = RecordingCallbackHandler(), RecordingEventHandler()
     handler.error = OSError("broken")
@@ -315,7 +315,7 @@ def test_failed_event_handler_is_counted_and_passed_to_the_callback(
 
 @pytest.mark.parametrize("topic", [b"u", 5, ["u"], None])
 def test_topic_that_is_not_text_fails_alone(
-    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture, topic: Any
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture, topic: Any
 ) -> None:
     producer = queueing(brokers)
     producer.send([message(0), KeyedMessage(topic, b"1"), message(2)])
@@ -344,7 +344,7 @@ def test_send_on_the_send_thread_does_not_wait_for_room() -> None:
     producer.close()
 
 
-def test_messages_of_several_topics_in_one_batch_keep_their_order(brokers: BrokersInMemory) -> None:
+def test_messages_of_several_topics_in_one_batch_keep_their_order(brokers: BrokerHarness) -> None:
     producer = queueing(brokers)
     producer.send([message(0), message(1, "t"), message(2), message(3, "t"), message(4)])
     producer.close()
@@ -425,7 +425,7 @@ def test_messages_queued_at_a_close_in_a_callback_are_sent() -> None:
     assert closing.calls[-2:] == [("last_batch_before_close",), ("close",)]
 
 
-def test_neighbouring_columns_are_sent_in_one_request(brokers: BrokersInMemory) -> None:
+def test_neighbouring_columns_are_sent_in_one_request(brokers: BrokerHarness) -> None:
     producer = queueing(brokers, batch_num_messages=6)
     producer.send_values("u", [b"0"])
     producer.step()

@@ -12,7 +12,7 @@ import pytest
 
 from minikafka.base.errors import FailedToSendMessage, ProducerClosed
 from minikafka.clients.producer import CallbackHandler, KeyedMessage, Producer, async_producer
-from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.broker_harness import BrokerHarness
 from tests.support.producer_harness import (
     ADDRESS,
     RecordingCallbackHandler,
@@ -26,8 +26,8 @@ TIMEOUT_MS = 3_000
 
 
 @pytest.fixture
-def brokers() -> BrokersInMemory:
-    return BrokersInMemory(1, {"u": 1})
+def brokers() -> BrokerHarness:
+    return BrokerHarness(1, {"u": 1})
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(async_producer, "GIVE_UP_TIMEOUT_S", 0.01)
 
 
-def queueing(brokers: BrokersInMemory, **given: Any) -> Producer:
+def queueing(brokers: BrokerHarness, **given: Any) -> Producer:
     return make_producer(
         brokers, producer_type="async", batch_num_messages=3, request_timeout_ms=TIMEOUT_MS, **given
     )
@@ -50,7 +50,7 @@ def message(number: int) -> KeyedMessage:
 @pytest.mark.parametrize("retries", [0, 3])
 @pytest.mark.parametrize("callback", [None, RecordingCallbackHandler])
 def test_close_waits_for_an_outage_once(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
     caplog: pytest.LogCaptureFixture,
     known: bool,
     retries: int,
@@ -73,7 +73,7 @@ def test_close_waits_for_an_outage_once(
 
 
 def test_callback_handler_gets_each_batch_lost_in_an_outage(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     callbacks = RecordingCallbackHandler()
     producer = queueing(brokers, callback_handler=callbacks)
@@ -87,7 +87,7 @@ def test_callback_handler_gets_each_batch_lost_in_an_outage(
     assert list(second.failed) == [message(number) for number in (3, 4, 5)]
 
 
-def test_brokers_back_during_close_get_the_remaining_messages(brokers: BrokersInMemory) -> None:
+def test_brokers_back_during_close_get_the_remaining_messages(brokers: BrokerHarness) -> None:
     class RestartingCallbackHandler(CallbackHandler):
         def after_sending_data(self, events: Any, error: Exception | None) -> None:
             if error is not None:
@@ -101,7 +101,7 @@ def test_brokers_back_during_close_get_the_remaining_messages(brokers: BrokersIn
     assert producer.stats.failed_messages == 3
 
 
-def test_each_batch_before_close_has_all_its_attempts(brokers: BrokersInMemory) -> None:
+def test_each_batch_before_close_has_all_its_attempts(brokers: BrokerHarness) -> None:
     producer = queueing(brokers)
     brokers.stop(1)
     for count in (1, 2):
@@ -240,7 +240,7 @@ def test_close_in_a_callback_handler_sends_queued_messages_first() -> None:
     ],
 )
 def test_callback_without_messages_is_logged_and_its_batch_fails(
-    brokers: BrokersInMemory, caplog: pytest.LogCaptureFixture, stage: str, given: Any
+    brokers: BrokerHarness, caplog: pytest.LogCaptureFixture, stage: str, given: Any
 ) -> None:
     handler = CallbackHandler()
     setattr(handler, stage, lambda _: given)

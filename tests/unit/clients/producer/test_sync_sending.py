@@ -20,9 +20,9 @@ from minikafka.clients.producer.producer_stats import TopicStats
 from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Codec
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.metadata import MetadataBroker, MetadataTopic
+from minikafka.wire.apis.metadata import MetadataTopic
 from minikafka.wire.apis.produce import ProduceRequest
-from tests.support.brokers_in_memory import BrokersInMemory, produce_error
+from tests.support.broker_harness import BrokerHarness, produce_error
 from tests.support.producer_harness import (
     ADDRESS,
     RecordingEventHandler,
@@ -36,15 +36,15 @@ NO_LEADER = "no partition of topic 'u' has a leader"
 
 
 @pytest.fixture
-def brokers() -> BrokersInMemory:
-    return BrokersInMemory(2, {"t": 4, "u": 1})
+def brokers() -> BrokerHarness:
+    return BrokerHarness(2, {"t": 4, "u": 1})
 
 
-def sent(brokers: BrokersInMemory) -> int:
+def sent(brokers: BrokerHarness) -> int:
     return len(brokers.asked(ApiKey.PRODUCE))
 
 
-def test_messages_are_stored_when_send_returns(brokers: BrokersInMemory) -> None:
+def test_messages_are_stored_when_send_returns(brokers: BrokerHarness) -> None:
     with make_producer(brokers) as producer:
         producer.send(KeyedMessage("t", b"first"))
         assert everything(brokers) == [b"first"]
@@ -53,7 +53,7 @@ def test_messages_are_stored_when_send_returns(brokers: BrokersInMemory) -> None
     assert values(brokers, 0, "u") == [b"%d" % number for number in range(100)]
 
 
-def test_keys_select_partitions_and_part_keys_are_not_stored(brokers: BrokersInMemory) -> None:
+def test_keys_select_partitions_and_part_keys_are_not_stored(brokers: BrokerHarness) -> None:
     # The hashes of b"\x00" to b"\x03" are 31 to 34.
     with make_producer(brokers) as producer:
         producer.send([KeyedMessage("t", b"%d" % number, bytes([number])) for number in range(4)])
@@ -65,7 +65,7 @@ def test_keys_select_partitions_and_part_keys_are_not_stored(brokers: BrokersInM
     assert values(brokers, 2) == [b"3"]
 
 
-def test_null_is_sent_as_null_with_the_send_time(brokers: BrokersInMemory) -> None:
+def test_null_is_sent_as_null_with_the_send_time(brokers: BrokerHarness) -> None:
     with make_producer(brokers, serializer_class="kafka.serializer.StringEncoder") as producer:
         producer.send([KeyedMessage("u", None, "k"), KeyedMessage("u", "ü"), KeyedMessage("u", "")])
     found = records(brokers, 0, "u")
@@ -73,7 +73,7 @@ def test_null_is_sent_as_null_with_the_send_time(brokers: BrokersInMemory) -> No
     assert {r.timestamp_ms for r in found} == {brokers.clock.now_ms()}
 
 
-def test_encoders_encode_keys_and_values(brokers: BrokersInMemory) -> None:
+def test_encoders_encode_keys_and_values(brokers: BrokerHarness) -> None:
     class Doubled:
         def to_bytes(self, value: str) -> bytes:
             return (2 * value).encode()
@@ -88,7 +88,7 @@ def test_encoders_encode_keys_and_values(brokers: BrokersInMemory) -> None:
     ]
 
 
-def test_encoding_error_is_raised_and_nothing_is_sent(brokers: BrokersInMemory) -> None:
+def test_encoding_error_is_raised_and_nothing_is_sent(brokers: BrokerHarness) -> None:
     with make_producer(brokers) as producer:
         with pytest.raises(TypeError, match=r"expected bytes, got 'text': set serializer\.class"):
             producer.send([KeyedMessage("u", b"good"), KeyedMessage("u", "text")])
@@ -97,25 +97,25 @@ def test_encoding_error_is_raised_and_nothing_is_sent(brokers: BrokersInMemory) 
 
 
 def test_keyless_messages_keep_a_partition_until_the_refresh(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
-    brokers.leaders[TopicPartition("t", 1)] = -1
+    brokers.lose_leader(TopicPartition("t", 1))
     with make_producer(brokers, topic_metadata_refresh_interval_ms=1_000) as producer:
         used = set()
         for _ in range(40):
             before = [len(values(brokers, number)) for number in range(4)]
             producer.send([KeyedMessage("t", b"x"), KeyedMessage("t", b"y")])
-            brokers.clock.advance(100)
+            brokers.advance(100)
             producer.send(KeyedMessage("t", b"z"))
             grown = [len(values(brokers, number)) - before[number] for number in range(4)]
             assert sorted(grown) == [0, 0, 0, 3]
             used.add(grown.index(3))
-            brokers.clock.advance(1_000)
+            brokers.advance(1_000)
     assert used == {0, 2, 3}
 
 
-def test_keyless_messages_spread_if_configured(brokers: BrokersInMemory) -> None:
-    brokers.leaders[TopicPartition("t", 1)] = -1
+def test_keyless_messages_spread_if_configured(brokers: BrokerHarness) -> None:
+    brokers.lose_leader(TopicPartition("t", 1))
     with make_producer(brokers, null_key_partition="each") as producer:
         producer.send([KeyedMessage("t", b"x")] * 300)
     counts = [len(values(brokers, number)) for number in range(4)]
@@ -124,9 +124,9 @@ def test_keyless_messages_spread_if_configured(brokers: BrokersInMemory) -> None
 
 
 def test_keyed_message_for_leaderless_partition_fails_after_retries(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
-    brokers.leaders[TopicPartition("t", 3)] = -1
+    brokers.lose_leader(TopicPartition("t", 3))
     with make_producer(brokers) as producer:
         lost = [KeyedMessage("t", b"a", b"\x00"), KeyedMessage("t", b"b", b"\x00")]
         start_ms = brokers.clock.monotonic_ms()
@@ -147,16 +147,16 @@ def test_keyed_message_for_leaderless_partition_fails_after_retries(
         )
 
 
-def test_leader_elected_in_time_gets_the_waiting_messages(brokers: BrokersInMemory) -> None:
+def test_leader_elected_in_time_gets_the_waiting_messages(brokers: BrokerHarness) -> None:
     moved = TopicPartition("t", 3)
-    brokers.leaders[moved] = -1
-    answer = brokers.answer_metadata
+    brokers.lose_leader(moved)
+    answer = brokers.serve
     requests = []
 
     def metadata(broker_id: int, request: Any) -> Any:
         requests.append(request)
         if len(requests) == 3:
-            brokers.leaders[moved] = 1
+            brokers.move_leader(moved, 1)
         return answer(broker_id, request)
 
     brokers.script(ApiKey.METADATA, *[metadata] * 3)
@@ -165,29 +165,29 @@ def test_leader_elected_in_time_gets_the_waiting_messages(brokers: BrokersInMemo
     assert values(brokers, 3) == [b"a"]
 
 
-def test_moved_leader_is_found(brokers: BrokersInMemory) -> None:
+def test_moved_leader_is_found(brokers: BrokerHarness) -> None:
     with make_producer(brokers) as producer:
         producer.send(KeyedMessage("t", b"a", b"\x00"))
-        brokers.leaders[TopicPartition("t", 3)] = 1
+        brokers.move_leader(TopicPartition("t", 3), 1)
         producer.send(KeyedMessage("t", b"b", b"\x00"))
     assert values(brokers, 3) == [b"a", b"b"]
     assert producer.stats.resends == 1
 
 
 def test_keyless_messages_move_when_their_partition_fails(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     with make_producer(brokers) as producer:
         producer.send(KeyedMessage("t", b"a"))
         chosen = next(number for number in range(4) if values(brokers, number))
-        brokers.leaders[TopicPartition("t", chosen)] = -1
+        brokers.lose_leader(TopicPartition("t", chosen))
         producer.send(KeyedMessage("t", b"b"))
         assert b"b" not in values(brokers, chosen)
     assert sorted(everything(brokers)) == [b"a", b"b"]  # type: ignore[type-var]
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT_REQUEST, Fault.CUT_RESPONSE, Fault.DROP_RESPONSE])
-def test_send_is_retried_after_a_broken_connection(brokers: BrokersInMemory, fault: Fault) -> None:
+def test_send_is_retried_after_a_broken_connection(brokers: BrokerHarness, fault: Fault) -> None:
     with make_producer(brokers, request_timeout_ms=500) as producer:
         producer.send(KeyedMessage("u", b"a"))
         brokers.fault(1, fault)
@@ -198,7 +198,7 @@ def test_send_is_retried_after_a_broken_connection(brokers: BrokersInMemory, fau
     assert found[-2:] == [b"b", b"c"]
 
 
-def test_permanent_broker_error_fails_at_once(brokers: BrokersInMemory) -> None:
+def test_permanent_broker_error_fails_at_once(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     with make_producer(brokers) as producer:
         with pytest.raises(FailedToSendMessage, match=r"u-0: 1 \(TOPIC_AUTHORIZATION_FAILED"):
@@ -207,9 +207,9 @@ def test_permanent_broker_error_fails_at_once(brokers: BrokersInMemory) -> None:
 
 
 def test_too_large_batch_is_split_and_too_large_message_fails_alone(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
-    answer = brokers.answer_produce
+    answer = brokers.serve
 
     def limited(broker_id: int, request: ProduceRequest) -> Any:
         size = len(request.topics[0].partitions[0].records)
@@ -226,7 +226,7 @@ def test_too_large_batch_is_split_and_too_large_message_fails_alone(
     assert values(brokers, 0, "u") == [event.message for event in given if event is not given[7]]
 
 
-def test_error_for_a_missing_topic_names_it(brokers: BrokersInMemory) -> None:
+def test_error_for_a_missing_topic_names_it(brokers: BrokerHarness) -> None:
     with (
         make_producer(brokers) as producer,
         pytest.raises(FailedToSendMessage, match=r"1 of 2 messages .* none: 1 \(UNKNOWN_TOPIC"),
@@ -236,7 +236,7 @@ def test_error_for_a_missing_topic_names_it(brokers: BrokersInMemory) -> None:
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_missing_brokers_are_not_reported_as_an_unknown_topic(brokers: BrokersInMemory, known: bool) -> None:
+def test_missing_brokers_are_not_reported_as_an_unknown_topic(brokers: BrokerHarness, known: bool) -> None:
     with make_producer(brokers, request_timeout_ms=1_000) as producer:
         if known:
             producer.send(KeyedMessage("u", b"a"))
@@ -251,8 +251,8 @@ def test_missing_brokers_are_not_reported_as_an_unknown_topic(brokers: BrokersIn
     assert "no broker could be reached: " in str(failure.value)
 
 
-def test_topic_under_creation_is_not_reported_as_missing(brokers: BrokersInMemory) -> None:
-    answer = brokers.answer_metadata
+def test_topic_under_creation_is_not_reported_as_missing(brokers: BrokerHarness) -> None:
+    answer = brokers.serve
 
     def under_creation(broker_id: int, request: Any) -> Any:
         response = answer(broker_id, request)
@@ -268,15 +268,9 @@ def test_topic_under_creation_is_not_reported_as_missing(brokers: BrokersInMemor
 
 
 def test_unreachable_leader_is_waited_for_once_per_attempt() -> None:
-    brokers = BrokersInMemory(1, {"t": 50})
-    answer = brokers.answer_metadata
-
-    def with_an_unreachable_leader(broker_id: int, request: Any) -> Any:
-        response = answer(broker_id, request)
-        return replace(response, brokers=(*response.brokers, MetadataBroker(2, "memory", 9002)))
-
-    brokers.script(ApiKey.METADATA, *[with_an_unreachable_leader] * 100)
-    brokers.leaders = dict.fromkeys(brokers.leaders, 2)
+    brokers = BrokerHarness(2)
+    brokers.add_topic("t", 50, leader=2)
+    brokers.fault(2, Fault.REFUSE, 1_000)
     with make_producer(brokers) as producer:
         start_ms = brokers.clock.monotonic_ms()
         with pytest.raises(FailedToSendMessage, match="50 of 50 messages"):
@@ -285,8 +279,8 @@ def test_unreachable_leader_is_waited_for_once_per_attempt() -> None:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_messages_count_as_sent_and_failed_ones_separately(brokers: BrokersInMemory, kind: str) -> None:
-    brokers.leaders[TopicPartition("t", 3)] = -1
+def test_messages_count_as_sent_and_failed_ones_separately(brokers: BrokerHarness, kind: str) -> None:
+    brokers.lose_leader(TopicPartition("t", 3))
     with make_producer(brokers, producer_type=kind) as producer, contextlib.suppress(FailedToSendMessage):
         producer.send([KeyedMessage("t", b"ab", b"\x00"), KeyedMessage("t", b"cd", b"\x01")])
     assert producer.stats.topic("t") == TopicStats(messages=2, bytes=4, dropped=0, failed=1)
@@ -294,8 +288,8 @@ def test_messages_count_as_sent_and_failed_ones_separately(brokers: BrokersInMem
     assert producer.stats.failed_messages == 1
 
 
-def test_unsent_messages_survive_pickling(brokers: BrokersInMemory) -> None:
-    brokers.leaders[TopicPartition("u", 0)] = -1
+def test_unsent_messages_survive_pickling(brokers: BrokerHarness) -> None:
+    brokers.lose_leader(TopicPartition("u", 0))
     with make_producer(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
         producer.send_values("u", [b"a"])
     copy = pickle.loads(pickle.dumps(failure.value))
@@ -306,7 +300,7 @@ def test_unsent_messages_survive_pickling(brokers: BrokersInMemory) -> None:
     assert (str(full), full.dropped) == ("no room", 3)
 
 
-def test_handler_error_at_close_leaves_no_connection(brokers: BrokersInMemory) -> None:
+def test_handler_error_at_close_leaves_no_connection(brokers: BrokerHarness) -> None:
     handler = RecordingEventHandler()
     closed = []
 
@@ -321,7 +315,7 @@ def test_handler_error_at_close_leaves_no_connection(brokers: BrokersInMemory) -
     assert closed == [True]
 
 
-def test_acks_0_waits_for_no_response(brokers: BrokersInMemory) -> None:
+def test_acks_0_waits_for_no_response(brokers: BrokerHarness) -> None:
     with make_producer(brokers, request_required_acks=0) as producer:
         producer.send([KeyedMessage("u", b"a"), KeyedMessage("u", b"b")])
         producer.send(KeyedMessage("u", b"c"))
@@ -331,25 +325,25 @@ def test_acks_0_waits_for_no_response(brokers: BrokersInMemory) -> None:
 
 
 @pytest.mark.parametrize(("version", "magic"), [(1, 0), (2, 1), (7, 2)])
-def test_messages_have_the_brokers_newest_format(brokers: BrokersInMemory, version: int, magic: int) -> None:
+def test_messages_have_the_brokers_newest_format(brokers: BrokerHarness, version: int, magic: int) -> None:
     brokers.newest[ApiKey.PRODUCE] = version
     with make_producer(brokers) as producer:
         producer.send([KeyedMessage("u", b"a"), KeyedMessage("u", b"b")])
     assert [(r.magic, r.value) for r in records(brokers, 0, "u")] == [(magic, b"a"), (magic, b"b")]
 
 
-def test_only_configured_topics_are_compressed(brokers: BrokersInMemory) -> None:
+def test_only_configured_topics_are_compressed(brokers: BrokerHarness) -> None:
     with make_producer(brokers, compression_codec="gzip", compressed_topics="u") as producer:
         producer.send([KeyedMessage("u", b"a" * 1000), KeyedMessage("t", b"a" * 1000)])
 
     def codec(topic: str) -> Codec:
-        ((_, _, entry),) = (e for tp, log in brokers.logs.items() if tp.topic == topic for e in log.entries)
+        (entry,) = (e for tp, log in brokers.logs.items() if tp.topic == topic for e in log.entries)
         return Codec(entry[22] & 7)
 
     assert (codec("u"), codec("t")) == (Codec.GZIP, Codec.NONE)
 
 
-def test_zstd_is_not_sent_to_an_older_broker(brokers: BrokersInMemory) -> None:
+def test_zstd_is_not_sent_to_an_older_broker(brokers: BrokerHarness) -> None:
     brokers.newest[ApiKey.PRODUCE] = 6
     with (
         make_producer(brokers, compression_codec="zstd") as producer,
@@ -359,7 +353,7 @@ def test_zstd_is_not_sent_to_an_older_broker(brokers: BrokersInMemory) -> None:
 
 
 def test_invalid_results_of_a_partitioner_fail_alone(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     class ByLength:
         def partition(self, key: bytes, num_partitions: int) -> int:
@@ -384,7 +378,7 @@ def test_invalid_results_of_a_partitioner_fail_alone(
     ],
 )
 def test_partitioner_failure_names_class_and_error(
-    brokers: BrokersInMemory, call: Callable[[], Any], text: str
+    brokers: BrokerHarness, call: Callable[[], Any], text: str
 ) -> None:
     class Broken:
         __qualname__ = "Broken"
@@ -406,7 +400,7 @@ def test_partitioner_failure_names_class_and_error(
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_TOPIC, ErrorCode.MESSAGE_TOO_LARGE])
-def test_permanent_error_does_not_mention_retries(brokers: BrokersInMemory, code: ErrorCode) -> None:
+def test_permanent_error_does_not_mention_retries(brokers: BrokerHarness, code: ErrorCode) -> None:
     brokers.script(ApiKey.PRODUCE, produce_error(code))
     with make_producer(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
         producer.send(KeyedMessage("u", b"a"))
@@ -414,7 +408,7 @@ def test_permanent_error_does_not_mention_retries(brokers: BrokersInMemory, code
     assert failure.value.__cause__ is failure.value.causes["u-0"]
 
 
-def test_not_enough_replicas_error_names_setting_and_brokers(brokers: BrokersInMemory) -> None:
+def test_not_enough_replicas_error_names_setting_and_brokers(brokers: BrokerHarness) -> None:
     brokers.script(ApiKey.PRODUCE, *[produce_error(ErrorCode.NOT_ENOUGH_REPLICAS)] * 4)
     with make_producer(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
         producer.send(KeyedMessage("u", b"a"))
@@ -425,7 +419,7 @@ def test_not_enough_replicas_error_names_setting_and_brokers(brokers: BrokersInM
     )
 
 
-def test_key_without_a_hash_fails_alone(brokers: BrokersInMemory) -> None:
+def test_key_without_a_hash_fails_alone(brokers: BrokerHarness) -> None:
     class Text:
         def to_bytes(self, value: Any) -> bytes:
             return str(value).encode()
@@ -453,7 +447,7 @@ def columns_of(kind: Callable[[list[Any]], Any]) -> tuple[Any, Any]:
         lambda cells: pa.array([None, *cells], pa.binary()).slice(1),
     ],
 )
-def test_values_of_all_forms_are_sent_in_one_call(brokers: BrokersInMemory, kind: Any) -> None:
+def test_values_of_all_forms_are_sent_in_one_call(brokers: BrokerHarness, kind: Any) -> None:
     given, keys = columns_of(kind)
     with make_producer(brokers) as producer:
         producer.send_values("t", given, keys)
@@ -465,7 +459,7 @@ def test_values_of_all_forms_are_sent_in_one_call(brokers: BrokersInMemory, kind
     assert values(brokers, 0, "u") == [b"a", b"b", None, b"d"]
 
 
-def test_tables_are_sent_by_column_name(brokers: BrokersInMemory) -> None:
+def test_tables_are_sent_by_column_name(brokers: BrokerHarness) -> None:
     with make_producer(brokers) as producer:
         producer.send_values("u", pa.table({"value": ["a", "ü"], "key": [None, b"k"]}))
         producer.send_values("u", pa.record_batch({"value": [b"c"]}))
@@ -477,7 +471,7 @@ def test_tables_are_sent_by_column_name(brokers: BrokersInMemory) -> None:
     assert found == [(None, b"a"), (b"k", "ü".encode()), (None, b"c")]
 
 
-def test_list_values_are_encoded_and_keys_hashed_before_encoding(brokers: BrokersInMemory) -> None:
+def test_list_values_are_encoded_and_keys_hashed_before_encoding(brokers: BrokerHarness) -> None:
     """The String hash of "foobar" is 1268878963 by its absolute value; as bytes it would be 381375282."""
     with make_producer(brokers, serializer_class="kafka.serializer.StringEncoder") as producer:
         producer.send_values("t", ["text", "\ud800"], ["foobar", "foobar"])
@@ -487,7 +481,7 @@ def test_list_values_are_encoded_and_keys_hashed_before_encoding(brokers: Broker
     assert len(everything(brokers)) == 2
 
 
-def test_many_batches_and_pieces_arrive_in_order(brokers: BrokersInMemory) -> None:
+def test_many_batches_and_pieces_arrive_in_order(brokers: BrokerHarness) -> None:
     given = [b"%06d" % number + b"x" * 200 for number in range(20_000)]
     with make_producer(brokers) as producer:
         producer.send_values("u", given)
@@ -497,14 +491,14 @@ def test_many_batches_and_pieces_arrive_in_order(brokers: BrokersInMemory) -> No
     assert producer.stats.all_topics.bytes == 40_000 * 206
 
 
-def test_error_holds_the_failed_values(brokers: BrokersInMemory) -> None:
-    brokers.leaders[TopicPartition("t", 3)] = -1
+def test_error_holds_the_failed_values(brokers: BrokerHarness) -> None:
+    brokers.lose_leader(TopicPartition("t", 3))
     with make_producer(brokers) as producer, pytest.raises(FailedToSendMessage) as failure:
         producer.send_values("t", pa.array(["a", "b", "c"]), pa.array([b"\x00", b"\x01", b"\x00"]))
     assert list(failure.value.failed) == [KeyedMessage("t", b"a", b"\x00"), KeyedMessage("t", b"c", b"\x00")]
 
 
-def test_event_handler_replaces_the_default(brokers: BrokersInMemory) -> None:
+def test_event_handler_replaces_the_default(brokers: BrokerHarness) -> None:
     handler = RecordingEventHandler()
     with make_producer(brokers, event_handler=handler) as producer:
         producer.send(KeyedMessage("t", 1))
@@ -520,7 +514,7 @@ def test_event_handler_replaces_the_default(brokers: BrokersInMemory) -> None:
     assert brokers.requests == []
 
 
-def test_closed_producer_refuses_messages(brokers: BrokersInMemory) -> None:
+def test_closed_producer_refuses_messages(brokers: BrokerHarness) -> None:
     producer = make_producer(brokers)
     producer.close()
     producer.close()
@@ -534,7 +528,7 @@ def test_closed_producer_refuses_messages(brokers: BrokersInMemory) -> None:
 
 def test_messages_arrive_once_and_in_order_through_faults() -> None:
     source = random.Random(7)
-    brokers = BrokersInMemory(3, {"t": 8})
+    brokers = BrokerHarness(3, {"t": 8})
     with make_producer(brokers, message_send_max_retries=20, request_timeout_ms=1_000) as producer:
         given = [(b"%d" % source.randrange(50), b"%05d" % number) for number in range(2_000)]
         for at in range(0, len(given), 100):
@@ -542,7 +536,7 @@ def test_messages_arrive_once_and_in_order_through_faults() -> None:
                 brokers.fault(source.randrange(1, 4), Fault.CUT_REQUEST)
             if source.random() < 0.3:
                 tp = TopicPartition("t", source.randrange(8))
-                brokers.leaders[tp] = source.randrange(1, 4)
+                brokers.move_leader(tp, source.randrange(1, 4))
             producer.send([KeyedMessage("t", value, key) for key, value in given[at : at + 100]])
     of_key: dict[bytes | None, list[bytes | None]] = {}
     for number in range(8):
@@ -552,7 +546,7 @@ def test_messages_arrive_once_and_in_order_through_faults() -> None:
         assert of_key[key] == [value for k, value in given if k == key]
 
 
-def test_properties_and_config_make_the_same_producer(brokers: BrokersInMemory) -> None:
+def test_properties_and_config_make_the_same_producer(brokers: BrokerHarness) -> None:
     with Producer(ADDRESS, cluster=brokers.client()) as producer:
         assert producer.config.request_required_acks == 0
         assert not producer.step()

@@ -18,7 +18,7 @@ from minikafka.wire.apis.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from tests.support.brokers_in_memory import BrokersInMemory, produce_error
+from tests.support.broker_harness import BrokerHarness, produce_error
 from tests.support.producer_harness import everything, make_producer
 
 
@@ -32,8 +32,8 @@ class Frame:
 
 
 @pytest.fixture
-def brokers() -> BrokersInMemory:
-    return BrokersInMemory(1, {"u": 1})
+def brokers() -> BrokerHarness:
+    return BrokerHarness(1, {"u": 1})
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -52,7 +52,7 @@ def brokers() -> BrokersInMemory:
     ],
 )
 def test_single_values_and_wrong_columns_are_refused(
-    brokers: BrokersInMemory, kind: str, argument: Any, text: str
+    brokers: BrokerHarness, kind: str, argument: Any, text: str
 ) -> None:
     encoder = "kafka.serializer.StringEncoder"
     with make_producer(brokers, serializer_class=encoder, producer_type=kind) as producer:
@@ -65,7 +65,7 @@ def test_single_values_and_wrong_columns_are_refused(
 
 
 @pytest.mark.parametrize("argument", ["hello", b"hello", 5, None])
-def test_refused_message_is_shown_with_a_correct_call(brokers: BrokersInMemory, argument: Any) -> None:
+def test_refused_message_is_shown_with_a_correct_call(brokers: BrokerHarness, argument: Any) -> None:
     text = rf"got {argument!r}: send KeyedMessage\(topic, message\), or call send_values"
     with make_producer(brokers) as producer, pytest.raises(TypeError, match=text):
         producer.send(argument)
@@ -86,7 +86,7 @@ def test_number_encoder_error_names_the_expected_type(encoder: Any, bits: int) -
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_too_large_message_error_names_size_and_limit(brokers: BrokersInMemory, known: bool) -> None:
+def test_too_large_message_error_names_size_and_limit(brokers: BrokerHarness, known: bool) -> None:
     def settings(_: int, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         row = DescribeConfigsResourceResult("max.message.bytes", "400", False, False, 1, False, ())
         return DescribeConfigsResponse(0, (DescribeConfigsResult(0, None, 2, "u", (row,)),))
