@@ -124,7 +124,7 @@ class BrokerHarness:
         self.logs = _Logs(self)
         self._properties = _PROPERTIES | {name.replace("_", "."): text for name, text in properties.items()}
         self._scripts: dict[ApiKey, deque[Answer]] = defaultdict(deque)
-        self._standing: dict[ApiKey, Answer] = {}
+        self._standing: dict[ApiKey, Answer | None] = {}
         self._store = self.zookeeper.connect()
         self._clients: dict[int, Client] = {}
         self._handlers: dict[int, RequestHandler] = {}
@@ -192,8 +192,8 @@ class BrokerHarness:
         """What stands in the place of the next answers to ``key``."""
         self._scripts[key].extend(answers)
 
-    def always(self, key: ApiKey, answer: Answer) -> None:
-        """What stands in the place of all answers to ``key``."""
+    def always(self, key: ApiKey, answer: Answer | None) -> None:
+        """What stands in the place of all answers to ``key``; None: the brokers answer again."""
         self._standing[key] = answer
 
     def damage(self, offset: int, change: Callable[[bytes], bytes]) -> None:
@@ -269,6 +269,17 @@ class BrokerHarness:
         self._reassign(tp, _SPARE)
         self._stop_spare()
         assert self.leader(tp) == -1, self._state(tp)
+
+    def move_controller(self, broker_id: int) -> None:
+        """Let another broker win the election: the others have no connection to ZooKeeper meanwhile."""
+        others = [self.simulation.machine_of(b).store for b in self._running - {broker_id}]
+        for store in others:
+            self.zookeeper.suspend(store)
+        self._store.delete(paths.CONTROLLER)
+        self.settle()
+        for store in others:
+            self.zookeeper.resume(store)
+        self.settle()
 
     def _reassign(self, tp: TopicPartition, *replicas: int) -> None:
         self._do(paths.REASSIGN_PARTITIONS, Reassignments({tp: replicas}).to_json())
@@ -392,7 +403,7 @@ class BrokerHarness:
             response.bind(send)
         else:
             send(response)
-        self.simulation.work()
+        self.settle()
 
     def _versions(self, broker_id: int, request: object) -> Any:
         if not (self.newest or self.oldest or self.unknown):

@@ -10,7 +10,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.config import GroupConsumerConfig, Reset
 from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.wire.api import ApiKey
-from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.broker_harness import OFFSETS, BrokerHarness
 
 T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
 
@@ -37,7 +37,7 @@ class GroupHarness:
     """Two brokers, a topic of four partitions with five records each, and consumers of group ``g``."""
 
     def __init__(self) -> None:
-        self.brokers = BrokersInMemory(2, {"t": 4})
+        self.brokers = BrokerHarness(2, {"t": 4, OFFSETS.topic: 1})
         self.consumers: list[GroupConsumer] = []
         for tp in (T0, T1, T2, T3):
             self.brokers.fill(tp, *(b"%s-%d" % (str(tp).encode(), number) for number in range(5)))
@@ -74,7 +74,7 @@ class GroupHarness:
         return found
 
     def committed(self) -> dict[TopicPartition, int]:
-        return {tp: offset for tp, (offset, _) in self.brokers.groups.group("g").offsets.items()}
+        return self.brokers.committed("g")
 
     def asked(self, key: ApiKey) -> int:
         return len(self.brokers.asked(key))

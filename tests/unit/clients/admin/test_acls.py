@@ -23,7 +23,7 @@ from minikafka.wire.apis.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.broker_harness import BrokerHarness
 
 TOPIC = Resource(ResourceType.TOPIC, "t")
 READ = AclBinding(TOPIC, Acl("User:alice", Permission.ALLOW, "*", Operation.READ))
@@ -31,16 +31,16 @@ WRITE = AclBinding(TOPIC, Acl("User:bob", Permission.DENY, "10.0.0.1", Operation
 
 
 @pytest.fixture
-def brokers() -> BrokersInMemory:
-    return BrokersInMemory(1, {"t": 1})
+def brokers() -> BrokerHarness:
+    return BrokerHarness(1, {"t": 1})
 
 
 @pytest.fixture
-def admin(brokers: BrokersInMemory) -> Admin:
+def admin(brokers: BrokerHarness) -> Admin:
     return Admin(brokers.client())
 
 
-def asked(brokers: BrokersInMemory, key: ApiKey, response: Any) -> list[Any]:
+def asked(brokers: BrokerHarness, key: ApiKey, response: Any) -> list[Any]:
     """Answer ``key`` with ``response``; the requests that come."""
     requests: list[Any] = []
 
@@ -58,7 +58,7 @@ def matching(binding: AclBinding, code: ErrorCode = ErrorCode.NONE) -> DeleteAcl
     return DeleteAclsMatchingAcl(*about, acl.principal, acl.host, acl.operation, acl.permission)
 
 
-def test_rules_come_in_order_and_newer_kinds_are_left_out(brokers: BrokersInMemory, admin: Admin) -> None:
+def test_rules_come_in_order_and_newer_kinds_are_left_out(brokers: BrokerHarness, admin: Admin) -> None:
     acls = (
         AclDescription("User:bob", "10.0.0.1", 4, 2),
         AclDescription("User:alice", "*", 3, 3),
@@ -73,7 +73,7 @@ def test_rules_come_in_order_and_newer_kinds_are_left_out(brokers: BrokersInMemo
 
 @pytest.mark.parametrize(("match_wildcard", "pattern"), [(False, 3), (True, 2)])
 def test_a_filter_says_how_its_name_is_meant(
-    brokers: BrokersInMemory, admin: Admin, match_wildcard: bool, pattern: int
+    brokers: BrokerHarness, admin: Admin, match_wildcard: bool, pattern: int
 ) -> None:
     requests = asked(brokers, ApiKey.DESCRIBE_ACLS, DescribeAclsResponse(0, 0, None, ()))
     wanted = AclFilter(
@@ -83,7 +83,7 @@ def test_a_filter_says_how_its_name_is_meant(
     assert requests == [DescribeAclsRequest(2, "t", pattern, "User:a", "*", 3, 2)]
 
 
-def test_a_broker_without_an_authorizer_says_so(brokers: BrokersInMemory, admin: Admin) -> None:
+def test_a_broker_without_an_authorizer_says_so(brokers: BrokerHarness, admin: Admin) -> None:
     refusal = DescribeAclsResponse(0, ErrorCode.SECURITY_DISABLED, "no rules here", ())
     asked(brokers, ApiKey.DESCRIBE_ACLS, refusal)
     with pytest.raises(BrokerError, match="SECURITY_DISABLED: no rules here"):
@@ -99,18 +99,18 @@ def test_a_broker_without_an_authorizer_says_so(brokers: BrokersInMemory, admin:
     ],
 )
 def test_health_says_whether_rules_may_hide_topics(
-    brokers: BrokersInMemory, admin: Admin, code: ErrorCode, enforced: bool
+    brokers: BrokerHarness, admin: Admin, code: ErrorCode, enforced: bool
 ) -> None:
     asked(brokers, ApiKey.DESCRIBE_ACLS, DescribeAclsResponse(0, code, None, ()))
     assert admin.health().access_rules is enforced
 
 
-def test_brokers_without_describe_acls_count_as_without_acls(brokers: BrokersInMemory, admin: Admin) -> None:
+def test_brokers_without_describe_acls_count_as_without_acls(brokers: BrokerHarness, admin: Admin) -> None:
     brokers.unknown.add(ApiKey.DESCRIBE_ACLS)
     assert not admin.health().access_rules
 
 
-def test_each_rule_that_is_made_has_its_outcome(brokers: BrokersInMemory, admin: Admin) -> None:
+def test_each_rule_that_is_made_has_its_outcome(brokers: BrokerHarness, admin: Admin) -> None:
     results = (AclCreationResult(0), AclCreationResult(ErrorCode.INVALID_REQUEST, "not so"))
     requests = asked(brokers, ApiKey.CREATE_ACLS, CreateAclsResponse(0, results))
     outcomes = admin.create_acls([READ, WRITE])
@@ -125,7 +125,7 @@ def test_each_rule_that_is_made_has_its_outcome(brokers: BrokersInMemory, admin:
         BrokerAcls(brokers.client()).add([READ, WRITE])
 
 
-def test_each_filter_that_removes_has_its_outcome(brokers: BrokersInMemory, admin: Admin) -> None:
+def test_each_filter_that_removes_has_its_outcome(brokers: BrokerHarness, admin: Admin) -> None:
     results = (
         DeleteAclsFilterResult(0, None, (matching(WRITE), matching(READ))),
         DeleteAclsFilterResult(0, None, (matching(READ, ErrorCode.REQUEST_TIMED_OUT),)),

@@ -30,18 +30,18 @@ from minikafka.wire.apis.describe_configs import (
     DescribeConfigsResult,
 )
 from minikafka.wire.apis.incremental_alter_configs import AlterOperation, IncrementalAlterableConfig
-from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.broker_harness import BrokerHarness
 
 TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 
 
 @pytest.fixture
-def brokers() -> BrokersInMemory:
-    return BrokersInMemory(2, {"t": 2})
+def brokers() -> BrokerHarness:
+    return BrokerHarness(2, {"t": 2})
 
 
 @pytest.fixture
-def admin(brokers: BrokersInMemory) -> Admin:
+def admin(brokers: BrokerHarness) -> Admin:
     return Admin(brokers.client())
 
 
@@ -73,7 +73,7 @@ def altered(code: ErrorCode = ErrorCode.NONE, message: str | None = None) -> Any
     )
 
 
-def test_settings_come_sorted_with_their_source(brokers: BrokersInMemory, admin: Admin) -> None:
+def test_settings_come_sorted_with_their_source(brokers: BrokerHarness, admin: Admin) -> None:
     brokers.script(
         ApiKey.DESCRIBE_CONFIGS,
         described(("b", "2", ConfigSource.DEFAULT), ("a", "1", ConfigSource.STATIC_BROKER)),
@@ -88,14 +88,14 @@ def test_settings_come_sorted_with_their_source(brokers: BrokersInMemory, admin:
     ("kind", "source"), [(TOPIC, ConfigSource.TOPIC), (BROKER, ConfigSource.STATIC_BROKER)]
 )
 def test_an_old_broker_tells_only_what_is_the_default(
-    brokers: BrokersInMemory, admin: Admin, kind: ConfigResourceType, source: ConfigSource
+    brokers: BrokerHarness, admin: Admin, kind: ConfigResourceType, source: ConfigSource
 ) -> None:
     brokers.newest[ApiKey.DESCRIBE_CONFIGS] = 0
     brokers.script(ApiKey.DESCRIBE_CONFIGS, described(("a", "1", source), ("b", "2", ConfigSource.DEFAULT)))
     assert [setting.source for setting in admin.describe_configs(kind, "1")] == [source, ConfigSource.DEFAULT]
 
 
-def test_a_broker_is_asked_itself_for_its_settings(brokers: BrokersInMemory, admin: Admin) -> None:
+def test_a_broker_is_asked_itself_for_its_settings(brokers: BrokerHarness, admin: Admin) -> None:
     brokers.script(ApiKey.DESCRIBE_CONFIGS, described())
     admin.describe_configs(BROKER, "2")
     assert [broker_id for broker_id, key, _, _ in brokers.requests if key is ApiKey.DESCRIBE_CONFIGS] == [2]
@@ -103,7 +103,7 @@ def test_a_broker_is_asked_itself_for_its_settings(brokers: BrokersInMemory, adm
         admin.describe_configs(BROKER, "two")
 
 
-def test_only_what_is_to_change_is_sent(brokers: BrokersInMemory, admin: Admin) -> None:
+def test_only_what_is_to_change_is_sent(brokers: BrokerHarness, admin: Admin) -> None:
     brokers.script(ApiKey.INCREMENTAL_ALTER_CONFIGS, altered())
     admin.change_configs(TOPIC, "t", {"retention.ms": "5", "segment.bytes": None})
     (request,) = brokers.asked(ApiKey.INCREMENTAL_ALTER_CONFIGS)
@@ -113,7 +113,7 @@ def test_only_what_is_to_change_is_sent(brokers: BrokersInMemory, admin: Admin) 
     )
 
 
-def test_old_broker_gets_all_topic_settings_by_alter_configs(brokers: BrokersInMemory, admin: Admin) -> None:
+def test_old_broker_gets_all_topic_settings_by_alter_configs(brokers: BrokerHarness, admin: Admin) -> None:
     brokers.unknown.add(ApiKey.INCREMENTAL_ALTER_CONFIGS)
     brokers.script(
         ApiKey.DESCRIBE_CONFIGS,
@@ -130,7 +130,7 @@ def test_old_broker_gets_all_topic_settings_by_alter_configs(brokers: BrokersInM
 
 
 def test_old_broker_gets_all_its_dynamic_settings_by_alter_configs(
-    brokers: BrokersInMemory, admin: Admin
+    brokers: BrokerHarness, admin: Admin
 ) -> None:
     brokers.unknown.add(ApiKey.INCREMENTAL_ALTER_CONFIGS)
     own = [("kept", "1", ConfigSource.DYNAMIC_BROKER), ("static", "2", ConfigSource.STATIC_BROKER)]
@@ -142,9 +142,7 @@ def test_old_broker_gets_all_its_dynamic_settings_by_alter_configs(
     assert [broker_id for broker_id, key, _, _ in brokers.requests if key is ApiKey.ALTER_CONFIGS] == [2]
 
 
-def test_a_secret_that_an_old_broker_would_lose_has_to_be_given(
-    brokers: BrokersInMemory, admin: Admin
-) -> None:
+def test_a_secret_that_an_old_broker_would_lose_has_to_be_given(brokers: BrokerHarness, admin: Admin) -> None:
     brokers.unknown.add(ApiKey.INCREMENTAL_ALTER_CONFIGS)
     brokers.script(
         ApiKey.DESCRIBE_CONFIGS, described(("ssl.key.password", None, ConfigSource.DYNAMIC_BROKER))
@@ -153,15 +151,13 @@ def test_a_secret_that_an_old_broker_would_lose_has_to_be_given(
         admin.change_configs(BROKER, "2", {"new": "4"})
 
 
-def test_a_refusal_has_the_brokers_own_words(brokers: BrokersInMemory, admin: Admin) -> None:
+def test_a_refusal_has_the_brokers_own_words(brokers: BrokerHarness, admin: Admin) -> None:
     brokers.script(ApiKey.INCREMENTAL_ALTER_CONFIGS, altered(ErrorCode.INVALID_CONFIG, "no such setting"))
     with pytest.raises(BrokerError, match=r"^INVALID_CONFIG: no such setting$"):
         admin.change_configs(TOPIC, "t", {"x.y": "1"})
 
 
-def test_more_partitions_are_waited_for_until_they_have_leaders(
-    brokers: BrokersInMemory, admin: Admin
-) -> None:
+def test_more_partitions_are_waited_for_until_they_have_leaders(brokers: BrokerHarness, admin: Admin) -> None:
     def grow(broker_id: int, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
         (topic,) = request.topics
         assert (topic.name, topic.count, topic.assignments) == ("t", 3, None)
@@ -173,32 +169,34 @@ def test_more_partitions_are_waited_for_until_they_have_leaders(
     assert len(admin.describe_cluster().topics["t"].partitions) == 3
 
 
-def grown(brokers: BrokersInMemory, leader: int) -> Callable[..., CreatePartitionsResponse]:
+def grown(brokers: BrokerHarness, *, led: bool) -> Callable[..., CreatePartitionsResponse]:
     def grow(broker_id: int, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-        brokers.leaders[TopicPartition("t", 2)] = leader
+        brokers.add_topic("t", 3)
+        if not led:
+            brokers.lose_leader(TopicPartition("t", 2))
         return CreatePartitionsResponse(0, (CreatePartitionsTopicResult("t", 0, None),))
 
     return grow
 
 
 def test_more_partitions_wait_for_no_leader_of_those_that_were_there(
-    brokers: BrokersInMemory, admin: Admin
+    brokers: BrokerHarness, admin: Admin
 ) -> None:
     brokers.add_topic("t", 2)
-    brokers.leaders[TopicPartition("t", 0)] = -1
-    brokers.script(ApiKey.CREATE_PARTITIONS, grown(brokers, 1))
+    brokers.lose_leader(TopicPartition("t", 0))
+    brokers.script(ApiKey.CREATE_PARTITIONS, grown(brokers, led=True))
     admin.create_partitions("t", 3)
 
 
-def test_new_partitions_without_leaders_are_reported(brokers: BrokersInMemory, admin: Admin) -> None:
+def test_new_partitions_without_leaders_are_reported(brokers: BrokerHarness, admin: Admin) -> None:
     brokers.add_topic("t", 2)
-    brokers.script(ApiKey.CREATE_PARTITIONS, grown(brokers, -1))
+    brokers.script(ApiKey.CREATE_PARTITIONS, grown(brokers, led=False))
     with pytest.raises(BrokerError, match="'t' has 3 partitions now, but the new ones have no leaders yet"):
         admin.create_partitions("t", 3)
 
 
 def test_partitions_that_cannot_be_are_refused_in_the_brokers_words(
-    brokers: BrokersInMemory, admin: Admin
+    brokers: BrokerHarness, admin: Admin
 ) -> None:
     result = CreatePartitionsTopicResult("t", int(ErrorCode.INVALID_PARTITIONS), "it has 2 already")
     brokers.script(ApiKey.CREATE_PARTITIONS, lambda *_: CreatePartitionsResponse(0, (result,)))

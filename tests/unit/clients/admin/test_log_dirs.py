@@ -15,12 +15,12 @@ from minikafka.wire.apis.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.broker_harness import BrokerHarness
 
 
 @pytest.fixture
-def brokers() -> BrokersInMemory:
-    brokers = BrokersInMemory(2, {"t": 2})
+def brokers() -> BrokerHarness:
+    brokers = BrokerHarness(2, {"t": 2})
     rows = DescribeLogDirsPartition(1, 70, 3, True), DescribeLogDirsPartition(0, 90, 0, False)
     results = (
         DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, "/second", ()),
@@ -30,7 +30,7 @@ def brokers() -> BrokersInMemory:
     return brokers
 
 
-def test_all_brokers_are_asked_and_rows_come_in_order(brokers: BrokersInMemory) -> None:
+def test_all_brokers_are_asked_and_rows_come_in_order(brokers: BrokerHarness) -> None:
     found = Admin(brokers.client()).describe_log_dirs()
     assert [(log_dir.broker_id, log_dir.path) for log_dir in found] == [
         (broker_id, path)
@@ -47,14 +47,14 @@ def test_all_brokers_are_asked_and_rows_come_in_order(brokers: BrokersInMemory) 
 
 
 def test_an_answer_without_directories_is_a_refusal() -> None:
-    brokers = BrokersInMemory(1)
+    brokers = BrokerHarness(1)
     brokers.script(ApiKey.DESCRIBE_LOG_DIRS, lambda _, request: DescribeLogDirsResponse(0, ()))
     with pytest.raises(BrokerError, match="Describe on the cluster") as refused:
         Admin(brokers.client()).describe_log_dirs()
     assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_every_broker_is_asked_for_its_offline_directories(brokers: BrokersInMemory) -> None:
+def test_every_broker_is_asked_for_its_offline_directories(brokers: BrokerHarness) -> None:
     client = brokers.client()
     known = sorted(client.metadata().brokers)
     offline = offline_log_dirs(client, known, client.deadline(None))
@@ -62,7 +62,7 @@ def test_every_broker_is_asked_for_its_offline_directories(brokers: BrokersInMem
 
 
 def test_broker_that_denies_its_directories_has_none_offline() -> None:
-    brokers = BrokersInMemory(1)
+    brokers = BrokerHarness(1)
     brokers.script(ApiKey.DESCRIBE_LOG_DIRS, lambda _, request: DescribeLogDirsResponse(0, ()))
     client = brokers.client()
     assert offline_log_dirs(client, client.metadata().brokers, client.deadline(None)) == ()

@@ -20,9 +20,8 @@ from minikafka.records.format.message_set import Codec, Record
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.heartbeat import HeartbeatResponse
 from minikafka.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from tests.support.brokers_in_memory import fetch_error
+from tests.support.broker_harness import commit_error, fetch_error
 from tests.support.group_consumer_harness import T0, T1, T2, T3, GroupHarness, Listener, everything
-from tests.support.groups_in_memory import commit_answer
 
 
 @pytest.fixture
@@ -95,7 +94,7 @@ def test_each_leader_is_asked_for_all_of_its_partitions_at_once(harness: GroupHa
 
 def test_a_moved_leader_is_followed_and_nothing_is_read_twice(harness: GroupHarness) -> None:
     consumer = harness.member()
-    harness.brokers.leaders[T0] = 2
+    harness.brokers.move_leader(T0, 2)
     harness.brokers.fill(T0, b"after the move")
     assert harness.read(consumer) == Counter([b"after the move"])
 
@@ -151,7 +150,7 @@ def test_members_agree_on_an_assignor_that_all_of_them_have(harness: GroupHarnes
     one = harness.consumer(assignors=("roundrobin", "range"))
     other = harness.consumer(assignors=("range",))
     harness.read(one, other)
-    assert harness.brokers.groups.group("g").protocol == "range"
+    assert harness.brokers.group("g").protocol_data == "range"
     assert sorted(one.assignment + other.assignment) == [T0, T1, T2, T3]
 
 
@@ -181,7 +180,7 @@ def test_a_member_that_was_thrown_out_comes_back_as_a_new_one(harness: GroupHarn
     listener = Listener()
     consumer = harness.member(listener, heartbeat_interval_ms=100)
     before = consumer.member_id
-    harness.brokers.groups.throw_out("g", before)
+    harness.brokers.remove_member("g", before)
     harness.read(consumer)
     assert consumer.member_id not in {"", before}
     assert consumer.assignment == (T0, T1, T2, T3)
@@ -199,7 +198,7 @@ def test_a_new_subscription_is_joined_for(harness: GroupHarness) -> None:
 def test_no_subscription_leaves_the_group(harness: GroupHarness) -> None:
     consumer = harness.member()
     consumer.subscribe([])
-    assert harness.brokers.groups.group("g").state == "Empty"
+    assert harness.brokers.group("g").group_state == "Empty"
     assert consumer.assignment == ()
     with pytest.raises(ValueError, match="subscribe"):
         consumer.poll(10)
@@ -209,7 +208,7 @@ def test_new_partitions_are_noticed_and_shared(harness: GroupHarness) -> None:
     consumer = harness.consumer()
     consumer._cluster._metadata.max_age_ms = 2_000
     harness.read(consumer)
-    harness.brokers.leaders[TopicPartition("t", 4)] = 1
+    harness.brokers.add_topic("t", 5)
     harness.read(consumer, rounds=60)
     assert len(consumer.assignment) == 5
 
@@ -219,7 +218,7 @@ def test_a_topic_that_comes_later_is_read_then(harness: GroupHarness) -> None:
     consumer.subscribe(["late", "t"])
     harness.read(consumer)
     late = TopicPartition("late", 0)
-    harness.brokers.leaders[late] = 1
+    harness.brokers.add_topic("late", 1)
     harness.brokers.fill(late, b"at last")
     assert harness.read(consumer)[b"at last"] == 1
 
@@ -243,17 +242,17 @@ def test_an_unexpected_answer_to_a_heartbeat_is_raised_by_the_poll(harness: Grou
 
 
 def test_a_coordinator_that_comes_late_is_waited_for(harness: GroupHarness) -> None:
-    harness.brokers.groups.coordinator = 0
+    harness.brokers.move_coordinator(-1)
     consumer = harness.consumer()
     assert harness.read(consumer, rounds=5) == Counter()
-    harness.brokers.groups.coordinator = 2
+    harness.brokers.move_coordinator(2)
     assert harness.read(consumer) == Counter(everything())
 
 
 def test_a_moved_coordinator_is_followed_without_a_rebalance(harness: GroupHarness) -> None:
     consumer = harness.member(heartbeat_interval_ms=100)
     generation = consumer.generation
-    harness.brokers.groups.coordinator = 2
+    harness.brokers.move_coordinator(2)
     harness.read(consumer)
     consumer.commit_sync()
     assert consumer.generation == generation
@@ -291,9 +290,7 @@ def test_read_committed_skips_aborted_and_stops_at_open_records(
     about = {"producer_id": 7, "producer_epoch": 0}
     log.append(build_batch([Record(None, b"aborted")], **about, transactional=True))
     log.append(build_control_batch(ControlType.ABORT, coordinator_epoch=0, timestamp_ms=0, **about))
-    log.aborted.append((7, 5, 6))
     harness.brokers.fill(T0, b"plain", magic=2)
-    log.stable_offset = log.end_offset
     log.append(build_batch([Record(None, b"open")], **about, transactional=True))
     committed = harness.consumer(isolation=IsolationLevel.READ_COMMITTED)
     assert set(harness.read(committed)) == everything() | {b"plain"}
@@ -325,15 +322,14 @@ def test_a_listener_may_say_where_to_begin(harness: GroupHarness) -> None:
 def test_an_offset_that_the_log_does_not_have_follows_the_rule(
     harness: GroupHarness, committed: int, found: set[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
-    harness.brokers.groups.group("g").offsets[T0] = committed, ""
-    harness.brokers.logs[T0].entries = harness.brokers.logs[T0].entries[3:]
-    harness.brokers.logs[T0].start_offset = 3
+    harness.brokers.commit("g", {T0: committed})
+    harness.brokers.logs[T0].delete_before(3)
     assert set(harness.read(harness.consumer())) == found | everything(T0)
     assert f"t-0: offset {committed} is out of range; resetting to earliest" in caplog.text
 
 
 def test_an_offset_that_the_log_does_not_have_is_raised_without_a_rule(harness: GroupHarness) -> None:
-    harness.brokers.groups.group("g").offsets |= dict.fromkeys((T0, T1, T2, T3), (9, ""))
+    harness.brokers.commit("g", dict.fromkeys((T0, T1, T2, T3), 9))
     consumer = harness.consumer(auto_offset_reset=Reset.NONE)
     with pytest.raises(BrokerError, match=r"OFFSET_OUT_OF_RANGE: offset 9 of t-\d is not in the log.*seek"):
         harness.read(consumer)
@@ -399,7 +395,7 @@ def test_a_commit_without_offsets_commits_the_positions(harness: GroupHarness) -
 )
 def test_a_commit_that_is_waited_for_is_tried_again(harness: GroupHarness, code: ErrorCode) -> None:
     consumer = harness.member()
-    harness.brokers.script(ApiKey.OFFSET_COMMIT, *[lambda _, request: commit_answer(request, code)] * 3)
+    harness.brokers.script(ApiKey.OFFSET_COMMIT, *[commit_error(code)] * 3)
     consumer.commit_sync()
     assert harness.committed() == dict.fromkeys((T0, T1, T2, T3), 5)
 
@@ -416,8 +412,8 @@ def test_commit_of_a_former_member_fails_and_the_next_poll_rejoins(
 
     def refused(_: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
-            harness.brokers.groups.throw_out("g", request.member_id)
-        return commit_answer(request, code)
+            harness.brokers.remove_member("g", request.member_id)
+        return commit_error(code)(_, request)
 
     harness.brokers.script(ApiKey.OFFSET_COMMIT, refused)
     with pytest.raises(BrokerError, match=rf"{code.name}: .*for group 'g'.*max\.poll\.interval\.ms"):
@@ -430,7 +426,7 @@ def test_commit_of_a_former_member_fails_and_the_next_poll_rejoins(
 
 def test_who_is_outside_of_the_group_commits_nothing(harness: GroupHarness) -> None:
     consumer = harness.member(max_poll_interval_ms=1_000)
-    harness.brokers.clock.advance(2_000)
+    harness.brokers.advance(2_000)
     consumer._member.tick()
     with pytest.raises(BrokerError, match=r"UNKNOWN_MEMBER_ID: cannot commit: not a member of group 'g'"):
         consumer.commit_sync()
@@ -466,7 +462,7 @@ def test_failed_callback_during_revocation_still_revokes_partitions(
     assert listener.told[-1] == ("revoked", (T0, T1, T2, T3))
     assert consumer.assignment == ()
     other = TopicPartition("u", 0)
-    harness.brokers.leaders[other] = 1
+    harness.brokers.add_topic("u", 1)
     harness.brokers.fill(other, b"another")
     consumer.subscribe(["u"])
     assert harness.read(consumer) == Counter([b"another"])
@@ -480,7 +476,7 @@ def test_a_commit_that_failed_and_that_nobody_waits_for_is_logged(
 ) -> None:
     consumer = harness.member()
     code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-    harness.brokers.script(ApiKey.OFFSET_COMMIT, lambda _, request: commit_answer(request, code))
+    harness.brokers.script(ApiKey.OFFSET_COMMIT, commit_error(code))
     consumer.commit_async({tp: Committed(1, "x" * 5_000) for tp in partitions})
     harness.read(consumer, rounds=2)
     assert f"failed to commit {text}: OFFSET_METADATA_TOO_LARGE" in caplog.text
@@ -511,7 +507,7 @@ def test_returned_records_are_committed_before_the_revocation(harness: GroupHarn
 def test_failed_automatic_commit_is_repeated_before_the_revocation(harness: GroupHarness) -> None:
     consumer = harness.member(auto_commit=True, auto_commit_interval_ms=600_000)
     code = ErrorCode.GROUP_COORDINATOR_NOT_AVAILABLE
-    harness.brokers.script(ApiKey.OFFSET_COMMIT, lambda _, request: commit_answer(request, code))
+    harness.brokers.script(ApiKey.OFFSET_COMMIT, commit_error(code))
     consumer._next_auto_commit_ms = 0
     consumer._maybe_auto_commit()
     consumer.close()
@@ -535,7 +531,7 @@ def test_closing_commits_gives_up_and_leaves(harness: GroupHarness) -> None:
     consumer.close()
     assert harness.committed() == dict.fromkeys((T0, T1, T2, T3), 5)
     assert listener.told[-1] == ("revoked", (T0, T1, T2, T3))
-    assert harness.brokers.groups.group("g").state == "Empty"
+    assert harness.brokers.group("g").group_state == "Empty"
     with pytest.raises(ValueError, match="closed"):
         consumer.poll(0)
 
@@ -546,7 +542,7 @@ def test_listener_error_at_close_is_raised_and_the_group_left(harness: GroupHarn
     listener.then["revoked"] = lambda: {}["missing"]
     with pytest.raises(KeyError):
         consumer.close()
-    assert harness.brokers.groups.group("g").state == "Empty"
+    assert harness.brokers.group("g").group_state == "Empty"
 
 
 def test_listener_error_in_a_rebalance_is_raised_and_polls_continue(
@@ -555,22 +551,23 @@ def test_listener_error_in_a_rebalance_is_raised_and_polls_continue(
     listener = Listener()
     consumer = harness.member(listener, heartbeat_interval_ms=100)
     listener.then["revoked"] = lambda: {}["missing"]
-    harness.brokers.groups.rebalance("g")
+    other = harness.consumer()
+    other.poll(0)
     with pytest.raises(KeyError):
         harness.read(consumer)
     listener.then.clear()
-    harness.read(consumer)
-    assert consumer.assignment == (T0, T1, T2, T3)
+    harness.read(consumer, other)
+    assert sorted(consumer.assignment + other.assignment) == [T0, T1, T2, T3]
 
 
 def test_who_polls_too_late_has_left_and_says_so(
     harness: GroupHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = harness.member(max_poll_interval_ms=1_000)
-    harness.brokers.clock.advance(2_000)
+    harness.brokers.advance(2_000)
     # What the heartbeats' thread does meanwhile.
     consumer._member.tick()
-    assert harness.brokers.groups.group("g").state == "Empty"
+    assert harness.brokers.group("g").group_state == "Empty"
     assert "leaving group g: no poll for max.poll.interval.ms=1000" in caplog.text
     with caplog.at_level(logging.INFO):
         harness.read(consumer)

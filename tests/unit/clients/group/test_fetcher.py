@@ -7,14 +7,13 @@ from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.fetcher import GroupFetcher
 from minikafka.clients.network.connections import DedicatedConnectionPool
 from minikafka.wire.api import ApiKey
-from tests.support.brokers_in_memory import BrokersInMemory
-from tests.support.groups_in_memory import Later
+from tests.support.broker_harness import BrokerHarness, Later
 
 T0 = TopicPartition("t", 0)
 
 
 def test_responses_of_old_and_new_leader_are_returned_once() -> None:
-    brokers, late = BrokersInMemory(2, {"t": 1}), Later()
+    brokers, late = BrokerHarness(2, {"t": 1}), Later()
     brokers.fill(T0, *(b"%d" % number for number in range(5)))
     cluster = brokers.client()
     fetcher = GroupFetcher(cluster, GroupConsumerConfig("g"), DedicatedConnectionPool())
@@ -23,8 +22,8 @@ def test_responses_of_old_and_new_leader_are_returned_once() -> None:
     fetcher.send_fetches({T0: 0})
     brokers.network.run()
     (asked,) = brokers.asked(ApiKey.FETCH)
-    old_leaders = brokers.answer_fetch(1, asked)
-    brokers.leaders[T0] = 2
+    old_leaders = brokers.serve(1, asked)
+    brokers.move_leader(T0, 2)
     cluster.metadata(["t"], refresh=True)
     fetcher.send_fetches({T0: 0})
     late.give(old_leaders)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -104,7 +105,7 @@ def test_only_one_of_assign_and_subscribe_at_a_time(harness: GroupHarness) -> No
         consumer.assign([T0])
     assert set(harness.read(consumer)) == everything()
     consumer.unsubscribe()
-    assert harness.brokers.groups.group("g").state == "Empty"
+    assert harness.brokers.group("g").group_state == "Empty"
     consumer.assign([T1])
     assert set(harness.read(consumer)) == everything(T0, T2, T3)
 
@@ -201,7 +202,7 @@ def test_a_topic_that_is_gone_is_no_longer_matched(harness: GroupHarness) -> Non
     consumer.subscribe(pattern="t|late.*")
     harness.read(consumer)
     assert consumer.subscription == ("late-1", "t")
-    del harness.brokers.leaders[LATE]
+    harness.brokers.delete_topic(LATE.topic)
     harness.read(consumer, rounds=60)
     assert (consumer.subscription, consumer.assignment) == (("t",), (T0, T1, T2, T3))
 
@@ -276,8 +277,7 @@ def test_a_poll_that_waits_is_woken_within_a_tenth_of_a_second(harness: GroupHar
 
 
 def test_logs_have_beginnings_ends_and_times(harness: GroupHarness) -> None:
-    log = harness.brokers.logs[T0]
-    log.entries, log.start_offset = log.entries[2:], 2
+    harness.brokers.logs[T0].delete_before(2)
     consumer = harness.bare()
     assert consumer.beginning_offsets([T0, T1]) == {T0: 2, T1: 0}
     assert consumer.end_offsets([T0, T1]) == {T0: 5, T1: 5}
@@ -392,11 +392,11 @@ def test_a_topic_that_may_not_be_described_is_an_error_until_it_may(
 ) -> None:
     consumer = harness.bare()
     reads(consumer)
-    described = harness.brokers._topic
     refused = MetadataTopic(int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "t", False, ())
-    harness.brokers._topic = lambda name: refused  # type: ignore[method-assign]
+    serve = harness.brokers.serve
+    harness.brokers.always(ApiKey.METADATA, lambda *asked: replace(serve(*asked), topics=(refused,)))
     for _ in range(2):
         with pytest.raises(BrokerError, match="'t' cannot be read; not authorized: Describe on Topic:t"):
             consumer.poll(2_000)
-    harness.brokers._topic = described  # type: ignore[method-assign]
+    harness.brokers.always(ApiKey.METADATA, None)
     assert everything(T1, T2, T3) <= set(harness.read(consumer, rounds=40))
