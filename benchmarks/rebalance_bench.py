@@ -76,8 +76,7 @@ class Group:
         }
         owners = {path: data.decode() for path, (data, _) in some.store.read_all(wanted).items()}
         return owners == wanted and all(
-            set(consumer.topic_registry.get(TOPIC, {}))
-            == {tp.partition for tp in shares[consumer.consumer_id_string]}
+            set(consumer.owned_partitions) == set(shares[consumer.consumer_id_string])
             for consumer in self.consumers.values()
         )
 

@@ -75,7 +75,7 @@ class Process:
             self.connector.create_message_streams_by_filter(Whitelist(topics), streams)
         else:
             self.connector.create_message_streams(topics)
-        for stream in self.connector.all_streams:
+        for stream in self.connector.topic_registry.streams:
             stream.iterator().counted = self.world.oracle.counted
 
     @property
@@ -88,7 +88,7 @@ class Process:
 
     def take(self, stream: int, most: int) -> None:
         """The application requests messages."""
-        streams = self.connector.all_streams
+        streams = self.connector.topic_registry.streams
         iterator = streams[stream % len(streams)].iterator()
         for _ in range(most):
             try:
@@ -275,7 +275,7 @@ class Churn:
                 process.store.learn(1)
                 stepped |= process.connector.step()
                 if process.connector.is_rebalancing:
-                    for number in range(len(process.connector.all_streams)):
+                    for number in range(len(process.connector.topic_registry.streams)):
                         process.take(number, 1)
                 self._bury(process)
             if not stepped:
@@ -394,7 +394,7 @@ class Churn:
                 process.store.learn(99)
                 process.step(10)
                 process.fetcher.pump(20)
-                for number in range(len(process.connector.all_streams)):
+                for number in range(len(process.connector.topic_registry.streams)):
                     process.take(number, 100)
                 self._bury(process)
             if self.oracle.finished():

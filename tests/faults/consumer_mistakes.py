@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.assignment import RebalancePlan
+from minikafka.clients.consumer.ownership import PartitionOwnership
 from minikafka.clients.consumer.rebalancer import RebalanceResult, ZkRebalancerListener
 from minikafka.clients.consumer.registration import GroupRegistration, Lease
 from minikafka.clients.consumer.runtime import Steps
 from minikafka.clients.consumer.streams import ConsumerIterator
+from minikafka.clients.consumer.topic_registry import TopicRegistry
 from minikafka.registry import paths
 from minikafka.registry.consumers import ZookeeperOffsets
 
@@ -31,31 +33,31 @@ class Mistake:
 release = ZkRebalancerListener.release_partition_ownership
 close = ZkRebalancerListener.close_fetchers
 close_queues = ZkRebalancerListener.close_fetchers_for_queues
-own = ZkRebalancerListener._claim
+own = PartitionOwnership.claim
 
 
-def clear_queues_only(listener: ZkRebalancerListener) -> None:
+def clear_queues_only(registry: TopicRegistry) -> None:
     """Keep the chunks that iterators are reading."""
-    for queue in set(listener._connector.topic_thread_id_and_queues.values()):
-        queue.clear()
+    for queue in set(registry.topic_thread_id_and_queues.values()):
+        with queue.lock:
+            queue.clear_locked()
 
 
-def own_at_once(listener: ZkRebalancerListener, tp: TopicPartition, thread: Any) -> None:
+def own_at_once(ownership: PartitionOwnership, tp: TopicPartition, thread: Any) -> None:
     """Claim the partition whoever owns it."""
-    own(listener, tp, thread)
+    own(ownership, tp, thread)
 
 
 def do_not_commit(listener: ZkRebalancerListener, plan: RebalancePlan) -> Steps[bool]:
-    connector = listener._connector
-    before = connector.commit_steps
-    connector.commit_steps = no_steps  # type: ignore[method-assign]
+    before = listener._context
+    listener._context = replace(before, commit=no_steps)
     try:
         return (yield from close_queues(listener, plan))
     finally:
-        connector.commit_steps = before  # type: ignore[method-assign]
+        listener._context = before
 
 
-def no_steps(**_more: object) -> Steps[None]:
+def no_steps() -> Steps[None]:
     yield None
 
 
@@ -82,7 +84,7 @@ def wait_for_nobody(listener: ZkRebalancerListener, kept: object, timeout_ms: in
 
 
 def look_offsets_up_first(listener: ZkRebalancerListener, plan: RebalancePlan) -> Steps[bool]:
-    listener._early = listener._connector.offsets.fetch(plan.my_assignment)  # type: ignore[attr-defined]
+    listener._early = listener._context.offsets.fetch_offsets(plan.my_assignment)  # type: ignore[attr-defined]
     return (yield from close(listener, plan))
 
 
@@ -131,9 +133,11 @@ def nothing(*_arguments: object, **_more: object) -> None:
 LISTENER = ZkRebalancerListener
 MISTAKES = {
     "the chunk that an iterator is in is not cleared": Mistake(
-        (4,), [(LISTENER, "clear_fetcher_queues", clear_queues_only)]
+        (4,), [(TopicRegistry, "clear_fetcher_queues", clear_queues_only)]
     ),
-    "a partition is owned before the other has let go": Mistake((1,), [(LISTENER, "_claim", own_at_once)]),
+    "a partition is owned before the other has let go": Mistake(
+        (1,), [(PartitionOwnership, "claim", own_at_once)]
+    ),
     "partitions are released before anything is stopped": Mistake(
         (3,), [(LISTENER, "close_fetchers", release_then_close)]
     ),

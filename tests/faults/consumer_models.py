@@ -182,7 +182,11 @@ class WatchedConnector(ZookeeperConsumerConnector):
         if not self.committing:
             super().auto_commit()
 
-    def _stream(self, queue: ChunkQueue, *decoders: Any) -> Any:
+    def __init__(self, *arguments: Any, **given: Any) -> None:
+        super().__init__(*arguments, **given)
+        self.topic_registry._new_stream = self._watched  # type: ignore[assignment]
+
+    def _watched(self, queue: ChunkQueue, *decoders: Any) -> WatchedStream:
         return WatchedStream(queue, self.lease)
 
 

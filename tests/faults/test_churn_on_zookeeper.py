@@ -113,7 +113,7 @@ class One:
         return
 
     def before_starting_fetchers(self, consumer_id: str, assignment: Mapping[str, Mapping[int, Any]]) -> None:
-        if self.connector.registered_session != self.expired:
+        if self.connector.registration.session_id != self.expired:
             self.expired = 0
             for topic, threads in assignment.items():
                 mine = [number for number, thread in threads.items() if thread.consumer == consumer_id]

@@ -14,7 +14,6 @@ from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
 from minikafka.cli.output import note
 from minikafka.clients.consumer.assignment import ConsumerThreadId
-from minikafka.clients.consumer.chunks import PartitionTopicInfo
 from minikafka.clients.consumer.config import LARGEST, SMALLEST, ConsumerConfig
 from minikafka.clients.consumer.listeners import ConsumerRebalanceListener
 from minikafka.clients.consumer.streams import KafkaStream
@@ -67,7 +66,8 @@ class MessageLine:
 class Connector(Protocol):
     """The part of ``ZookeeperConsumerConnector`` that is used here."""
 
-    topic_registry: dict[str, dict[int, PartitionTopicInfo]]
+    @property
+    def positions(self) -> Mapping[TopicPartition, int]: ...
 
     def create_message_streams(
         self, topic_count_map: Mapping[str, int]
@@ -170,13 +170,13 @@ class ZooKeeperGroupReader:
 
     def _commit(self) -> None:
         self._commit_at_s = time.monotonic() + self._commit_every_s
-        owned = [info for infos in list(self._connector.topic_registry.values()) for info in infos.values()]
+        owned = self._connector.positions
         with self._lock:
             # The output must be written before its offsets are committed.
             sys.stdout.flush()
             printed = dict(self._printed)
         # A message that is not printed yet is after these offsets.
-        offsets = {info.topic_partition: info.consumed_offset for info in owned if info.consumed_offset >= 0}
+        offsets = {tp: offset for tp, offset in owned.items() if offset >= 0}
         offsets |= {tp: offset for tp, offset in printed.items() if tp in offsets}
         if not offsets:
             return

@@ -86,7 +86,7 @@ class ZookeeperOffsets:
     def __init__(self, store: Store, group: str) -> None:
         self._store = store
         self._group = group
-        self.checkpointed: dict[TopicPartition, int] = {}
+        self.checkpointed_zk_offsets: dict[TopicPartition, int] = {}
         """The offsets that are known to be stored: they are not written again."""
         self._versions: dict[TopicPartition, int] = {}
         """The known versions of the znodes."""
@@ -94,7 +94,7 @@ class ZookeeperOffsets:
     def forget(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Forget the stored offsets and versions of these partitions (None: of all)."""
         for tp in list(self._versions if partitions is None else partitions):
-            self.checkpointed.pop(tp, None)
+            self.checkpointed_zk_offsets.pop(tp, None)
             self._versions.pop(tp, None)
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -151,7 +151,9 @@ class ZookeeperOffsets:
 
     def _uncommitted(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the offsets that are not known to be stored."""
-        return {tp: offset for tp, offset in offsets.items() if self.checkpointed.get(tp) != offset}
+        return {
+            tp: offset for tp, offset in offsets.items() if self.checkpointed_zk_offsets.get(tp) != offset
+        }
 
     def _write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write the offsets whose versions are known; forget those that others have written meanwhile."""
@@ -184,7 +186,7 @@ class ZookeeperOffsets:
                 self._note_stored(tp, offset, 0)
 
     def _note_stored(self, tp: TopicPartition, offset: int, version: int) -> None:
-        self.checkpointed[tp], self._versions[tp] = offset, version
+        self.checkpointed_zk_offsets[tp], self._versions[tp] = offset, version
 
 
 class SoleConsumer:

@@ -22,12 +22,6 @@ T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
 IDLE = None
 
 
-@dataclass
-class Info:
-    topic_partition: TopicPartition
-    consumed_offset: int
-
-
 @dataclass(frozen=True)
 class Message:
     topic: str
@@ -43,7 +37,7 @@ class Connector:
 
     def __init__(self, *given: Message | None) -> None:
         self.given = list(given)
-        self.topic_registry: Any = {"t": {0: Info(T0, 5)}, "u": {0: Info(U0, 7)}}
+        self.positions = {T0: 5, U0: 7}
         self.commits: list[dict[TopicPartition, int]] = []
         self.fails = False
         self.closed = False
@@ -54,23 +48,23 @@ class Connector:
 
     def __next__(self) -> Message:
         if self._in_hand is not None:
-            self._info(self._in_hand).consumed_offset = self._in_hand.offset + 1
+            self._count(self._in_hand.offset + 1, self._in_hand)
         self._in_hand = None
         if not self.given:
             raise StopIteration
         message = self.given.pop(0)
         if message is None:
             raise ConsumerTimeout("nothing came")
-        self._info(message).consumed_offset = message.offset
+        self._count(message.offset, message)
         self._in_hand = message
         return message
 
-    def _info(self, message: Message) -> Any:
-        return self.topic_registry[message.topic][message.partition]
+    def _count(self, offset: int, message: Message) -> None:
+        self.positions[TopicPartition(message.topic, message.partition)] = offset
 
-    def give(self, registry: Any) -> None:
+    def give(self, positions: dict[TopicPartition, int]) -> None:
         """End a rebalance."""
-        self.topic_registry, self._in_hand = registry, None
+        self.positions, self._in_hand = positions, None
 
     def create_message_streams(self, wanted: Mapping[str, int]) -> Any:
         if self.fails:
@@ -132,7 +126,7 @@ def test_what_was_printed_is_committed_before_partitions_are_given_up() -> None:
     with follower(connector) as member:
         print_all(member, 1)
         member.before_releasing_partitions({"t": {0}, "u": {0}})
-        connector.give({"u": {0: Info(U0, 7)}})
+        connector.give({U0: 7})
         print_all(member, 1)
     assert connector.commits == [{T0: 6, U0: 7}, {U0: 8}]
 

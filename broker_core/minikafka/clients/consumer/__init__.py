@@ -8,13 +8,15 @@
     rebalancer            the rebalance: read, close, release, claim, start
     assignment            subscriptions, and the assignors
     registration          the consumer's znode, and the lease of its session
+    ownership             the owners' znodes: claim and release
+    topic_registry        the partitions that are read, with their streams and queues
     listeners             listeners for rebalances, topics, partitions and sessions
     offsets               committed offsets in ZooKeeper and at the coordinator
     fetcher_manager, fetcher_thread, leader_finder   the threads that fetch
     chunks                fetched chunks on their way to a stream
     streams               KafkaStream and its iterator
     message_and_metadata  one message
-    runtime               steps, scheduler, threads, log of repeated failures
+    runtime               steps, scheduler, threads
     stats                 meters
 
 Imports ``clients.network``, ``clients.fetch``, ``clients.group``, ``registry`` and ``records``, none of which

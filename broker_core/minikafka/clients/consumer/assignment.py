@@ -275,6 +275,12 @@ class AssignmentContext:
         }
         self._fill(group, consumer_id, threads, readable_assignments(store, threads[consumer_id]))
 
+    @property
+    def my_partitions(self) -> set[TopicPartition]:
+        """The partitions of all topics that ``consumer_id`` reads."""
+        topics = self.partitions_for_topic.items()
+        return {TopicPartition(topic, number) for topic, numbers in topics for number in numbers}
+
     @classmethod
     def of(
         cls,

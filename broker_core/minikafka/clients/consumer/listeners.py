@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from minikafka.clients.consumer.assignment import ConsumerThreadId
-from minikafka.clients.consumer.registration import Lease
+from minikafka.clients.consumer.registration import GroupRegistration
 from minikafka.clients.consumer.runtime import Steps
 from minikafka.registry import paths
 from minikafka.registry.store import SessionState, Store
@@ -116,21 +116,11 @@ class Rebalancer(Protocol):
 
 
 class ZkSessionExpireListener:
-    """Handles the end of a consumer's session with ZooKeeper. ``register`` registers the consumer in the
-    present session.
-    """
+    """Handles the end of a consumer's session with ZooKeeper."""
 
-    def __init__(
-        self,
-        consumer_id: str,
-        lease: Lease,
-        register: Callable[[], Steps[None]],
-        load_balancer_listener: Rebalancer,
-    ) -> None:
-        self.consumer_id = consumer_id
-        self.load_balancer_listener = load_balancer_listener
-        self._lease = lease
-        self._register = register
+    def __init__(self, registration: GroupRegistration, load_balancer_listener: Rebalancer) -> None:
+        self._registration = registration
+        self._load_balancer_listener = load_balancer_listener
 
     def handle_state_changed(self, state: SessionState) -> None:
         """Handle a state of the session, on the store's own thread.
@@ -139,14 +129,14 @@ class ZkSessionExpireListener:
         more, and a rebalance is triggered, which starts with ``handle_new_session``.
         """
         if state is SessionState.EXPIRED:
-            logger.warning("%s: the session with ZooKeeper has expired", self.consumer_id)
-            self._lease.revoke()
+            logger.warning("%s: the session with ZooKeeper has expired", self._registration.consumer_id)
+            self._registration.lease.revoke()
         if state is not SessionState.SUSPENDED:
-            self.load_balancer_listener.rebalance_event_triggered()
+            self._load_balancer_listener.rebalance_event_triggered()
 
     def handle_new_session(self) -> Steps[None]:
         """Forget the partitions of the old session, and register again; the rebalance follows."""
-        self._lease.revoke()
-        self.load_balancer_listener.reset_state()
+        self._registration.lease.revoke()
+        self._load_balancer_listener.reset_state()
         yield None
-        yield from self._register()
+        yield from self._registration.register()

@@ -22,11 +22,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import (
@@ -34,7 +34,6 @@ from minikafka.base.errors import (
     ConsumerRebalanceFailed,
     CoordinationLost,
     NetworkError,
-    NodeExists,
     NoNode,
     SessionExpired,
 )
@@ -42,22 +41,25 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.assignment import (
     AssignmentContext,
     ConsumerThreadId,
-    PartitionOwner,
     RebalancePlan,
     ThreadIds,
     create_assignor,
     rebalance_plan,
 )
-from minikafka.clients.consumer.chunks import ChunkQueue, PartitionTopicInfo
+from minikafka.clients.consumer.chunks import PartitionTopicInfo
 from minikafka.clients.consumer.config import ConsumerConfig
-from minikafka.clients.consumer.listeners import ConsumerRebalanceListener
+from minikafka.clients.consumer.listeners import (
+    ConsumerRebalanceListener,
+    ZkSessionExpireListener,
+    ZkTopicPartitionChangeListener,
+)
 from minikafka.clients.consumer.offsets import ConsumerOffsets
+from minikafka.clients.consumer.ownership import PartitionOwnership
 from minikafka.clients.consumer.registration import GroupRegistration
 from minikafka.clients.consumer.runtime import Steps, Wait
-from minikafka.clients.consumer.streams import KafkaStream
+from minikafka.clients.consumer.topic_registry import TopicRegistry
 from minikafka.registry import paths
-from minikafka.registry.consumers import owned_in_session
-from minikafka.registry.store import Store
+from minikafka.registry.store import Store, Watch
 
 logger = logging.getLogger("minikafka.clients.consumer")
 
@@ -78,38 +80,22 @@ class Fetcher(Protocol):
         """Stop for good."""
 
 
-class RebalancedConsumer(Protocol):
-    """The parts of a consumer that its rebalance uses: a ``ZookeeperConsumerConnector``."""
+@dataclass(frozen=True, slots=True)
+class RebalanceContext:
+    """The parts of one consumer that its rebalance works with."""
 
     config: ConsumerConfig
-    consumer_id_string: str
-    store: Store
     clock: Clock
+    store: Store
+    registration: GroupRegistration
+    ownership: PartitionOwnership
+    registry: TopicRegistry
     fetcher: Fetcher
     offsets: ConsumerOffsets
-    commit_lock: threading.RLock
-    topic_registry: dict[str, dict[int, PartitionTopicInfo]]
-    topic_thread_id_and_queues: dict[tuple[str, ConsumerThreadId], ChunkQueue]
-    consumer_rebalance_listener: ConsumerRebalanceListener | None
-    all_streams: list[KafkaStream[Any, Any]]
-    registration: GroupRegistration
-
-    @property
-    def is_shutting_down(self) -> bool:
-        """True if the consumer is shutting down."""
-
-    @property
-    def registered_session(self) -> int:
-        """The id of the session in which the consumer is registered."""
-
-    def handle_new_session(self) -> Steps[None]:
-        """Forget the partitions of an earlier session, and register in the present one."""
-
-    def reinitialize_consumer(self, threads: ThreadIds) -> None:
-        """Set up queues and watches for the topics that the consumer reads now."""
-
-    def commit_steps(self, *, with_retries: bool) -> Steps[frozenset[TopicPartition]]:
-        """Commit all consumed messages."""
+    commit: Callable[[], Steps[object]]
+    """Commits all consumed messages, with retries."""
+    stopping: threading.Event
+    """Set when the consumer shuts down."""
 
 
 class RebalanceResult(Enum):
@@ -123,31 +109,24 @@ class RebalanceResult(Enum):
 
 
 class ZkRebalancerListener:
-    """Rebalances the consumer ``connector``: one rebalance at a time, in steps on one thread.
+    """Rebalances one consumer: one rebalance at a time, in steps on one thread."""
 
-    ``streams`` maps topics to their streams.
-    """
-
-    def __init__(
-        self,
-        connector: RebalancedConsumer,
-        group: str,
-        consumer_id: str,
-        streams: dict[str, list[KafkaStream[Any, Any]]],
-    ) -> None:
-        self.group = group
-        self.consumer_id = consumer_id
-        self.kafka_message_and_metadata_streams = streams
-        self._connector = connector
-        self._assignor = create_assignor(connector.config.partition_assignment_strategy)
+    def __init__(self, context: RebalanceContext) -> None:
+        self.consumer_id = context.registration.consumer_id
+        self.consumer_rebalance_listener: ConsumerRebalanceListener | None = None
+        """The application's listener."""
+        self.session_expiration_listener = ZkSessionExpireListener(context.registration, self)
+        self.topic_partition_change_listener = ZkTopicPartitionChangeListener(self.rebalance_event_triggered)
+        self._context = context
+        self._assignor = create_assignor(context.config.partition_assignment_strategy)
         self._triggered = threading.Event()
+        self._topic_watches: dict[str, Watch] = {}
         self._fetched: Mapping[TopicPartition, ConsumerThreadId] | None = None
         """The partitions that are being fetched; None while fetchers are stopped."""
         self._pause = threading.Event()
         """Never set; used to wait."""
         self._held_by_others: Mapping[TopicPartition, str] = {}
         """Partitions to claim that other consumers owned in the last attempt, with their owners."""
-        self._owned_counts: Counter[str] = Counter()
         self._listener_thread: int | None = None
         """The id of the thread that is calling the rebalance listener."""
 
@@ -172,14 +151,12 @@ class ZkRebalancerListener:
         """Wait until a rebalance is triggered, or the consumer shuts down."""
         self._triggered.wait()
 
-    @property
-    def owned_partitions_count(self) -> dict[str, int]:
-        """The number of owned partitions by topic (the gauges ``OwnedPartitionsCount``)."""
-        return dict(self._owned_counts)
-
-    def clear_owned_partitions(self) -> None:
-        """Forget the owned partitions, whose ownership ended with the session."""
-        self._owned_counts.clear()
+    def watch_group(self) -> None:
+        """Trigger a rebalance when the session, the group's consumers or the brokers change."""
+        store = self._context.store
+        store.on_session(self.session_expiration_listener.handle_state_changed)
+        for path in (paths.consumer_ids_path(self._context.registration.group), paths.BROKER_IDS):
+            store.watch_children(path, partial(self.handle_child_change, path))
 
     @property
     def is_called_by_rebalance_listener(self) -> bool:
@@ -205,9 +182,9 @@ class ZkRebalancerListener:
         Raises ConsumerRebalanceFailed after ``rebalance.max.retries`` failed attempts. Attempts that lost the
         connection to ZooKeeper, or were superseded by another change, do not count.
         """
-        connector, config = self._connector, self._connector.config
+        config = self._context.config
         failures, reason = 0, ""
-        while not connector.is_shutting_down:
+        while not self._context.stopping.is_set():
             self._triggered.clear()
             outcome = RebalanceResult.SUPERSEDED
             try:
@@ -234,25 +211,24 @@ class ZkRebalancerListener:
 
     def rebalance(self) -> Steps[RebalanceResult]:
         """Make one attempt, and return its result."""
-        connector = self._connector
-        if connector.registered_session != connector.store.session_id:
-            yield from connector.handle_new_session()
-        connector.registration.renew()
-        session_id = connector.registered_session
+        parts, registration = self._context, self._context.registration
+        if registration.session_id != parts.store.session_id:
+            yield from self.session_expiration_listener.handle_new_session()
+        registration.renew()
+        session_id = registration.session_id
         try:
             context = AssignmentContext(
-                self.group, self.consumer_id, connector.config.exclude_internal_topics, connector.store
+                registration.group, self.consumer_id, parts.config.exclude_internal_topics, parts.store
             )
         except NoNode:
-            connector.registration.forget()  # the znode was deleted
+            registration.forget()  # the znode was deleted
             return RebalanceResult.SUPERSEDED
-        connector.reinitialize_consumer(context.my_topic_thread_ids)
+        self.reinitialize_consumer(context.my_topic_thread_ids)
         yield None
-        if not _children(connector.store, paths.BROKER_IDS):
-            no_brokers_hint = connector.config.no_brokers_hint
-            logger.warning("%s: no brokers to read from: %s", self.consumer_id, no_brokers_hint)
+        if not _children(parts.store, paths.BROKER_IDS):
+            logger.warning("%s: no brokers to read from: %s", self.consumer_id, parts.config.no_brokers_hint)
             return RebalanceResult.DONE
-        owners = self._owners(context)
+        owners = parts.ownership.owners(context.my_partitions | parts.registry.partitions.keys())
         yield None
         plan = rebalance_plan(context, self._assignor, owners, session_id)
         if plan.is_unchanged and plan.my_assignment == self._fetched:
@@ -265,33 +241,24 @@ class ZkRebalancerListener:
         offsets = yield from self._fetch_offsets(plan)
         if offsets is None:
             return RebalanceResult.SUPERSEDED
-        kept = self._partitions_read
-        registry = _by_topic(kept.values())
+        infos = dict(parts.registry.partitions)
         for tp, thread in plan.my_assignment.items():
-            if tp not in kept:
-                self.add_partition_topic_info(registry, tp, offsets.get(tp, -1), thread)
+            if tp not in infos:
+                self.add_partition_topic_info(infos, tp, offsets.get(tp, -1), thread)
         yield None
-        self.update_fetcher(registry, plan)
+        self.update_fetcher(infos, plan)
         return RebalanceResult.DONE
 
-    def _owners(self, context: AssignmentContext) -> dict[TopicPartition, PartitionOwner]:
-        """Return the owners of all partitions of this consumer's topics, and of those that it reads."""
-        partitions = {
-            TopicPartition(topic, number)
-            for topic, numbers in context.partitions_for_topic.items()
-            for number in numbers
-        } | self._partitions_read.keys()
-        places = {paths.consumer_owner_path(self.group, *tp): tp for tp in sorted(partitions)}
-        return {
-            places[path]: PartitionOwner(data.decode("utf-8", "replace"), stat.ephemeral_owner)
-            for path, (data, stat) in self._connector.store.read_all(places).items()
-        }
-
-    @property
-    def _partitions_read(self) -> dict[TopicPartition, PartitionTopicInfo]:
-        """The partitions that are read; during a rebalance, those that are kept."""
-        registry = self._connector.topic_registry
-        return {info.topic_partition: info for infos in registry.values() for info in infos.values()}
+    def reinitialize_consumer(self, threads: ThreadIds) -> None:
+        """Set up the queues and the watches of the topics of ``threads``, and drop those of other topics."""
+        self._context.registry.assign_queues(threads)
+        for topic in threads:
+            if topic not in self._topic_watches:
+                path = paths.topic_path(topic)
+                handle = partial(self.topic_partition_change_listener.handle_data, path)
+                self._topic_watches[topic] = self._context.store.watch_data(path, handle)
+        for topic in self._topic_watches.keys() - threads.keys():
+            self._topic_watches.pop(topic).cancel()
 
     # --- closing
     # -------------------------------------------------------------------------------------------
@@ -301,18 +268,19 @@ class ZkRebalancerListener:
 
         Return False as ``close_fetchers_for_queues``.
         """
-        connector = self._connector
         if not (yield from self.close_fetchers_for_queues(plan)):
             return False
         yield None
-        if connector.consumer_rebalance_listener is not None:
+        registry = self._context.registry
+        if self.consumer_rebalance_listener is not None:
             # The listener may commit: this consumer still owns what it has read.
-            before = {topic: set(infos) for topic, infos in connector.topic_registry.items()}
+            before: dict[str, set[int]] = {}
+            for topic, partition in registry.partitions:
+                before.setdefault(topic, set()).add(partition)
             with self._calling_listener():
-                connector.consumer_rebalance_listener.before_releasing_partitions(before)
-        with connector.commit_lock:
-            # Offsets of a partition that another consumer owns must not be committed.
-            connector.topic_registry = _by_topic(self._kept_partitions(plan))
+                self.consumer_rebalance_listener.before_releasing_partitions(before)
+        # Offsets of a partition that another consumer owns must not be committed.
+        registry.replace(self._kept_partitions(plan))
         return True
 
     def close_fetchers_for_queues(self, plan: RebalancePlan) -> Steps[bool]:
@@ -323,20 +291,20 @@ class ZkRebalancerListener:
         application gets nothing until the fetchers start again. Return False if the consumer shuts down
         meanwhile: then the shutdown marks messages as consumed, commits and releases.
         """
-        connector = self._connector
+        parts = self._context
         self._fetched = None
-        connector.fetcher.stop_connections()
-        self.clear_fetcher_queues()
+        parts.fetcher.stop_connections()
+        parts.registry.clear_fetcher_queues()
         yield None
         kept = frozenset(self._kept_partitions(plan))
-        yield Wait(connector.config.rebalance_backoff_ms, partial(self._wait_until_processed, kept))
-        if connector.is_shutting_down:
+        yield Wait(parts.config.rebalance_backoff_ms, partial(self._wait_until_processed, kept))
+        if parts.stopping.is_set():
             return False
-        for stream in connector.all_streams:
+        for stream in parts.registry.streams:
             stream.iterator().forget_processing(kept)
-        if connector.config.auto_commit_enable:
+        if parts.config.auto_commit_enable:
             try:
-                yield from connector.commit_steps(with_retries=True)
+                yield from parts.commit()
             except (NetworkError, BrokerError) as error:
                 logger.warning(
                     "%s: commit at rebalance failed, messages may be delivered again: %s",
@@ -347,45 +315,38 @@ class ZkRebalancerListener:
 
     def _kept_partitions(self, plan: RebalancePlan) -> list[PartitionTopicInfo]:
         """Return the partitions that the same stream continues to read, from their present positions."""
-        queues = self._connector.topic_thread_id_and_queues
+        registry = self._context.registry
         stays = {
-            tp: queues[tp.topic, thread] for tp, thread in plan.my_assignment.items() if tp not in plan.claim
+            tp: registry.topic_thread_id_and_queues[tp.topic, thread]
+            for tp, thread in plan.my_assignment.items()
+            if tp not in plan.claim
         }
         return [
             info
-            for tp, info in self._partitions_read.items()
+            for tp, info in registry.partitions.items()
             if info.queue is stays.get(tp) and info.consumed_offset >= 0
         ]
 
-    def clear_fetcher_queues(self) -> None:
-        """Clear the queues, and the chunks that iterators are reading."""
-        for queue in set(self._connector.topic_thread_id_and_queues.values()):
-            queue.clear()
-        for stream in self._connector.all_streams:
-            stream.clear()
-
     def _wait_until_processed(self, kept: frozenset[PartitionTopicInfo], timeout_ms: int) -> bool:
         """Wait until the application is processing no message, or one of a partition in ``kept``."""
-        connector = self._connector
-        end_ms = connector.clock.monotonic_ms() + timeout_ms
-        iterators = [stream.iterator() for stream in connector.all_streams]
-        while not {iterator.processing_partition for iterator in iterators} <= {None, *kept}:
-            left_ms = end_ms - connector.clock.monotonic_ms()
-            if left_ms <= 0 or connector.is_shutting_down:
+        parts = self._context
+        end_ms = parts.clock.monotonic_ms() + timeout_ms
+        while not parts.registry.processed(kept):
+            left_ms = end_ms - parts.clock.monotonic_ms()
+            if left_ms <= 0 or parts.stopping.is_set():
                 return False
             self._pause.wait(min(_PROCESSED_POLL_MS, left_ms) / 1000)
         return True
 
     def reset_state(self) -> None:
         """Forget all ownership, which ended with its session: none of its offsets is committed any more."""
-        connector = self._connector
+        parts = self._context
         self._fetched = None
-        self.clear_owned_partitions()
-        connector.fetcher.stop_connections()
-        with connector.commit_lock:
-            connector.topic_registry = {}
-            connector.offsets.zookeeper.forget()
-        self.clear_fetcher_queues()
+        parts.fetcher.stop_connections()
+        with parts.registry.lock:
+            parts.registry.replace(())
+            parts.offsets.zookeeper.forget()
+        parts.registry.clear_fetcher_queues()
 
     # --- owners
     # -------------------------------------------------------------------------------------------
@@ -393,67 +354,20 @@ class ZkRebalancerListener:
     def release_partition_ownership(self, partitions: tuple[TopicPartition, ...]) -> Steps[None]:
         """Release partitions, so that other consumers can own them."""
         for tp in partitions:
-            self.delete_partition_ownership_from_zk(tp)
-            self._owned_counts -= Counter([tp.topic])  # drops counts of 0
+            self._context.ownership.delete_partition_ownership_from_zk(tp)
             yield None
-
-    def delete_partition_ownership_from_zk(self, tp: TopicPartition) -> None:
-        """Delete the owner's znode, if it belongs to this session.
-
-        Raises SessionExpired if the session has ended meanwhile: then the znode may be another consumer's,
-        and stays.
-        """
-        if self.still_owned([tp]):
-            self._delete_owner_znode(paths.consumer_owner_path(self.group, *tp))
-
-    def _delete_owner_znode(self, path: str) -> None:
-        store, registration = self._connector.store, self._connector.registration.path
-        try:
-            # The registration ends with the session, and only this thread creates it again.
-            store.delete_if_exists(path, registration)
-        except NoNode:
-            if store.exists(registration) is None:
-                raise SessionExpired(
-                    f"{registration} no longer exists: another consumer may own {path}"
-                ) from None
-
-    def still_owned(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """Return the partitions that this consumer owns, according to ZooKeeper."""
-        connector = self._connector
-        return owned_in_session(connector.store, self.group, partitions, connector.registered_session)
 
     def reflect_partition_ownership_decision(self, plan: RebalancePlan) -> Steps[bool]:
         """Claim the new partitions of the plan. Return whether all of them are owned."""
         held: dict[TopicPartition, str] = {}
         for tp in plan.claim:
-            owner = self._claim(tp, plan.my_assignment[tp])
+            owner = self._context.ownership.claim(tp, plan.my_assignment[tp])
             if owner is not None:
                 logger.info("%s: waiting for %s to release %s", self.consumer_id, owner, tp)
                 held[tp] = owner
             yield None
         self._held_by_others = held
         return not held
-
-    def _claim(self, tp: TopicPartition, thread: ConsumerThreadId) -> str | None:
-        """Claim one partition for ``thread``. Return None, or the owner if another consumer owns it."""
-        store, session_id = self._connector.store, self._connector.registered_session
-        path, data = paths.consumer_owner_path(self.group, *tp), str(thread).encode("utf-8")
-        while True:
-            try:
-                store.create(path, data, ephemeral=True, make_parents=True)
-            except NodeExists:
-                try:
-                    present, stat = store.read(path)
-                except NoNode:
-                    continue  # the owner has just released it
-                if stat.ephemeral_owner != session_id:
-                    return present.decode("utf-8", "replace")
-                if present != data:
-                    self._delete_owner_znode(path)
-                    continue
-            if store.session_id != session_id:
-                raise SessionExpired(f"{self.consumer_id}: the session ended during the claim of {tp}")
-            return None
 
     # --- starting fetchers
     # -------------------------------------------------------------------------------------------
@@ -462,68 +376,53 @@ class ZkRebalancerListener:
         """Fetch the committed offsets of the new partitions, and retry until they are known. Return None if
         another rebalance is triggered or the consumer shuts down.
         """
-        connector = self._connector
-        wanted = sorted(plan.my_assignment.keys() - self._partitions_read.keys())
+        parts = self._context
+        wanted = sorted(plan.my_assignment.keys() - parts.registry.partitions.keys())
         while True:
             try:
-                return connector.offsets.fetch(wanted)
+                return parts.offsets.fetch_offsets(wanted)
             except (NetworkError, BrokerError) as error:
                 logger.info("%s: failed to fetch committed offsets, retrying: %s", self.consumer_id, error)
-                yield Wait(connector.config.offsets_channel_backoff_ms)
-                if self.is_triggered or connector.is_shutting_down:
+                yield Wait(parts.config.offsets_channel_backoff_ms)
+                if self.is_triggered or parts.stopping.is_set():
                     return None
 
     def add_partition_topic_info(
         self,
-        registry: dict[str, dict[int, PartitionTopicInfo]],
+        infos: dict[TopicPartition, PartitionTopicInfo],
         tp: TopicPartition,
         offset: int,
         thread: ConsumerThreadId,
     ) -> None:
-        """Add ``tp`` to ``registry``, to be read from ``offset`` by ``thread``. Offset -1 means the
-        position that ``auto.offset.reset`` selects.
+        """Add ``tp`` to ``infos``, to be read from ``offset`` by ``thread``. Offset -1 means the position
+        that ``auto.offset.reset`` selects.
         """
-        registry.setdefault(tp.topic, {})[tp.partition] = PartitionTopicInfo(
-            tp.topic,
-            tp.partition,
-            self._connector.topic_thread_id_and_queues[tp.topic, thread],
-            offset,
-            offset,
-            self._connector.config.fetch_message_max_bytes,
-            self._connector.config.client_id,
-        )
+        parts = self._context
+        queue = parts.registry.topic_thread_id_and_queues[tp.topic, thread]
+        size, client_id = parts.config.fetch_message_max_bytes, parts.config.client_id
+        infos[tp] = PartitionTopicInfo(*tp, queue, offset, offset, size, client_id)
 
-    def update_fetcher(self, registry: dict[str, dict[int, PartitionTopicInfo]], plan: RebalancePlan) -> None:
-        """Start to read the partitions of ``registry``."""
-        connector = self._connector
-        self._owned_counts = Counter(tp.topic for tp in plan.my_assignment)
-        with connector.commit_lock:
-            connector.topic_registry = registry
-        if connector.consumer_rebalance_listener is not None:
+    def update_fetcher(self, infos: Mapping[TopicPartition, PartitionTopicInfo], plan: RebalancePlan) -> None:
+        """Start to read the partitions of ``infos``."""
+        parts = self._context
+        parts.registry.replace(infos.values())
+        if self.consumer_rebalance_listener is not None:
             assignment: dict[str, dict[int, ConsumerThreadId]] = {}
             for share in plan.assignment.values():
                 for tp, thread in share.items():
                     assignment.setdefault(tp.topic, {})[tp.partition] = thread
             with self._calling_listener():
-                connector.consumer_rebalance_listener.before_starting_fetchers(self.consumer_id, assignment)
-            if connector.is_shutting_down:
+                self.consumer_rebalance_listener.before_starting_fetchers(self.consumer_id, assignment)
+            if parts.stopping.is_set():
                 return
         logger.info("%s: reading %s", self.consumer_id, ", ".join(map(str, plan.my_assignment)) or "nothing")
-        infos = list(self._partitions_read.values())
-        for info in infos:
+        for info in infos.values():
             # A message in process is not fetched again: it counts as consumed at the next request.
             info.fetched_offset = max(
-                stream.iterator().next_fetch_offset(info) for stream in connector.all_streams
+                stream.iterator().next_fetch_offset(info) for stream in parts.registry.streams
             )
-        connector.fetcher.start_connections(infos)
+        parts.fetcher.start_connections(list(infos.values()))
         self._fetched = plan.my_assignment
-
-
-def _by_topic(infos: Iterable[PartitionTopicInfo]) -> dict[str, dict[int, PartitionTopicInfo]]:
-    found: dict[str, dict[int, PartitionTopicInfo]] = {}
-    for info in infos:
-        found.setdefault(info.topic, {})[info.partition] = info
-    return found
 
 
 def _children(store: Store, path: str) -> list[str]:

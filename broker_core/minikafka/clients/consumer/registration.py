@@ -100,6 +100,8 @@ class GroupRegistration:
         clock: Clock,
         on_lost: Callable[[], None],
     ) -> None:
+        self.group = config.group_id
+        self.consumer_id = consumer_id
         self.path = paths.consumer_id_path(config.group_id, consumer_id)
         self.session_id = 0
         """The session that created the znode; 0 before the registration."""
@@ -107,7 +109,6 @@ class GroupRegistration:
         """The subscription to register."""
         self.lease = Lease(clock, min(config.zookeeper_session_timeout_ms, store.session_timeout_ms))
         self._config = config
-        self._consumer_id = consumer_id
         self._store = store
         self._clock = clock
         self._on_lost = on_lost
@@ -124,7 +125,7 @@ class GroupRegistration:
         end_ms = self._clock.monotonic_ms() + 2 * self._config.zookeeper_session_timeout_ms
         while True:
             if self._stopped:
-                raise CoordinationLost(f"{self._consumer_id} is shut down")
+                raise CoordinationLost(f"{self.consumer_id} is shut down")
             sent_ms, session_id = self._clock.monotonic_ms(), self._store.session_id
             try:
                 self._store.create(self.path, data, ephemeral=True, make_parents=True)
@@ -159,7 +160,7 @@ class GroupRegistration:
         try:
             stat = self._store.exists(self.path)
         except CoordinationError as error:
-            logger.debug("%s: %s", self._consumer_id, error)
+            logger.debug("%s: %s", self.consumer_id, error)
             return self.lease.is_valid
         if stat is None or not self.lease.renew(stat.ephemeral_owner, sent_ms):
             self._on_lost()
@@ -178,9 +179,9 @@ class GroupRegistration:
             return
         if self._store.session_id != self.session_id:
             raise SessionExpired(
-                f"{self._consumer_id}: the ZooKeeper session has expired, nothing is committed"
+                f"{self.consumer_id}: the ZooKeeper session has expired, nothing is committed"
             )
         raise CoordinationLost(
-            f"{self._consumer_id}: no response from ZooKeeper within the lease: other consumers may own the "
+            f"{self.consumer_id}: no response from ZooKeeper within the lease: other consumers may own the "
             "partitions, nothing is committed"
         )

@@ -33,42 +33,35 @@ from minikafka.base.errors import (
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer import arguments
 from minikafka.clients.consumer.assignment import (
-    ConsumerThreadId,
     StaticTopicCount,
-    ThreadIds,
     TopicCount,
     WildcardTopicCount,
     list_topics,
 )
-from minikafka.clients.consumer.chunks import ChunkQueue, PartitionTopicInfo, error_chunk
 from minikafka.clients.consumer.config import KAFKA, ZOOKEEPER, ConsumerConfig
 from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
-from minikafka.clients.consumer.listeners import (
-    ConsumerRebalanceListener,
-    ZkSessionExpireListener,
-    ZkTopicPartitionChangeListener,
-    ZookeeperTopicEventWatcher,
-)
+from minikafka.clients.consumer.listeners import ConsumerRebalanceListener, ZookeeperTopicEventWatcher
 from minikafka.clients.consumer.offsets import (
     ConsumerOffsets,
     GroupOffsetsChannel,
     OffsetsChannel,
     registered_brokers,
 )
-from minikafka.clients.consumer.rebalancer import Fetcher, ZkRebalancerListener
+from minikafka.clients.consumer.ownership import PartitionOwnership
+from minikafka.clients.consumer.rebalancer import Fetcher, RebalanceContext, ZkRebalancerListener
 from minikafka.clients.consumer.registration import GroupRegistration, make_consumer_id
 from minikafka.clients.consumer.runtime import Scheduler, Stepper, Steps, run_steps
 from minikafka.clients.consumer.stats import acquire_stats, release_stats
 from minikafka.clients.consumer.streams import KafkaStream, WildcardStreamsHandler
 from minikafka.clients.consumer.topic_filter import TopicFilter
+from minikafka.clients.consumer.topic_registry import TopicRegistry
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.outage_log import FailureLog
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import EventWaiter, Waiter
 from minikafka.clients.serializer import Decoder, DefaultDecoder
-from minikafka.registry import paths
 from minikafka.registry.consumers import ZookeeperOffsets
-from minikafka.registry.store import Store, Watch
+from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
 
 K = TypeVar("K")
@@ -102,13 +95,8 @@ class ZookeeperConsumerConnector:
         self.config = arguments.checked_config(config)
         self.clock = clock or SystemClock()
         self.consumer_id_string = make_consumer_id(config, self.clock)
-        self.topic_registry: dict[str, dict[int, PartitionTopicInfo]] = {}
-        self.topic_thread_id_and_queues: dict[tuple[str, ConsumerThreadId], ChunkQueue] = {}
         self.message_stream_created = False
-        self.consumer_rebalance_listener: ConsumerRebalanceListener | None = None
         self.wildcard_topic_watcher: ZookeeperTopicEventWatcher | None = None
-        self.commit_lock = threading.RLock()
-        self.all_streams: list[KafkaStream[Any, Any]] = []
         self._threads = threads
         self._waiter = waiter or EventWaiter()
         self._stopping = threading.Event()
@@ -116,40 +104,44 @@ class ZookeeperConsumerConnector:
         self._shutdown_lock = threading.Lock()
         self._rebalance_lock = threading.RLock()  # a rebalance listener may shut its consumer down
         self._create_lock = threading.Lock()
-        self._queues: dict[str | None, list[ChunkQueue]] = {}
-        """Queues by topic, in the order of threads; the topics of a filter share those under None."""
-        self._topic_watches: dict[str, Watch] = {}
         self._executor: threading.Thread | None = None
         self._stepper = Stepper(self.clock)
         self.store: Store = self.connect_zk() if store is None else store
         try:
             self.fetcher: Fetcher = self.create_fetcher() if fetcher is None else fetcher
-            self.load_balancer_listener = ZkRebalancerListener(
-                self, config.group_id, self.consumer_id_string, {}
-            )
             self.registration = GroupRegistration(
                 config,
                 self.consumer_id_string,
                 self.store,
                 self.clock,
-                self.load_balancer_listener.rebalance_event_triggered,
+                self._trigger_rebalance,
             )
             self.lease = self.registration.lease
-            self.session_expiration_listener = ZkSessionExpireListener(
-                self.consumer_id_string, self.lease, self.register_consumer_in_zk, self.load_balancer_listener
-            )
-            self.topic_partition_change_listener = ZkTopicPartitionChangeListener(
-                self.load_balancer_listener.rebalance_event_triggered
-            )
+            self.topic_registry = TopicRegistry(config, self.lease)
             self.offsets_channel = self._offsets_channel(channel)
+            ownership = PartitionOwnership(self.store, self.registration)
             self.offsets = ConsumerOffsets(
                 ZookeeperOffsets(self.store, config.group_id),
                 self.offsets_channel,
                 in_zookeeper=config.offsets_storage == ZOOKEEPER or config.dual_commit_enabled,
                 zookeeper_first=config.offsets_storage == ZOOKEEPER,
-                still_owned=self.load_balancer_listener.still_owned,
+                still_owned=ownership.still_owned,
                 max_retries=config.offsets_commit_max_retries,
                 backoff_ms=config.offsets_channel_backoff_ms,
+            )
+            self.load_balancer_listener = ZkRebalancerListener(
+                RebalanceContext(
+                    config=config,
+                    clock=self.clock,
+                    store=self.store,
+                    registration=self.registration,
+                    ownership=ownership,
+                    registry=self.topic_registry,
+                    fetcher=self.fetcher,
+                    offsets=self.offsets,
+                    commit=partial(self.commit_steps, with_retries=True),
+                    stopping=self._stopping,
+                )
             )
             self.ensure_offset_manager_connected()
         except BaseException:
@@ -174,14 +166,17 @@ class ZookeeperConsumerConnector:
         return self._stopping.is_set()
 
     @property
-    def registered_session(self) -> int:
-        """The id of the session in which the consumer is registered; 0 before the registration."""
-        return self.registration.session_id
+    def owned_partitions(self) -> tuple[TopicPartition, ...]:
+        """The partitions that this consumer reads, in order."""
+        return tuple(sorted(self.topic_registry.partitions))
 
     @property
-    def checkpointed_zk_offsets(self) -> Mapping[TopicPartition, int]:
-        """The offsets known to be in ZooKeeper; an unchanged offset is not written again."""
-        return self.offsets.zookeeper.checkpointed
+    def positions(self) -> dict[TopicPartition, int]:
+        """The owned partitions, with the offset after their last processed message."""
+        return self.topic_registry.positions()
+
+    def _trigger_rebalance(self) -> None:
+        self.load_balancer_listener.rebalance_event_triggered()
 
     def _schedule(self) -> None:
         """Schedule the periodic tasks."""
@@ -224,10 +219,10 @@ class ZookeeperConsumerConnector:
         arguments.check_decoders(key_decoder, value_decoder)
         topic_count = StaticTopicCount(self.consumer_id_string, dict(topic_count_map))
         self._mark_streams_created()
-        streams: dict[str, list[KafkaStream[Any, Any]]] = {}
-        for topic, number in topic_count_map.items():
-            streams[topic] = self._new_streams(topic, number, key_decoder, value_decoder)
-        self.load_balancer_listener.kafka_message_and_metadata_streams.update(streams)
+        streams = {
+            topic: self._new_streams(topic, number, key_decoder, value_decoder)
+            for topic, number in topic_count_map.items()
+        }
         self._join_group(topic_count)
         return streams
 
@@ -267,7 +262,7 @@ class ZookeeperConsumerConnector:
             topic_filter,
             excluded,
             list_topics(self.store),
-            lambda topics: self.load_balancer_listener.rebalance_event_triggered(),
+            lambda topics: self._trigger_rebalance(),
         )
         self._join_group(topic_count)
         self.wildcard_topic_watcher = ZookeeperTopicEventWatcher(self.store, handler)
@@ -278,7 +273,7 @@ class ZookeeperConsumerConnector:
         arguments.check_listener(listener)
         if self.message_stream_created:
             raise MessageStreamsExist("message streams exist: set the rebalance listener before them")
-        self.consumer_rebalance_listener = listener
+        self.load_balancer_listener.consumer_rebalance_listener = listener
 
     def _mark_streams_created(self) -> None:
         with self._create_lock:
@@ -295,37 +290,22 @@ class ZookeeperConsumerConnector:
         key_decoder: Decoder[Any] | None,
         value_decoder: Decoder[Any] | None,
     ) -> list[KafkaStream[Any, Any]]:
-        config = self.config
-        queues = [ChunkQueue(config.queued_max_message_chunks) for _ in range(number)]
-        self._queues[topic] = queues
-        streams = [
-            self._stream(queue, key_decoder or DefaultDecoder(), value_decoder or DefaultDecoder())
-            for queue in queues
-        ]
-        self.all_streams += streams
-        return streams
-
-    def _stream(
-        self, queue: ChunkQueue, key_decoder: Decoder[Any], value_decoder: Decoder[Any]
-    ) -> KafkaStream[Any, Any]:
-        config = self.config
-        return KafkaStream(
-            queue, config.consumer_timeout_ms, key_decoder, value_decoder, config.client_id, self.lease
+        return self.topic_registry.create_streams(
+            topic, number, key_decoder or DefaultDecoder(), value_decoder or DefaultDecoder()
         )
 
     def _join_group(self, topic_count: TopicCount) -> None:
         """Register, watch the group and make the first rebalance."""
         self.registration.topic_count = topic_count
         listener = self.load_balancer_listener
-        self.store.on_session(self.session_expiration_listener.handle_state_changed)
         if not self._threads:
-            self._watch_group()
+            listener.watch_group()
             listener.rebalance_event_triggered()
             return
         with self._rebalance_lock:
             try:
                 run_steps(self.register_consumer_in_zk(), self._waiter)
-                self._watch_group()
+                listener.watch_group()
                 run_steps(listener.synced_rebalance(), self._waiter)
                 failed = None
             except MinikafkaError as error:
@@ -337,32 +317,6 @@ class ZookeeperConsumerConnector:
             target=self._watcher_executor, name=f"{self.consumer_id_string}_watcher_executor", daemon=True
         )
         self._executor.start()
-
-    def _watch_group(self) -> None:
-        listener = self.load_balancer_listener
-        for path in (paths.consumer_ids_path(self.config.group_id), paths.BROKER_IDS):
-            self.store.watch_children(path, partial(listener.handle_child_change, path))
-
-    def reinitialize_consumer(self, threads: ThreadIds) -> None:
-        """Set up queues and watches for the topics of ``threads``, and drop those of other topics."""
-        streams = self.load_balancer_listener.kafka_message_and_metadata_streams
-        for topic, ids in threads.items():
-            if topic in self._topic_watches:
-                continue
-            shared = topic not in self._queues
-            for thread in ids:
-                queue = self._queues[None if shared else topic][thread.thread_id]
-                self.topic_thread_id_and_queues[topic, thread] = queue
-            if shared:
-                streams[topic] = self.all_streams
-            path = paths.topic_path(topic)
-            handle = partial(self.topic_partition_change_listener.handle_data, path)
-            self._topic_watches[topic] = self.store.watch_data(path, handle)
-        for topic in self._topic_watches.keys() - threads.keys():
-            self._topic_watches.pop(topic).cancel()
-            streams.pop(topic, None)
-            for key in [key for key in self.topic_thread_id_and_queues if key[0] == topic]:
-                del self.topic_thread_id_and_queues[key]
 
     # --- ZooKeeper
     # -------------------------------------------------------------------------------------------
@@ -387,10 +341,6 @@ class ZookeeperConsumerConnector:
         its session may last. Raises NodeExists if it is still there after that.
         """
         yield from self.registration.register()
-
-    def handle_new_session(self) -> Steps[None]:
-        """Reset the state of an expired session and register again; also before the first rebalance."""
-        yield from self.session_expiration_listener.handle_new_session()
 
     # --- offsets
     # -------------------------------------------------------------------------------------------
@@ -431,7 +381,7 @@ class ZookeeperConsumerConnector:
 
     def auto_commit(self) -> None:
         """Commit all consumed messages, in one attempt. A failure is logged; the next run retries."""
-        if not self.topic_registry:
+        if not self.topic_registry.partitions:
             return
         try:
             run_steps(self.commit_steps(with_retries=False), self._waiter)
@@ -456,10 +406,10 @@ class ZookeeperConsumerConnector:
         """
         if offsets is not None:
             offsets = arguments.checked_offsets(offsets)
-        with self.commit_lock:  # before messages are marked: a rebalance may wait for them, then for the lock
+        registry = self.topic_registry
+        with registry.lock:  # before messages are marked: a rebalance may wait for them, then for the lock
             if offsets is None and not self.load_balancer_listener.is_called_by_rebalance_listener:
-                for stream in self.all_streams:
-                    stream.iterator().mark_delivered_consumed()
+                registry.mark_delivered_consumed()
             self._check_all_committed(
                 run_steps(self.commit_steps(with_retries=True, offsets=offsets), self._waiter)
             )
@@ -470,14 +420,10 @@ class ZookeeperConsumerConnector:
         """Commit in steps, under the commit lock, so that ownership does not change meanwhile. Return the
         partitions that this consumer does not own, whose offsets are not committed.
         """
-        with self.commit_lock:
+        with self.topic_registry.lock:
             if offsets is not None and not self.message_stream_created:
                 return (yield from self.offsets.commit(offsets, with_retries=with_retries, check=None))
-            consumed = {
-                info.topic_partition: info.consumed_offset
-                for infos in self.topic_registry.values()
-                for info in infos.values()
-            }
+            consumed = self.topic_registry.positions()
             wanted = consumed if offsets is None else offsets
             own = {tp: offset for tp, offset in wanted.items() if tp in consumed}
             lost = yield from self.offsets.commit(
@@ -492,33 +438,11 @@ class ZookeeperConsumerConnector:
                 f"{self.consumer_id_string} does not own {names}: their offsets are not committed"
             )
 
-    def commit_offset_to_zookeeper(self, partition: TopicPartition, offset: int) -> None:
-        """Write one offset to ZooKeeper, unless it is known to be there. Raises as ``commit_offsets``."""
-        wanted = arguments.checked_offsets({partition: offset})
-        with self.commit_lock:
-            if not self.message_stream_created:
-                self.offsets.zookeeper.commit(wanted, lambda partitions: partitions)
-                return
-            self.registration.check_lease()
-            own = {
-                tp: value
-                for tp, value in wanted.items()
-                if tp.partition in self.topic_registry.get(tp.topic, {})
-            }
-            lost = self.offsets.zookeeper.commit(own, self.load_balancer_listener.still_owned)
-            self._check_all_committed(lost | (wanted.keys() - own.keys()))
-
-    def fetch_offset_from_zookeeper(self, partition: TopicPartition) -> int | None:
-        """Return the group's offset in ZooKeeper, or None."""
-        partition = arguments.checked_partition(partition)
-        with self.commit_lock:
-            return self.offsets.zookeeper.fetch([partition]).get(partition)
-
     def fetch_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the group's committed offsets of ``partitions``, without partitions that have none."""
         wanted = [arguments.checked_partition(partition) for partition in partitions]
-        with self.commit_lock:
-            return self.offsets.fetch(wanted)
+        with self.topic_registry.lock:
+            return self.offsets.fetch_offsets(wanted)
 
     # --- without threads
     # -------------------------------------------------------------------------------------------
@@ -608,8 +532,8 @@ class ZookeeperConsumerConnector:
             try:
                 self.fetcher.stop_connections()
                 self.fetcher.shutdown()
-                self.send_shutdown_to_all_queues(error, mark_consumed=mark_consumed)
-                if self.config.auto_commit_enable and self.topic_registry:
+                self.topic_registry.send_shutdown_to_all_queues(error, mark_consumed=mark_consumed)
+                if self.config.auto_commit_enable and self.topic_registry.partitions:
                     run_steps(
                         self.commit_steps(with_retries=True), EventWaiter() if self._threads else self._waiter
                     )
@@ -617,24 +541,9 @@ class ZookeeperConsumerConnector:
                 logger.error("%s: commit at shutdown failed: %s", self.consumer_id_string, failure)
             finally:
                 self.lease.revoke()
-                self.topic_registry = {}
-                self.load_balancer_listener.clear_owned_partitions()
+                self.topic_registry.replace(())
                 if self.offsets_channel is not None:
                     self.offsets_channel.close()
                 # The end of the session removes the registration and the owners' znodes.
                 self.store.close()
                 release_stats(self.config.client_id)
-
-    def send_shutdown_to_all_queues(
-        self, error: MinikafkaError | None = None, *, mark_consumed: bool = True
-    ) -> None:
-        """End all streams, or make them raise ``error``. No message is delivered after this returns. With
-        ``mark_consumed`` all delivered messages count as consumed.
-        """
-        for stream in self.all_streams:
-            stream.clear()
-            if mark_consumed:
-                stream.iterator().mark_delivered_consumed()
-        for queues in self._queues.values():
-            for queue in queues:
-                queue.close(None if error is None else error_chunk(error, queue))

@@ -64,9 +64,9 @@ WRONG: dict[str, tuple[Call, str]] = {
         lambda consumer: consumer.fetch_offsets(["t"]),
         "^partition: expected a TopicPartition, such as .*, got 't'$",
     ),
-    "None as a partition": (lambda consumer: consumer.fetch_offset_from_zookeeper(None), "got None$"),
+    "None as a partition": (lambda consumer: consumer.fetch_offsets([None]), "got None$"),
     "a partition as text": (
-        lambda consumer: consumer.commit_offset_to_zookeeper(("t", "0"), 5),
+        lambda consumer: consumer.commit_offsets({("t", "0"): 5}),
         r"got {\('t', '0'\): 5}$",
     ),
 }

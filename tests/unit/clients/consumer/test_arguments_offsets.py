@@ -21,19 +21,16 @@ def test_given_offsets_are_committed(harness: ZooKeeperGroupHarness) -> None:
     harness.go()
     consumer.connector.commit_offsets({T0: 7, T1: 9})
     assert (harness.offset(0), harness.offset(1)) == (b"7", b"9")
-    assert consumer.connector.fetch_offset_from_zookeeper(T0) == 7
-    consumer.connector.commit_offset_to_zookeeper(T0, 8)
+    assert consumer.connector.fetch_offsets([T0, T1]) == {T0: 7, T1: 9}
+    consumer.connector.commit_offsets({T0: 8})
     assert consumer.connector.fetch_offsets([T0, T1]) == {T0: 8, T1: 9}
-    assert consumer.connector.checkpointed_zk_offsets == {T0: 8, T1: 9}
 
 
 def test_pair_of_topic_and_number_is_a_partition(harness: ZooKeeperGroupHarness) -> None:
     consumer = harness.consumer("a").reads(t=1)
     harness.go()
-    consumer.connector.commit_offsets({("t", 0): 7})
-    consumer.connector.commit_offset_to_zookeeper(("t", 1), 9)  # type: ignore[arg-type]
+    consumer.connector.commit_offsets({("t", 0): 7, ("t", 1): 9})
     assert (harness.offset(0), harness.offset(1)) == (b"7", b"9")
-    assert consumer.connector.fetch_offset_from_zookeeper(("t", 0)) == 7  # type: ignore[arg-type]
     assert consumer.connector.fetch_offsets([("t", 1)]) == {T1: 9}  # type: ignore[list-item]
 
 
@@ -52,8 +49,6 @@ def test_commit_fails_for_foreign_partitions_and_commits_the_others() -> None:
     b.connector.commit_offsets({T1: 9})
     with pytest.raises(CommitFailed, match="g_a does not own t-1"):
         a.connector.commit_offsets({T0: 5, T1: 3})
-    with pytest.raises(CommitFailed):
-        a.connector.commit_offset_to_zookeeper(T1, 3)
     assert (harness.offset(0), harness.offset(1)) == (b"5", b"9")
 
 
@@ -71,11 +66,7 @@ def test_commit_after_expiry_does_not_overwrite_the_new_owners_offset(
     harness.go()
     b.connector.commit_offsets({T0: 9})
     harness.zookeeper.resume(a.store)
-    for commit in (
-        lambda: a.connector.commit_offsets({T0: 5}),
-        lambda: a.connector.commit_offset_to_zookeeper(T0, 5),
-    ):
-        with pytest.raises((SessionExpired, CoordinationLost)):
-            commit()
+    with pytest.raises((SessionExpired, CoordinationLost)):
+        a.connector.commit_offsets({T0: 5})
     assert harness.offset() == b"9"
     assert harness.coordinator.offsets.get(T0, 9) == 9

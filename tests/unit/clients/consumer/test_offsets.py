@@ -125,7 +125,7 @@ def test_unchanged_offset_is_not_written_again(harness: OffsetsHarness) -> None:
     harness.mine.commit({T0: 5, T1: 0}, yes)
     harness.mine.commit({T0: 5, T1: 1}, yes)
     assert (harness.znode(T0), harness.znode(T1)) == ((b"5", 0), (b"1", 1))
-    assert harness.mine.checkpointed == {T0: 5, T1: 1}
+    assert harness.mine.checkpointed_zk_offsets == {T0: 5, T1: 1}
 
 
 def test_fetched_offsets_are_checkpointed(harness: OffsetsHarness) -> None:
@@ -178,7 +178,7 @@ def test_offset_is_written_again_after_a_lost_response(harness: OffsetsHarness) 
     harness.zookeeper.lose_next_answer(harness.store)
     with pytest.raises(CoordinationLost):
         harness.mine.commit({T0: 6}, yes)
-    assert harness.mine.checkpointed == {}
+    assert harness.mine.checkpointed_zk_offsets == {}
     harness.mine.commit({T0: 6}, yes)
     assert harness.znode()[0] == b"6"
 
@@ -195,7 +195,7 @@ def test_dual_commit_writes_both_and_reads_the_larger(harness: OffsetsHarness) -
     assert (harness.znode()[0], harness.kafka) == (b"5", {T0: 5, T1: 3})
     harness.kafka[T0] = 9
     harness.kafka[T1] = 1
-    assert both.fetch([T0, T1, U0]) == {T0: 9, T1: 3}
+    assert both.fetch_offsets([T0, T1, U0]) == {T0: 9, T1: 3}
 
 
 def test_only_the_named_storage_is_used_without_dual_commit(harness: OffsetsHarness) -> None:
@@ -204,12 +204,12 @@ def test_only_the_named_storage_is_used_without_dual_commit(harness: OffsetsHarn
     kafka = harness.offsets(in_zookeeper=False)
     run(kafka, {T0: 7})
     assert (harness.znode()[0], harness.kafka) == (b"5", {T0: 7})
-    assert kafka.fetch([T0]) == {T0: 7}
+    assert kafka.fetch_offsets([T0]) == {T0: 7}
 
 
 def test_unknown_offset_is_not_committed(harness: OffsetsHarness) -> None:
     run(harness.offsets(), {T0: -1})
-    assert (harness.kafka, harness.mine.checkpointed) == ({}, {})
+    assert (harness.kafka, harness.mine.checkpointed_zk_offsets) == ({}, {})
 
 
 def test_failed_commit_is_retried_up_to_its_limit(harness: OffsetsHarness) -> None:
@@ -256,4 +256,4 @@ def test_commit_writes_nothing_if_others_may_own_it(harness: OffsetsHarness) -> 
 
     with pytest.raises(SessionExpired):
         run(harness.offsets(), {T0: 5}, check=expired)
-    assert (harness.attempts, harness.mine.checkpointed) == (0, {})
+    assert (harness.attempts, harness.mine.checkpointed_zk_offsets) == (0, {})

@@ -21,6 +21,7 @@ from minikafka.base.errors import (
 )
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.assignment import ConsumerThreadId
+from minikafka.clients.consumer.ownership import PartitionOwnership
 from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRequestAndResponseStatsRegistry
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.serializer import LongDecoder, StringDecoder
@@ -29,7 +30,7 @@ from tests.support.connector_harness import GROUP, ZooKeeperGroupHarness, cut_of
 from tests.support.consumer_streams import fill, offsets
 
 GOLDEN = Path(__file__).parents[3] / "data" / "zookeeper"
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 
 @pytest.fixture
@@ -370,8 +371,8 @@ def test_owner_created_between_check_and_delete_stays(
 ) -> None:
     consumer = harness.consumer("a").reads(t=1)
     harness.go()
-    listener = consumer.connector.load_balancer_listener
-    owned, path = listener.still_owned, paths.consumer_owner_path(GROUP, *T0)
+    ownership = PartitionOwnership(consumer.store, consumer.connector.registration)
+    owned, path = ownership.still_owned, paths.consumer_owner_path(GROUP, *T0)
 
     def look(partitions: list[TopicPartition]) -> frozenset[TopicPartition]:
         found = owned(partitions)
@@ -379,9 +380,9 @@ def test_owner_created_between_check_and_delete_stays(
         harness.admin.create(path, b"g_z-0", ephemeral=True)
         return found
 
-    monkeypatch.setattr(listener, "still_owned", look)
+    monkeypatch.setattr(ownership, "still_owned", look)
     with pytest.raises(SessionExpired, match="g_a no longer exists"):
-        listener.delete_partition_ownership_from_zk(T0)
+        ownership.delete_partition_ownership_from_zk(T0)
     assert harness.admin.read(path)[0] == b"g_z-0"
 
 
@@ -557,24 +558,23 @@ def test_stats_are_removed_with_the_last_consumer_of_a_client(harness: ZooKeeper
     assert client not in FetchRequestAndResponseStatsRegistry._stats
 
 
-def test_owned_partitions_are_counted_until_they_are_released() -> None:
+def test_partitions_are_owned_until_they_are_released() -> None:
     harness = ZooKeeperGroupHarness(t=2, u=1)
     a = harness.consumer("a").reads(t=1, u=1)
-    counted = a.connector.load_balancer_listener
-    assert counted.owned_partitions_count == {}
+    assert a.connector.owned_partitions == ()
     harness.go()
-    assert counted.owned_partitions_count == {"t": 2, "u": 1}
+    assert a.connector.owned_partitions == (T0, T1, U0)
     b = harness.consumer("b").reads(t=1)
     harness.go()
-    assert counted.owned_partitions_count == {"t": 1, "u": 1}
+    assert a.connector.owned_partitions == (T0, U0)
     cut_off(harness, a)
     harness.zookeeper.resume(a.store)
     harness.zookeeper.deliver()
     a.connector.step()
-    assert counted.owned_partitions_count == {}
+    assert a.connector.owned_partitions == ()
     harness.go()
     b.connector.shutdown()
-    assert b.connector.load_balancer_listener.owned_partitions_count == {}
+    assert b.connector.owned_partitions == ()
 
 
 def test_second_shutdown_does_nothing_and_streams_are_refused(harness: ZooKeeperGroupHarness) -> None:
