@@ -75,22 +75,14 @@ def test_an_archive_of_the_users_is_left_alone(archive: Path, monkeypatch: pytes
     assert importers(users)
 
 
-@pytest.fixture
-def unfrozen() -> Iterator[None]:
-    yield
-    gc.unfreeze()
-
-
-def test_a_collection_of_garbage_does_not_look_at_modules(
-    unfrozen: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_collection_of_garbage_does_not_look_at_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_modules_frozen", 0)
     freeze_modules()
     assert all(found is not workers.__dict__ for found in gc.get_objects())
 
 
 def test_what_a_later_task_makes_is_collected_unless_modules_came(
-    unfrozen: None, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(workers, "_modules_frozen", 0)
     freeze_modules()

@@ -192,6 +192,9 @@ def world(request: pytest.FixtureRequest) -> Simulation:
     for request in REQUESTS.values():  # what is made at the first time, the offsets topic too
         world.call(request)
         world.settle()
+    # Each test below collects all garbage and looks at all objects: not at those that earlier tests left.
+    gc.collect()
+    gc.freeze()
     return world
 
 
