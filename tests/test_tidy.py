@@ -7,10 +7,12 @@ number may only fall, and an entry that is no longer needed must go.
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -149,28 +151,66 @@ INDEX_OPTIONS = re.compile(r"--(?:extra-)?index-url|PIP_(?:EXTRA_)?INDEX_URL|--f
 # What a rule finds, as {where: how much}. Finders take text, so that the tests below can show that they find.
 
 
-def functions_of(source: str) -> Iterator[tuple[str, int]]:
+class Facts(NamedTuple):
+    """What the rules below ask of a module's syntax tree."""
+
+    functions: list[tuple[str, int]]
     """Every function with its qualified name and its lines, from ``def`` to its last line."""
+    questions: list[str]
+    """Names of what has a docstring that opens with the word of a question."""
+    imports: list[tuple[str, tuple[str, ...]]]
+    """Each imported module with the names that are taken out of it, also inside functions and by name."""
 
-    def walk(node: ast.AST, prefix: str) -> Iterator[tuple[str, int]]:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-                assert child.end_lineno is not None
-                yield prefix + child.name, child.end_lineno - child.lineno + 1
-                yield from walk(child, f"{prefix}{child.name}.")
-            elif isinstance(child, ast.ClassDef):
-                yield from walk(child, f"{prefix}{child.name}.")
-            elif not isinstance(child, ast.expr):  # expressions hold no functions, and are most of a tree
-                yield from walk(child, prefix)
 
-    return walk(ast.parse(source), "")
+def statements(body: Iterable[ast.AST], prefix: str = "") -> Iterator[tuple[ast.AST, str]]:
+    """Return every statement below ``body`` with the qualified name of what it is in.
+
+    Expressions hold none, and are most of a tree.
+    """
+    for node in body:
+        yield node, prefix
+        named = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        for field in ("body", "handlers", "orelse", "finalbody", "cases"):
+            yield from statements(getattr(node, field, ()), f"{prefix}{node.name}." if named else prefix)
+
+
+@functools.cache
+def facts_of(source: str) -> Facts:
+    """Parse a module once for all rules: the tree has a thousand of them."""
+    tree = ast.parse(source)
+    facts = Facts([], [], [])
+    for node, prefix in [(tree, ""), *statements(tree.body)]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            facts.functions.append((prefix + node.name, node.end_lineno - node.lineno + 1))
+        elif isinstance(node, ast.Import):
+            facts.imports.extend((alias.name, ()) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            facts.imports.append((node.module, tuple(alias.name for alias in node.names)))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node, clean=False)
+            if text and QUESTION.match(text.lstrip()):
+                facts.questions.append(getattr(node, "name", "module"))
+    if "import_module" in source or "__import__" in source:
+        facts.imports.extend((name, ()) for name in imported_by_name(tree))
+    return facts
+
+
+def imported_by_name(tree: ast.Module) -> Iterator[str]:
+    """Return the modules that calls import."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in {"import_module", "__import__"}:
+                yield str(node.args[0].value)
 
 
 def long_functions(path: str, source: str) -> dict[str, int]:
     """Functions over the limit."""
     if len(source.splitlines()) <= FUNCTION_LINES_MAX:
         return {}
-    return {f"{path}:{name}": lines for name, lines in functions_of(source) if lines > FUNCTION_LINES_MAX}
+    functions = facts_of(source).functions
+    return {f"{path}:{name}": lines for name, lines in functions if lines > FUNCTION_LINES_MAX}
 
 
 def long_module(path: str, source: str) -> dict[str, int]:
@@ -187,13 +227,7 @@ def is_short(path: str, source: str) -> bool:
 
 def question_docstrings(path: str, source: str) -> list[str]:
     """Return the docstrings, as path and name, that open with the word of a question."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node, clean=False)
-            if text and QUESTION.match(text.lstrip()):
-                found.append(f"{path}:{getattr(node, 'name', 'module')}")
-    return found
+    return [f"{path}:{name}" for name in facts_of(source).questions]
 
 
 def banned_words(path: str, text: str) -> list[str]:
@@ -208,25 +242,10 @@ def banned_words(path: str, text: str) -> list[str]:
 
 def long_test_names(path: str, source: str) -> list[str]:
     """Return the names of tests over the limit."""
-    names = (name.rpartition(".")[2] for name, _ in functions_of(source))
+    names = (name.rpartition(".")[2] for name, _ in facts_of(source).functions)
     return [
         f"{path}: {name}" for name in names if name.startswith("test_") and len(name) > TEST_NAME_LENGTH_MAX
     ]
-
-
-def imports_of(source: str) -> set[str]:
-    """Top-level names of all modules that ``source`` imports, also inside functions and by name."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            found.add(node.module)
-        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if called in {"import_module", "__import__"}:
-                found.add(str(node.args[0].value))
-    return {name.partition(".")[0] for name in found}
 
 
 def banned_in(path: str) -> frozenset[str]:
@@ -248,7 +267,10 @@ def banned_in(path: str) -> frozenset[str]:
 def banned_imports(path: str, source: str) -> dict[str, int]:
     """Imports that the floor of ``path`` forbids."""
     banned = banned_in(path)
-    return {f"{path}:{name}": 1 for name in imports_of(source) & banned} if banned else {}
+    if not banned:
+        return {}
+    imported = {name.partition(".")[0] for name, _ in facts_of(source).imports}
+    return {f"{path}:{name}": 1 for name in imported & banned}
 
 
 def circle(sources: Mapping[str, str]) -> list[str]:
@@ -256,12 +278,9 @@ def circle(sources: Mapping[str, str]) -> list[str]:
     graph: dict[str, set[str]] = {}
     for name, source in sources.items():
         found = graph[name] = set()
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.Import):
-                found.update(alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module is not None:
-                below = [f"{node.module}.{alias.name}" for alias in node.names]
-                found.update(module if module in sources else node.module for module in below)
+        for module, taken in facts_of(source).imports:
+            below = [f"{module}.{attribute}" for attribute in taken]
+            found.update(inner if inner in sources else module for inner in below or [module])
         found.discard(name)
     try:
         TopologicalSorter(graph).prepare()
@@ -291,8 +310,10 @@ def against(ratchet: Mapping[str, int], found: Mapping[str, int]) -> list[str]:
     return sorted(worse + loose)
 
 
-def texts() -> Iterator[tuple[str, str]]:
+@functools.cache
+def texts() -> list[tuple[str, str]]:
     """Every text file of the tree with its path from the root."""
+    found = []
     files = [path for path in ROOT.iterdir() if path.is_file() and path.name not in {"LICENSE", ".git"}]
     for directory in DIRECTORIES:
         files += [path for path in (ROOT / directory).rglob("*") if path.is_file()]
@@ -305,7 +326,8 @@ def texts() -> Iterator[tuple[str, str]]:
         except UnicodeDecodeError:
             continue
         if "\0" not in text:
-            yield relative, text
+            found.append((relative, text))
+    return found
 
 
 def modules() -> Iterator[tuple[str, str]]:
@@ -390,7 +412,7 @@ def test_a_function_of_just_the_limit_passes() -> None:
 
 def test_a_function_inside_a_branch_or_a_function_is_measured() -> None:
     source = "if True:\n    def f():\n        async def g():\n            pass\n"
-    assert list(functions_of(source)) == [("f", 3), ("f.g", 2)]
+    assert facts_of(source).functions == [("f", 3), ("f.g", 2)]
 
 
 def test_a_module_one_line_too_long_is_found() -> None:
