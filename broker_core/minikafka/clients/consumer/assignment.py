@@ -50,7 +50,7 @@ class ConsumerThreadId:
     """Counts from 0."""
 
     def __str__(self) -> str:
-        return f"{self.consumer}-{self.thread_id}"
+        return make_thread_id(self.consumer, self.thread_id)
 
     def __lt__(self, other: ConsumerThreadId) -> bool:
         return java_order_key(str(self)) < java_order_key(str(other))
@@ -62,6 +62,11 @@ class ConsumerThreadId:
         if not consumer or not (number.isascii() and number.isdecimal()):
             return None
         return cls(consumer, int(number))
+
+
+def make_thread_id(consumer_id: str, thread_id: int) -> str:
+    """Return the name of a consumer's thread."""
+    return f"{consumer_id}-{thread_id}"
 
 
 def java_order_key(text: str) -> bytes:
@@ -157,11 +162,6 @@ class WildcardTopicCount:
         return {self.topic_filter.regex: self.num_streams}
 
 
-def make_thread_id(consumer_id: str, thread_id: int) -> str:
-    """Return the name of a consumer's thread."""
-    return str(ConsumerThreadId(consumer_id, thread_id))
-
-
 def make_consumer_thread_ids_per_topic(consumer_id: str, topic_count_map: Mapping[str, int]) -> ThreadIds:
     """Return the threads of the consumer for each topic, as many as ``topic_count_map`` says, numbered from
     0.
@@ -173,22 +173,10 @@ def make_consumer_thread_ids_per_topic(consumer_id: str, topic_count_map: Mappin
 
 
 def construct_topic_count(
-    group: str, consumer_id: str, store: Store, exclude_internal_topics: bool
-) -> TopicCount:
-    """Return the registered subscription of a consumer of ``group``.
-
-    The texts' two other forms are the constructors of the two classes. Raises NoNode if the consumer is not
-    registered; otherwise as ``parse_topic_count``.
-    """
-    path = paths.consumer_id_path(group, consumer_id)
-    data, _ = store.read(path)
-    return parse_topic_count(data, path, exclude_internal_topics, lambda: list_topics(store))
-
-
-def parse_topic_count(
     data: bytes, path: str, exclude_internal_topics: bool, topics: Callable[[], Iterable[str]]
 ) -> TopicCount:
-    """Parse a consumer's registration; the consumer's id is the last part of ``path``.
+    """Return the subscription in the registration of a consumer, whose id is the last part of ``path``. (The
+    texts' two other forms are the constructors of the two classes.)
 
     Raises CoordinationError, which names the znode, for an invalid registration, or one whose pattern would
     not mean the same here as in Java.
@@ -268,7 +256,7 @@ class AssignmentContext:
             raise NoNode(f"{mine}: consumer {consumer_id!r} is not registered")
         topics = list_topics(store)
         threads = {
-            path.rpartition("/")[2]: parse_topic_count(
+            path.rpartition("/")[2]: construct_topic_count(
                 data, path, exclude_internal_topics, lambda: topics
             ).get_consumer_thread_ids_per_topic()
             for path, (data, _) in registered.items()
@@ -464,8 +452,6 @@ class RebalancePlan:
     """Partitions that this session owns and has to release, perhaps to claim them for another thread."""
     claim: tuple[TopicPartition, ...]
     """Partitions to own that this session, or the assigned thread, does not own yet."""
-    held_by_others: Mapping[TopicPartition, str]
-    """Partitions of ``claim`` that another consumer owns, with the owner."""
 
     @property
     def is_unchanged(self) -> bool:
@@ -493,5 +479,4 @@ def rebalance_plan(
         my_assignment=share,
         release=tuple(tp for tp in sorted(mine) if str(share.get(tp)) != mine[tp]),
         claim=own,
-        held_by_others={tp: owners[tp].thread for tp in own if tp in owners and tp not in mine},
     )

@@ -64,9 +64,6 @@ class FetchedDataChunk:
     error: MinikafkaError | None = None
 
 
-_STOP_POLL_SECONDS = 0.1
-
-
 class Command(Enum):
     """Entries of a queue that are not chunks."""
 
@@ -125,32 +122,6 @@ class ChunkQueue:
             self._changed.notify_all()
             return True
 
-    def put(self, chunk: FetchedDataChunk, stop: threading.Event | None = None) -> bool:
-        """Append ``chunk``, waiting for room; return False once the queue is closed or ``stop`` is set."""
-        with self.lock:
-            while not self.has_room:
-                if self._closed or (stop is not None and stop.is_set()):
-                    return False
-                self._changed.wait(None if stop is None else _STOP_POLL_SECONDS)
-            self._chunks.append(chunk)
-            self._changed.notify_all()
-            return True
-
-    def take(self, timeout_ms: int | None = None) -> FetchedDataChunk | Command | None:
-        """Return the next chunk, or the shutdown command; None if there is neither within ``timeout_ms``.
-
-        Releases the chunk that was taken before.
-        """
-        with self.lock:
-            return self.take_locked(None if timeout_ms is None else time.monotonic() + timeout_ms / 1000)
-
-    def clear(self) -> None:
-        """Drop the queued chunks. The shutdown command stays."""
-        with self.lock:
-            self._chunks.clear()
-            self._changed.notify_all()
-            self._on_room()
-
     def close(self, last: FetchedDataChunk | None = None) -> None:
         """Drop the queued chunks, and end the iteration after the chunk in use, or after ``last``."""
         with self.lock:
@@ -161,8 +132,8 @@ class ChunkQueue:
             self._changed.notify_all()
 
     def take_locked(self, end: float | None) -> FetchedDataChunk | Command | None:
-        """Return the next chunk, the shutdown command or None as ``take``. ``end`` is a ``time.monotonic`` in
-        seconds.
+        """Return the next chunk, or the shutdown command; None if there is neither before ``end``, a
+        ``time.monotonic`` in seconds. Releases the chunk that was taken before.
         """
         self.release_chunk_locked()
         while not self._chunks:
@@ -181,7 +152,7 @@ class ChunkQueue:
             self._on_room()
 
     def clear_locked(self) -> None:
-        """Drop the queued chunks, and release the chunk in use."""
+        """Drop the queued chunks, and release the chunk in use. The shutdown command stays."""
         self._chunks.clear()
         self._chunks_in_use = 0
         self._changed.notify_all()
@@ -252,10 +223,10 @@ class PartitionTopicInfo:
 
     @property
     def lag(self) -> int:
-        """Offsets between the fetched offset and the high watermark of the last fetch response; 0 before the
+        """Offsets between the consumed offset and the high watermark of the last fetch response; 0 before the
         first.
         """
-        return max(0, self.high_watermark - max(0, self.fetched_offset))
+        return max(0, self.high_watermark - max(0, self.consumed_offset))
 
     def enqueue(self, messages: memoryview, next_offset: int, error: MinikafkaError | None = None) -> bool:
         """Put fetched messages into the queue, and move the fetched offset. Return False, and change nothing,

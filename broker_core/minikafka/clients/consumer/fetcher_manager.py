@@ -129,22 +129,6 @@ class ConsumerFetcherManager:
             names = ", ".join(thread.name for thread in self._stopping_threads)
             logger.warning("timed out waiting for threads to end: %s", names)
 
-    @property
-    def max_lag(self) -> int:
-        """The largest lag of the fetched partitions: offsets between the fetched offset and the high
-        watermark of the last response (the gauge ``MaxLag``).
-        """
-        connections = self._current
-        return 0 if connections is None else max((info.lag for info in connections.infos.values()), default=0)
-
-    def add_partitions_with_error(self, partitions: Iterable[TopicPartition]) -> None:
-        """Look up the leaders of these partitions again."""
-        connections, partitions = self._current, list(partitions)
-        if connections is not None:
-            for fetcher in list(connections.fetchers.values()):
-                fetcher.remove_partitions(partitions)
-            self._mark_without_leader(connections, partitions)
-
     def step(self) -> None:
         """Without threads: run one round of the leader finder and of each fetcher."""
         connections = self._current

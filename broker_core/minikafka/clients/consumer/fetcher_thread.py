@@ -302,7 +302,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         if not records_of(part):
             return
         whole, found = whole_entries(part)
-        allowed = self._config.fetch_message_max_bytes
+        allowed = info.fetch_size
         if self._truncates_first_message and found.wanted_bytes > allowed and not found.valid_bytes:
             self._fail_partition(info, MessageSizeTooLarge(*tp, offset, found.wanted_bytes, allowed))
         elif found.valid_bytes and found.next_offset > offset:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.base.errors import ConfigError, CoordinationError, NoNode
+from minikafka.base.errors import ConfigError, CoordinationError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.assignment import (
     AssignmentContext,
@@ -22,9 +22,9 @@ from minikafka.clients.consumer.assignment import (
     TopicCount,
     WildcardTopicCount,
     construct_topic_count,
+    list_topics,
     make_registration,
     make_thread_id,
-    parse_topic_count,
     rebalance_plan,
 )
 from minikafka.clients.consumer.topic_filter import Blacklist, Whitelist
@@ -63,14 +63,19 @@ def names(topic_count: TopicCount) -> dict[str, list[str]]:
     }
 
 
+def registered(store: MemoryStore, group: str, consumer: str) -> TopicCount:
+    path = f"/consumers/{group}/ids/{consumer}"
+    return construct_topic_count(store.read(path)[0], path, True, lambda: list_topics(store))
+
+
 def test_recorded_static_registration_is_read(store: MemoryStore) -> None:
-    found = construct_topic_count("old-group", "old-group_c1", store, True)
+    found = registered(store, "old-group", "old-group_c1")
     assert found == StaticTopicCount("old-group_c1", {"orders": 2})
     assert names(found) == {"orders": ["old-group_c1-0", "old-group_c1-1"]}
 
 
 def test_recorded_whitelist_registration_is_read(store: MemoryStore) -> None:
-    found = construct_topic_count("white-group", "white-group_w1", store, True)
+    found = registered(store, "white-group", "white-group_w1")
     assert (found.pattern, found.get_topic_count_map()) == ("white_list", {"ord.*|pay.*": 1})
     assert names(found) == {"orders": ["white-group_w1-0"], "payments": ["white-group_w1-0"]}
 
@@ -94,7 +99,7 @@ def test_registration_equals_that_of_the_release(
 
 
 def test_later_topic_is_read_if_the_filter_allows_it(store: MemoryStore) -> None:
-    found = construct_topic_count("white-group", "white-group_w1", store, True)
+    found = registered(store, "white-group", "white-group_w1")
     for topic in ("pay-back", "other"):
         store.create(f"/brokers/topics/{topic}")
     assert sorted(found.get_consumer_thread_ids_per_topic()) == ["orders", "pay-back", "payments"]
@@ -113,7 +118,7 @@ def test_blacklist_excludes_matches_and_internal_topics() -> None:
 
 def test_pattern_with_json_escapes_round_trips() -> None:
     mine = WildcardTopicCount("c", Whitelist(r'a\.b|"\d"+x'), 1, True, list)
-    again = parse_topic_count(make_registration(mine, 1).to_json(), "/consumers/g/ids/c", True, list)
+    again = construct_topic_count(make_registration(mine, 1).to_json(), "/consumers/g/ids/c", True, list)
     assert again == mine
 
 
@@ -127,23 +132,25 @@ def test_filter_registration_equals_the_releases_and_round_trips(recorded: dict[
     mine = WildcardTopicCount("c", kind(recorded["filter"]), 2, True, list)
     theirs = recorded["znode"].encode()
     assert make_registration(mine, 1795241013937).to_json() == theirs
-    assert parse_topic_count(theirs, "/consumers/g/ids/c", True, list) == mine
+    assert construct_topic_count(theirs, "/consumers/g/ids/c", True, list) == mine
 
 
 def test_filter_without_topics_selects_nothing() -> None:
     store = MemoryZooKeeper().connect()
     data = make_registration(WildcardTopicCount("c", Whitelist(".*"), 1, True, list), 1).to_json()
     store.create("/consumers/g/ids/c", data, make_parents=True)
-    assert construct_topic_count("g", "c", store, True).get_consumer_thread_ids_per_topic() == {}
+    assert registered(store, "g", "c").get_consumer_thread_ids_per_topic() == {}
 
 
 @pytest.mark.parametrize("pattern", ["static", "something"])
 def test_unknown_pattern_and_empty_subscription_are_static(pattern: str) -> None:
     data = {"version": 1, "subscription": {"a": 1}, "pattern": pattern, "timestamp": "1"}
     path = "/consumers/g/ids/c"
-    assert parse_topic_count(json.dumps(data).encode(), path, True, list) == StaticTopicCount("c", {"a": 1})
+    assert construct_topic_count(json.dumps(data).encode(), path, True, list) == StaticTopicCount(
+        "c", {"a": 1}
+    )
     empty = json.dumps({**data, "subscription": {}, "pattern": "white_list"}).encode()
-    assert parse_topic_count(empty, path, True, list) == StaticTopicCount("c", {})
+    assert construct_topic_count(empty, path, True, list) == StaticTopicCount("c", {})
 
 
 @pytest.mark.parametrize(
@@ -162,12 +169,7 @@ def test_unknown_pattern_and_empty_subscription_are_static(pattern: str) -> None
 )
 def test_error_for_an_invalid_registration_names_its_path(data: bytes) -> None:
     with pytest.raises(CoordinationError, match=r"^/consumers/g/ids/c"):
-        parse_topic_count(data, "/consumers/g/ids/c", True, list)
-
-
-def test_unregistered_consumer_raises_no_node() -> None:
-    with pytest.raises(NoNode):
-        construct_topic_count("g", "c", MemoryZooKeeper().connect(), True)
+        construct_topic_count(data, "/consumers/g/ids/c", True, list)
 
 
 @pytest.mark.parametrize("streams", [0, -1, True, "2"])
@@ -242,7 +244,7 @@ def plan(
 
 def test_first_consumer_of_a_group_claims_all_partitions() -> None:
     found = plan({"a": 1}, {})
-    assert (found.release, found.claim, dict(found.held_by_others)) == ((), (T0, T1, T2, T3), {})
+    assert (found.release, found.claim) == ((), (T0, T1, T2, T3))
     assert {str(thread) for thread in found.my_assignment.values()} == {"a-0"}
     assert not found.is_unchanged
 
@@ -258,14 +260,14 @@ def test_partition_of_another_consumer_is_released() -> None:
     assert (found.release, found.claim) == ((T2, T3), ())
 
 
-def test_partition_held_by_another_consumer_is_listed() -> None:
+def test_partition_held_by_another_consumer_is_claimed() -> None:
     found = plan({"a": 1}, {T0: PartitionOwner("a-0", MINE), T1: PartitionOwner("b-0", OTHERS)}, partitions=2)
-    assert (found.release, found.claim, dict(found.held_by_others)) == ((), (T1,), {T1: "b-0"})
+    assert (found.release, found.claim) == ((), (T1,))
 
 
 def test_partition_moving_between_own_threads_is_reowned() -> None:
     found = plan({"a": 2}, {T0: PartitionOwner("a-0", MINE), T1: PartitionOwner("a-0", MINE)}, partitions=2)
-    assert (found.release, found.claim, dict(found.held_by_others)) == ((T1,), (T1,), {})
+    assert (found.release, found.claim) == ((T1,), (T1,))
 
 
 @pytest.mark.parametrize("partitions", [0, 2])
@@ -277,7 +279,7 @@ def test_ownership_from_a_lost_response_is_seen(partitions: int) -> None:
 
 def test_owner_of_an_earlier_session_is_another_consumer() -> None:
     found = plan({"a": 1}, {T0: PartitionOwner("a-0", OTHERS)}, partitions=1)
-    assert (found.release, dict(found.held_by_others)) == ((), {T0: "a-0"})
+    assert (found.release, found.claim) == ((), (T0,))
 
 
 def test_thread_beyond_the_partitions_gets_nothing() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
-from minikafka.clients.consumer.chunks import SHUTDOWN, ChunkQueue, FetchedDataChunk
+from minikafka.clients.consumer.chunks import SHUTDOWN, ChunkQueue, Command, FetchedDataChunk
 from tests.support.consumer_streams import stream_harness
 
 
@@ -15,43 +16,35 @@ def chunk(offset: int = 0) -> FetchedDataChunk:
         return FetchedDataChunk(memoryview(b""), harness.partition(), offset, offset + 1)
 
 
+def take(queue: ChunkQueue) -> FetchedDataChunk | Command | None:
+    with queue.lock:
+        return queue.take_locked(time.monotonic())
+
+
+def clear(queue: ChunkQueue) -> None:
+    with queue.lock:
+        queue.clear_locked()
+
+
 def test_chunks_are_taken_in_their_order() -> None:
     queue = ChunkQueue(2)
     first, second = chunk(0), chunk(1)
     assert queue.offer(first)
     assert queue.offer(second)
     assert len(queue) == 2
-    assert (queue.take(), queue.take()) == (first, second)
-    assert queue.take(0) is None
+    assert (take(queue), take(queue)) == (first, second)
+    assert take(queue) is None
 
 
 def test_chunk_in_use_counts_until_the_next_request() -> None:
     queue = ChunkQueue(1)
     assert queue.offer(chunk())
     assert not queue.has_room
-    queue.take()
+    take(queue)
     assert not queue.has_room
     assert not queue.offer(chunk())
-    assert queue.take(0) is None
+    assert take(queue) is None
     assert queue.has_room
-
-
-def test_put_waits_for_room() -> None:
-    queue = ChunkQueue(1)
-    second = chunk(1)
-    queue.offer(chunk(0))
-    putting = threading.Thread(target=queue.put, args=[second])
-    putting.start()
-    queue.take()
-    assert queue.take() is second
-    putting.join()
-
-
-def test_put_ends_when_it_is_stopped() -> None:
-    queue, stop = ChunkQueue(1), threading.Event()
-    assert queue.put(chunk(), stop)
-    stop.set()
-    assert not queue.put(chunk(), stop)
 
 
 def test_shutdown_command_stays_in_the_queue() -> None:
@@ -59,17 +52,21 @@ def test_shutdown_command_stays_in_the_queue() -> None:
     queue.offer(chunk())
     queue.close()
     assert queue.is_closed
-    assert [queue.take() for _ in range(3)] == [SHUTDOWN] * 3
+    assert [take(queue) for _ in range(3)] == [SHUTDOWN] * 3
     assert not queue.offer(chunk())
-    assert not queue.put(chunk())
-    queue.clear()
-    assert queue.take() is SHUTDOWN
+    clear(queue)
+    assert take(queue) is SHUTDOWN
 
 
 def test_shutdown_command_wakes_waiting_threads() -> None:
     queue = ChunkQueue(1)
     found: list[object] = []
-    waiting = [threading.Thread(target=lambda: found.append(queue.take())) for _ in range(2)]
+
+    def wait() -> None:
+        with queue.lock:
+            found.append(queue.take_locked(None))
+
+    waiting = [threading.Thread(target=wait) for _ in range(2)]
     for thread in waiting:
         thread.start()
     queue.close()
@@ -82,15 +79,15 @@ def test_callback_is_called_when_there_is_room_again() -> None:
     queue, calls = ChunkQueue(1), []
     queue.on_room(lambda: calls.append(queue.has_room))
     queue.offer(chunk())
-    queue.take()
+    take(queue)
     assert calls == []
-    queue.take(0)
+    take(queue)
     assert calls == [True]
     queue.offer(chunk())
-    queue.clear()
+    clear(queue)
     assert calls == [True, True]
     queue.on_room(None)
-    queue.clear()
+    clear(queue)
     assert calls == [True, True]
 
 

@@ -232,13 +232,17 @@ def test_partitions_of_a_broker_are_divided_among_its_fetchers() -> None:
     assert sorted(map(sorted, harness.positions)) == [[T0, T2], [T1, T3]]
 
 
-def test_max_lag_is_the_largest_lag_of_a_partition() -> None:
-    _, harness, stream = five_messages(fetch_message_max_bytes=50)
-    assert harness.manager.max_lag == 0
-    harness.manager.start_connections([harness.info(stream)])
-    assert harness.manager.max_lag == 0
+def test_lag_is_from_the_consumed_offset_to_the_high_watermark() -> None:
+    _, harness, stream = five_messages()
+    info = harness.info(stream)
+    assert info.lag == 0
+    harness.manager.start_connections([info])
     harness.step()
-    assert harness.manager.max_lag == 4
+    assert info.lag == 5
+    stream.take(3)
+    assert info.lag == 3
+    stream.drain()
+    assert info.lag == 0
 
 
 def test_fetches_and_their_bytes_are_counted() -> None:
@@ -518,17 +522,5 @@ def test_stop_ends_fetches_and_leader_lookups() -> None:
     harness.manager.start_connections([harness.info(stream)])
     harness.manager.stop_connections()
     harness.step()
-    harness.manager.add_partitions_with_error([T0])
-    harness.step()
     assert brokers.requests == []
     assert stream.drain() == []
-
-
-def test_leader_of_a_reported_partition_is_looked_up_again() -> None:
-    brokers, harness, stream = five_messages()
-    harness.manager.start_connections([harness.info(stream)])
-    harness.step()
-    harness.manager.add_partitions_with_error([T0, TopicPartition("other", 0)])
-    harness.step()
-    assert len(brokers.asked(ApiKey.METADATA)) == 2
-    assert offsets(stream.drain()) == [0, 1, 2, 3, 4]

@@ -20,7 +20,7 @@ from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode, Nod
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients import zookeeper_metadata
 from minikafka.clients.admin.groups import no_such_group, non_empty_group
-from minikafka.clients.consumer.assignment import list_topics, parse_topic_count
+from minikafka.clients.consumer.assignment import construct_topic_count, list_topics
 from minikafka.clients.group.description import EMPTY
 from minikafka.registry import paths
 from minikafka.registry.brokers import live_brokers
@@ -299,7 +299,7 @@ def _consumer(
     topics: Iterable[str] = ()
     # The topics of a pattern that means something else in Java are unknown.
     with contextlib.suppress(CoordinationError):
-        count = parse_topic_count(data, path, exclude_internal_topics=True, topics=lambda: known)
+        count = construct_topic_count(data, path, exclude_internal_topics=True, topics=lambda: known)
         topics = count.get_consumer_thread_ids_per_topic()
     return ZooKeeperConsumer(
         name,
