@@ -27,6 +27,7 @@ for folder in (ROOT / "spark_source", ROOT / "broker_core", ROOT):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
+from minikafka.base.config.config_def import ConfigKey  # noqa: E402
 from scripts import reference_texts as texts  # noqa: E402
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -41,7 +42,7 @@ API_PACKAGES = (
     "minikafka.clients.produce",
     "minikafka.embedded",
 )
-LARGEST = {2**63 - 1: "2^63 - 1", 2**31 - 1: "2^31 - 1"}
+LARGEST = {-(2**63): "-2^63", 2**63 - 1: "2^63 - 1", 2**31 - 1: "2^31 - 1"}
 
 
 def table(header: str, rows: Iterable[Iterable[str]]) -> str:
@@ -72,46 +73,24 @@ def shown(value: object) -> str:
     return f"`{text}`" if text else "empty"
 
 
-def allowed(name: str, parse: Callable[[str, str], Any]) -> str:
-    """Return what a property's parser says is allowed, which it says of a value that is not."""
-    from minikafka.base.errors import ConfigError
+def allowed(key: ConfigKey) -> str:
+    """Return what a setting's type allows."""
+    text = key.type.allowed
+    for number, short in LARGEST.items():
+        text = text.replace(str(number), short)
+    return text
 
-    try:
-        parse(name, "\0")
-    except ConfigError as error:
-        text = error.allowed.removeprefix("must be ")
-        for number, short in LARGEST.items():
-            text = text.replace(str(number), short)
-        return text
-    return "text"
+
+def default_of(key: ConfigKey) -> str:
+    """Return the default of a setting as a reader writes it; empty without one."""
+    return "" if key.default_text is None else shown(key.default_text)
 
 
 def broker_properties() -> str:
     """Return the page of broker properties and topic settings."""
-    from minikafka.log import config as log_config
-    from minikafka.server.config import properties
+    from minikafka.log.config import TOPIC_CONFIG
+    from minikafka.server.config.properties import BROKER_CONFIG, GROUPS
 
-    keys = dict(properties._KEYS)
-    known: dict[str, tuple[str, str]] = {}
-    for name, (parse, default) in keys.items():
-        known[name] = (allowed(name, parse), "" if default is None else shown(default))
-    for name, value in log_config.BROKER_PROPERTIES.items():
-        parse = log_config._BROKER_PARSERS.get(name) or next(
-            (
-                entry.parse
-                for entry in log_config.TOPIC_PROPERTIES.values()
-                for broker_name, _ in entry.broker
-                if broker_name == name
-            ),
-            log_config._LONG,
-        )
-        if name not in known:
-            known[name] = (
-                allowed(name, parse),
-                "" if value is None else shown(log_config.default_text(value)),
-            )
-    meanings = {name: text for rows in texts.BROKER_SECTIONS.values() for name, text in rows.items()}
-    matched(known, meanings, "broker properties")
     parts = [
         "# Broker properties",
         NOTE,
@@ -122,15 +101,18 @@ def broker_properties() -> str:
             "A broker warns of names that it does not use."
         ),
     ]
-    for section, rows in texts.BROKER_SECTIONS.items():
-        parts.append(f"## {section}")
+    for group in GROUPS:
+        parts.append(f"## {group}")
         parts.append(
             table(
                 "Property | Default | Allowed | Meaning",
-                ([f"`{name}`", known[name][1], known[name][0], text] for name, text in rows.items()),
+                (
+                    [f"`{name}`", default_of(key), allowed(key), key.doc]
+                    for name, key in BROKER_CONFIG.keys.items()
+                    if key.group == group
+                ),
             )
         )
-    matched(log_config.TOPIC_PROPERTIES, texts.TOPIC_MEANINGS, "topic settings")
     parts.append("## Topic settings")
     parts.append(
         "Set with `minikafka topic create --config` and `minikafka config set topic`. A topic's own value wins over the broker's property."
@@ -141,12 +123,12 @@ def broker_properties() -> str:
             (
                 [
                     f"`{name}`",
-                    shown(log_config.default_text(entry.default)),
-                    allowed(name, entry.parse),
-                    ", ".join(f"`{broker_name}`" for broker_name, _ in entry.broker),
-                    texts.TOPIC_MEANINGS[name],
+                    default_of(key),
+                    allowed(key),
+                    ", ".join(f"`{synonym.name}`" for synonym in key.synonyms),
+                    key.doc,
                 ]
-                for name, entry in log_config.TOPIC_PROPERTIES.items()
+                for name, key in TOPIC_CONFIG.keys.items()
             ),
         )
     )
@@ -204,7 +186,11 @@ def spark_options() -> str:
             table(
                 "Property | Default | Meaning",
                 (
-                    [f"`kafka.{name}`", default_of(name, defaults[attribute]), texts.CLIENT_MEANINGS[name]]
+                    [
+                        f"`kafka.{name}`",
+                        client_default(name, defaults[attribute]),
+                        texts.CLIENT_MEANINGS[name],
+                    ]
                     for name, (attribute, _) in properties.items()
                 ),
             )
@@ -240,7 +226,7 @@ def unusable_properties() -> list[str]:
     return parts
 
 
-def default_of(name: str, value: object) -> str:
+def client_default(name: str, value: object) -> str:
     """Return the default of a client property in Kafka's own words."""
     if value is None:
         return "see the meaning"

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from minikafka.base.config.config_def import setting
+from minikafka.base.config.types import int32
 from minikafka.base.errors import BrokerError, ErrorCode, LocalWireError
 from minikafka.base.ids import TopicPartition
 from minikafka.groups import events
@@ -41,11 +43,24 @@ NO_GROUP = GroupDescription(GroupState.DEAD, "", "", ())
 class GroupSettings:
     """A broker's settings for groups, and the versions in which they are stored. Times are ms."""
 
-    session_timeout_min_ms: int = 6_000
-    session_timeout_max_ms: int = 300_000
-    initial_rebalance_delay_ms: int = 3_000
-    retention_ms: int = 10_080 * 60_000
-    metadata_max_chars: int = 4_096
+    session_timeout_min_ms: int = setting(
+        "group.min.session.timeout.ms", int32(0), 6_000, "The shortest session of a member."
+    )
+    session_timeout_max_ms: int = setting(
+        "group.max.session.timeout.ms", int32(0), 300_000, "The longest session of a member."
+    )
+    initial_rebalance_delay_ms: int = setting(
+        "group.initial.rebalance.delay.ms", int32(0), 3_000, "How long a new group waits for more members."
+    )
+    retention_ms: int = setting(
+        "offsets.retention.minutes",
+        int32(1).then(lambda minutes: minutes * 60_000),
+        10_080,
+        "How long offsets of a group without members are kept.",
+    )
+    metadata_max_chars: int = setting(
+        "offset.metadata.max.bytes", int32(0), 4_096, "The longest text that a commit may carry."
+    )
     versions: ValueVersions = field(default_factory=ValueVersions)
 
 

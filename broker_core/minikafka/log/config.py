@@ -13,69 +13,81 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from minikafka.base.config.types import BOOLEAN, integer, one_of, real_number, whole_number
+from minikafka.base.config.config_def import ConfigDef, ConfigKey, Synonym, definition_of, setting
+from minikafka.base.config.types import (
+    BOOLEAN,
+    LONG_MAX,
+    LONG_MIN,
+    WORDS,
+    Type,
+    choice,
+    int32,
+    int64,
+    integer,
+    matching,
+    one_of,
+    real_number,
+    text_type,
+    whole_number,
+)
 from minikafka.base.config.unknown_names import closest_match, with_suggestion
 from minikafka.base.errors import ConfigError
 from minikafka.log.retention import RetentionLimits, RetentionPolicy, policy_of
 from minikafka.records.append.produced import Limits as MessageLimits
 from minikafka.records.format.message_set import Codec, TimestampType
 
-Parser = Callable[[str, str], Any]
-LONG_MAX = (1 << 63) - 1
-INT_MAX = (1 << 31) - 1
 MIN_MESSAGE_BYTES = 14
 """CRC, magic, attributes, key length and value length: the smallest message (magic 0)."""
+MESSAGES, REPLICATION = "Messages", "Replication"
+"""Groups of broker properties."""
 
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 
 
-def _retention_ms(name: str, text: str) -> int:
-    value = whole_number(text)
-    if value is None or not -1 <= value <= LONG_MAX:
-        raise ConfigError(name, text, f"must be -1 (no limit), or a whole number from 0 to {LONG_MAX}")
-    return value
+def _unless_endless(value: int) -> int | None:
+    return None if value == LONG_MAX else value
 
 
-def _broker_retention(name: str, text: str) -> int:
-    """Parse a retention time of the broker. As in every release, any negative value means no limit."""
+def _unless_negative(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+def _broker_retention(text: str) -> int | None:
     value = whole_number(text)
     if not value or value > LONG_MAX:
-        raise ConfigError(name, text, f"must be -1 (no limit), or a whole number from 1 to {LONG_MAX}")
-    return value
+        raise ValueError
+    return _unless_negative(value)
 
 
-_fraction = real_number("a number from 0 to 1", lambda value: 0 <= value <= 1).parse
+_RETENTION_MS = Type(
+    f"-1 (no limit), or a whole number from 0 to {LONG_MAX}", integer(-1, LONG_MAX).convert
+).then(_unless_negative)
+_BROKER_RETENTION = text_type(f"-1 (no limit), or a whole number from 1 to {LONG_MAX}", _broker_retention)
+"""A retention time of the broker. As in every release, any negative value means no limit."""
 
 
-def _cleanup_policy(name: str, text: str) -> frozenset[str]:
-    parts = [part.strip() for part in text.split(",")]
-    policies = frozenset(parts)
-    if not all(":" in policy or policy in {"delete", "compact"} for policy in policies):
-        raise ConfigError(
-            name,
-            text,
-            "must be delete, compact, or both separated by a comma, in lower case "
-            "(package.module:Class for delete)",
-        )
-    for policy in policies - {"delete", "compact"}:
-        if name == "log.cleanup.policy":
-            policy_of(policy)  # imports it: only the broker's own properties may do so
+def _cleanup_policies(given: object) -> frozenset[str]:
+    policies = frozenset(WORDS.convert(given))
+    if not policies or not all(":" in policy or policy in {"delete", "compact"} for policy in policies):
+        raise ValueError
     return policies
 
 
-def _message_format(name: str, text: str) -> str:
-    version = text.strip()
-    if _RELEASE.fullmatch(version) is None:
-        raise ConfigError(name, text, "must be a release from 0.8.0 on, such as 0.10.1 or 2.1-IV2")
-    return version
+_CLEANUP_POLICY = Type(
+    "delete, compact, or both separated by a comma, in lower case (package.module:Class for delete)",
+    _cleanup_policies,
+)
 
 
-_RELEASE = re.compile(r"(0\.(8|9|10|11)|[1-3])\.\d+(\.\d+)*(-IV\d+)?")
+def _imported_policies(policies: frozenset[str]) -> frozenset[str]:
+    for policy in policies - {"delete", "compact"}:
+        policy_of(policy)  # imports it: only the broker's own properties may do so
+    return policies
 
 
 def _magic_of(version: str) -> int:
@@ -85,15 +97,22 @@ def _magic_of(version: str) -> int:
     return 1 if version.startswith("0.10.") else 2
 
 
+_RELEASE = matching(
+    re.compile(r"(0\.(8|9|10|11)|[1-3])\.\d+(\.\d+)*(-IV\d+)?"),
+    "a release from 0.8.0 on, such as 0.10.1 or 2.1-IV2",
+)
+
 _REPLICA = re.compile(r"\s*([0-9]{1,10}):([0-9]{1,10})\s*")  # no more digits than the ids have
 _ALL_REPLICAS = "*"
 
 
-def _throttled_replicas(name: str, text: str) -> str:
-    value = text.strip()
-    if value not in {"", _ALL_REPLICAS} and not all(map(_REPLICA.fullmatch, value.split(","))):
-        raise ConfigError(name, text, "must be * or a list like 0:101,1:102 (partition:broker)")
-    return value
+def _throttled_replicas(text: str) -> str:
+    if text not in {"", _ALL_REPLICAS} and not all(map(_REPLICA.fullmatch, text.split(","))):
+        raise ValueError
+    return text
+
+
+_THROTTLED_REPLICAS = text_type("* or a list like 0:101,1:102 (partition:broker)", _throttled_replicas)
 
 
 def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
@@ -108,119 +127,6 @@ def throttled_partitions(text: str, broker_id: int) -> frozenset[int] | None:
     if len(found) <= text.count(","):
         return frozenset()
     return frozenset(int(pair[1]) for pair in found if int(pair[2]) == broker_id)
-
-
-_INT = integer(0, INT_MAX).parse
-_LONG = integer(0, LONG_MAX).parse
-_LONG_OR_NEGATIVE = integer(-(1 << 63), LONG_MAX).parse
-
-
-@dataclass(frozen=True, slots=True)
-class Property:
-    """One topic property: its parser, its default, and the broker properties that give its default value.
-
-    ``broker`` lists (broker property, factor) by falling precedence: one ``log.roll.hours`` is 3,600,000 ms.
-    """
-
-    parse: Parser
-    default: Any
-    broker: tuple[tuple[str, int], ...] = ()
-
-
-TOPIC_PROPERTIES: dict[str, Property] = {
-    "cleanup.policy": Property(_cleanup_policy, frozenset({"delete"}), (("log.cleanup.policy", 1),)),
-    "compression.type": Property(
-        one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd", exact=True).parse,
-        "producer",
-        (("compression.type", 1),),
-    ),
-    "delete.retention.ms": Property(_LONG, 86_400_000, (("log.cleaner.delete.retention.ms", 1),)),
-    "file.delete.delay.ms": Property(_LONG, 60_000, (("log.segment.delete.delay.ms", 1),)),
-    "flush.messages": Property(_LONG, LONG_MAX, (("log.flush.interval.messages", 1),)),
-    "flush.ms": Property(
-        _LONG, LONG_MAX, (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1))
-    ),
-    "follower.replication.throttled.replicas": Property(_throttled_replicas, ""),
-    "index.interval.bytes": Property(_INT, 4096, (("log.index.interval.bytes", 1),)),
-    "leader.replication.throttled.replicas": Property(_throttled_replicas, ""),
-    "max.message.bytes": Property(_INT, 1_000_012, (("message.max.bytes", 1),)),
-    "message.format.version": Property(_message_format, "2.1-IV2", (("log.message.format.version", 1),)),
-    "message.timestamp.difference.max.ms": Property(
-        _LONG, LONG_MAX, (("log.message.timestamp.difference.max.ms", 1),)
-    ),
-    "message.timestamp.type": Property(
-        one_of("CreateTime", "LogAppendTime", exact=True).parse,
-        "CreateTime",
-        (("log.message.timestamp.type", 1),),
-    ),
-    "min.cleanable.dirty.ratio": Property(_fraction, 0.5, (("log.cleaner.min.cleanable.ratio", 1),)),
-    "min.compaction.lag.ms": Property(_LONG, 0, (("log.cleaner.min.compaction.lag.ms", 1),)),
-    "min.insync.replicas": Property(integer(1, INT_MAX).parse, 1, (("min.insync.replicas", 1),)),
-    "preallocate": Property(BOOLEAN.parse, False, (("log.preallocate", 1),)),
-    "retention.bytes": Property(_LONG_OR_NEGATIVE, -1, (("log.retention.bytes", 1),)),
-    "retention.ms": Property(
-        _retention_ms,
-        604_800_000,
-        (("log.retention.ms", 1), ("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)),
-    ),
-    "segment.bytes": Property(
-        integer(MIN_MESSAGE_BYTES, INT_MAX).parse, 1 << 30, (("log.segment.bytes", 1),)
-    ),
-    "segment.index.bytes": Property(_INT, 10 << 20, (("log.index.size.max.bytes", 1),)),
-    "segment.jitter.ms": Property(_LONG, 0, (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS))),
-    "segment.ms": Property(_LONG, 604_800_000, (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS))),
-    "unclean.leader.election.enable": Property(
-        BOOLEAN.parse, False, (("unclean.leader.election.enable", 1),)
-    ),
-}
-
-_BROKER_PARSERS: dict[str, Parser] = {
-    "log.flush.interval.messages": integer(1, LONG_MAX).parse,
-    "log.index.size.max.bytes": integer(4, INT_MAX).parse,
-    "log.retention.hours": _broker_retention,
-    "log.retention.minutes": _broker_retention,
-    "log.retention.ms": _broker_retention,
-    "log.roll.hours": integer(1, INT_MAX).parse,
-    "log.roll.ms": integer(1, LONG_MAX).parse,
-}
-"""Parsers of broker properties whose bounds differ from those of the topic property."""
-
-_PRODUCER_EXPIRATION = "transactional.id.expiration.ms"
-_PRODUCER_EXPIRATION_MS = 604_800_000
-
-LIST_PROPERTIES = frozenset(
-    {"cleanup.policy", "follower.replication.throttled.replicas", "leader.replication.throttled.replicas"}
-)
-"""Topic properties that are lists, with commas."""
-
-BROKER_PROPERTIES: dict[str, Any] = {
-    name: (entry.default if factor == 1 else entry.default // factor)
-    if (name, factor) == entry.broker[-1]
-    else None
-    for entry in TOPIC_PROPERTIES.values()
-    for name, factor in entry.broker
-} | {_PRODUCER_EXPIRATION: _PRODUCER_EXPIRATION_MS}
-"""The broker properties that this table reads, with their defaults. Of several properties for the same
-setting only the one with the lowest precedence has a default: ``log.retention.hours``.
-"""
-
-
-def default_text(value: Any) -> str:
-    """Return a default value as Kafka writes it."""
-    if isinstance(value, frozenset):
-        return ",".join(sorted(value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def check_topic_properties(overrides: Mapping[str, str]) -> None:
-    """Raise ConfigError for a property that 0.10.1 does not know, or a value that it would refuse."""
-    for name, text in overrides.items():
-        entry = TOPIC_PROPERTIES.get(name)
-        if entry is None:
-            what = with_suggestion("unknown topic property", closest_match(name, TOPIC_PROPERTIES))
-            known = ", ".join(sorted(TOPIC_PROPERTIES))
-            raise ConfigError(name, text, f"{what}; known properties are {known}")
-        entry.parse(name, text)
 
 
 _CODECS = {
@@ -238,35 +144,174 @@ _CODECS = {
 class LogConfig:
     """The parsed settings of a log. Sizes are bytes; None means "never" or "no limit"."""
 
-    segment_bytes: int = 1 << 30
-    index_interval_bytes: int = 4096
-    index_max_bytes: int = 10 << 20
-    flush_messages: int | None = None
-    flush_ms: int | None = None
-    max_message_bytes: int = 1_000_012
-    message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
-    message_timestamp_difference_max_ms: int | None = None
+    segment_bytes: int = setting(
+        "segment.bytes",
+        int32(MIN_MESSAGE_BYTES),
+        1 << 30,
+        "The size at which a new segment begins.",
+        synonyms=(Synonym("log.segment.bytes"),),
+    )
+    index_interval_bytes: int = setting(
+        "index.interval.bytes",
+        int32(0),
+        4096,
+        "Bytes of messages between two entries of an index.",
+        synonyms=(Synonym("log.index.interval.bytes"),),
+    )
+    index_max_bytes: int = setting(
+        "segment.index.bytes",
+        int32(0),
+        10 << 20,
+        "The largest index of a segment.",
+        synonyms=(Synonym("log.index.size.max.bytes", type=int32(4)),),
+    )
+    flush_messages: int | None = setting(
+        "flush.messages",
+        int64(0).then(_unless_endless),
+        LONG_MAX,
+        "Messages after which the log is flushed to disk.",
+        synonyms=(Synonym("log.flush.interval.messages", type=int64(1).then(_unless_endless)),),
+    )
+    flush_ms: int | None = setting(
+        "flush.ms",
+        int64(0).then(_unless_endless),
+        LONG_MAX,
+        "Time after which the log is flushed to disk.",
+        synonyms=(Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
+    )
+    max_message_bytes: int = setting(
+        "max.message.bytes",
+        int32(0),
+        1_000_012,
+        "The largest message, or compressed batch.",
+        group=MESSAGES,
+        synonyms=(Synonym("message.max.bytes"),),
+    )
+    message_timestamp_type: TimestampType = setting(
+        "message.timestamp.type",
+        choice(
+            {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME},
+            exact=True,
+        ),
+        "CreateTime",
+        "Whether a message keeps its producer's time or gets the broker's.",
+        group=MESSAGES,
+        synonyms=(Synonym("log.message.timestamp.type"),),
+    )
+    message_timestamp_difference_max_ms: int | None = setting(
+        "message.timestamp.difference.max.ms",
+        int64(0).then(_unless_endless),
+        LONG_MAX,
+        "How far a producer's time may differ from the broker's clock.",
+        group=MESSAGES,
+        synonyms=(Synonym("log.message.timestamp.difference.max.ms"),),
+    )
     compacted: bool = False
     """Whether ``cleanup.policy`` has ``compact``."""
     deletion_policies: tuple[str, ...] = ("delete",)
     """The other values of ``cleanup.policy``: see ``retention``."""
-    retention_ms: int | None = 604_800_000
-    retention_bytes: int | None = None
-    segment_ms: int = 604_800_000
-    segment_jitter_ms: int = 0
-    file_delete_delay_ms: int = 60_000
-    preallocate: bool = False
-    delete_retention_ms: int = 86_400_000
-    min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    compression_type: str = "producer"
-    message_magic: int = 2
+    retention_ms: int | None = setting(
+        "retention.ms",
+        _RETENTION_MS,
+        604_800_000,
+        "How long messages are kept. -1: for ever.",
+        synonyms=(
+            Synonym("log.retention.ms", type=_BROKER_RETENTION),
+            Synonym("log.retention.minutes", _MINUTE_MS, _BROKER_RETENTION),
+            Synonym("log.retention.hours", _HOUR_MS, _BROKER_RETENTION),
+        ),
+    )
+    retention_bytes: int | None = setting(
+        "retention.bytes",
+        int64(LONG_MIN).then(_unless_negative),
+        -1,
+        "The size of a partition above which old segments are deleted. -1: no limit.",
+        synonyms=(Synonym("log.retention.bytes"),),
+    )
+    segment_ms: int = setting(
+        "segment.ms",
+        int64(0),
+        604_800_000,
+        "The age at which a new segment begins.",
+        synonyms=(Synonym("log.roll.ms", type=int64(1)), Synonym("log.roll.hours", _HOUR_MS, int32(1))),
+    )
+    segment_jitter_ms: int = setting(
+        "segment.jitter.ms",
+        int64(0),
+        0,
+        "The most by which the age differs from segment to segment.",
+        synonyms=(Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", _HOUR_MS, int32(0))),
+    )
+    file_delete_delay_ms: int = setting(
+        "file.delete.delay.ms",
+        int64(0),
+        60_000,
+        "How long a deleted file stays on disk.",
+        synonyms=(Synonym("log.segment.delete.delay.ms"),),
+    )
+    preallocate: bool = setting(
+        "preallocate",
+        BOOLEAN,
+        False,
+        "Whether the files of new segments get their full size at once.",
+        synonyms=(Synonym("log.preallocate"),),
+    )
+    delete_retention_ms: int = setting(
+        "delete.retention.ms",
+        int64(0),
+        86_400_000,
+        "How long tombstones are kept in a compacted log.",
+        synonyms=(Synonym("log.cleaner.delete.retention.ms"),),
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        "min.cleanable.dirty.ratio",
+        real_number("a number from 0 to 1", lambda value: 0 <= value <= 1),
+        0.5,
+        "The share of the log that must be uncompacted before it is compacted.",
+        synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
+    )
+    min_compaction_lag_ms: int = setting(
+        "min.compaction.lag.ms",
+        int64(0),
+        0,
+        "How long a message is safe from compaction.",
+        synonyms=(Synonym("log.cleaner.min.compaction.lag.ms"),),
+    )
+    compression_type: str = setting(
+        "compression.type",
+        one_of(*_CODECS, exact=True),
+        "producer",
+        "The codec of what is stored; `producer`: as it was sent.",
+        group=MESSAGES,
+        synonyms=(Synonym("compression.type"),),
+    )
+    message_magic: int = setting(
+        "message.format.version",
+        _RELEASE.then(_magic_of),
+        "2.1-IV2",
+        "The newest message format that is stored, by the release that brought it.",
+        group=MESSAGES,
+        synonyms=(Synonym("log.message.format.version"),),
+    )
     """The highest magic that is stored: 0 for ``message.format.version`` 0.8 and 0.9, 1 for 0.10, else 2.
     With 0 and 1, all messages are converted to that magic."""
-    min_insync_replicas: int = 1
-    unclean_election: bool = False
-    """Whether a replica that is not in sync may become leader when no in-sync replica is alive."""
-    producer_expiration_ms: int = _PRODUCER_EXPIRATION_MS
+    min_insync_replicas: int = setting(
+        "min.insync.replicas",
+        int32(1),
+        1,
+        "Replicas that must be in sync for `acks=all`.",
+        group=REPLICATION,
+        synonyms=(Synonym("min.insync.replicas"),),
+    )
+    unclean_election: bool = setting(
+        "unclean.leader.election.enable",
+        BOOLEAN,
+        False,
+        "Whether a replica that is not in sync may lead when no other is alive.",
+        group=REPLICATION,
+        synonyms=(Synonym("unclean.leader.election.enable"),),
+    )
+    producer_expiration_ms: int = 604_800_000
     """``transactional.id.expiration.ms`` of the broker: producers that are idle for longer are removed."""
     # Derived from the settings above, as every batch needs them.
     index_entries_max: int = field(init=False, repr=False, compare=False)
@@ -316,26 +361,26 @@ class LogConfig:
 
         Raises ConfigError for a value that is not allowed and for a topic property that 0.10.1 lacks.
         """
-        values = {}
-        for name, entry in TOPIC_PROPERTIES.items():
-            for broker_name, factor in entry.broker:
-                text = broker.get(broker_name)
+        values: dict[str, Any] = {}
+        for key in TOPIC_CONFIG.keys.values():
+            for synonym in key.synonyms:
+                text = broker.get(synonym.name)
                 if text is not None:
-                    value = _BROKER_PARSERS.get(broker_name, entry.parse)(broker_name, text)
-                    values[name] = value * factor if factor != 1 else value
+                    value = (synonym.type or key.type).parse(synonym.name, text)
+                    values[key.field] = value * synonym.factor if synonym.factor != 1 and value else value
                     break
-            else:
-                values[name] = entry.default
-        fields = _fields(values)
-        if _PRODUCER_EXPIRATION in broker:
-            text = broker[_PRODUCER_EXPIRATION]
-            fields["producer_expiration_ms"] = integer(1, INT_MAX).parse(_PRODUCER_EXPIRATION, text)
-        return replace(cls(), **fields).with_overrides(overrides or {})
+        text = broker.get(_PRODUCER_EXPIRATION.name)
+        if text is not None:
+            values["producer_expiration_ms"] = _PRODUCER_EXPIRATION.type.parse(
+                _PRODUCER_EXPIRATION.name, text
+            )
+        return replace(cls(), **_fields(values)).with_overrides(overrides or {})
 
     def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
         """Return these settings with a topic's overrides. Raises ConfigError as ``from_properties`` does."""
         check_topic_properties(overrides)
-        values = {name: TOPIC_PROPERTIES[name].parse(name, text) for name, text in overrides.items()}
+        keys = TOPIC_CONFIG.keys
+        values = {keys[name].field: keys[name].type.parse(name, text) for name, text in overrides.items()}
         config = replace(self, **_fields(values))
         unknown = set(config.deletion_policies) - {"delete", *self.deletion_policies}
         if unknown:
@@ -354,7 +399,7 @@ class LogConfig:
         """
         usable, problems, unsure = {}, [], False
         for name, text in sorted(overrides.items()):
-            if name not in TOPIC_PROPERTIES:
+            if name not in TOPIC_CONFIG.keys:
                 problems.append(str(ConfigError(name, text, "unknown topic property")))
                 continue
             try:
@@ -373,47 +418,98 @@ class LogConfig:
 
 _KEEPING = frozenset({"cleanup.policy", "retention.bytes", "retention.ms"})
 
+_POLICIES, _THROTTLED = "policies", "throttled"
+"""Fields of settings that ``LogConfig`` has in another form, or not: ``server.quotas`` reads the second."""
 
-def _unless_endless(value: int) -> int | None:
-    return None if value == LONG_MAX else value
+TOPIC_CONFIG = ConfigDef(
+    sorted(
+        [
+            *definition_of(LogConfig).keys.values(),
+            ConfigKey(
+                "cleanup.policy",
+                _CLEANUP_POLICY,
+                "delete",
+                "`delete`, `compact`, or both: delete old segments, or keep the last message of each key.",
+                _POLICIES,
+                synonyms=(
+                    Synonym(
+                        "log.cleanup.policy",
+                        type=_CLEANUP_POLICY.then(_imported_policies),
+                        doc="`delete`, `compact`, both, or a class of a retention policy "
+                        "(`package.module:Class`).",
+                    ),
+                ),
+            ),
+            *(
+                ConfigKey(
+                    f"{role}.replication.throttled.replicas",
+                    _THROTTLED_REPLICAS,
+                    "",
+                    f"Replicas whose copying counts against the {role}s' rate: PARTITION:BROKER, or `*`.",
+                    _THROTTLED,
+                )
+                for role in ("follower", "leader")
+            ),
+        ],
+        key=lambda key: key.name,
+    )
+)
+"""The settings of a topic, with the broker properties that give their defaults."""
+
+LIST_PROPERTIES = frozenset(
+    {"cleanup.policy", "follower.replication.throttled.replicas", "leader.replication.throttled.replicas"}
+)
+"""Topic properties that are lists, with commas."""
+
+_PRODUCER_EXPIRATION = ConfigKey(
+    "transactional.id.expiration.ms",
+    int32(1),
+    604_800_000,
+    "How long a producer's id is remembered after its last message.",
+    group=MESSAGES,
+)
 
 
-def _unless_negative(value: int) -> int | None:
-    return None if value < 0 else value
+def broker_keys(group: str) -> list[ConfigKey]:
+    """Return the broker properties that are read here. ``group`` is that of properties without one.
+
+    Of several properties for the same setting only the one with the lowest precedence has a default:
+    ``log.retention.hours``.
+    """
+    found = [_PRODUCER_EXPIRATION]
+    for key in TOPIC_CONFIG.keys.values():
+        for place, synonym in enumerate(key.synonyms):
+            doc = synonym.doc or key.doc
+            if place:
+                others = f"`{key.synonyms[0].name}` is not" if place == 1 else "neither of those is"
+                doc = f"The same in {synonym.name.rpartition('.')[2]}, if {others} set."
+            default = key.default if synonym.factor == 1 else key.default // synonym.factor
+            found.append(
+                ConfigKey(
+                    synonym.name,
+                    synonym.type or key.type,
+                    default if synonym is key.synonyms[-1] else None,
+                    doc,
+                    group=key.group or group,
+                )
+            )
+    return found
 
 
-_STORED: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "compression.type": ("compression_type", str),
-    "delete.retention.ms": ("delete_retention_ms", int),
-    "file.delete.delay.ms": ("file_delete_delay_ms", int),
-    "flush.messages": ("flush_messages", _unless_endless),
-    "flush.ms": ("flush_ms", _unless_endless),
-    "index.interval.bytes": ("index_interval_bytes", int),
-    "max.message.bytes": ("max_message_bytes", int),
-    "message.format.version": ("message_magic", _magic_of),
-    "message.timestamp.difference.max.ms": ("message_timestamp_difference_max_ms", _unless_endless),
-    "message.timestamp.type": (
-        "message_timestamp_type",
-        {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}.__getitem__,
-    ),
-    "min.cleanable.dirty.ratio": ("min_cleanable_dirty_ratio", float),
-    "min.compaction.lag.ms": ("min_compaction_lag_ms", int),
-    "min.insync.replicas": ("min_insync_replicas", int),
-    "preallocate": ("preallocate", bool),
-    "retention.bytes": ("retention_bytes", _unless_negative),
-    "retention.ms": ("retention_ms", _unless_negative),
-    "segment.bytes": ("segment_bytes", int),
-    "segment.index.bytes": ("index_max_bytes", int),
-    "segment.jitter.ms": ("segment_jitter_ms", int),
-    "segment.ms": ("segment_ms", int),
-    "unclean.leader.election.enable": ("unclean_election", bool),
-}
-"""Topic property -> (field of LogConfig, conversion of the parsed value)."""
+def check_topic_properties(overrides: Mapping[str, str]) -> None:
+    """Raise ConfigError for a property that 0.10.1 does not know, or a value that it would refuse."""
+    known = TOPIC_CONFIG.keys
+    for name, text in overrides.items():
+        if name not in known:
+            what = with_suggestion("unknown topic property", closest_match(name, known))
+            raise ConfigError(name, text, f"{what}; known properties are {', '.join(known)}")
+        known[name].type.parse(name, text)
 
 
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    fields = {_STORED[name][0]: _STORED[name][1](value) for name, value in values.items() if name in _STORED}
-    policies = values.get("cleanup.policy")
+    """Return the fields of LogConfig for values by their settings' field."""
+    fields = {name: value for name, value in values.items() if name not in {_POLICIES, _THROTTLED}}
+    policies = values.get(_POLICIES)
     if policies is not None:
         fields["compacted"] = "compact" in policies
         fields["deletion_policies"] = tuple(sorted(policies - {"compact"}))

@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 
-from minikafka.base.errors import ConfigError, StorageError
+from minikafka.base.errors import StorageError
 from minikafka.base.files import Files
 from minikafka.base.ids import TOPIC_NAME_MAX_LENGTH, TopicPartition
 
@@ -72,14 +72,6 @@ class Layout(Enum):
         self.separator = separator
         self.segment_suffix = segment_suffix
         self.offset_digits = digits
-
-    @classmethod
-    def parse(cls, name: str) -> Layout:
-        """Return the layout that the property ``log.layout`` names: classic or apache."""
-        for layout in cls:
-            if layout.name.lower() == name.strip().lower():
-                return layout
-        raise ConfigError("log.layout", name, "must be one of classic, apache")
 
     def directory_name(self, partition: TopicPartition) -> str:
         """Return the name of a partition's directory inside a data directory."""

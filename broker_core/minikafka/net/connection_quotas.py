@@ -7,9 +7,11 @@ import resource
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from minikafka.base.clock import Clock
+from minikafka.base.config.config_def import setting
+from minikafka.base.config.types import int32, text_type
 
 logger = logging.getLogger("minikafka.net")
 
@@ -24,6 +26,16 @@ REFUSAL_LOG_INTERVAL_MS = 10_000
 """The interval between logged refusals, as clients usually reconnect at once."""
 
 
+def _counts(text: str) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        host, _, count = entry.rpartition(":")
+        if not host or not count.strip().isdecimal():
+            raise ValueError
+        counts[host.strip().strip("[]")] = int(count)
+    return counts
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
     """Limits of concurrent connections, over all listeners.
@@ -32,9 +44,16 @@ class ConnectionLimits:
     texts' "fixed number of connections each"), ``max.connections.per.ip`` and its ``.overrides``.
     """
 
-    total: int = UNLIMITED
-    per_ip: int = UNLIMITED
-    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    total: int = setting("max.connections", int32(1), UNLIMITED, "The most connections of this broker.")
+    per_ip: int = setting(
+        "max.connections.per.ip", int32(0), UNLIMITED, "The most connections from one address."
+    )
+    per_ip_overrides: Mapping[str, int] = setting(
+        "max.connections.per.ip.overrides",
+        text_type("HOST:COUNT, separated by commas", _counts),
+        "",
+        "Other limits for some addresses: HOST:COUNT, separated by commas.",
+    )
     """Address -> its limit instead of ``per_ip``."""
 
 

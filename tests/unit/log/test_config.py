@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from minikafka.base.errors import ConfigError
-from minikafka.log.config import TOPIC_PROPERTIES, LogConfig, check_topic_properties
+from minikafka.log.config import TOPIC_CONFIG, LogConfig, check_topic_properties
 from minikafka.records.format.message_set import TimestampType
 
 
@@ -173,7 +173,7 @@ def test_misspelled_topic_property_is_suggested() -> None:
 
 
 def test_the_table_has_the_24_properties_of_the_release() -> None:
-    assert len(TOPIC_PROPERTIES) == 24
+    assert len(TOPIC_CONFIG.keys) == 24
 
 
 # What stands in ZooKeeper already.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.base.errors import ConfigError, StorageError
+from minikafka.base.errors import StorageError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.log.checkpoints.data_directory import contents
@@ -90,13 +90,6 @@ def test_both_layouts_in_one_directory_are_refused() -> None:
     files = disk_with("a_0/00000000000.kafka", "b-0/00000000000000000000.log")
     with pytest.raises(StorageError, match=r"classic layout \(a_0\) and the apache layout \(b-0\)"):
         Layout.recognise(files, "d")
-
-
-def test_the_property_names_a_layout() -> None:
-    assert Layout.parse("apache") is APACHE
-    assert Layout.parse(" Classic ") is CLASSIC
-    with pytest.raises(ConfigError, match=r"log\.layout='new': must be one of classic, apache"):
-        Layout.parse("new")
 
 
 def test_contents_of_a_data_directory_are_told_by_topic() -> None:

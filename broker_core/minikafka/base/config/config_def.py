@@ -17,7 +17,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar, Final, TypeVar
 
 from minikafka.base.config.types import Type, as_text
@@ -32,11 +31,26 @@ _KEY = "config key"
 
 
 @dataclass(frozen=True, slots=True)
+class Synonym:
+    """A setting of the broker that gives a topic's setting its default.
+
+    factor: by which its number is multiplied: one ``log.roll.hours`` is 3,600,000 ms. type and doc: None if
+    they are those of the topic's setting.
+    """
+
+    name: str
+    factor: int = 1
+    type: Type | None = None
+    doc: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigKey:
     """One setting.
 
     field: the attribute that has its value. alias: another name for it. derive: makes the default from the
-    values of the other settings, by their fields.
+    values of the other settings, by their fields. group: the section of the reference page. synonyms: by
+    falling precedence.
     """
 
     name: str
@@ -46,6 +60,13 @@ class ConfigKey:
     field: str = ""
     alias: str | None = None
     derive: Callable[[Mapping[str, Any]], Any] | None = None
+    group: str = ""
+    synonyms: tuple[Synonym, ...] = ()
+
+    @property
+    def initial(self) -> Any:
+        """The value if the setting is not given; None if it is required or derives from others."""
+        return None if self.default is None or self.default is REQUIRED else self.type.convert(self.default)
 
     @property
     def default_text(self) -> str | None:
@@ -57,13 +78,16 @@ class ConfigDef:
     """The settings of one class, by name."""
 
     def __init__(
-        self, keys: Iterable[ConfigKey], unsupported: Mapping[str, str], passed_on: Collection[str] = ()
+        self,
+        keys: Iterable[ConfigKey],
+        unsupported: Mapping[str, str] | None = None,
+        passed_on: Collection[str] = (),
     ) -> None:
         self.keys: Mapping[str, ConfigKey] = {key.name: key for key in keys}
         self._names = {key.alias: key.name for key in self.keys.values() if key.alias} | {
             name: name for name in self.keys
         }
-        self._unsupported = unsupported
+        self._unsupported = unsupported or {}
         self._passed_on = passed_on
 
     def fields(self, properties: Mapping[str, object]) -> tuple[dict[str, object], list[ConfigError]]:
@@ -94,7 +118,7 @@ class ConfigDef:
         faults = []
         for key in self.keys.values():
             value = given.get(key.field)
-            values[key.field] = None if key.default is REQUIRED else key.default
+            values[key.field] = key.initial
             if value is None and key.default is REQUIRED:
                 faults.append(ConfigError(key.name, None, f"must be given: {key.type.allowed}"))
             elif value is not None:
@@ -106,6 +130,12 @@ class ConfigDef:
             if key.derive is not None and values[key.field] is None:
                 values[key.field] = key.derive(values)
         return values, faults
+
+    def read(self, properties: Mapping[str, object]) -> tuple[dict[str, Any], list[ConfigError]]:
+        """Return the values of all settings, by field, and the faults. Other properties are passed over."""
+        fields, faults = self.fields(properties)
+        values, more = self.parse(fields)
+        return values, faults + more
 
     def warn_of_unknown(self, names: Iterable[str]) -> dict[str, str]:
         """Log a warning for each name that is not defined; see ``unknown_names.warn_of_unknown``."""
@@ -120,12 +150,32 @@ def setting(
     *,
     alias: str | None = None,
     derive: Callable[[Mapping[str, Any]], Any] | None = None,
+    group: str = "",
+    synonyms: tuple[Synonym, ...] = (),
 ) -> Any:
     """Return the field of a dataclass for the setting ``name``; for the arguments see ``ConfigKey``."""
-    metadata = {_KEY: ConfigKey(name, value_type, default, doc, alias=alias, derive=derive)}
+    key = ConfigKey(name, value_type, default, doc, "", alias, derive, group, synonyms)
     if default is REQUIRED:
-        return dataclasses.field(metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+        return dataclasses.field(metadata={_KEY: key})
+    if key.initial.__hash__ is None:
+        return dataclasses.field(default_factory=lambda: key.initial, metadata={_KEY: key})
+    return dataclasses.field(default=key.initial, metadata={_KEY: key})
+
+
+_definitions: dict[type, ConfigDef] = {}
+
+
+def definition_of(config: type) -> ConfigDef:
+    """Return the definitions of the settings of a dataclass, in order."""
+    if config not in _definitions:
+        keys = [
+            dataclasses.replace(field.metadata[_KEY], field=field.name)
+            for field in dataclasses.fields(config)
+            if _KEY in field.metadata
+        ]
+        unsupported, passed_on = getattr(config, "UNSUPPORTED", {}), getattr(config, "PASSED_ON", ())
+        _definitions[config] = ConfigDef(keys, unsupported, passed_on)
+    return _definitions[config]
 
 
 class AbstractConfig:
@@ -139,7 +189,7 @@ class AbstractConfig:
     """Settings that only classes read which other settings name."""
 
     def __post_init__(self) -> None:
-        definition = self.definition()
+        definition = definition_of(type(self))
         given = {key.field: getattr(self, key.field) for key in definition.keys.values()}
         values, faults = definition.parse(given)
         for field, value in values.items():
@@ -147,17 +197,6 @@ class AbstractConfig:
         faults += self._conflicts()
         if faults:
             raise ConfigErrors(faults)
-
-    @classmethod
-    @cache
-    def definition(cls) -> ConfigDef:
-        """Return the definitions of the settings."""
-        keys = [
-            dataclasses.replace(field.metadata[_KEY], field=field.name)
-            for field in dataclasses.fields(cls)  # type: ignore[arg-type]  # subclasses are dataclasses
-            if _KEY in field.metadata
-        ]
-        return ConfigDef(keys, cls.UNSUPPORTED, cls.PASSED_ON)
 
     @classmethod
     def from_properties(cls: type[Config], properties: Mapping[str, object]) -> Config:
@@ -175,7 +214,7 @@ class AbstractConfig:
                 "expected a mapping of properties, such as {'group.id': 'billing', …}, "
                 f"got {properties!r:.100}"
             )
-        definition = cls.definition()
+        definition = definition_of(cls)
         meant = definition.warn_of_unknown(name for name, value in properties.items() if value is not None)
         fields, faults = definition.fields(properties)
         try:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from minikafka.base.config.config_def import REQUIRED, AbstractConfig, setting
+from minikafka.base.config.config_def import REQUIRED, AbstractConfig, definition_of, setting
 from minikafka.base.config.types import BOOLEAN, INT_MIN, as_text, checked, int32, one_of, text_type
 from minikafka.base.config.unknown_names import closest_match, did_you_mean
 from minikafka.base.errors import ConfigError
@@ -223,5 +223,5 @@ class ConsumerConfig(AbstractConfig):
 
     def to_properties(self) -> dict[str, str]:
         """Return all settings as text, under their property names; ``from_properties`` reads them back."""
-        found = {name: getattr(self, key.field) for name, key in self.definition().keys.items()}
+        found = {name: getattr(self, key.field) for name, key in definition_of(type(self)).keys.items()}
         return {name: as_text(value) for name, value in found.items() if value is not None}

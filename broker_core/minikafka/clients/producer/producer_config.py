@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from minikafka.base.config.class_loader import plugin
-from minikafka.base.config.config_def import REQUIRED, AbstractConfig, setting
+from minikafka.base.config.config_def import REQUIRED, AbstractConfig, definition_of, setting
 from minikafka.base.config.types import INT_MIN, WORDS, checked, choice, int32, integer, one_of
 from minikafka.base.errors import ConfigError
 from minikafka.clients import serializer
@@ -167,7 +167,7 @@ class ProducerConfig(AbstractConfig):
 
     def __post_init__(self) -> None:
         AbstractConfig.__post_init__(self)
-        values = {name: getattr(self, key.field) for name, key in self.definition().keys.items()}
+        values = {name: getattr(self, key.field) for name, key in definition_of(type(self)).keys.items()}
         given = {name: value for name, value in values.items() if value is not None}
         object.__setattr__(self, "properties", dict(self.properties) | given)
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 
+from minikafka.base.config.config_def import ConfigKey
+from minikafka.base.config.types import PASSWORD
 from minikafka.base.errors import (
     BrokerError,
     ConfigError,
@@ -22,13 +23,12 @@ from minikafka.base.errors import (
     SessionExpired,
 )
 from minikafka.base.ids import check_topic_name
-from minikafka.base.secrets import is_secret
-from minikafka.log.config import LIST_PROPERTIES, TOPIC_PROPERTIES, LogConfig, Property, default_text
+from minikafka.log.config import LIST_PROPERTIES, TOPIC_CONFIG, LogConfig
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import RATES
 from minikafka.registry.paths import EntityConfig
 from minikafka.registry.store import DATA_MAX_BYTES
-from minikafka.server.config.properties import property_defaults
+from minikafka.server.config.properties import BROKER_CONFIG
 from minikafka.server.core.broker import Broker
 from minikafka.server.quotas.client_quotas import UNLIMITED
 from minikafka.server.quotas.replication_quotas import is_rate
@@ -56,13 +56,13 @@ def describe_topic(
 
     ``log`` and ``properties`` are the broker's; invalid values in ``overrides`` are ignored.
     """
-    for name, entry in sorted(TOPIC_PROPERTIES.items()):
-        synonyms = list(_broker_synonyms(entry, properties))
-        value = default_text(entry.default)
-        for broker_name, factor in entry.broker:
-            if broker_name in properties:
-                text = properties[broker_name].strip()
-                value = text if factor == 1 else str(int(text) * factor)
+    for name, key in TOPIC_CONFIG.keys.items():
+        synonyms = list(_broker_synonyms(key, properties))
+        value = key.default_text
+        for synonym in key.synonyms:
+            if synonym.name in properties:
+                text = properties[synonym.name].strip()
+                value = text if synonym.factor == 1 else str(int(text) * synonym.factor)
                 break
         if name in overrides and _is_usable(log, name, overrides[name]):
             value = overrides[name]
@@ -79,15 +79,15 @@ def describe_topic(
         )
 
 
-def _broker_synonyms(entry: Property, properties: Settings) -> Iterable[DescribeConfigsSynonym]:
-    for broker_name, _ in entry.broker:
-        if broker_name in properties:
-            yield DescribeConfigsSynonym(broker_name, properties[broker_name], ConfigSource.STATIC_BROKER)
-    defaults = property_defaults()
-    for broker_name, _ in entry.broker:
-        default = defaults[broker_name]
+def _broker_synonyms(key: ConfigKey, properties: Settings) -> Iterable[DescribeConfigsSynonym]:
+    names = [synonym.name for synonym in key.synonyms]
+    for name in names:
+        if name in properties:
+            yield DescribeConfigsSynonym(name, properties[name], ConfigSource.STATIC_BROKER)
+    for name in names:
+        default = BROKER_CONFIG.keys[name].default_text
         if default is not None:
-            yield DescribeConfigsSynonym(broker_name, default, ConfigSource.DEFAULT)
+            yield DescribeConfigsSynonym(name, default, ConfigSource.DEFAULT)
 
 
 def _is_usable(log: LogConfig, name: str, text: str) -> bool:
@@ -104,16 +104,16 @@ def describe_broker(properties: Settings, own: Settings) -> Iterable[DescribeCon
     An unknown property may be a password, so its value is hidden.
     """
     yield from map(_rate, sorted(RATES), map(own.get, sorted(RATES)))
-    defaults = property_defaults()
-    for name in sorted(defaults.keys() | properties.keys()):
-        sensitive = name not in defaults or _is_secret(name)
+    keys = BROKER_CONFIG.keys
+    for name in sorted(keys.keys() | properties.keys()):
+        key = keys.get(name)
+        sensitive = key is None or key.type is PASSWORD
         synonyms = []
         if name in properties:
             value = None if sensitive else properties[name]
             synonyms.append(DescribeConfigsSynonym(name, value, ConfigSource.STATIC_BROKER))
-        default = defaults.get(name)
-        if default is not None:
-            synonyms.append(DescribeConfigsSynonym(name, default, ConfigSource.DEFAULT))
+        if key is not None and key.default_text is not None:
+            synonyms.append(DescribeConfigsSynonym(name, key.default_text, ConfigSource.DEFAULT))
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         yield DescribeConfigsResourceResult(
             name=name,
@@ -124,10 +124,6 @@ def describe_broker(properties: Settings, own: Settings) -> Iterable[DescribeCon
             is_sensitive=sensitive,
             synonyms=tuple(synonyms),
         )
-
-
-_is_secret = cache(is_secret)
-"""Cached, since finding similar names is slow."""
 
 
 def _rate(name: str, text: str | None) -> DescribeConfigsResourceResult:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from minikafka.base.config.config_def import setting
+from minikafka.base.config.types import TEXT, integer
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import host_port
 
@@ -33,6 +35,7 @@ class Protocol(Enum):
     """The framing of Kafka 0.7, ``minikafka.wire.classic``."""
 
 
+PORT = integer(0, 65535)
 _UNSUPPORTED = {"SSL", "SASL_PLAINTEXT", "SASL_SSL"}
 
 
@@ -47,6 +50,48 @@ class Listener:
     port: int
     advertised_host: str
     advertised_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerConfig:
+    """The properties of listeners. Those of 0.8, ``host.name`` and ``port``, apply without ``listeners``."""
+
+    listeners: str | None = setting(
+        "listeners", TEXT, None, "The addresses to listen on: NAME://HOST:PORT, separated by commas."
+    )
+    advertised_listeners: str | None = setting(
+        "advertised.listeners", TEXT, None, "The addresses that clients get; `listeners` by default."
+    )
+    protocol_map: str | None = setting(
+        "listener.security.protocol.map", TEXT, None, "The protocol of each listener's name."
+    )
+    host: str | None = setting("host.name", TEXT, None, "The host to listen on, if `listeners` is not set.")
+    port: int = setting(
+        "port", PORT, 9092, "The port to listen on, if `listeners` is not set. 0: a free one."
+    )
+    advertised_host: str | None = setting(
+        "advertised.host.name",
+        TEXT,
+        None,
+        "The host that clients get, if `advertised.listeners` is not set.",
+    )
+    advertised_port: int | None = setting(
+        "advertised.port", PORT, None, "The port that clients get, if `advertised.listeners` is not set."
+    )
+
+    def parse(self, node_name: str) -> tuple[Listener, ...]:
+        """Return the listeners; see ``parse_listeners``."""
+        bound = self.listeners or _plaintext(self.host or "", self.port)
+        advertised, host, port = self.advertised_listeners, self.advertised_host, self.advertised_port
+        if advertised is None and (host is not None or port is not None):
+            (own,) = parse_listeners(bound, None, self.protocol_map, "")[:1]
+            advertised = _plaintext(host or own.host, own.port if port is None else port)
+        return parse_listeners(bound, advertised, self.protocol_map, node_name)
+
+
+def _plaintext(host: str, port: int) -> str:
+    host = "" if host in WILDCARDS else host
+    return f"PLAINTEXT://{host_port(host, port)}"
 
 
 def parse_listeners(

@@ -13,424 +13,520 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
-from minikafka.base.config.types import BOOLEAN, integer, real_number
+from minikafka.base.config.config_def import REQUIRED, ConfigDef, ConfigKey, definition_of, setting
+from minikafka.base.config.types import (
+    BOOLEAN,
+    TEXT,
+    checked,
+    choice,
+    int32,
+    int64,
+    integer,
+    real_number,
+    text_type,
+)
 from minikafka.base.config.unknown_names import with_suggestions
-from minikafka.base.errors import ConfigError
-from minikafka.base.ids import host_port
+from minikafka.base.errors import ConfigError, ConfigErrors
 from minikafka.groups.messages import ValueVersions
 from minikafka.groups.shard import GroupSettings
-from minikafka.log.config import BROKER_PROPERTIES, LogConfig, Parser, default_text
+from minikafka.log.config import MESSAGES, REPLICATION, LogConfig, broker_keys
 from minikafka.log.layout import Layout
-from minikafka.net.connection_quotas import UNLIMITED, ConnectionLimits
+from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.records.format.compression import Codec
-from minikafka.server.config.listeners import WILDCARDS, Listener, parse_listeners
+from minikafka.server.config.listeners import Listener, ListenerConfig
 from minikafka.server.quotas.client_quotas import QuotaConfig
 from minikafka.server.security.authorizer import Authorizer, parse_super_users
 
-_load_factor = real_number("a number above 0 and at most 1", lambda value: 0 < value <= 1).parse
-_rate = real_number("a number of bytes above 0", lambda value: value > 0).parse
+Section = TypeVar("Section")
 
-
-def _counts(name: str, text: str) -> dict[str, int]:
-    """Parse ``HOST:COUNT``, separated by commas."""
-    counts: dict[str, int] = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        host, _, count = entry.rpartition(":")
-        if not host or not count.strip().isdecimal():
-            raise ConfigError(name, text, "must be HOST:COUNT, separated by commas")
-        counts[host.strip().strip("[]")] = int(count)
-    return counts
-
-
-def _text(name: str, text: str) -> str:
-    if not text.strip():
-        raise ConfigError(name, text, "must not be empty")
-    return text.strip()
-
+_IDENTITY = "Identity, directories and ZooKeeper"
+_CONNECTIONS = "Listeners and connections"
+_TOPICS = "Topics"
+_LOGS = "Logs: size, flush, retention, compaction"
+_CONTROLLER, _GROUPS, _QUOTAS, _ACCESS = "Controller", "Groups and offsets", "Quotas", "Access control"
+GROUPS = (
+    _IDENTITY,
+    _CONNECTIONS,
+    _TOPICS,
+    _LOGS,
+    MESSAGES,
+    REPLICATION,
+    _CONTROLLER,
+    _GROUPS,
+    _QUOTAS,
+    _ACCESS,
+)
+"""The sections of the reference page."""
 
 _AUTHORIZER = "kafka.security.auth.SimpleAclAuthorizer"
-
-
-def _authorizer(name: str, text: str) -> bool:
-    if text.strip() not in {"", _AUTHORIZER}:
-        allowed = f"must be {_AUTHORIZER}, which this broker implements, or empty for none"
-        raise ConfigError(name, text, allowed)
-    return bool(text.strip())
-
-
-def _super_users(name: str, text: str) -> frozenset[str]:
-    return parse_super_users(text)
-
-
-_LONG_MAX = 0x7FFFFFFFFFFFFFFF
 _PROTOCOL = "inter.broker.protocol.version"
 _FORMAT = "log.message.format.version"
 
-_KEYS: dict[str, tuple[Parser, str | None]] = {
-    # name: (parser, default as text; None for no default)
-    "broker.id": (integer(-1).parse, "-1"),
-    "broker.id.generation.enable": (BOOLEAN.parse, "true"),
-    "reserved.broker.max.id": (integer(0).parse, "1000"),
-    "listeners": (_text, None),
-    "advertised.listeners": (_text, None),
-    "listener.security.protocol.map": (_text, None),
-    "host.name": (_text, None),
-    "port": (integer(0, 65535).parse, "9092"),
-    "advertised.host.name": (_text, None),
-    "advertised.port": (integer(0, 65535).parse, None),
-    "log.dir": (_text, "/tmp/kafka-logs"),
-    "log.dirs": (_text, None),
-    "log.layout": (_text, "classic"),
-    "zookeeper.connect": (_text, None),
-    "zookeeper.session.timeout.ms": (integer(1).parse, "6000"),
-    "zookeeper.connection.timeout.ms": (integer(1).parse, None),
-    "num.network.threads": (integer(1).parse, "3"),
-    "num.io.threads": (integer(1).parse, "8"),
-    "socket.request.max.bytes": (integer(1).parse, "104857600"),
-    "connections.max.idle.ms": (integer(1).parse, "600000"),
-    "max.connections": (integer(1).parse, str(UNLIMITED)),
-    "max.connections.per.ip": (integer(0).parse, str(UNLIMITED)),
-    "max.connections.per.ip.overrides": (_counts, ""),
-    "queued.max.requests": (integer(1).parse, "500"),
-    "queued.max.request.bytes": (integer(-1).parse, str(192 << 20)),
-    "quota.producer.default": (integer(1, _LONG_MAX).parse, str(_LONG_MAX)),
-    "quota.consumer.default": (integer(1, _LONG_MAX).parse, str(_LONG_MAX)),
-    "quota.window.num": (integer(1).parse, "11"),
-    "quota.window.size.seconds": (integer(1).parse, "1"),
-    "replication.quota.window.num": (integer(1).parse, "11"),
-    "replication.quota.window.size.seconds": (integer(1).parse, "1"),
-    "auto.create.topics.enable": (BOOLEAN.parse, "true"),
-    "delete.topic.enable": (BOOLEAN.parse, "true"),
-    "num.partitions": (integer(1).parse, "1"),
-    "default.replication.factor": (integer(1).parse, "1"),
-    "log.flush.scheduler.interval.ms": (integer(1).parse, "1000"),
-    "log.flush.offset.checkpoint.interval.ms": (integer(1).parse, "60000"),
-    "log.retention.check.interval.ms": (integer(1).parse, "300000"),
-    "log.cleaner.enable": (BOOLEAN.parse, "true"),
-    "log.cleaner.dedupe.buffer.size": (integer(1024, 1 << 34).parse, "134217728"),
-    "log.cleaner.io.buffer.load.factor": (_load_factor, "0.9"),
-    "log.cleaner.io.max.bytes.per.second": (_rate, "1.7976931348623157E308"),
-    "log.cleaner.backoff.ms": (integer(0).parse, "15000"),
-    "num.recovery.threads.per.data.dir": (integer(1).parse, None),
-    _PROTOCOL: (_text, "0.10.1"),
-    "broker.rack": (_text, None),
-    "authorizer.class.name": (_authorizer, ""),
-    "super.users": (_super_users, ""),
-    "allow.everyone.if.no.acl.found": (BOOLEAN.parse, "false"),
-    "num.replica.fetchers": (integer(1).parse, "1"),
-    "replica.fetch.max.bytes": (integer(0).parse, "1048576"),
-    "replica.fetch.response.max.bytes": (integer(0).parse, "10485760"),
-    "replica.fetch.wait.max.ms": (integer(0).parse, "500"),
-    "replica.fetch.min.bytes": (integer(0).parse, "1"),
-    "replica.fetch.backoff.ms": (integer(0).parse, "1000"),
-    "replica.socket.timeout.ms": (integer(1).parse, "30000"),
-    "replica.lag.time.max.ms": (integer(1).parse, "10000"),
-    "replica.high.watermark.checkpoint.interval.ms": (integer(1).parse, "5000"),
-    "controller.socket.timeout.ms": (integer(1).parse, "30000"),
-    "controlled.shutdown.enable": (BOOLEAN.parse, "true"),
-    "controlled.shutdown.max.retries": (integer(0).parse, "3"),
-    "controlled.shutdown.retry.backoff.ms": (integer(0).parse, "5000"),
-    "auto.leader.rebalance.enable": (BOOLEAN.parse, "true"),
-    "leader.imbalance.check.interval.seconds": (integer(1).parse, "300"),
-    "leader.imbalance.per.broker.percentage": (integer(0, 100).parse, "10"),
-    "group.min.session.timeout.ms": (integer(0).parse, "6000"),
-    "group.max.session.timeout.ms": (integer(0).parse, "300000"),
-    "group.initial.rebalance.delay.ms": (integer(0).parse, "3000"),
-    "offset.metadata.max.bytes": (integer(0).parse, "4096"),
-    "offsets.load.buffer.size": (integer(1, 1 << 30).parse, "5242880"),
-    "offsets.topic.replication.factor": (integer(1).parse, "3"),
-    "offsets.topic.num.partitions": (integer(1).parse, "50"),
-    "offsets.topic.segment.bytes": (integer(14).parse, "104857600"),
-    "offsets.topic.compression.codec": (integer(0, 3).parse, "0"),
-    "offsets.retention.minutes": (integer(1).parse, "10080"),
-    "offsets.retention.check.interval.ms": (integer(1).parse, "600000"),
-    "offsets.commit.timeout.ms": (integer(1).parse, "5000"),
-}
+
+def _directories(text: str) -> tuple[str, ...]:
+    directories = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not directories or len(set(directories)) != len(directories):
+        raise ValueError
+    return directories
+
+
+_DIRECTORIES = text_type("one or more different directories, separated by commas", _directories)
 
 
 @dataclass(frozen=True, slots=True)
 class CleanerConfig:
-    """The configuration of the log cleaner. ``enabled`` is False if logs are not compacted."""
+    """The configuration of the log cleaner."""
 
-    enabled: bool
-    map_bytes: int
-    map_load_factor: float
-    bytes_per_second: float
-    """The limit for reads and writes together."""
-    backoff_ms: int
-    """The interval of checks when there was nothing to clean."""
+    enabled: bool = setting("log.cleaner.enable", BOOLEAN, True, "Whether logs are compacted.")
+    map_bytes: int = setting(
+        "log.cleaner.dedupe.buffer.size", integer(1024, 1 << 34), 134_217_728, "Memory for the map of keys."
+    )
+    map_load_factor: float = setting(
+        "log.cleaner.io.buffer.load.factor",
+        real_number("a number above 0 and at most 1", lambda value: 0 < value <= 1),
+        0.9,
+        "How full the map of keys may become.",
+    )
+    bytes_per_second: float = setting(
+        "log.cleaner.io.max.bytes.per.second",
+        real_number("a number of bytes above 0", lambda value: value > 0),
+        "1.7976931348623157E308",
+        "The most bytes that compaction reads and writes in a second.",
+    )
+    backoff_ms: int = setting(
+        "log.cleaner.backoff.ms", int64(0), 15_000, "How long to wait when there is nothing to compact."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsConfig:
     """The configuration of ``__consumer_offsets``."""
 
-    partitions: int
-    replication_factor: int
-    """The upper limit: with fewer live brokers the topic is created with as many replicas as brokers."""
-    segment_bytes: int
-    codec: Codec
-    load_bytes: int
-    """The bytes of a partition that are read at once while it is loaded."""
-    commit_timeout_ms: int
-    check_interval_ms: int
-    """The interval of checks for expired offsets."""
+    partitions: int = setting(
+        "offsets.topic.num.partitions", int32(1), 50, "Partitions of `__consumer_offsets`."
+    )
+    replication_factor: int = setting(
+        "offsets.topic.replication.factor",
+        int32(1),
+        3,
+        "Replicas of `__consumer_offsets`, at most: fewer if fewer brokers are alive.",
+    )
+    segment_bytes: int = setting(
+        "offsets.topic.segment.bytes", int32(14), 104_857_600, "The segment size of `__consumer_offsets`."
+    )
+    codec: Codec = setting(
+        "offsets.topic.compression.codec",
+        integer(0, 3).then(Codec),
+        0,
+        "The codec of `__consumer_offsets`: 0 none, 1 gzip, 2 snappy, 3 lz4.",
+    )
+    load_bytes: int = setting(
+        "offsets.load.buffer.size",
+        integer(1, 1 << 30),
+        5_242_880,
+        "Bytes of `__consumer_offsets` that are read at once while groups are loaded.",
+    )
+    commit_timeout_ms: int = setting(
+        "offsets.commit.timeout.ms", int32(1), 5_000, "How long a commit waits for the replicas."
+    )
+    check_interval_ms: int = setting(
+        "offsets.retention.check.interval.ms", int64(1), 600_000, "How often to look for expired offsets."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicationConfig:
     """The configuration of replication. Times are milliseconds, sizes bytes."""
 
-    fetchers: int
-    """The number of fetchers for each leading broker."""
-    fetch_max_bytes: int
-    """The limit for one partition in a response."""
-    fetch_response_max_bytes: int
-    fetch_wait_max_ms: int
-    fetch_min_bytes: int
-    fetch_backoff_ms: int
-    """The pause after an error."""
-    socket_timeout_ms: int
-    lag_time_max_ms: int
-    """A follower that was not caught up for that long is removed from the ISR."""
-    checkpoint_interval_ms: int
-    """The interval of high watermark checkpoints."""
-    controller_timeout_ms: int
-    throttle_windows: int
-    throttle_window_ms: int
+    fetchers: int = setting("num.replica.fetchers", int32(1), 1, "Fetcher threads for each leading broker.")
+    fetch_max_bytes: int = setting(
+        "replica.fetch.max.bytes", int32(0), 1_048_576, "Bytes of one partition in a response to a follower."
+    )
+    fetch_response_max_bytes: int = setting(
+        "replica.fetch.response.max.bytes", int32(0), 10_485_760, "Bytes of a whole response to a follower."
+    )
+    fetch_wait_max_ms: int = setting(
+        "replica.fetch.wait.max.ms", int32(0), 500, "How long a leader may wait for messages for a follower."
+    )
+    fetch_min_bytes: int = setting("replica.fetch.min.bytes", int32(0), 1, "Bytes for which a leader waits.")
+    fetch_backoff_ms: int = setting(
+        "replica.fetch.backoff.ms", int32(0), 1_000, "The longest wait after an error."
+    )
+    socket_timeout_ms: int = setting(
+        "replica.socket.timeout.ms", int32(1), 30_000, "How long to wait for the answer of a leader."
+    )
+    lag_time_max_ms: int = setting(
+        "replica.lag.time.max.ms", int64(1), 10_000, "How long a follower may lag before it leaves the ISR."
+    )
+    checkpoint_interval_ms: int = setting(
+        "replica.high.watermark.checkpoint.interval.ms",
+        int64(1),
+        5_000,
+        "How often high watermarks are written.",
+    )
+    controller_timeout_ms: int = setting(
+        "controller.socket.timeout.ms",
+        int32(1),
+        30_000,
+        "How long the controller waits for a broker's answer.",
+        group=_CONTROLLER,
+    )
+    throttle_windows: int = setting(
+        "replication.quota.window.num",
+        int32(1),
+        11,
+        "Windows over which the rate of throttled replicas is measured.",
+        group=_QUOTAS,
+    )
+    throttle_window_ms: int = setting(
+        "replication.quota.window.size.seconds",
+        int32(1).then(lambda seconds: 1000 * seconds),
+        1,
+        "The length of a window.",
+        group=_QUOTAS,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ControlConfig:
     """The configuration of controlled shutdown and of preferred leader elections."""
 
-    controlled_shutdown: bool
-    shutdown_retries: int
-    shutdown_backoff_ms: int
-    rebalance_leaders: bool
-    rebalance_interval_ms: int
-    imbalance_percent: int
+    controlled_shutdown: bool = setting(
+        "controlled.shutdown.enable", BOOLEAN, True, "Whether a broker that stops has others lead first."
+    )
+    shutdown_retries: int = setting(
+        "controlled.shutdown.max.retries", int32(0), 3, "How often it asks again."
+    )
+    shutdown_backoff_ms: int = setting(
+        "controlled.shutdown.retry.backoff.ms", int64(0), 5_000, "How long it waits in between."
+    )
+    rebalance_leaders: bool = setting(
+        "auto.leader.rebalance.enable",
+        BOOLEAN,
+        True,
+        "Whether preferred replicas are elected periodically.",
+    )
+    rebalance_interval_ms: int = setting(
+        "leader.imbalance.check.interval.seconds",
+        int64(1).then(lambda seconds: 1000 * seconds),
+        300,
+        "How often to look for that.",
+    )
+    imbalance_percent: int = setting(
+        "leader.imbalance.per.broker.percentage",
+        integer(0, 100),
+        10,
+        "The share of partitions led by others, for each broker, above which that happens.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
+class AccessConfig:
+    """The configuration of access control."""
+
+    enabled: bool = setting(
+        "authorizer.class.name",
+        choice(
+            {_AUTHORIZER: True, "": False},
+            f"{_AUTHORIZER}, which this broker implements, or empty for none",
+            exact=True,
+        ),
+        "",
+        "The authorizer; empty: none, and everything is allowed.",
+    )
+    super_users: frozenset[str] = setting(
+        "super.users",
+        text_type("principals as User:NAME, separated by ';'", parse_super_users),
+        "",
+        "Principals that no rule applies to, separated by `;`.",
+    )
+    allow_everyone_if_no_acl_found: bool = setting(
+        "allow.everyone.if.no.acl.found", BOOLEAN, False, "Whether a resource without rules is open."
+    )
+
+    @property
+    def authorizer(self) -> Authorizer | None:
+        """The authorizer without ACLs; None: everything is allowed."""
+        return Authorizer(self.super_users, self.allow_everyone_if_no_acl_found) if self.enabled else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     """The validated configuration of one broker. Times are milliseconds, sizes bytes."""
 
-    broker_id: int
-    """-1: taken from ``meta.properties``, or generated through ZooKeeper."""
-    generate_broker_id: bool
-    reserved_broker_max_id: int
+    zookeeper_connect: str = setting(
+        "zookeeper.connect",
+        text_type("HOST:PORT, or HOST:PORT/CHROOT", TEXT.convert),
+        REQUIRED,
+        "ZooKeeper's address: HOST:PORT, or HOST:PORT/CHROOT. Required.",
+        group=_IDENTITY,
+    )
     listeners: tuple[Listener, ...]
-    log_dirs: tuple[str, ...]
-    layout: Layout
-    zookeeper_connect: str
-    zookeeper_session_timeout_ms: int
-    zookeeper_connection_timeout_ms: int
-    network_threads: int
-    io_threads: int
-    """The threads for long requests (``server.workers.work_pool``); at most one per processor is used."""
-    request_max_bytes: int
-    connection_idle_max_ms: int
-    connection_limits: ConnectionLimits
-    """The limits; the overrides have host names that are not resolved yet."""
-    queued_max_requests: int
-    queued_max_bytes: int | None
-    quotas: QuotaConfig
-    auto_create_topics: bool
-    delete_topics: bool
-    default_partitions: int
-    default_replication_factor: int
-    flush_scheduler_interval_ms: int
-    flush_checkpoint_interval_ms: int
-    retention_check_interval_ms: int
-    recovery_threads: int
-    """The threads for all data directories together."""
     cleaner: CleanerConfig
     groups: GroupSettings
     offsets: OffsetsConfig
-    beside_0_10: bool
-    """True if 0.10.1 brokers may be in the cluster: only formats and versions that they know are used."""
-    rack: str | None
     replication: ReplicationConfig
     control: ControlConfig
+    quotas: QuotaConfig
     authorizer: Authorizer | None
     """The authorizer without ACLs; None: everything is allowed."""
+    connection_limits: ConnectionLimits
+    """The limits; the overrides have host names that are not resolved yet."""
     log: LogConfig
     """The configs of a topic without configs of its own."""
+    beside_0_10: bool
+    """True if 0.10.1 brokers may be in the cluster: only formats and versions that they know are used."""
+    broker_id: int = setting(
+        "broker.id",
+        int32(-1),
+        -1,
+        "The broker's id. -1: taken from `meta.properties`, or generated through ZooKeeper.",
+        group=_IDENTITY,
+    )
+    generate_broker_id: bool = setting(
+        "broker.id.generation.enable", BOOLEAN, True, "Whether an id may be generated.", group=_IDENTITY
+    )
+    reserved_broker_max_id: int = setting(
+        "reserved.broker.max.id",
+        int32(0),
+        1_000,
+        "The highest id that is not generated: generated ids begin above it.",
+        group=_IDENTITY,
+    )
+    rack: str | None = setting(
+        "broker.rack", TEXT, None, "The rack of this broker, for the placement of replicas.", group=_IDENTITY
+    )
+    log_dir: tuple[str, ...] = setting(
+        "log.dir",
+        _DIRECTORIES,
+        "/tmp/kafka-logs",
+        "The data directory, if `log.dirs` is not set.",
+        group=_IDENTITY,
+    )
+    log_dirs: tuple[str, ...] = setting(
+        "log.dirs",
+        _DIRECTORIES,
+        None,
+        "The data directories, separated by commas.",
+        derive=lambda values: values["log_dir"],
+        group=_IDENTITY,
+    )
+    layout: Layout = setting(
+        "log.layout",
+        choice({layout.name.lower(): layout for layout in Layout}),
+        "classic",
+        "The file names of a new data directory: `classic` (the reference texts') or `apache`.",
+        group=_IDENTITY,
+    )
+    zookeeper_session_timeout_ms: int = setting(
+        "zookeeper.session.timeout.ms",
+        int32(1),
+        6_000,
+        "How long a broker may be silent before it counts as dead.",
+        group=_IDENTITY,
+    )
+    zookeeper_connection_timeout_ms: int = setting(
+        "zookeeper.connection.timeout.ms",
+        int32(1),
+        None,
+        "How long to wait for ZooKeeper at the start; the session's time-out by default.",
+        derive=lambda values: values["zookeeper_session_timeout_ms"],
+        group=_IDENTITY,
+    )
+    recovery_threads_per_dir: int | None = setting(
+        "num.recovery.threads.per.data.dir",
+        int32(1),
+        None,
+        "Threads that open and recover logs, for each directory; by default one a processor, for all.",
+        group=_IDENTITY,
+    )
+    protocol_version: str = setting(
+        _PROTOCOL,
+        checked("a release like 0.10.1 or 2.1", ValueVersions.written_for),
+        "0.10.1",
+        "The oldest release among the brokers. `0.10.1`: speak and store only what that release knows.",
+        group=_IDENTITY,
+    )
+    network_threads: int = setting(
+        "num.network.threads",
+        int32(1),
+        3,
+        "Processor threads, for all listeners together.",
+        group=_CONNECTIONS,
+    )
+    io_threads: int = setting(
+        "num.io.threads",
+        int32(1),
+        8,
+        "Threads for requests that take long; at most one a processor is used.",
+        group=_CONNECTIONS,
+    )
+    request_max_bytes: int = setting(
+        "socket.request.max.bytes", int32(1), 104_857_600, "The largest request.", group=_CONNECTIONS
+    )
+    connection_idle_max_ms: int = setting(
+        "connections.max.idle.ms",
+        int64(1),
+        600_000,
+        "How long a connection may be idle before it is closed.",
+        group=_CONNECTIONS,
+    )
+    queued_max_requests: int = setting(
+        "queued.max.requests", int32(1), 500, "The most requests that wait.", group=_CONNECTIONS
+    )
+    queued_max_bytes: int | None = setting(
+        "queued.max.request.bytes",
+        int64(-1).then(lambda value: None if value <= 0 else value),
+        192 << 20,
+        "The most bytes of requests that wait. -1: no limit.",
+        group=_CONNECTIONS,
+    )
+    auto_create_topics: bool = setting(
+        "auto.create.topics.enable",
+        BOOLEAN,
+        True,
+        "Whether a topic is created when a client asks for it.",
+        group=_TOPICS,
+    )
+    delete_topics: bool = setting(
+        "delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted.", group=_TOPICS
+    )
+    default_partitions: int = setting(
+        "num.partitions",
+        int32(1),
+        1,
+        "Partitions of a topic that is created without a number.",
+        group=_TOPICS,
+    )
+    default_replication_factor: int = setting(
+        "default.replication.factor",
+        int32(1),
+        1,
+        "Replicas of a topic that is created without a number.",
+        group=_TOPICS,
+    )
+    flush_scheduler_interval_ms: int = setting(
+        "log.flush.scheduler.interval.ms",
+        int64(1),
+        1_000,
+        "How often to look for logs to flush by time.",
+        group=_LOGS,
+    )
+    flush_checkpoint_interval_ms: int = setting(
+        "log.flush.offset.checkpoint.interval.ms",
+        int32(1),
+        60_000,
+        "How often recovery points are written.",
+        group=_LOGS,
+    )
+    retention_check_interval_ms: int = setting(
+        "log.retention.check.interval.ms",
+        int64(1),
+        300_000,
+        "How often to look for segments to delete.",
+        group=_LOGS,
+    )
     unknown: tuple[str, ...] = field(default=())
     """Names of properties that this version does not use, for one warning."""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The properties as configured, including secrets."""
 
+    @property
+    def recovery_threads(self) -> int:
+        """The threads for all data directories together."""
+        return (self.recovery_threads_per_dir or 0) * len(self.log_dirs) or os.cpu_count() or 1
+
     def unused(self) -> str:
         """Return the warning about ``unknown`` names, with suggestions; empty if there are none."""
-        named = with_suggestions(self.unknown, {*_KEYS, *BROKER_PROPERTIES})
+        named = with_suggestions(self.unknown, BROKER_CONFIG.keys)
         return named and f"ignored properties that this version does not support: {named}"
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
         """Validate ``properties`` and return the configuration.
 
-        Raises ConfigError with the property, its value and what is expected.
+        Raises ConfigErrors with every invalid property, its value and what is expected.
         """
-        known, log_properties, unknown = _sort(properties)
-        values: dict[str, Any] = {}
-        for name, (parse, default) in _KEYS.items():
-            text = known.get(name, default)
-            values[name] = None if text is None else parse(name, text)
-        if values["zookeeper.connect"] is None:
-            raise ConfigError("zookeeper.connect", None, "must be set: HOST:PORT, or HOST:PORT/CHROOT")
-        log_dirs = _directories(values["log.dirs"] or values["log.dir"])
-        beside_0_10 = known.get(_PROTOCOL, "").startswith("0.10.")
-        if beside_0_10:
-            log_properties = _formats_of_0_10(log_properties, known[_PROTOCOL])
-        threads = values["num.recovery.threads.per.data.dir"]
-        queued_bytes = values["queued.max.request.bytes"]
-        session_ms = values["zookeeper.session.timeout.ms"]
-        return cls(
-            broker_id=values["broker.id"],
-            generate_broker_id=values["broker.id.generation.enable"],
-            reserved_broker_max_id=values["reserved.broker.max.id"],
-            listeners=_listeners(values),
-            log_dirs=log_dirs,
-            layout=Layout.parse(values["log.layout"]),
-            zookeeper_connect=values["zookeeper.connect"],
-            zookeeper_session_timeout_ms=session_ms,
-            zookeeper_connection_timeout_ms=values["zookeeper.connection.timeout.ms"] or session_ms,
-            network_threads=values["num.network.threads"],
-            io_threads=values["num.io.threads"],
-            request_max_bytes=values["socket.request.max.bytes"],
-            connection_idle_max_ms=values["connections.max.idle.ms"],
-            connection_limits=ConnectionLimits(
-                total=values["max.connections"],
-                per_ip=values["max.connections.per.ip"],
-                per_ip_overrides=values["max.connections.per.ip.overrides"],
+        faults: list[ConfigError] = []
+
+        def read(section: type[Section], **others: Any) -> Section:
+            values, found = definition_of(section).read(properties)
+            faults.extend(found)
+            return section(**values, **others)
+
+        def attempt(make: Callable[[], Section], default: Section) -> Section:
+            try:
+                return make()
+            except ConfigError as fault:
+                faults.append(fault)
+                return default
+
+        no_listeners: tuple[Listener, ...] = ()
+        beside_0_10 = properties.get(_PROTOCOL, "").startswith("0.10.")
+        config = read(
+            cls,
+            listeners=attempt(
+                lambda: read(ListenerConfig).parse(platform.node() or "localhost"), no_listeners
             ),
-            queued_max_requests=values["queued.max.requests"],
-            queued_max_bytes=None if queued_bytes <= 0 else queued_bytes,
-            quotas=QuotaConfig(
-                producer_default=values["quota.producer.default"],
-                consumer_default=values["quota.consumer.default"],
-                windows=values["quota.window.num"],
-                window_ms=1000 * values["quota.window.size.seconds"],
-            ),
-            auto_create_topics=values["auto.create.topics.enable"],
-            delete_topics=values["delete.topic.enable"],
-            default_partitions=values["num.partitions"],
-            default_replication_factor=values["default.replication.factor"],
-            flush_scheduler_interval_ms=values["log.flush.scheduler.interval.ms"],
-            flush_checkpoint_interval_ms=values["log.flush.offset.checkpoint.interval.ms"],
-            retention_check_interval_ms=values["log.retention.check.interval.ms"],
-            recovery_threads=threads * len(log_dirs) if threads else os.cpu_count() or 1,
-            cleaner=_cleaner(values),
-            groups=_groups(values),
-            offsets=_offsets(values),
+            cleaner=read(CleanerConfig),
+            groups=read(GroupSettings),
+            offsets=read(OffsetsConfig),
+            replication=read(ReplicationConfig),
+            control=read(ControlConfig),
+            quotas=read(QuotaConfig),
+            authorizer=read(AccessConfig).authorizer,
+            connection_limits=read(ConnectionLimits),
+            log=attempt(lambda: _log_config(properties, beside_0_10), LogConfig()),
             beside_0_10=beside_0_10,
-            rack=values["broker.rack"],
-            replication=_replication(values),
-            control=_control(values),
-            authorizer=_authorizer_of(values),
-            log=LogConfig.from_properties(log_properties),
-            unknown=unknown,
+            unknown=tuple(sorted(set(properties) - set(BROKER_CONFIG.keys))),
             properties=dict(properties),
         )
+        if faults:
+            raise ConfigErrors(faults)
+        versions = ValueVersions.written_for(config.protocol_version)
+        return replace(config, groups=replace(config.groups, versions=versions))
 
 
-@cache
-def property_defaults() -> Mapping[str, str | None]:
-    """Return every supported broker property with its default as text; None for no default."""
-    defaults: dict[str, str | None] = {}
-    for name, default in BROKER_PROPERTIES.items():
-        defaults[name] = None if default is None else default_text(default)
-    return MappingProxyType(defaults | {name: default for name, (_, default) in _KEYS.items()})
-
-
-def _cleaner(values: Mapping[str, Any]) -> CleanerConfig:
-    return CleanerConfig(
-        enabled=values["log.cleaner.enable"],
-        map_bytes=values["log.cleaner.dedupe.buffer.size"],
-        map_load_factor=values["log.cleaner.io.buffer.load.factor"],
-        bytes_per_second=values["log.cleaner.io.max.bytes.per.second"],
-        backoff_ms=values["log.cleaner.backoff.ms"],
-    )
-
-
-def _groups(values: Mapping[str, Any]) -> GroupSettings:
-    version = values[_PROTOCOL]
-    try:
-        versions = ValueVersions.written_for(version)
-    except ValueError:
-        raise ConfigError(_PROTOCOL, version, "must be a release like 0.10.1 or 2.1") from None
-    return GroupSettings(
-        session_timeout_min_ms=values["group.min.session.timeout.ms"],
-        session_timeout_max_ms=values["group.max.session.timeout.ms"],
-        initial_rebalance_delay_ms=values["group.initial.rebalance.delay.ms"],
-        retention_ms=values["offsets.retention.minutes"] * 60_000,
-        metadata_max_chars=values["offset.metadata.max.bytes"],
-        versions=versions,
-    )
-
-
-def _offsets(values: Mapping[str, Any]) -> OffsetsConfig:
-    return OffsetsConfig(
-        partitions=values["offsets.topic.num.partitions"],
-        replication_factor=values["offsets.topic.replication.factor"],
-        segment_bytes=values["offsets.topic.segment.bytes"],
-        codec=Codec(values["offsets.topic.compression.codec"]),
-        load_bytes=values["offsets.load.buffer.size"],
-        commit_timeout_ms=values["offsets.commit.timeout.ms"],
-        check_interval_ms=values["offsets.retention.check.interval.ms"],
-    )
-
-
-def _formats_of_0_10(log_properties: Mapping[str, str], release: str) -> dict[str, str]:
-    """Add the message format that this release can replicate, unless one is configured."""
-    given = {_FORMAT: release, **log_properties}
+def _log_config(properties: Mapping[str, str], beside_0_10: bool) -> LogConfig:
+    """Return the settings of logs. Beside brokers of 0.10 the default message format is one that they can
+    replicate, and no newer one is allowed.
+    """
+    if not beside_0_10:
+        return LogConfig.from_properties(properties)
+    release = properties[_PROTOCOL]
+    given = {_FORMAT: release, **properties}
     if not given[_FORMAT].startswith(("0.8.", "0.9.", "0.10.")):
-        raise ConfigError(
-            _FORMAT, given[_FORMAT], f"must be at most 0.10.1, because {_PROTOCOL} is {release}"
-        )
-    return given
+        allowed = f"must be at most 0.10.1, because {_PROTOCOL} is {release}"
+        raise ConfigError(_FORMAT, given[_FORMAT], allowed)
+    return LogConfig.from_properties(given)
 
 
-def _replication(values: Mapping[str, Any]) -> ReplicationConfig:
-    return ReplicationConfig(
-        fetchers=values["num.replica.fetchers"],
-        fetch_max_bytes=values["replica.fetch.max.bytes"],
-        fetch_response_max_bytes=values["replica.fetch.response.max.bytes"],
-        fetch_wait_max_ms=values["replica.fetch.wait.max.ms"],
-        fetch_min_bytes=values["replica.fetch.min.bytes"],
-        fetch_backoff_ms=values["replica.fetch.backoff.ms"],
-        socket_timeout_ms=values["replica.socket.timeout.ms"],
-        lag_time_max_ms=values["replica.lag.time.max.ms"],
-        checkpoint_interval_ms=values["replica.high.watermark.checkpoint.interval.ms"],
-        controller_timeout_ms=values["controller.socket.timeout.ms"],
-        throttle_windows=values["replication.quota.window.num"],
-        throttle_window_ms=1000 * values["replication.quota.window.size.seconds"],
-    )
+def _in_group(group: str, *sections: type) -> list[ConfigKey]:
+    return [
+        key if key.group else replace(key, group=group)
+        for section in sections
+        for key in definition_of(section).keys.values()
+    ]
 
 
-def _control(values: Mapping[str, Any]) -> ControlConfig:
-    return ControlConfig(
-        controlled_shutdown=values["controlled.shutdown.enable"],
-        shutdown_retries=values["controlled.shutdown.max.retries"],
-        shutdown_backoff_ms=values["controlled.shutdown.retry.backoff.ms"],
-        rebalance_leaders=values["auto.leader.rebalance.enable"],
-        rebalance_interval_ms=1000 * values["leader.imbalance.check.interval.seconds"],
-        imbalance_percent=values["leader.imbalance.per.broker.percentage"],
-    )
-
-
-def _authorizer_of(values: Mapping[str, Any]) -> Authorizer | None:
-    if not values["authorizer.class.name"]:
-        return None
-    return Authorizer(values["super.users"], values["allow.everyone.if.no.acl.found"])
+BROKER_CONFIG = ConfigDef(
+    [
+        *broker_keys(_LOGS),
+        *_in_group(_LOGS, CleanerConfig),
+        *_in_group(_LOGS, BrokerConfig),
+        *_in_group(_CONNECTIONS, ListenerConfig, ConnectionLimits),
+        *_in_group(REPLICATION, ReplicationConfig),
+        *_in_group(_CONTROLLER, ControlConfig),
+        *_in_group(_GROUPS, GroupSettings, OffsetsConfig),
+        *_in_group(_QUOTAS, QuotaConfig),
+        *_in_group(_ACCESS, AccessConfig),
+    ]
+)
+"""Every property of a broker, with the names that give the defaults of a topic's settings."""
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:
@@ -470,42 +566,3 @@ def _stripped(text: str) -> str:
 
 def _unescaped(found: re.Match[str]) -> str:
     return chr(int(found[1], 16)) if found[1] else _ESCAPED.get(found[2], found[2])
-
-
-def _sort(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
-    known: dict[str, str] = {}
-    log_properties: dict[str, str] = {}
-    unknown: list[str] = []
-    for name, value in properties.items():
-        if name in _KEYS:
-            known[name] = value
-        if name in BROKER_PROPERTIES:
-            log_properties[name] = value
-        if name not in _KEYS and name not in BROKER_PROPERTIES:
-            unknown.append(name)
-    return known, log_properties, tuple(sorted(unknown))
-
-
-def _listeners(values: Mapping[str, Any]) -> tuple[Listener, ...]:
-    """Return the listeners. The properties of 0.8 (``host.name``, ``port``) apply without ``listeners``."""
-    bound, protocol_map = values["listeners"], values["listener.security.protocol.map"]
-    if bound is None:
-        bound = _plaintext(values["host.name"] or "", values["port"])
-    advertised = values["advertised.listeners"]
-    host, port = values["advertised.host.name"], values["advertised.port"]
-    if advertised is None and (host is not None or port is not None):
-        (own,) = parse_listeners(bound, None, protocol_map, "")[:1]
-        advertised = _plaintext(host or own.host, own.port if port is None else port)
-    return parse_listeners(bound, advertised, protocol_map, platform.node() or "localhost")
-
-
-def _plaintext(host: str, port: int) -> str:
-    host = "" if host in WILDCARDS else host
-    return f"PLAINTEXT://{host_port(host, port)}"
-
-
-def _directories(text: str) -> tuple[str, ...]:
-    directories = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not directories or len(set(directories)) != len(directories):
-        raise ConfigError("log.dirs", text, "must be one or more different directories, separated by commas")
-    return directories

@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from minikafka.base.config.config_def import setting
+from minikafka.base.config.types import int32, int64
 from minikafka.registry.paths import DEFAULT_ENTITY, client_of
 
 _log = logging.getLogger(__name__)
@@ -41,10 +43,27 @@ class QuotaType(Enum):
 class QuotaConfig:
     """The broker's properties of quotas."""
 
-    producer_default: int = UNLIMITED
-    consumer_default: int = UNLIMITED
-    windows: int = 11
-    window_ms: int = 1000
+    producer_default: int = setting(
+        "quota.producer.default",
+        int64(1),
+        UNLIMITED,
+        "Bytes a second of a client that has no quota of its own.",
+    )
+    consumer_default: int = setting(
+        "quota.consumer.default",
+        int64(1),
+        UNLIMITED,
+        "Bytes a second of a client that has no quota of its own.",
+    )
+    windows: int = setting(
+        "quota.window.num", int32(1), 11, "Windows over which a client's rate is measured."
+    )
+    window_ms: int = setting(
+        "quota.window.size.seconds",
+        int32(1).then(lambda seconds: 1000 * seconds),
+        1,
+        "The length of a window.",
+    )
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from minikafka.base.config.config_def import REQUIRED, AbstractConfig, setting
+from minikafka.base.config.config_def import REQUIRED, AbstractConfig, definition_of, setting
 from minikafka.base.config.types import BOOLEAN, PASSWORD, TEXT, int32
 from minikafka.base.errors import ConfigError, ConfigErrors
 from minikafka.base.secrets import Password
@@ -129,10 +129,10 @@ def test_text_of_settings_has_no_secret() -> None:
 
 
 def test_each_setting_is_defined_once() -> None:
-    key = Example.definition().keys["fetch.min"]
+    key = definition_of(Example).keys["fetch.min"]
     assert (key.field, key.doc, key.default_text) == ("least", "The least.", "1")
-    assert Example.definition().keys["zookeeper.connect"].default_text is None
-    assert list(Example.definition().keys) == [
+    assert definition_of(Example).keys["zookeeper.connect"].default_text is None
+    assert list(definition_of(Example).keys) == [
         "zookeeper.connect",
         "fetch.min",
         "fetch.max",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import ConfigError, ConfigErrors
 from minikafka.log.layout import Layout
 from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.server.config.properties import BrokerConfig, parse_properties
@@ -27,6 +27,23 @@ def test_without_properties_the_defaults_are_those_of_the_release() -> None:
 def test_topics_can_be_deleted_by_default_and_new_directories_are_classic() -> None:
     assert config().delete_topics
     assert config().layout is Layout.CLASSIC
+
+
+@pytest.mark.parametrize(("text", "layout"), [("apache", Layout.APACHE), (" Classic ", Layout.CLASSIC)])
+def test_property_names_the_layout_of_a_new_directory(text: str, layout: Layout) -> None:
+    assert config(log_layout=text).layout is layout
+
+
+def test_every_invalid_property_is_named_at_once() -> None:
+    given = {
+        "num.partitions": "0",
+        "listeners": "SSL://h:1",
+        "log.roll.ms": "0",
+        "group.max.session.timeout.ms": "x",
+    }
+    with pytest.raises(ConfigErrors) as refused:
+        BrokerConfig.from_properties(given)
+    assert {fault.name for fault in refused.value.faults} == {*given, "zookeeper.connect"}
 
 
 def test_zookeeper_must_be_named() -> None:
