@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minikafka.base.clock import ManualClock
+from minikafka.base.clock import NEVER_MS, ManualClock
 from minikafka.base.memory_files import MemoryFiles
 from minikafka.net.interfaces import Connector, Endpoint, PendingResponse, RequestHandler
 from minikafka.net.memory import MemoryConnection, MemoryNetwork, MemoryServer
@@ -288,6 +288,14 @@ class Machine:
         talked = self.running is not None and self.running.step()
         return self._worker.run_until_idle() + loaded + talked
 
+    def due_ms(self) -> int:
+        """Return the time before which the broker has nothing to do."""
+        if self.held:
+            return NEVER_MS
+        if not self._worker.idle or not (self._loader.idle or self._simulation.loading_is_held):
+            return 0
+        return NEVER_MS if self.running is None else self.running.due_ms()
+
 
 class Simulation(Client):
     """Machines with brokers, network and ZooKeeper, and a client of machine 0. ``seed`` fixes all chance."""
@@ -302,7 +310,7 @@ class Simulation(Client):
         self.loading_is_held = False
         """True to pause the loading of groups."""
         self._working = False
-        self.network.on_step(self.settle)
+        self.network.on_step(self.settle, self.due_ms)
         self.machines: dict[int, Machine] = {}
         self.machine = self.machine_of(0)
 
@@ -334,6 +342,12 @@ class Simulation(Client):
                 self.network.run()
         finally:
             self._working = False
+
+    def due_ms(self) -> int:
+        """Return the time before which ``settle`` has nothing to do."""
+        if not (self.watches_are_held or self.zookeeper.idle):
+            return 0
+        return min(machine.due_ms() for machine in self.machines.values())
 
     def _deliver_news(self) -> int:
         return 0 if self.watches_are_held else self.zookeeper.deliver()

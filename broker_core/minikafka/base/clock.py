@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+NEVER_MS = 1 << 62
+"""A time that does not come."""
+
 
 class Clock(Protocol):
     """A source of time. All values are milliseconds."""

@@ -7,7 +7,7 @@ order, a limit on frames, and an exception of the handler ends only its connecti
 Nothing moves by itself. ``deliver`` moves one frame, of each connection in turn. Where real code would wait,
 in ``PendingResponse.result`` and ``MemoryServer.stop``, everything is delivered; then the clock advances by
 ``step_ms`` and the callbacks of ``on_step`` run (the broker's own timers), until the response arrives or the
-time is up.
+time is up. Steps in which no callback has work are passed over.
 
 Faults of an address apply to the next ``count`` frames (or connects): see ``Fault``. They are what TCP can
 do: a stream has no gaps, so a dropped frame takes all later ones of its direction with it.
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from minikafka.base.clock import ManualClock
+from minikafka.base.clock import NEVER_MS, ManualClock
 from minikafka.base.errors import NetworkError, PeerClosed, RemoteWireError, StorageError
 from minikafka.net.interfaces import Endpoint, PendingResponse, RequestHandler
 from minikafka.wire.frame_parts import Part, join
@@ -62,7 +62,7 @@ class MemoryNetwork:
         self.clock = clock or ManualClock()
         self.request_timeout_ms = request_timeout_ms
         self._step_ms = step_ms
-        self._steps: list[Callable[[], None]] = []
+        self._steps: list[tuple[Callable[[], None], Callable[[], int]]] = []
         self._servers: dict[_Address, MemoryServer] = {}
         self._connections: deque[MemoryConnection] = deque()
         self._faults: dict[tuple[_Address, Fault], int] = {}
@@ -113,9 +113,12 @@ class MemoryNetwork:
             lambda: any(response.done() for response in pending), self.clock.monotonic_ms() + timeout_ms
         )
 
-    def on_step(self, callback: Callable[[], None]) -> None:
-        """Run ``callback`` after each advance of the clock during a wait."""
-        self._steps.append(callback)
+    def on_step(self, callback: Callable[[], None], due_ms: Callable[[], int] = lambda: 0) -> None:
+        """Run ``callback`` after each advance of the clock during a wait.
+
+        ``due_ms`` returns the time (monotonic) before which it has nothing to do if nothing is delivered.
+        """
+        self._steps.append((callback, due_ms))
 
     def inject(self, host: str, port: int, fault: Fault, count: int = 1) -> None:
         """Let ``fault`` happen to the next ``count`` frames (or connects, for REFUSE) of this address."""
@@ -156,10 +159,17 @@ class MemoryNetwork:
             left_ms = deadline_ms - self.clock.monotonic_ms()
             if left_ms <= 0:
                 return False
-            self.clock.advance(min(self._step_ms, left_ms))
-            for step in self._steps:
+            self.clock.advance(min(self._idle_ms(), left_ms))
+            for step, _ in self._steps:
                 step()
         return True
+
+    def _idle_ms(self) -> int:
+        """Return how far the clock may advance: to the first step in which there is work."""
+        due = [due_ms() for _, due_ms in self._steps] or [0]
+        due += [connection.due_ms() for connection in self._connections]
+        steps = -(-(min(due) - self.clock.monotonic_ms()) // self._step_ms)
+        return max(1, steps) * self._step_ms
 
     def strikes(self, address: _Address, fault: Fault) -> bool:
         """Return whether ``fault`` happens now, and consume it."""
@@ -348,6 +358,10 @@ class MemoryConnection:
             self._deliver_request(self._requests.popleft())
             return True
         return False
+
+    def due_ms(self) -> int:
+        """Return the time (monotonic) at which a frame may move that may not move now."""
+        return self._paused_until_ms if self._requests and not self.busy else NEVER_MS
 
     def answer(self, frame: Sequence[Part], pause_ms: int) -> None:
         """Send the server's response to the request in flight, or nothing for a request without one."""

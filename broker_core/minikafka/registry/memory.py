@@ -96,6 +96,11 @@ class MemoryZooKeeper:
             self._make_parents(chroot + "/x")
         return store
 
+    @property
+    def idle(self) -> bool:
+        """True if no callback is due."""
+        return not self._queue
+
     def deliver(self) -> int:
         """Run all callbacks that are due, also those that the callbacks cause; return the number that ran."""
         count = 0

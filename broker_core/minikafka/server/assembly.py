@@ -181,6 +181,13 @@ class RunningBroker:
         fetched = self._fetchers.step()
         return self._channels.step() or fetched
 
+    def due_ms(self) -> int:
+        """Return the time (monotonic) before which nothing is to be done here if nothing is delivered.
+
+        For a simulation, which calls ``step`` and the housekeeper's ``tick``.
+        """
+        return min(self._fetchers.due_ms(), self._channels.due_ms(), self.housekeeper.due_ms())
+
     def stop(self) -> None:
         """Stop in the reverse order of the start; a second call does nothing.
 

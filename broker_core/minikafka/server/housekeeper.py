@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from minikafka.base.clock import NEVER_MS
 from minikafka.log.cleanup.cleaner_manager import LogCleanerManager
 from minikafka.server.control.controller_event_manager import ControllerEventManager
 from minikafka.server.core.broker import Broker
@@ -21,7 +22,6 @@ from minikafka.server.replication.isr_writer import REPORT_CHECK_MS, IsrWriter
 
 _log = logging.getLogger(__name__)
 
-_FAR_MS = 1 << 62
 _RETRY_MS = 1_000
 """The interval of retries. Flushes may be scheduled for never, which is the release's default."""
 _GO_ON_MS = 10
@@ -104,6 +104,12 @@ class Housekeeper:
         if self._clock.monotonic_ms() >= self._clean_at_ms:
             self._clean_at_ms = self._clock.monotonic_ms() + self._broker.config.cleaner.backoff_ms
             self._clean()
+
+    def due_ms(self) -> int:
+        """Return the time (monotonic) before which ``tick`` has nothing to do."""
+        deadline_ms = self._broker.purgatory.next_deadline_ms()
+        first_ms = NEVER_MS if deadline_ms is None else deadline_ms
+        return min(first_ms, self._clean_at_ms, *(task.at_ms for task in self._tasks))
 
     def start(self) -> None:
         """Start the threads, which run until ``stop``."""
@@ -188,7 +194,7 @@ class Housekeeper:
     def _watch_deadlines(self) -> None:
         while True:
             # Deadlines that are added meanwhile find a far wake-up time, and correct it.
-            self._wakes_at_ms = _FAR_MS
+            self._wakes_at_ms = NEVER_MS
             next_ms = self._broker.expire()
             with self._wake:
                 if next_ms is not None:

@@ -128,9 +128,15 @@ class InterBrokerConnection(ABC):
     def failed(self, reason: str) -> int:
         """Handle a failed request or connection; return the pause before the next attempt in ms."""
 
-    def next_ms(self) -> int | None:
-        """Return the time (monotonic) at which ``ask`` has a request again; None if it is unknown."""
-        return None
+    @abstractmethod
+    def next_ms(self) -> int:
+        """Return the time (monotonic) before which ``ask`` has no request; NEVER_MS: not before ``wake``."""
+
+    def due_ms(self) -> int:
+        """Return the time (monotonic) before which ``step`` has no work if nothing is delivered."""
+        if self.peer.pending is None:
+            return max(self._not_before_ms, self.next_ms())
+        return 0 if self.peer.answered() else self._asked_ms + self._timeout_ms
 
     def step(self) -> bool:
         """Send a request or process a response; return True if there was work."""
@@ -186,8 +192,8 @@ class InterBrokerConnection(ABC):
         if self.peer.pending is not None:
             self.peer.connector.wait_any([self.peer.pending], _LOOK_MS)
             return
-        now_ms, next_ms = self.clock.monotonic_ms(), self.next_ms()
-        due = [at - now_ms for at in (self._not_before_ms, next_ms) if at is not None and at > now_ms]
+        now_ms = self.clock.monotonic_ms()
+        due = [at - now_ms for at in (self._not_before_ms, self.next_ms()) if at > now_ms]
         self._wake.wait(min([_LOOK_MS, *due]) / 1000)
         self._wake.clear()
 

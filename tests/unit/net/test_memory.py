@@ -138,3 +138,27 @@ def test_port_zero_takes_the_next_number() -> None:
     network = MemoryNetwork()
     ports = [network.listen("a", 0, Answering()).port for _ in range(3)]
     assert ports == [40000, 40001, 40002]
+
+
+def test_steps_before_a_callback_has_work_are_passed_over() -> None:
+    clock = ManualClock()
+    network = MemoryNetwork(clock, step_ms=10)
+    ran: list[int] = []
+    network.on_step(lambda: ran.append(clock.monotonic_ms()), lambda: 25 if not ran else 1_000)
+    assert not network.wait(lambda: False, 50)
+    assert ran == [30, 50]
+
+
+def test_a_pause_that_ends_is_no_step_to_pass_over() -> None:
+    network = MemoryNetwork(step_ms=10)
+    network.on_step(lambda: None, lambda: 1_000)
+    handler = Keeping()
+    network.listen("a", 9092, handler)
+    connection = network.connect("a", 9092)
+    first, second = connection.request([b"1"]), connection.request([b"2"])
+    network.run()
+    handler.exchanges[0].respond([b"!"], 35)
+    assert bytes(first.result()) == b"!"
+    network.wait(lambda: len(handler.exchanges) == 2, 1_000)
+    assert network.clock.monotonic_ms() == 40
+    assert not second.done()

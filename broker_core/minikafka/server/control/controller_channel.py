@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from minikafka.base.clock import Clock
+from minikafka.base.clock import NEVER_MS, Clock
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress
 from minikafka.net.interfaces import Connector
@@ -80,6 +80,9 @@ class ControllerChannel(InterBrokerConnection):
         else:
             self.peer.send(message.api, message.version, message.request)
         return True
+
+    def next_ms(self) -> int:
+        return 0 if self._messages else NEVER_MS
 
     def take(self, response: Any) -> None:
         if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
@@ -169,6 +172,10 @@ class ControllerChannelManager:
     def step(self) -> bool:
         """Run one step of each channel. Return whether any had work."""
         return any(tuple(channel.step() for _, _, channel in list(self._channels.values())))
+
+    def due_ms(self) -> int:
+        """Return the time (monotonic) before which ``step`` has no work if nothing is delivered."""
+        return min((channel.due_ms() for _, _, channel in self._channels.values()), default=NEVER_MS)
 
     def close(self) -> None:
         """Close all channels."""

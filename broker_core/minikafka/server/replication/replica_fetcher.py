@@ -31,6 +31,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
+from minikafka.base.clock import NEVER_MS
 from minikafka.base.errors import (
     BrokerError,
     CoordinationError,
@@ -124,10 +125,12 @@ class ReplicaFetcher(InterBrokerConnection):
     def failed(self, reason: str) -> int:
         return self._config.fetch_backoff_ms
 
-    def next_ms(self) -> int | None:
+    def next_ms(self) -> int:
         now_ms = self.clock.monotonic_ms()
         later = [follower.not_before_ms for follower in list(self._followed.values())]
-        return min((at for at in (self._throttled_until_ms, *later) if at > now_ms), default=None)
+        if not later:
+            return NEVER_MS
+        return min((at for at in (self._throttled_until_ms, *later) if at > now_ms), default=0)
 
     def _ask_for(self, now_ms: int) -> bool:
         for name in tuple(self._broker.unwritable):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from minikafka.base.clock import NEVER_MS
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.net.interfaces import Connector
 from minikafka.partition.partition import Partition
@@ -61,6 +62,10 @@ class ReplicaFetcherManager:
     def step(self) -> bool:
         """Run one step of each fetcher. Return True if any had work."""
         return any(tuple(fetcher.step() for fetcher in list(self._fetchers.values())))
+
+    def due_ms(self) -> int:
+        """Return the time (monotonic) before which ``step`` has no work if nothing is delivered."""
+        return min((fetcher.due_ms() for fetcher in self._fetchers.values()), default=NEVER_MS)
 
     def stop(self) -> None:
         """Stop fetching all partitions."""

@@ -79,6 +79,11 @@ class InlineWorker:
     def resume(self) -> None:
         pass
 
+    @property
+    def idle(self) -> bool:
+        """True if there is no job."""
+        return not self._jobs
+
     def run_until_idle(self) -> int:
         """Run all jobs, also those that jobs submit, until one loses the connection; return their number."""
         count = 0
