@@ -30,7 +30,7 @@ from minikafka.clients.serializer import StringDecoder
 from minikafka.embedded import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.registry import paths
-from minikafka.registry.consumers import read_offsets
+from minikafka.registry.consumer_offsets import read_offsets
 from minikafka.registry.zookeeper import ZooKeeperStore
 
 GROUP = "stock"

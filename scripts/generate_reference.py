@@ -455,12 +455,33 @@ def python_api() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def znodes() -> str:
+    """Return the page of the znodes and of what is done about invalid ones."""
+    from minikafka.registry.kinds import KINDS
+
+    parts = [
+        "# Znodes",
+        NOTE,
+        (
+            "The znodes whose data brokers, clients and tools read. A part in capital letters varies: topic T, partition P, group G, a number N. "
+            "An invalid znode is passed over, as if it did not exist, with one warning until it changes; the last column is the end of that warning. "
+            "A change of a value that cannot be read is refused."
+        ),
+        table(
+            "Znode | Holds | Form | If it is invalid",
+            ([f"`{kind.path}`", kind.holds, kind.source, kind.remedy] for kind in KINDS),
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli,
     "broker-properties.md": broker_properties,
     "spark-options.md": spark_options,
     "protocol-versions.md": protocol_versions,
     "error-codes.md": error_codes,
+    "znodes.md": znodes,
     "python-api.md": python_api,
 }
 

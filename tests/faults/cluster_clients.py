@@ -15,8 +15,9 @@ from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record, build_message_set, iterate
 from minikafka.registry import paths
-from minikafka.registry.admin_paths import PreferredElection, Reassignments
-from minikafka.registry.paths import EntityConfig, TopicAssignment
+from minikafka.registry.controller import PreferredElection, Reassignments
+from minikafka.registry.entity_configs import EntityConfig
+from minikafka.registry.topics import TopicAssignment
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.fetch import FetchPartition, FetchRequest, FetchTopic

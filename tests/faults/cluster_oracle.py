@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from minikafka.base.ids import TopicPartition
 from minikafka.records.format.message_set import iterate
 from minikafka.registry import paths
-from minikafka.registry.paths import PartitionState, TopicAssignment
+from minikafka.registry.topics import PartitionState, TopicAssignment
 from minikafka.wire.frame_parts import buffer_of
 from tests.faults.cluster_machines import Machine, World
 

@@ -28,7 +28,7 @@ from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryZooKeeper
-from minikafka.registry.paths import TopicAssignment
+from minikafka.registry.topics import TopicAssignment
 from tests.faults.consumer_models import ModelChannel, ModelFetcher, NoWaiter, ProcessStore, WatchedConnector
 
 GROUP = "g"

@@ -18,7 +18,7 @@ from minikafka.clients.consumer.runtime import Steps
 from minikafka.clients.consumer.streams import ConsumerIterator
 from minikafka.clients.consumer.topic_registry import TopicRegistry
 from minikafka.registry import paths
-from minikafka.registry.consumers import ZookeeperOffsets
+from minikafka.registry.consumer_offsets import ZookeeperOffsets
 
 
 @dataclass(frozen=True, slots=True)

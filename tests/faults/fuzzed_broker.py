@@ -27,7 +27,7 @@ from minikafka.net.server import SocketServer
 from minikafka.records import kernels
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryZooKeeper
-from minikafka.registry.paths import PartitionState, TopicAssignment
+from minikafka.registry.topics import PartitionState, TopicAssignment
 from minikafka.server.assembly import Ports, RunningBroker
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.workers.work_pool import MEMORY_BYTES, ThreadWorkPool

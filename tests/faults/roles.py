@@ -6,8 +6,10 @@ from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.clients import zookeeper_metadata
 from minikafka.records.format.hashes import partition_of_group
 from minikafka.registry.brokers import live_brokers
-from minikafka.registry.paths import CONTROLLER, ControllerRegistration
+from minikafka.registry.controller import ControllerRegistration
+from minikafka.registry.paths import CONTROLLER
 from minikafka.registry.store import Store
+from minikafka.registry.topics import read_states
 
 
 def controller(store: Store) -> int:
@@ -17,7 +19,7 @@ def controller(store: Store) -> int:
 
 def leader(store: Store, partition: TopicPartition) -> int:
     """Return the id of a partition's leader; -1 if it has none."""
-    return zookeeper_metadata.states(store, [partition])[partition].leader
+    return read_states(store, [partition])[partition].leader
 
 
 def coordinator(store: Store, group: str) -> int:
@@ -28,11 +30,11 @@ def coordinator(store: Store, group: str) -> int:
 
 def follower(store: Store, partition: TopicPartition) -> int:
     """Return the id of an in-sync replica that is neither leader nor controller."""
-    state, head = zookeeper_metadata.states(store, [partition])[partition], controller(store)
+    state, head = read_states(store, [partition])[partition], controller(store)
     return next(broker for broker in state.isr if broker not in (state.leader, head))
 
 
 def all_in_sync(store: Store, replicas: int) -> bool:
     """Return True if every partition has a live leader and ``replicas`` in-sync replicas."""
-    live, found = live_brokers(store), zookeeper_metadata.states(store, zookeeper_metadata.assigned(store))
+    live, found = live_brokers(store), read_states(store, zookeeper_metadata.assigned(store))
     return all(state.leader in live and len(state.isr) == replicas for state in found.values())

@@ -29,8 +29,8 @@ from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConn
 from minikafka.embedded.process import wait_until
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
 from minikafka.registry import paths
-from minikafka.registry.consumers import read_offsets
-from minikafka.registry.paths import TopicAssignment
+from minikafka.registry.consumer_offsets import read_offsets
+from minikafka.registry.topics import TopicAssignment
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.faults.consumer_models import ModelFetcher
 from tests.support.seeds import seeds

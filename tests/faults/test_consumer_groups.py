@@ -18,7 +18,7 @@ from minikafka.clients.produce import BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.registry import paths
-from minikafka.registry.consumers import read_offsets
+from minikafka.registry.consumer_offsets import read_offsets
 from minikafka.registry.zookeeper import ZooKeeperStore
 
 PARTITIONS = 4

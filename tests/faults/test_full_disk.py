@@ -13,6 +13,7 @@ import pytest
 from minikafka.clients import zookeeper_metadata
 from minikafka.embedded.cluster import Cluster
 from minikafka.registry.store import Store
+from minikafka.registry.topics import read_states
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.support.load import PATIENT_LOOPS, Load
 
@@ -30,7 +31,7 @@ def until(load: Load, store: Store, in_sync: int) -> None:
     """Go on until every partition has so many replicas in sync, by ZooKeeper."""
     for _ in range(PATIENT_LOOPS // 100):
         load.run(100)
-        found = zookeeper_metadata.states(store, zookeeper_metadata.assigned(store))
+        found = read_states(store, zookeeper_metadata.assigned(store))
         if all(len(state.isr) == in_sync for state in found.values()):
             return
     raise AssertionError(f"not all of {found} have {in_sync} replicas in sync")
@@ -38,7 +39,7 @@ def until(load: Load, store: Store, in_sync: int) -> None:
 
 def led_by(store: Store, number: int) -> int:
     """Return the number of partitions that a broker leads."""
-    found = zookeeper_metadata.states(store, zookeeper_metadata.assigned(store))
+    found = read_states(store, zookeeper_metadata.assigned(store))
     return sum(state.leader == number for state in found.values())
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from minikafka.clients import zookeeper_metadata
 from minikafka.embedded.cluster import Cluster
-from minikafka.registry.paths import PartitionState
 from minikafka.registry.store import Store
+from minikafka.registry.topics import PartitionState, read_states
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.faults import roles
 from tests.support.load import Load
@@ -43,7 +43,7 @@ def seconds_until(store: Store, limit_s: float, holds: Callable[[PartitionState]
     assert len(partitions) == PARTITIONS
     begun = time.monotonic()
     while (took_s := time.monotonic() - begun) < limit_s:
-        states = zookeeper_metadata.states(store, partitions)
+        states = read_states(store, partitions)
         if len(states) == PARTITIONS and all(map(holds, states.values())):
             return took_s
         time.sleep(0.2)

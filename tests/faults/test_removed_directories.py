@@ -13,6 +13,7 @@ from minikafka.clients import zookeeper_metadata
 from minikafka.embedded.cluster import Cluster
 from minikafka.embedded.data_directory import broker_directory
 from minikafka.embedded.process import wait_until
+from minikafka.registry.topics import read_states
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.support.load import PATIENT_LOOPS, Load
 
@@ -38,7 +39,7 @@ class Loaded:
         """Go on until these brokers are in sync everywhere, by ZooKeeper."""
         for _ in range(PATIENT_LOOPS // 100):
             self.load.run(100)
-            found = zookeeper_metadata.states(self._store, zookeeper_metadata.assigned(self._store, ("t",)))
+            found = read_states(self._store, zookeeper_metadata.assigned(self._store, ("t",)))
             if all(set(state.isr) == numbers for state in found.values()):
                 return
         raise AssertionError(f"not {numbers} are in sync: {found}")

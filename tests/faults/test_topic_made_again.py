@@ -17,7 +17,8 @@ from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from minikafka.embedded.cluster import Cluster
 from minikafka.records.format.message_set import iterate
-from minikafka.registry.paths import TopicAssignment, topic_path
+from minikafka.registry.paths import topic_path
+from minikafka.registry.topics import TopicAssignment
 from minikafka.registry.zookeeper import ZooKeeperStore
 
 PATIENT_LOOPS = 20_000

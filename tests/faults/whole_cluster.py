@@ -25,7 +25,9 @@ from minikafka.net.ports import free_port
 from minikafka.records.format.hashes import partition_of_group
 from minikafka.records.format.record import StoredRecord
 from minikafka.registry.brokers import live_brokers
-from minikafka.registry.paths import CONTROLLER, ControllerRegistration
+from minikafka.registry.controller import ControllerRegistration
+from minikafka.registry.paths import CONTROLLER
+from minikafka.registry.topics import read_states
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.faults import anomalies
 from tests.faults.links import Links
@@ -119,7 +121,7 @@ class WholeCluster:
 
     def leader(self, partition: int) -> int:
         """Return the leader of a partition of the topic; -1 for none."""
-        return zookeeper_metadata.states(self.store, [TopicPartition(TOPIC, partition)])[
+        return read_states(self.store, [TopicPartition(TOPIC, partition)])[
             TopicPartition(TOPIC, partition)
         ].leader
 
@@ -130,13 +132,13 @@ class WholeCluster:
     def coordinator(self, group: str = CONFLUENT) -> int:
         """Return the leader of a group's offsets partition; -1 for none."""
         partition = TopicPartition(OFFSETS_TOPIC, partition_of_group(group, OFFSETS_PARTITIONS))
-        found = zookeeper_metadata.states(self.store, [partition])
+        found = read_states(self.store, [partition])
         return found[partition].leader if partition in found else -1
 
     def in_sync(self, count: int) -> bool:
         """Return True if all partitions have a live leader and ``count`` in-sync replicas."""
         live = live_brokers(self.store)
-        found = zookeeper_metadata.states(self.store, zookeeper_metadata.assigned(self.store))
+        found = read_states(self.store, zookeeper_metadata.assigned(self.store))
         return all(state.leader in live and len(state.isr) == count for state in found.values())
 
     # --- recovery -------------------------------------------------------------------------------------------
@@ -176,7 +178,7 @@ class WholeCluster:
             return False
 
         if not wait_until(whole, PATIENCE_S, 0.05):
-            found = zookeeper_metadata.states(self.store, zookeeper_metadata.assigned(self.store))
+            found = read_states(self.store, zookeeper_metadata.assigned(self.store))
             raise AssertionError(f"not all replicas are in sync: {found}")
         took = time.monotonic() - began
         assert self.clients.forgotten() == []

@@ -19,7 +19,7 @@ from minikafka.base.acls import (
     ResourceType,
 )
 from minikafka.embedded.zookeeper import EmbeddedZooKeeper
-from minikafka.registry.acl_paths import ACL_CHANGES, AclChange, ResourceAcls, acl_path
+from minikafka.registry.acls import ACL_CHANGES, AclChange, ResourceAcls, acl_path
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.interop.releases import KAFKA_0_10
 

@@ -30,8 +30,8 @@ from minikafka.records.format.message_set import (
     iterate,
 )
 from minikafka.registry import paths
+from minikafka.registry.brokers import BrokerRegistration
 from minikafka.registry.memory import MemoryZooKeeper
-from minikafka.registry.paths import BrokerRegistration
 from minikafka.wire.api import ApiKey
 from tests.interop.releases import KAFKA_4, RELEASES
 from tests.support.kafka_broker import KafkaBroker, running

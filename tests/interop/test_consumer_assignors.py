@@ -22,7 +22,7 @@ from minikafka.clients.consumer.assignment import (
 )
 from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
-from minikafka.registry.paths import TopicAssignment
+from minikafka.registry.topics import TopicAssignment
 from tests.interop.releases import KAFKA_0_10
 from tests.support.seeds import seeds
 

@@ -12,7 +12,8 @@ from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.net.memory import Fault
 from minikafka.partition.replica import LeaderAndIsr
-from minikafka.registry.paths import PartitionState, partition_state_path
+from minikafka.registry.paths import partition_state_path
+from minikafka.registry.topics import PartitionState
 from minikafka.server.control import controller_requests as messages
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.controlled_shutdown import ControlledShutdownRequest

@@ -15,7 +15,7 @@ from typing import Any
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, NoNode
 from minikafka.records.format.batch import build_batch, set_producer
 from minikafka.records.format.message_set import Codec, Record, StoredRecord, build_message_set, iterate
-from minikafka.registry.paths import EntityConfig
+from minikafka.registry.entity_configs import EntityConfig
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.delete_records import (

@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.registry import paths
-from minikafka.registry.paths import PartitionState
+from minikafka.registry.topics import PartitionState
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.find_coordinator import FindCoordinatorRequest
 from minikafka.wire.apis.heartbeat import HeartbeatRequest

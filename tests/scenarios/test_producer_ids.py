@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.registry import paths
-from minikafka.registry.paths import ProducerIdBlock
+from minikafka.registry.cluster import ProducerIdBlock
 from minikafka.server.zookeeper import counters
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.init_producer_id import InitProducerIdRequest

@@ -11,8 +11,10 @@ from minikafka.base.errors import CoordinationError, ErrorCode, InconsistentClus
 from minikafka.base.files import read_file
 from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
+from minikafka.registry.consumer_offsets import read_offsets, write_offsets
+from minikafka.registry.controller import ControllerEpoch
+from minikafka.registry.entity_configs import EntityConfig
 from minikafka.registry.memory import MemoryCopy, MemoryStore
-from minikafka.registry.paths import ControllerEpoch, EntityConfig
 from minikafka.server.admin import topics
 from minikafka.server.zookeeper.counters import observe_topics
 from minikafka.wire.api import ApiKey
@@ -213,7 +215,7 @@ def test_broker_changes_nothing_in_the_zookeeper_of_another_cluster() -> None:
         lambda: zk_client.assign({"t": {0: (5,)}}),
         lambda: zk_client.write_leaderships({name: replace(known, version=known.version + 1)}, create=False),
         lambda: zk_client.states.report_isr_changes([name]),
-        lambda: zk_client.offsets.write("g", {name: 1}),
+        lambda: write_offsets(zk_client.store, "g", {name: 1}),
     ):
         with pytest.raises(InconsistentClusterId):
             write()
@@ -282,7 +284,7 @@ def test_nothing_is_read_from_the_zookeeper_of_another_cluster() -> None:
         lambda: zk_client.creations(["t"]),
         lambda: observe_topics(zk_client.store, broker.logs.topic_incarnations),
         lambda: zk_client.states.read({name: (0,)}),
-        lambda: zk_client.offsets.read("g", [name]),
+        lambda: read_offsets(zk_client.store, "g", [name]),
         zk_client.has_topics,
         zk_client.requests.elections,
         zk_client.requests.reassignments,

@@ -7,6 +7,7 @@ import pytest
 from minikafka.base.errors import ErrorCode, InconsistentClusterId
 from minikafka.base.files import read_file, replace_file
 from minikafka.registry import paths
+from minikafka.registry.cluster import ClusterId
 from tests.support.simulation import DATA_DIR, Machine, Simulation
 
 META = f"{DATA_DIR}/meta.properties"
@@ -64,7 +65,7 @@ def test_refused_start_names_the_logs_and_how_to_check_them(tree: str) -> None:
     simulation.zookeeper.restore(None)
     if tree == "other":
         simulation.zookeeper.connect().create(
-            paths.CLUSTER_ID, paths.ClusterId("another").to_json(), make_parents=True
+            paths.CLUSTER_ID, ClusterId("another").to_json(), make_parents=True
         )
     with pytest.raises(InconsistentClusterId) as refused:
         machine.start()

@@ -14,7 +14,7 @@ from minikafka.clients.admin.groups import GroupAdmin
 from minikafka.clients.group.description import EMPTY
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.embedded.process import wait_until
-from minikafka.registry.consumers import read_offsets
+from minikafka.registry.consumer_offsets import read_offsets
 from minikafka.registry.zookeeper import ZooKeeperStore
 from tests.interop.releases import KAFKA_0_10, KAFKA_3_9, KAFKA_4, Release
 from tests.spark.conftest import Kafka

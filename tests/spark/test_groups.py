@@ -18,8 +18,8 @@ from minikafka.clients.admin.groups import GroupAdmin
 from minikafka.clients.group.description import EMPTY, GroupDescription
 from minikafka.embedded.process import wait_until
 from minikafka.registry import paths
-from minikafka.registry.consumers import read_offsets, write_offsets
-from minikafka.registry.paths import ConsumerRegistration
+from minikafka.registry.consumer_offsets import read_offsets, write_offsets
+from minikafka.registry.consumers import ConsumerRegistration
 from minikafka.registry.zookeeper import ZooKeeperStore
 from pyspark_minikafka.reading.groups import GroupProgress, ZooKeeperGroupMember
 from tests.spark.conftest import Kafka

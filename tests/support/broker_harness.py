@@ -21,8 +21,8 @@ from minikafka.net.interfaces import Connection, Exchange, RequestHandler
 from minikafka.net.memory import Fault, MemoryNetwork
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.registry import paths
-from minikafka.registry.admin_paths import IsrChange, PreferredElection, Reassignments
-from minikafka.registry.paths import PartitionState, TopicAssignment
+from minikafka.registry.controller import IsrChange, PreferredElection, Reassignments
+from minikafka.registry.topics import PartitionState, TopicAssignment
 from minikafka.wire.api import ApiKey
 from minikafka.wire.api_table import APIS
 from minikafka.wire.apis.api_versions import ApiVersion

@@ -15,7 +15,7 @@ from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.registry import paths
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
-from minikafka.registry.paths import TopicAssignment
+from minikafka.registry.topics import TopicAssignment
 from tests.support.consumer_streams import Message, fill
 
 GROUP = "g"

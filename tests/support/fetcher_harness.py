@@ -12,8 +12,8 @@ from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRe
 from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.serializer import DefaultDecoder
 from minikafka.registry import paths
+from minikafka.registry.brokers import BrokerRegistration
 from minikafka.registry.memory import MemoryZooKeeper
-from minikafka.registry.paths import BrokerRegistration
 from minikafka.wire.api import ApiKey
 from tests.support.brokers_in_memory import FIRST_PORT, HOST, BrokersInMemory, ManualWaiter
 from tests.support.consumer_streams import StreamHarness

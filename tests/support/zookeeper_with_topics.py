@@ -6,13 +6,10 @@ from collections.abc import Mapping
 
 from minikafka.base.ids import BrokerAddress
 from minikafka.registry import paths
+from minikafka.registry.brokers import BrokerRegistration
+from minikafka.registry.controller import ControllerRegistration
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
-from minikafka.registry.paths import (
-    BrokerRegistration,
-    ControllerRegistration,
-    PartitionState,
-    TopicAssignment,
-)
+from minikafka.registry.topics import PartitionState, TopicAssignment
 
 Topics = Mapping[str, Mapping[int, tuple[int, ...]]]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ConfigError, MinikafkaError, NetworkError
-from minikafka.base.ids import OFFSETS_TOPIC, check_topic_name, host_port
+from minikafka.base.ids import OFFSETS_TOPIC, check_topic_name
 from minikafka.cli.options import (
     BOOTSTRAP_VARIABLE,
     DEFAULT_BOOTSTRAP,
@@ -187,9 +187,9 @@ def _with_registered_brokers(store: Store, zookeeper: str, stack: contextlib.Exi
 
 def _registered_brokers(store: Store) -> str:
     """Return the bootstrap list of the live brokers; empty for none."""
-    from minikafka.clients.admin.zookeeper.groups import live_addresses
+    from minikafka.registry.brokers import plaintext_addresses
 
-    return ",".join(host_port(broker.host, broker.port) for broker in live_addresses(store))
+    return ",".join(plaintext_addresses(store))
 
 
 def _local_cluster(data_dir: Path, *, writes: bool) -> LocalCluster:

@@ -1,4 +1,4 @@
-"""Assignments and partition states in ZooKeeper, and checks of the requests that operators write there.
+"""Checks of the requests that operators write to ZooKeeper.
 
 Brokers before Kafka 2.4 take preferred elections and reassignments by znodes only. All access goes through a
 ``registry.store.Store``, such as ``registry.zookeeper.ZooKeeperStore``.
@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import difflib
 import json
-import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
 
-from minikafka.base.errors import ConfigError, CoordinationError, NoNode
+from minikafka.base.errors import ConfigError, CoordinationError
 from minikafka.base.ids import TopicPartition, is_topic_name
 from minikafka.registry import paths
-from minikafka.registry.paths import PartitionState, TopicAssignment
 from minikafka.registry.store import Store
-
-_log = logging.getLogger(__name__)
+from minikafka.registry.topics import read_assignments
+from minikafka.registry.znodes import children
 
 Replicas = Mapping[TopicPartition, tuple[int, ...]]
 """Partition -> its brokers, the preferred leader first."""
@@ -27,50 +25,13 @@ _LOOK_S = 0.1
 
 
 def assigned(store: Store, topics: Iterable[str] | None = None) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the replicas of all partitions of ``topics``; a topic that does not exist is left out.
-
-    None: of all topics, except those whose znode is invalid, with a warning. An invalid znode of one of the
-    given ``topics`` raises CoordinationError. An invalid topic name counts as a topic that does not exist.
-    """
-    if topics is None:
-        assignments = readable_assignments(store, _children(store, paths.BROKER_TOPICS))
-    else:
-        by_path = {paths.topic_path(name): name for name in sorted(filter(is_topic_name, set(topics)))}
-        assignments = {
-            by_path[path]: TopicAssignment.from_json(data, path).partitions
-            for path, (data, _) in store.read_all(by_path).items()
-        }
+    """Return the replicas of all partitions of ``topics`` (None: of all topics) that exist and are valid."""
+    names = children(store, paths.BROKER_TOPICS) if topics is None else set(topics)
     return {
         TopicPartition(topic, partition): replicas
-        for topic, partitions in assignments.items()
+        for topic, partitions in read_assignments(store, sorted(filter(is_topic_name, names))).items()
         for partition, replicas in partitions.items()
     }
-
-
-def readable_assignments(store: Store, topics: Iterable[str]) -> dict[str, Mapping[int, tuple[int, ...]]]:
-    """Return the assignments of the existing ``topics``; an invalid one is left out, with a warning."""
-    by_path = {paths.topic_path(name): name for name in topics}
-    found = {}
-    for path, (data, _) in store.read_all(by_path).items():
-        try:
-            found[by_path[path]] = TopicAssignment.from_json(data, path).partitions
-        except CoordinationError as error:
-            _log.warning("ignoring topic %s with an invalid assignment: %s", by_path[path], error)
-    return found
-
-
-def states(store: Store, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState]:
-    """Return the leader and ISR of those partitions that have had a leader. An invalid state is left out,
-    with a warning.
-    """
-    by_path = {paths.partition_state_path(*partition): partition for partition in partitions}
-    found = {}
-    for path, (data, _) in store.read_all(by_path).items():
-        try:
-            found[by_path[path]] = PartitionState.from_json(data, path)
-        except CoordinationError as error:
-            _log.warning("ignoring the invalid state of partition %s: %s", by_path[path], error)
-    return found
 
 
 def check_known(store: Store, option: str, partitions: Collection[TopicPartition], known: Replicas) -> None:
@@ -95,14 +56,17 @@ def why_unknown(store: Store, partition: TopicPartition, known: Replicas) -> str
     numbers = [other.partition for other in known if other.topic == topic]
     if numbers:
         return f"topic {topic!r} has partitions {min(numbers)} to {max(numbers)}"
-    near = difflib.get_close_matches(topic, _children(store, paths.BROKER_TOPICS))
+    topics = children(store, paths.BROKER_TOPICS)
+    if topic in topics:
+        return f"{paths.topic_path(topic)} is invalid: fix it, or delete the topic"
+    near = difflib.get_close_matches(topic, topics)
     hint = f"; there is {' and '.join(map(repr, near))}" if near else ""
     return f"there is no topic {topic!r}{hint}"
 
 
 def topics_to_delete(store: Store) -> set[str]:
     """Return the topics that are marked for deletion."""
-    return set(_children(store, paths.DELETE_TOPICS))
+    return set(children(store, paths.DELETE_TOPICS))
 
 
 def check_controller(store: Store) -> None:
@@ -160,10 +124,3 @@ def listed(partitions: Collection[TopicPartition], most: int = 5) -> str:
     names = ", ".join(map(str, sorted(partitions)[:most]))
     more = len(partitions) - most
     return f"{names} and {more} more" if more > 0 else names
-
-
-def _children(store: Store, path: str) -> list[str]:
-    try:
-        return store.children(path)
-    except NoNode:
-        return []

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.net.ports import can_connect
-from minikafka.registry.brokers import live_brokers
-from minikafka.registry.paths import BrokerRegistration
+from minikafka.registry.brokers import BrokerRegistration, live_brokers
 
 if TYPE_CHECKING:
     from minikafka.registry.zookeeper import ZooKeeperStore

@@ -1,14 +1,16 @@
-"""ZooKeeper: the paths and JSON of Kafka 0.10, and a port that reads, watches and writes them.
+"""ZooKeeper: the znodes of Kafka 0.10, and a port that reads, watches and writes them.
 
     store          the port
     zookeeper      the port over kazoo, with sessions and reconnection
     memory         the port in memory, with sessions and watches, for tests
-    paths          znode paths and their JSON; ``acl_paths`` and ``admin_paths`` have more of them
+    paths          the paths of znodes
     node           the JSON object in a znode
-    brokers        the live brokers
-    consumers      the znodes of consumer groups
-    acl_store      the ACLs
-    entity_configs the settings of topics, clients and brokers
+    znodes         reads znodes as values, and passes over invalid ones
+    kinds          the table of all kinds of znodes
+
+One module for each noun has its values, their JSON and their readers: ``brokers``, ``topics``,
+``controller``, ``cluster``, ``entity_configs``, ``consumers`` (with ``consumer_offsets``, ``sole_consumer``)
+and ``acls``.
 
 Imports ``base``.
 """

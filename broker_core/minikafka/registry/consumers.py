@@ -1,65 +1,115 @@
-"""The znodes of consumer groups that are managed in ZooKeeper, as by Kafka's consumers of 0.8 to 0.10.
+"""The consumers of groups in ZooKeeper, as Kafka's consumers of 0.8 to 0.10 register, and their partitions.
 
-    /consumers/G/ids/ID          ConsumerRegistration, ephemeral: a live consumer
-    /consumers/G/owners/T/P      ID-N, ephemeral: the consumer and its thread N that read a partition
-    /consumers/G/offsets/T/P     the next offset to read, a bare number
-
-Their parents are persistent and created when needed.
+The parents of the znodes are persistent and created when needed. Offsets are in ``consumer_offsets``.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from minikafka.base.errors import CoordinationError, GroupInUse, NodeExists, NoNode, SessionExpired
 from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
-from minikafka.registry.node import number_in
-from minikafka.registry.paths import ConsumerRegistration
-from minikafka.registry.store import Store, parent_of
+from minikafka.registry.node import Node, dump, id_in, invalid
+from minikafka.registry.store import Store
+from minikafka.registry.znodes import Kind, Znodes, children
 
-_log = logging.getLogger(__name__)
-
-_ATTEMPTS = 4
-"""At a conditional write that conflicts with other writers; includes the first one, made without reading."""
-
-StillOwned = Callable[[Collection[TopicPartition]], Collection[TopicPartition]]
-"""Return those of the given partitions that are still owned, as read from ZooKeeper now."""
+_ESCAPED_TOO = re.compile(r"[/\x7f-\x9f]")
+"""Characters that 0.10.1 escapes in a pattern although JSON does not require it."""
 
 
-def read_offsets(store: Store, group: str) -> dict[TopicPartition, int]:
-    """Return all offsets that ``group`` has committed. A znode that does not hold a number is ignored."""
-    paths_to_partitions: dict[str, TopicPartition] = {}
-    above = paths.consumer_offsets_path(group)
+def _escape(found: re.Match[str]) -> str:
+    return "\\/" if found[0] == "/" else f"\\u{ord(found[0]):04x}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRegistration:
+    """A consumer of a group in ZooKeeper, with its subscription."""
+
+    subscription: Mapping[str, int]
+    """Topic or pattern -> number of threads that read it."""
+    timestamp_ms: int
+    """When it registered; -1 if the znode does not say."""
+    pattern: str = "static"
+    """``static`` for topics; ``white_list`` or ``black_list`` for a pattern."""
+
+    def to_json(self) -> bytes:
+        """Return the data for ``consumer_id_path(group, consumer_id)``, identical to those that 0.10.1
+        writes.
+        """
+        plain = dump(
+            {
+                "version": 1,
+                "subscription": dict(self.subscription),
+                "pattern": self.pattern,
+                "timestamp": str(self.timestamp_ms),
+            }
+        )
+        return _ESCAPED_TOO.sub(_escape, plain.decode("utf-8")).encode("utf-8")
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> ConsumerRegistration:
+        """Parse the registration in ``data``."""
+        node = Node(data, path)
+        subscription = node.mapping("subscription")
+        if not all(type(threads) is int for threads in subscription.values()):
+            raise node.error("subscription", "an object whose values are numbers of threads")
+        return cls(subscription, node.number_as_text("timestamp", -1), node.text("pattern"))
+
+
+CONSUMER = Kind(
+    f"{paths.CONSUMERS}/G/ids/ID",
+    "a live consumer with its subscription; ephemeral",
+    "0.10.1 (version 1)",
+    ConsumerRegistration.from_json,
+    ConsumerRegistration.to_json,
+    "the group does not rebalance until you restart that consumer",
+)
+"""Only tools pass it over. A consumer of the group stops its rebalance, as 0.10.1's: without the subscription
+of each consumer it is unknown which partitions are left for the others.
+"""
+
+
+def _decode_owner(data: bytes, path: str) -> str:
+    """Return the thread ``ID-N`` of an owner."""
+    text = data.decode("utf-8", "replace")
+    consumer, _, number = text.rpartition("-")
+    if not consumer or id_in(number) is None:
+        raise invalid(path, "expected the thread of a consumer, CONSUMER-N", data)
+    return text
+
+
+OWNER = Kind(
+    f"{paths.CONSUMERS}/G/owners/T/P",
+    "the consumer and its thread that read a partition, as ID-N; ephemeral",
+    "0.10.1",
+    _decode_owner,
+    str.encode,
+    "the partition has no owner for tools; restart the consumer that created the znode, or remove it",
+)
+"""Whether a partition is owned depends on the session that created the znode, never on its data."""
+
+
+def partitions_below(store: Store, above: str) -> list[TopicPartition]:
+    """Return the partitions that have a znode ``above/TOPIC/PARTITION``."""
+    znodes, found = Znodes(store), []
     for topic in children(store, above):
-        for number in children(store, f"{above}/{topic}"):
-            if number.isdecimal():
-                tp = TopicPartition(topic, int(number))
-                paths_to_partitions[paths.consumer_offset_path(group, *tp)] = tp
-    found = {}
-    for path, (data, _) in store.read_all(paths_to_partitions).items():
-        with contextlib.suppress(ValueError):
-            found[paths_to_partitions[path]] = int(data)
+        for name in children(store, f"{above}/{topic}"):
+            number = id_in(name)
+            if number is None or name != str(number):
+                path = f"{above}/{topic}/{name}"
+                znodes.warn(path, f"ignored an invalid znode: {path}: {name!r} is no partition; remove it")
+            else:
+                found.append(TopicPartition(topic, number))
     return found
 
 
-def write_offsets(store: Store, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Write offsets of ``group``, whoever owns the partitions: for administrators. Consumers commit through
-    ``ZookeeperOffsets``. Many requests are in flight at once.
-    """
-    nodes = {
-        paths.consumer_offset_path(group, *tp): str(offset).encode("ascii") for tp, offset in offsets.items()
-    }
-    new = store.write_all({path: (data, -1) for path, data in nodes.items()})
-    if not new:
-        return
-    for above in sorted({parent_of(path) for path in new}):
-        with contextlib.suppress(NodeExists):
-            store.create(above, make_parents=True)
-    meanwhile = store.create_all({path: nodes[path] for path in sorted(new)})
-    store.write_all({path: (nodes[path], -1) for path in meanwhile})
+def read_owners(store: Store, group: str) -> dict[TopicPartition, str]:
+    """Return the owner, ``CONSUMER-N``, of each partition that ``group`` owns."""
+    partitions = partitions_below(store, paths.consumer_owners_path(group))
+    by_path = {paths.consumer_owner_path(group, *tp): tp for tp in partitions}
+    return {by_path[path]: owner for path, (owner, _) in Znodes(store).read_all(by_path, OWNER).items()}
 
 
 def owned_in_session(
@@ -72,252 +122,3 @@ def owned_in_session(
         for path, (_, stat) in store.read_all(paths_to_partitions).items()
         if stat.ephemeral_owner == session_id
     )
-
-
-class ZookeeperOffsets:
-    """Commits offsets of owned partitions to ZooKeeper. Not thread-safe.
-
-    A znode is written conditionally on the version that was read or written last. So a late write of a
-    consumer that has lost its partition fails, and cannot move the offset back. The owner then retries: it
-    reads first the version and then the ownership, so that the next owner of the partition writes a later
-    version.
-    """
-
-    def __init__(self, store: Store, group: str) -> None:
-        self._store = store
-        self._group = group
-        self.checkpointed_zk_offsets: dict[TopicPartition, int] = {}
-        """The offsets that are known to be stored: they are not written again."""
-        self._versions: dict[TopicPartition, int] = {}
-        """The known versions of the znodes."""
-
-    def forget(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Forget the stored offsets and versions of these partitions (None: of all)."""
-        for tp in list(self._versions if partitions is None else partitions):
-            self.checkpointed_zk_offsets.pop(tp, None)
-            self._versions.pop(tp, None)
-
-    def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the stored offsets. Raises CoordinationError, with the path, if one is not a number."""
-        wanted = {paths.consumer_offset_path(self._group, *tp): tp for tp in partitions}
-        self.forget(wanted.values())
-        found = {}
-        for path, (data, stat) in self._store.read_all(wanted).items():
-            offset = number_in(data.strip())
-            if offset is None:
-                raise CoordinationError(f"{path}: expected an offset, got {data[:200]!r}")
-            tp = wanted[path]
-            found[tp] = offset
-            self._note_stored(tp, offset, stat.version)
-        return found
-
-    def commit(
-        self, offsets: Mapping[TopicPartition, int], still_owned: StillOwned
-    ) -> frozenset[TopicPartition]:
-        """Write the offsets that are not stored yet. Return the partitions that are not owned any more.
-
-        ``still_owned`` is asked about znodes that others have written, and those that were never read.
-        """
-        left = changed = self._uncommitted(offsets)
-        lost: frozenset[TopicPartition] = frozenset()
-        try:
-            for _ in range(_ATTEMPTS):
-                self._write(left)
-                left = self._uncommitted(left)
-                if not left:
-                    return lost
-                self._read_versions(left)
-                owned = frozenset(still_owned(left))
-                newly_lost = left.keys() - owned
-                for tp in sorted(newly_lost):
-                    _log.warning(
-                        "offset %d of %s was not committed: the partition is no longer owned", left[tp], tp
-                    )
-                self.forget(newly_lost)
-                lost |= newly_lost
-                left = {tp: offset for tp, offset in left.items() if tp in owned}
-                self._create({tp: offset for tp, offset in left.items() if tp not in self._versions})
-                left = self._uncommitted(left)
-        except CoordinationError:
-            # It is not known which of them were written.
-            self.forget(changed)
-            raise
-        if left:
-            path = paths.consumer_offset_path(self._group, *min(left))
-            raise CoordinationError(
-                f"failed to commit to {path}: it was changed concurrently in each of {_ATTEMPTS} attempts"
-            )
-        return lost
-
-    def _uncommitted(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the offsets that are not known to be stored."""
-        return {
-            tp: offset for tp, offset in offsets.items() if self.checkpointed_zk_offsets.get(tp) != offset
-        }
-
-    def _write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write the offsets whose versions are known; forget those that others have written meanwhile."""
-        known = {paths.consumer_offset_path(self._group, *tp): tp for tp in offsets if tp in self._versions}
-        if not known:
-            return
-        nodes = {path: (b"%d" % offsets[tp], self._versions[tp]) for path, tp in known.items()}
-        refused = self._store.write_all(nodes)
-        for path, tp in known.items():
-            if path in refused:
-                self.forget([tp])
-            else:
-                self._note_stored(tp, offsets[tp], self._versions[tp] + 1)
-
-    def _read_versions(self, partitions: Iterable[TopicPartition]) -> None:
-        wanted = {paths.consumer_offset_path(self._group, *tp): tp for tp in partitions}
-        for path, (_, stat) in self._store.read_all(wanted).items():
-            self._versions[wanted[path]] = stat.version
-
-    def _create(self, offsets: Mapping[TopicPartition, int]) -> None:
-        nodes = {
-            paths.consumer_offset_path(self._group, *tp): b"%d" % offset for tp, offset in offsets.items()
-        }
-        for above in sorted({parent_of(path) for path in nodes}):
-            with contextlib.suppress(NodeExists):
-                self._store.create(above, make_parents=True)
-        refused = self._store.create_all(nodes) if nodes else frozenset()
-        for path, (tp, offset) in zip(nodes, offsets.items(), strict=True):
-            if path not in refused:
-                self._note_stored(tp, offset, 0)
-
-    def _note_stored(self, tp: TopicPartition, offset: int, version: int) -> None:
-        self.checkpointed_zk_offsets[tp], self._versions[tp] = offset, version
-
-
-class SoleConsumer:
-    """The only consumer of a group: it is registered, and its first thread owns all partitions that it reads.
-
-    Raises GroupInUse if another consumer is registered in the group or owns one of the partitions. After the
-    session has expired, ``hold`` registers again. Not thread-safe.
-    """
-
-    def __init__(self, store: Store, group: str, consumer_id: str, now_ms: Callable[[], int]) -> None:
-        self._store = store
-        self._group = group
-        self._id = consumer_id
-        self._now_ms = now_ms
-        self._offsets = ZookeeperOffsets(store, group)
-        self._session = 0
-        """The session in which the registration and the owner znodes were created."""
-        self._topics: frozenset[str] | None = None
-        self._owned: set[TopicPartition] = set()
-
-    @property
-    def thread_id(self) -> str:
-        """The data of the owner znodes."""
-        return f"{self._id}-0"
-
-    def hold(self, partitions: Collection[TopicPartition]) -> None:
-        """Register for the topics of ``partitions``, and own exactly these partitions.
-
-        Raises GroupInUse with the names of the present members.
-        """
-        if self._session != self._store.session_id:
-            self._topics, self._owned = None, set()
-            self._offsets.forget()
-        topics = frozenset(tp.topic for tp in partitions)
-        if self._topics is None:
-            self._register(topics)
-        elif topics != self._topics:
-            self._store.write(self._path, self._registration(topics))
-        self._topics = topics
-        for tp in sorted(self._owned - set(partitions)):
-            self._disown(tp)
-        for tp in sorted(set(partitions) - self._owned):
-            self._own(tp)
-
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets of the group.
-
-        Raises SessionExpired if a partition is not owned, or no longer owned, in the session in which
-        ``hold`` registered; the others are committed.
-        """
-        lost = self._offsets.commit(offsets, self._still_owned)
-        if lost:
-            self._owned -= lost  # the next ``hold`` owns them again, or raises GroupInUse
-            names = ", ".join(map(str, sorted(lost)))
-            raise SessionExpired(
-                f"failed to commit offsets of {names}: consumer {self._id} does not own them"
-            )
-
-    def release(self) -> None:
-        """Give up all partitions and the registration. Znodes of other sessions stay."""
-        for tp in sorted(self._owned):
-            self._disown(tp)
-        session, self._topics, self._session = self._session, None, 0
-        stat = self._store.exists(self._path)
-        if stat is not None and stat.ephemeral_owner == session:
-            with contextlib.suppress(NoNode):
-                self._store.delete(self._path)
-
-    @property
-    def _path(self) -> str:
-        return paths.consumer_id_path(self._group, self._id)
-
-    def _registration(self, topics: Iterable[str]) -> bytes:
-        return ConsumerRegistration(dict.fromkeys(sorted(topics), 1), self._now_ms()).to_json()
-
-    def _register(self, topics: Iterable[str]) -> None:
-        """Check before and after: of two consumers that register at once at least one sees the other."""
-        self._check_alone()
-        session = self._store.session_id
-        self._create(self._path, self._registration(topics), session)
-        try:
-            self._check_alone()
-        except GroupInUse:
-            with contextlib.suppress(NoNode):
-                self._store.delete(self._path)
-            raise
-        self._session = session
-
-    def _check_alone(self) -> None:
-        others = [
-            name for name in children(self._store, paths.consumer_ids_path(self._group)) if name != self._id
-        ]
-        if others:
-            raise GroupInUse(self._group, others)
-
-    def _own(self, tp: TopicPartition) -> None:
-        path = paths.consumer_owner_path(self._group, *tp)
-        try:
-            self._create(path, self.thread_id.encode("utf-8"), self._session)
-        except NodeExists:
-            with contextlib.suppress(NoNode):
-                owner = self._store.read(path)[0].decode("utf-8", "replace")
-                raise GroupInUse(self._group, [owner]) from None
-            return self._own(tp)  # it has just been given up
-        self._owned.add(tp)
-        return None
-
-    def _create(self, path: str, data: bytes, session: int) -> None:
-        """Create an ephemeral znode, unless an earlier call, whose answer was lost, has created it."""
-        try:
-            self._store.create(path, data, ephemeral=True, make_parents=True)
-        except NodeExists:
-            stat = self._store.exists(path)
-            if stat is None or stat.ephemeral_owner != session:
-                raise
-
-    def _still_owned(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        return owned_in_session(self._store, self._group, partitions, self._session)
-
-    def _disown(self, tp: TopicPartition) -> None:
-        # The registration proves the session: after its end the owner znode may be of another consumer, and
-        # stays.
-        with contextlib.suppress(NoNode):
-            self._store.delete_if_exists(paths.consumer_owner_path(self._group, *tp), self._path)
-        self._owned.discard(tp)
-        self._offsets.forget([tp])
-
-
-def children(store: Store, path: str) -> list[str]:
-    """Return the names of the children, sorted; none if the znode does not exist."""
-    try:
-        return store.children(path)
-    except NoNode:
-        return []

@@ -1,13 +1,15 @@
-"""The settings of topics, clients and brokers in ZooKeeper, changed with a notification, as in Kafka."""
+"""The settings of topics, clients, users and brokers in ZooKeeper, changed with a notification."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from minikafka.base.errors import CoordinationError, NodeExists, NoNode
+from minikafka.base.errors import CoordinationError, NoNode
 from minikafka.registry import paths
-from minikafka.registry.paths import ConfigChange, EntityConfig
+from minikafka.registry.node import Node, dump
 from minikafka.registry.store import Store
+from minikafka.registry.znodes import Kind, make, read_or_raise
 
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
@@ -19,22 +21,93 @@ REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 """Settings of a topic: the throttled replicas, as PARTITION:BROKER separated by commas, or * for all."""
 
 
+@dataclass(frozen=True, slots=True)
+class EntityConfig:
+    """The settings of one topic, client or broker."""
+
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's name of the setting -> value as text."""
+
+    def to_json(self) -> bytes:
+        """Return the data for ``topic_config_path(topic)``."""
+        return dump({"version": 1, "config": dict(self.config)})
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> EntityConfig:
+        """Parse the settings in ``data``; none if there is no data."""
+        if not data:
+            return cls()
+        node = Node(data, path)
+        config = node.mapping("config")
+        if not all(isinstance(value, str) for value in config.values()):
+            raise node.error("config", "an object whose values are strings")
+        return cls(config)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """The notification that the settings of an entity have changed: versions 1 and 2 of the JSON."""
+
+    entity_type: str
+    """One of ``paths.ENTITY_TYPES``."""
+    entity_name: str
+    """A topic, client or broker; for users it may have more parts, ``alice/clients/app``."""
+
+    def to_json(self) -> bytes:
+        """Return the data for a new znode under ``CONFIG_CHANGES``, of version 2, which 0.10.1 writes."""
+        return dump({"version": 2, "entity_path": f"{self.entity_type}/{self.entity_name}"})
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str) -> ConfigChange:
+        """Parse the notification in ``data``."""
+        node = Node(data, path)
+        match node.integer("version"):
+            case 1:
+                key, change = "entity_type", cls(node.text("entity_type"), node.text("entity_name"))
+            case 2:
+                key, (entity_type, _, name) = "entity_path", node.text("entity_path").partition("/")
+                change = cls(entity_type, name)
+            case _:
+                raise node.error("version", "1 or 2")
+        if change.entity_type not in paths.ENTITY_TYPES or not change.entity_name:
+            raise node.error(key, f"one of {', '.join(paths.ENTITY_TYPES)}, with a name")
+        return change
+
+
+ENTITY_CONFIG = Kind(
+    "/config/TYPE/NAME",
+    "the settings of an entity; a client's name is encoded as in a URL, or <default>",
+    "0.10.1 (version 1)",
+    EntityConfig.from_json,
+    EntityConfig.to_json,
+    "brokers keep the settings that they read before, or use the defaults; set the settings anew, or fix the "
+    "znode",
+)
+CONFIG_CHANGE = Kind(
+    f"{paths.CONFIG_CHANGES}/{paths.CONFIG_CHANGE_PREFIX}N",
+    "the entity whose settings have changed; sequential",
+    "0.10.1 (version 2); 1 is read",
+    ConfigChange.from_json,
+    ConfigChange.to_json,
+    "the notification is passed over; set the settings again if brokers do not use them",
+)
+
+
 def read_config(store: Store, kind: str, name: str) -> dict[str, str]:
-    """Return the settings of entity ``name`` of type ``kind`` (one of ``paths.ENTITY_TYPES``)."""
-    path = paths.config_path(kind, name)
+    """Return the settings of entity ``name`` of type ``kind`` (one of ``paths.ENTITY_TYPES``), to be changed.
+
+    Raises CoordinationError for an invalid znode, whose settings a change would destroy.
+    """
     try:
-        data, _ = store.read(path)
+        return dict(read_or_raise(store, paths.config_path(kind, name), ENTITY_CONFIG)[0].config)
     except NoNode:
         return {}
-    return dict(EntityConfig.from_json(data, path).config)
 
 
 def write_config(store: Store, kind: str, name: str, config: Mapping[str, str]) -> None:
     """Replace all settings of ``name`` and notify the brokers."""
     path, data = paths.config_path(kind, name), EntityConfig(config).to_json()
-    try:
-        store.create(path, data, make_parents=True)
-    except NodeExists:
+    if not make(store, path, data):
         store.write(path, data)
     change = ConfigChange(kind, name).to_json()
     store.create(f"{paths.CONFIG_CHANGES}/{paths.CONFIG_CHANGE_PREFIX}", change, sequential=True)

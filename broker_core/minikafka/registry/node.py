@@ -37,9 +37,14 @@ def id_in(text: str | bytes) -> int | None:
 def _shown(data: bytes) -> str:
     """Return the beginning of a znode's data for a message.
 
-    Secrets are redacted: znodes also hold settings.
+    Secrets are redacted: znodes also hold settings. That comes before ``repr``, which doubles backslashes.
     """
-    return redact_text(repr(data))[:200]
+    return repr(redact_text(data.decode("latin-1")).encode("latin-1"))[:200]
+
+
+def invalid(path: str, problem: str, data: bytes) -> CoordinationError:
+    """Return the error for a znode whose ``data`` is invalid."""
+    return CoordinationError(f"{path}: {problem}: {_shown(data)}")
 
 
 _REQUIRED = object()
@@ -54,14 +59,14 @@ class Node:
         try:
             fields = json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise CoordinationError(f"{path}: invalid JSON ({error}): {_shown(data)}") from None
+            raise invalid(path, f"invalid JSON ({error})", data) from None
         if not isinstance(fields, dict):
-            raise CoordinationError(f"{path}: expected a JSON object, got {_shown(data)}")
+            raise invalid(path, "expected a JSON object", data)
         self._fields: dict[str, Any] = fields
 
     def error(self, key: str, expected: str) -> CoordinationError:
         """Return the error for the field ``key``, which is not as ``expected``."""
-        return CoordinationError(f"{self._path}: '{key}' must be {expected}: {_shown(self._data)}")
+        return invalid(self._path, f"'{key}' must be {expected}", self._data)
 
     def value(self, key: str) -> Any:
         return self._fields.get(key)

@@ -139,7 +139,7 @@ def _in_kafka(cluster: ClusterClient, group: str) -> dict[TopicPartition, int]:
 
 
 def _in_zookeeper(connect: str, group: str) -> Mapping[TopicPartition, int]:
-    from minikafka.registry.consumers import read_offsets
+    from minikafka.registry.consumer_offsets import read_offsets
     from minikafka.registry.zookeeper import ZooKeeperStore
 
     store = ZooKeeperStore(connect, make_chroot=False)

@@ -98,7 +98,7 @@ class ZooKeeperGroupMember:
     heartbeat_ms = 2_000
 
     def __init__(self, connect: str, group: str, owner: str) -> None:
-        from minikafka.registry.consumers import SoleConsumer
+        from minikafka.registry.sole_consumer import SoleConsumer
         from minikafka.registry.zookeeper import ZooKeeperStore
 
         self._store = ZooKeeperStore(connect, self.session_ms, make_chroot=False)

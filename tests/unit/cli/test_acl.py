@@ -11,8 +11,7 @@ import pytest
 from minikafka.base.acls import CLUSTER, Acl, Operation, Permission, Resource, ResourceType
 from minikafka.base.errors import ErrorCode
 from minikafka.cli.commands import run
-from minikafka.registry.acl_paths import ACL_CHANGES, acl_path
-from minikafka.registry.acl_store import read_acls
+from minikafka.registry.acls import ACL_CHANGES, acl_path, read_acls
 from minikafka.registry.memory import MemoryStore
 from minikafka.registry.store import Store
 from minikafka.wire.api import ApiKey

@@ -16,9 +16,11 @@ from minikafka.cli.commands import run
 from minikafka.cli.connect import GroupAccess, group_access
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.registry import paths
-from minikafka.registry.consumers import children, read_offsets, write_offsets
+from minikafka.registry.brokers import BrokerRegistration
+from minikafka.registry.consumer_offsets import read_offsets, write_offsets
+from minikafka.registry.consumers import ConsumerRegistration
 from minikafka.registry.memory import MemoryStore
-from minikafka.registry.paths import BrokerRegistration, ConsumerRegistration
+from minikafka.registry.znodes import children
 from minikafka.wire.api import ApiKey
 from tests.support.brokers_in_memory import BrokersInMemory
 from tests.support.groups_in_memory import Group, Member

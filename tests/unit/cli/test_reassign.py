@@ -14,10 +14,10 @@ from minikafka.cli import reassign
 from minikafka.cli.commands import run
 from minikafka.clients.admin.zookeeper import elections
 from minikafka.registry import paths
-from minikafka.registry.admin_paths import PreferredElection, Reassignments
+from minikafka.registry.controller import PreferredElection, Reassignments
 from minikafka.registry.memory import MemoryStore
-from minikafka.registry.paths import TopicAssignment
 from minikafka.registry.store import Store
+from minikafka.registry.topics import TopicAssignment
 from tests.support.zookeeper_with_topics import assign, cluster, set_state
 
 PLAN = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,1]}]}'

@@ -12,8 +12,8 @@ import pytest
 from minikafka.base.ids import BrokerAddress
 from minikafka.embedded.live_brokers import Addresses, LiveBrokers, RegisteredBrokers, addresses_of
 from minikafka.registry import paths
+from minikafka.registry.brokers import BrokerRegistration
 from minikafka.registry.memory import MemoryZooKeeper
-from minikafka.registry.paths import BrokerRegistration
 
 
 class Machine:

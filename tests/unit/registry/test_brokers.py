@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from minikafka.base.ids import BrokerAddress
 from minikafka.registry import paths
-from minikafka.registry.brokers import live_brokers, plaintext_addresses
+from minikafka.registry.brokers import BrokerRegistration, live_brokers, plaintext_addresses
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
-from minikafka.registry.paths import BrokerRegistration
 
 
 @pytest.fixture
@@ -31,19 +28,6 @@ def test_brokers_come_in_the_order_of_their_ids(store: MemoryStore) -> None:
 
 def test_without_any_registration_there_are_none() -> None:
     assert live_brokers(MemoryZooKeeper().connect()) == {}
-
-
-def test_unreadable_broker_is_logged_once_until_it_changes(
-    store: MemoryStore, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING, "minikafka.registry"):
-        live_brokers(store)
-        live_brokers(store)
-        assert len(caplog.messages) == 1
-        assert "/brokers/ids/3" in caplog.messages[0]
-        store.write(paths.broker_path(3), b"{}")
-        live_brokers(store)
-    assert len(caplog.messages) == 2
 
 
 def test_a_broker_without_a_listener_in_plain_text_has_no_address(store: MemoryStore) -> None:

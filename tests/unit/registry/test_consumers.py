@@ -11,8 +11,9 @@ import pytest
 from minikafka.base.errors import CoordinationError, GroupInUse, NoNode, SessionExpired
 from minikafka.base.ids import TopicPartition
 from minikafka.registry import paths
-from minikafka.registry.consumers import SoleConsumer, read_offsets, write_offsets
+from minikafka.registry.consumer_offsets import read_offsets, write_offsets
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
+from minikafka.registry.sole_consumer import SoleConsumer
 from minikafka.registry.store import Store
 
 if TYPE_CHECKING:

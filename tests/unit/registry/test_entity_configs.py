@@ -6,7 +6,7 @@ import pytest
 
 from minikafka.base.errors import CoordinationError
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import check_cluster, read_config, write_config
+from minikafka.registry.entity_configs import ConfigChange, check_cluster, read_config, write_config
 from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.registry.store import Store
 
@@ -25,7 +25,7 @@ def test_written_config_is_read_and_notified(store: Store) -> None:
         assert read_config(store, paths.CLIENTS, "app") == {"producer_byte_rate": rate}
     first, second = (f"{paths.CONFIG_CHANGES}/{name}" for name in store.children(paths.CONFIG_CHANGES))
     for path in (first, second):
-        assert paths.ConfigChange.from_json(store.read(path)[0], path) == paths.ConfigChange("clients", "app")
+        assert ConfigChange.from_json(store.read(path)[0], path) == ConfigChange("clients", "app")
 
 
 def test_address_without_brokers_is_no_cluster(store: Store) -> None:

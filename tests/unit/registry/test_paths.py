@@ -1,176 +1,22 @@
-"""Every recorded znode of real Kafka 0.10.1.1 is read, and written again with the same meaning."""
+"""The paths of znodes, and values of some kinds that earlier and later releases write."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
 from minikafka.base.errors import BrokerError, CoordinationError
 from minikafka.base.ids import BrokerAddress
 from minikafka.registry import paths
-from minikafka.registry.paths import (
-    BrokerRegistration,
-    ClusterId,
-    ConfigChange,
-    ConsumerRegistration,
-    ControllerEpoch,
-    ControllerRegistration,
-    EntityConfig,
-    PartitionState,
-    ProducerIdBlock,
-    TopicAssignment,
-)
+from minikafka.registry.brokers import BrokerRegistration
+from minikafka.registry.cluster import ProducerIdBlock
+from minikafka.registry.controller import ControllerRegistration
+from minikafka.registry.entity_configs import ConfigChange, EntityConfig
+from minikafka.registry.topics import PartitionState, TopicAssignment
 
 GOLDEN = Path(__file__).parents[2] / "data" / "zookeeper"
-
-
-class Value(Protocol):
-    def to_json(self) -> bytes: ...
-
-
-KINDS: dict[str, Callable[[bytes, str], Value]] = {
-    "broker": BrokerRegistration.from_json,
-    "assignment": TopicAssignment.from_json,
-    "state": PartitionState.from_json,
-    "controller": ControllerRegistration.from_json,
-    "epoch": ControllerEpoch.from_json,
-    "config": EntityConfig.from_json,
-    "cluster": ClusterId.from_json,
-    "consumer": ConsumerRegistration.from_json,
-}
-
-
-def kind_of(path: str) -> str | None:
-    """The kind of the znode at ``path``; None for other ones."""
-    match path.split("/")[1:]:
-        case ["brokers", "ids", _]:
-            return "broker"
-        case ["brokers", "topics", _]:
-            return "assignment"
-        case ["brokers", "topics", _, "partitions", _, "state"]:
-            return "state"
-        case ["config", "topics", _]:
-            return "config"
-        case ["consumers", _, "ids", _]:
-            return "consumer"
-    fixed = {paths.CONTROLLER: "controller", paths.CONTROLLER_EPOCH: "epoch", paths.CLUSTER_ID: "cluster"}
-    return fixed.get(path)
-
-
-def recorded() -> list[tuple[str, str, str]]:
-    """(kind, path, data) of every recorded znode of these kinds, without duplicates."""
-    found = set()
-    for file in sorted(GOLDEN.glob("*.json")):
-        for path, node in json.loads(file.read_text(encoding="utf-8")).items():
-            kind = kind_of(path)
-            if kind is not None:
-                found.add((kind, path, node["data"]))
-    return sorted(found)
-
-
-def test_every_kind_was_recorded() -> None:
-    assert {kind for kind, _, _ in recorded()} == set(KINDS)
-
-
-@pytest.mark.parametrize(("kind", "path", "data"), recorded())
-def test_a_recorded_znode_is_written_with_the_same_meaning(kind: str, path: str, data: str) -> None:
-    value = KINDS[kind](data.encode("utf-8"), path)
-    # json.loads distinguishes "1" from 1, which matters here.
-    assert json.loads(value.to_json()) == json.loads(data)
-    assert KINDS[kind](value.to_json(), path) == value
-
-
-@pytest.mark.parametrize(
-    ("kind", "path", "data"),
-    [node for node in recorded() if node[0] != "epoch"],  # a bare number has no keys
-)
-def test_unknown_keys_are_accepted(kind: str, path: str, data: str) -> None:
-    fields = json.loads(data)
-    more = json.dumps({**fields, "added later": {"x": [1]}}).encode()
-    assert KINDS[kind](more, path) == KINDS[kind](data.encode(), path)
-
-
-REFUSED: dict[str, Callable[[bytes, str], object]] = {**KINDS, "change": ConfigChange.from_json}
-
-
-DEEP = b"[" * 100_000
-LONG = b"9" * 5_000
-"""Data that Python's ``json`` and ``int`` refuse each in its own way."""
-LAST = (1 << 31) - 1
-"""The last epoch: the next one cannot be sent to a broker."""
-
-
-@pytest.mark.parametrize("kind", REFUSED)
-@pytest.mark.parametrize(
-    "data", [b"{", b"nonsense", b"[]", b'"text"', b"null", b"\xff\xfe", b"1.5", DEEP, LONG]
-)
-def test_data_that_is_no_such_json_is_refused_with_its_path(kind: str, data: bytes) -> None:
-    with pytest.raises(CoordinationError, match="/some/path/7"):
-        REFUSED[kind](data, "/some/path/7")
-
-
-@pytest.mark.parametrize("kind", sorted(REFUSED.keys() - {"config"}))
-def test_a_znode_without_data_is_refused_with_its_path(kind: str) -> None:
-    with pytest.raises(CoordinationError, match="/some/path/7"):
-        REFUSED[kind](b"", "/some/path/7")
-
-
-@pytest.mark.parametrize(
-    ("kind", "data", "named"),
-    [
-        ("broker", {"version": 3, "host": "h", "endpoints": [], "timestamp": "1"}, "port"),
-        ("broker", {"version": 3, "host": "h", "port": "1", "endpoints": [], "timestamp": "1"}, "port"),
-        ("broker", {"version": 3, "host": "h", "port": True, "endpoints": []}, "port"),
-        ("broker", {"version": 3, "host": 1, "port": 1, "endpoints": []}, "host"),
-        ("broker", {"version": 3, "host": "h", "port": 1, "endpoints": "x"}, "endpoints"),
-        ("broker", {"version": 3, "host": "h", "port": 1, "endpoints": [1]}, "endpoints"),
-        ("broker", {"version": 3, "host": "h", "port": 1, "endpoints": [], "timestamp": "x"}, "timestamp"),
-        ("broker", {"version": 3, "host": "h", "port": 1, "endpoints": [], "timestamp": "²"}, "timestamp"),
-        ("broker", {"host": "h", "port": 1}, "version"),
-        ("assignment", {"version": 1}, "partitions"),
-        ("assignment", {"version": 1, "partitions": []}, "partitions"),
-        ("assignment", {"version": 1, "partitions": {"x": [1]}}, "partitions"),
-        ("assignment", {"version": 1, "partitions": {"0": 1}}, "partitions"),
-        ("assignment", {"version": 1, "partitions": {"0": ["1"]}}, "partitions"),
-        ("assignment", {"version": 1, "partitions": {"0": [-1]}}, "partitions"),
-        ("assignment", {"version": 1, "partitions": {"²": [1]}}, "partitions"),
-        ("assignment", {"version": 1, "partitions": {"4294967296": [1]}}, "partitions"),
-        ("assignment", {"version": 1, "partitions": {"0": [1], "00": [2]}}, "partitions"),
-        ("assignment", {"version": 1, "partitions": {"0": [1.0]}}, "partitions"),
-        ("assignment", {"version": 1, "partitions": {"0": [True]}}, "partitions"),
-        ("assignment", {"version": 1, "partitions": {"-1": [1]}}, "partitions"),
-        ("state", {"leader": 1 << 31, "leader_epoch": 0, "controller_epoch": 1, "isr": []}, "leader"),
-        ("state", {"leader": 0, "leader_epoch": 0, "controller_epoch": 1}, "isr"),
-        ("state", {"leader": "0", "leader_epoch": 0, "controller_epoch": 1, "isr": []}, "leader"),
-        ("state", {"leader": 0, "controller_epoch": 1, "isr": []}, "leader_epoch"),
-        ("state", {"leader": 0, "leader_epoch": 0, "isr": []}, "controller_epoch"),
-        ("state", {"leader": 1, "leader_epoch": 0, "controller_epoch": 1, "isr": [1, 1]}, "isr"),
-        ("state", {"leader": -2, "leader_epoch": 0, "controller_epoch": 1, "isr": [1]}, "leader"),
-        ("state", {"leader": 1, "leader_epoch": -1, "controller_epoch": 1, "isr": [1]}, "leader_epoch"),
-        ("state", {"leader": 1, "leader_epoch": LAST, "controller_epoch": 1, "isr": [1]}, "leader_epoch"),
-        ("state", {"leader": 1, "leader_epoch": 0, "controller_epoch": -1, "isr": [1]}, "controller_epoch"),
-        ("controller", {"version": 1}, "brokerid"),
-        ("config", {"version": 1}, "config"),
-        ("config", {"version": 1, "config": {"a": 1}}, "config"),
-        ("change", {"entity_path": "topics/t"}, "version"),
-        ("change", {"version": 3, "entity_path": "topics/t"}, "version"),
-        ("change", {"version": 2, "entity_type": "topics", "entity_name": "t"}, "entity_path"),
-        ("change", {"version": 2, "entity_path": "topics"}, "entity_path"),
-        ("change", {"version": 2, "entity_path": "topics/"}, "entity_path"),
-        ("change", {"version": 2, "entity_path": "planets/t"}, "entity_path"),
-        ("change", {"version": 1, "entity_type": "planets", "entity_name": "t"}, "entity_type"),
-        ("change", {"version": 1, "entity_type": "topics"}, "entity_name"),
-        ("cluster", {"version": "1"}, "id"),
-        ("cluster", {"version": "1", "id": ""}, "id"),
-    ],
-)
-def test_a_wrong_field_is_named(kind: str, data: object, named: str) -> None:
-    with pytest.raises(CoordinationError, match=f"/some/path/7: '{named}'"):
-        REFUSED[kind](json.dumps(data).encode(), "/some/path/7")
 
 
 def test_a_broker_registers_below_a_number() -> None:

@@ -18,7 +18,7 @@ from minikafka.base.acls import CLUSTER, Acl, AclFilter, Operation, Permission, 
 from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
-from minikafka.registry.acl_store import change_resource, delete_resource, read_acls
+from minikafka.registry.acls import change_resource, delete_resource, read_acls
 from minikafka.registry.store import Store
 from minikafka.wire.apis.create_acls import CREATE_ACLS, AclCreation, CreateAclsRequest
 from minikafka.wire.apis.delete_acls import DELETE_ACLS, DeleteAclsFilter, DeleteAclsRequest

@@ -28,11 +28,12 @@ from typing import Protocol
 from minikafka.base.errors import ConfigError, CoordinationError, NoNode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
-from minikafka.clients.zookeeper_metadata import readable_assignments
 from minikafka.records.format.hashes import string_hash
 from minikafka.registry import paths
-from minikafka.registry.paths import ConsumerRegistration
+from minikafka.registry.consumers import CONSUMER, ConsumerRegistration
 from minikafka.registry.store import Store
+from minikafka.registry.topics import read_assignments
+from minikafka.registry.znodes import children
 
 
 @total_ordering
@@ -173,15 +174,17 @@ def make_consumer_thread_ids_per_topic(consumer_id: str, topic_count_map: Mappin
 
 
 def construct_topic_count(
-    data: bytes, path: str, exclude_internal_topics: bool, topics: Callable[[], Iterable[str]]
+    registration: ConsumerRegistration,
+    path: str,
+    exclude_internal_topics: bool,
+    topics: Callable[[], Iterable[str]],
 ) -> TopicCount:
-    """Return the subscription in the registration of a consumer, whose id is the last part of ``path``. (The
+    """Return the subscription of the consumer that is registered at ``path``, whose last part is its id. (The
     texts' two other forms are the constructors of the two classes.)
 
-    Raises CoordinationError, which names the znode, for an invalid registration, or one whose pattern would
-    not mean the same here as in Java.
+    Raises CoordinationError, which names the znode, for a pattern that would not mean the same here as in
+    Java.
     """
-    registration = ConsumerRegistration.from_json(data, path)
     consumer_id = path.rpartition("/")[2]
     kind = {WHITE_LIST_PATTERN: Whitelist, BLACK_LIST_PATTERN: Blacklist}.get(registration.pattern)
     try:
@@ -200,10 +203,7 @@ def make_registration(topic_count: TopicCount, now_ms: int) -> ConsumerRegistrat
 
 def list_topics(store: Store) -> list[str]:
     """Return the names of all topics, sorted; none if no topic was ever created."""
-    try:
-        return store.children(paths.BROKER_TOPICS)
-    except NoNode:
-        return []
+    return children(store, paths.BROKER_TOPICS)
 
 
 def _check_streams(topic: str, streams: int) -> None:
@@ -247,21 +247,18 @@ class AssignmentContext:
 
     def __init__(self, group: str, consumer_id: str, exclude_internal_topics: bool, store: Store) -> None:
         mine = paths.consumer_id_path(group, consumer_id)
-        try:
-            ids = store.children(paths.consumer_ids_path(group))
-        except NoNode:
-            ids = []
+        ids = children(store, paths.consumer_ids_path(group))
         registered = store.read_all(paths.consumer_id_path(group, member) for member in ids)
         if mine not in registered:
             raise NoNode(f"{mine}: consumer {consumer_id!r} is not registered")
         topics = list_topics(store)
         threads = {
             path.rpartition("/")[2]: construct_topic_count(
-                data, path, exclude_internal_topics, lambda: topics
+                CONSUMER.decode(data, path), path, exclude_internal_topics, lambda: topics
             ).get_consumer_thread_ids_per_topic()
             for path, (data, _) in registered.items()
         }
-        self._fill(group, consumer_id, threads, readable_assignments(store, threads[consumer_id]))
+        self._fill(group, consumer_id, threads, read_assignments(store, threads[consumer_id]))
 
     @property
     def my_partitions(self) -> set[TopicPartition]:

@@ -35,7 +35,7 @@ from minikafka.clients.group.offsets import (
 )
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.registry.brokers import plaintext_addresses
-from minikafka.registry.consumers import StillOwned, ZookeeperOffsets
+from minikafka.registry.consumer_offsets import StillOwned, ZookeeperOffsets
 from minikafka.registry.store import Store
 from minikafka.wire.apis.offset_commit import OFFSET_COMMIT
 

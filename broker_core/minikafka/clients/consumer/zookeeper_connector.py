@@ -60,7 +60,7 @@ from minikafka.clients.network.outage_log import FailureLog
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import EventWaiter, Waiter
 from minikafka.clients.serializer import Decoder, DefaultDecoder
-from minikafka.registry.consumers import ZookeeperOffsets
+from minikafka.registry.consumer_offsets import ZookeeperOffsets
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
 

@@ -25,8 +25,7 @@ from minikafka.base.errors import (
 from minikafka.base.ids import check_topic_name
 from minikafka.log.config import LIST_PROPERTIES, TOPIC_CONFIG, LogConfig
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import RATES
-from minikafka.registry.paths import EntityConfig
+from minikafka.registry.entity_configs import RATES, EntityConfig
 from minikafka.registry.store import DATA_MAX_BYTES
 from minikafka.server.config.properties import BROKER_CONFIG
 from minikafka.server.core.broker import Broker

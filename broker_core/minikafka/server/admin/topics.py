@@ -32,8 +32,8 @@ from minikafka.controller.assignment import (
 )
 from minikafka.controller.election import NO_LEADER
 from minikafka.log.layout import NAME_MAX_BYTES
-from minikafka.registry.paths import TopicAssignment
 from minikafka.registry.store import DATA_MAX_BYTES
+from minikafka.registry.topics import TopicAssignment
 from minikafka.server.admin.dynamic_config import check_settings_size
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker

@@ -59,6 +59,10 @@ class _DelayedResponse:
         self._context.exchange.close(reason)
 
 
+OFFSETS_PER_JOB = 100
+"""The number of offsets in ZooKeeper in one job, whose reads or writes are in flight together."""
+
+
 def portions(items: Sequence[T], size: int) -> list[Sequence[T]]:
     """Return ``items`` in order, in portions of ``size``; the last may have fewer."""
     return [items[start : start + size] for start in range(0, len(items), size)]

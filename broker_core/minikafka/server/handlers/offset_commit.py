@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.groups.messages import NEVER_MS, OffsetCommitValue
+from minikafka.registry.consumer_offsets import write_offsets
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
-from minikafka.server.core.deferred_response import answer_by_jobs, portions
+from minikafka.server.core.deferred_response import OFFSETS_PER_JOB, answer_by_jobs, portions
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.workers.work_pool import Steps, begin_here
-from minikafka.server.zookeeper.consumer_offsets import AT_ONCE
 from minikafka.wire.apis.offset_commit import (
     DEFAULT_RETENTION,
     OffsetCommitRequest,
@@ -108,13 +108,13 @@ def _commit_to_zookeeper(
     response: Callable[[ErrorCode], OffsetCommitResponse],
 ) -> None:
     def write(some: Sequence[tuple[TopicPartition, int]]) -> None:
-        broker.zk_client.offsets.write(group_id, dict(some))
+        write_offsets(broker.zk_client.store, group_id, dict(some))
 
     offsets = [(topic_partition, value.offset) for topic_partition, value in commits.items()]
     answer_by_jobs(
         broker,
         context,
-        portions(offsets, AT_ONCE),
+        portions(offsets, OFFSETS_PER_JOB),
         write,
         lambda: response(ErrorCode.NONE),
         lambda error: response(error.code),

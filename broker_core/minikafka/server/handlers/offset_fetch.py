@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from minikafka.base.errors import BrokerError, ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.groups.messages import NO_EPOCH, OffsetCommitValue
+from minikafka.registry.consumer_offsets import read_offsets
 from minikafka.server.context import RequestContext
 from minikafka.server.core.broker import Broker
-from minikafka.server.core.deferred_response import answer_by_jobs, portions
+from minikafka.server.core.deferred_response import OFFSETS_PER_JOB, answer_by_jobs, portions
 from minikafka.server.groups.group_coordinator import GroupCoordinator
 from minikafka.server.workers.work_pool import Steps, begin_here
-from minikafka.server.zookeeper.consumer_offsets import AT_ONCE
 from minikafka.wire.apis.offset_fetch import (
     NO_OFFSET,
     OffsetFetchRequest,
@@ -97,7 +97,7 @@ def _fetch_from_zookeeper(broker: Broker, context: RequestContext, request: Offs
     committed: dict[TopicPartition, int] = {}
 
     def read(some: Sequence[TopicPartition]) -> None:
-        committed.update(broker.zk_client.offsets.read(request.group_id, some))
+        committed.update(read_offsets(broker.zk_client.store, request.group_id, some))
 
     def row(key: TopicPartition) -> OffsetFetchResponsePartition:
         if key not in committed:
@@ -107,7 +107,7 @@ def _fetch_from_zookeeper(broker: Broker, context: RequestContext, request: Offs
     answer_by_jobs(
         broker,
         context,
-        portions(known, AT_ONCE),
+        portions(known, OFFSETS_PER_JOB),
         read,
         lambda: _response(named, row),
         lambda error: _response(named, lambda key: _none(key, error.code)),

@@ -1,6 +1,6 @@
 """Leaders whose disk fails: they hand leadership over if another replica is in sync.
 
-This broker reports the failure in ZooKeeper (``registry.admin_paths.LogFailures``). The controller elects
+This broker reports the failure in ZooKeeper (``registry.controller.LogFailures``). The controller elects
 another replica and takes this one out of the ISR. From then on this replica follows, but does not fetch until
 a small file can be written beside its log: it would be in sync again, and ``acks=all`` would wait for it.
 Without another replica in sync nothing changes: reads are served, and writes are rejected until the disk has

@@ -23,8 +23,18 @@ from minikafka.base.errors import (
     NodeExists,
     SessionExpired,
 )
-from minikafka.registry.acl_paths import ACL_CHANGE_PREFIX, ACL_CHANGES, ACLS, AclChange
-from minikafka.registry.acl_store import Acls, AclsChanged, change_resource, read_acls, read_resource
+from minikafka.registry.acls import (
+    ACL_CHANGE,
+    ACL_CHANGE_PREFIX,
+    ACL_CHANGES,
+    ACLS,
+    AclChange,
+    Acls,
+    AclsChanged,
+    change_resource,
+    read_acls,
+    read_resource,
+)
 from minikafka.registry.store import SessionState
 from minikafka.server.security.access_control import AccessControl
 from minikafka.server.security.authorizer import DENY_ALL, Authorizer
@@ -33,8 +43,6 @@ from minikafka.server.zookeeper.guarded_store import GuardedStore
 from minikafka.server.zookeeper.notifications import Notifications
 
 _log = logging.getLogger(__name__)
-
-_ADVICE = "; only super users may use it until the znode is fixed or removed and a change is notified in %s"
 
 
 class AclManager:
@@ -48,7 +56,9 @@ class AclManager:
         self._worker = worker
         self._bare = bare
         self._permissions = permissions
-        self._notifications = Notifications(store, clock, ACL_CHANGES, ACL_CHANGE_PREFIX, "changed ACLs")
+        self._notifications = Notifications(
+            store, clock, ACL_CHANGES, ACL_CHANGE_PREFIX, ACL_CHANGE, "changed ACLs"
+        )
         self._expired = False
 
     def start(self) -> None:
@@ -90,10 +100,6 @@ class AclManager:
         """
         self._store.check()  # never load another cluster's ACLs
         stored = read_acls(self._store)
-        for complaint in stored.unknown:
-            _log.error("ignored an unknown ACL: %s", complaint)
-        for complaint in stored.unreadable.values():
-            _log.error(f"cannot read ACLs: %s{_ADVICE}", complaint, ACL_CHANGES)
         closed = dict.fromkeys(stored.unreadable, DENY_ALL)
         self._permissions.enforce(self._bare.with_all_acls(stored.acls | closed))
 
@@ -101,18 +107,9 @@ class AclManager:
         self._store.check()
         self._notifications.follow(self._reread)
 
-    def _reread(self, data: bytes, path: str) -> None:
-        resource = AclChange.from_json(data, path).resource
-        try:
-            acls = read_resource(self._store, resource)
-        except (CoordinationLost, SessionExpired, InconsistentClusterId):
-            raise
-        except CoordinationError as error:
-            _log.error(f"cannot read ACLs: %s{_ADVICE}", error, ACL_CHANGES)
-            acls = DENY_ALL
-        except BrokerError as error:  # a name that is not valid for a znode
-            raise CoordinationError(f"{path}: {error.detail}") from None
-        self._hold(resource, acls)
+    def _reread(self, change: AclChange) -> None:
+        acls = read_resource(self._store, change.resource)
+        self._hold(change.resource, DENY_ALL if acls is None else acls)
 
     def _hold(self, resource: Resource, acls: Acls) -> None:
         authorizer = self._permissions.authorizer or self._bare

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from minikafka.base.errors import BadVersion, CoordinationError, NoNode
 from minikafka.base.ids import TopicPartition
 from minikafka.controller.assignment import Assignment
 from minikafka.registry import paths
-from minikafka.registry.admin_paths import PreferredElection, Reassignments
-from minikafka.registry.paths import TopicAssignment
+from minikafka.registry.controller import ELECTION, REASSIGNMENTS, Reassignments
 from minikafka.registry.store import Store, check_data
+from minikafka.registry.topics import TOPIC, TopicAssignment
+from minikafka.registry.znodes import Kind, Znodes
 
 _log = logging.getLogger(__name__)
 
@@ -30,15 +31,16 @@ class AdminRequests:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._znodes = Znodes(store)
 
     def elections(self) -> frozenset[TopicPartition]:
         """Return the partitions for which the election of the preferred leader is requested."""
-        found = self._read(paths.PREFERRED_ELECTION, PreferredElection.from_json)
+        found = self._read(paths.PREFERRED_ELECTION, ELECTION)
         return frozenset() if found is None else found.partitions
 
     def reassignments(self) -> Mapping[TopicPartition, tuple[int, ...]]:
         """Return the partitions to be reassigned, with their new replicas."""
-        found = self._read(paths.REASSIGN_PARTITIONS, Reassignments.from_json)
+        found = self._read(paths.REASSIGN_PARTITIONS, REASSIGNMENTS)
         return {} if found is None else found.partitions
 
     def drop_elections(self) -> None:
@@ -51,8 +53,11 @@ class AdminRequests:
         done = set(partitions)
         while True:
             try:
-                data, stat = self._store.read(paths.REASSIGN_PARTITIONS)
-                left = _left(data, done)
+                found = self._znodes.read_with_stat(paths.REASSIGN_PARTITIONS, REASSIGNMENTS)
+                if found is None:
+                    return  # invalid ones are removed when they are read next
+                asked, stat = found
+                left = {key: replicas for key, replicas in asked.partitions.items() if key not in done}
                 if left:
                     data = Reassignments(left).to_json()
                     self._store.write(paths.REASSIGN_PARTITIONS, data, stat.version)
@@ -74,15 +79,15 @@ class AdminRequests:
         left = {paths.topic_path(topic): topic for topic in assignments}
         while left:
             nodes = {}
-            for path, (data, stat) in self._store.read_all(left).items():
+            for path, (held, stat) in self._znodes.read_all(left, TOPIC).items():
                 topic = left[path]
+                written[topic] = {**held.partitions, **assignments[topic]}
+                if written[topic] == held.partitions:
+                    continue
+                anew = TopicAssignment(written[topic]).to_json()
                 try:
-                    held = TopicAssignment.from_json(data, path).partitions
-                    written[topic] = {**held, **assignments[topic]}
-                    if written[topic] != held:
-                        anew = TopicAssignment(written[topic]).to_json()
-                        check_data(path, anew)
-                        nodes[path] = anew, stat.version
+                    check_data(path, anew)
+                    nodes[path] = anew, stat.version
                 except CoordinationError as error:
                     _log.error(
                         "failed to write the assignment of topic %s, it is unchanged: %s", topic, error
@@ -94,23 +99,15 @@ class AdminRequests:
                 del written[topic]
         return written
 
-    def _read(self, path: str, parse: Callable[[bytes, str], Value]) -> Value | None:
+    def _read(self, path: str, kind: Kind[Value]) -> Value | None:
         try:
             data, stat = self._store.read(path)
         except NoNode:
             return None
-        try:
-            return parse(data, path)
-        except CoordinationError as error:
-            _log.error("removing an invalid request: %s", error)
-            with contextlib.suppress(NoNode, BadVersion):
-                self._store.delete(path, stat.version)
-            return None
-
-
-def _left(data: bytes, done: set[TopicPartition]) -> dict[TopicPartition, tuple[int, ...]]:
-    try:
-        asked = Reassignments.from_json(data).partitions
-    except CoordinationError:
-        return {}
-    return {key: replicas for key, replicas in asked.items() if key not in done}
+        found = self._znodes.parse(path, (data, stat), kind)
+        if found is not None:
+            return found[0]
+        with contextlib.suppress(NoNode, BadVersion):
+            self._store.delete(path, stat.version)
+        self._znodes.forget(path)
+        return None

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 
-from minikafka.base.errors import CoordinationError, InconsistentClusterId, NoNode
+from minikafka.base.errors import InconsistentClusterId
 from minikafka.registry import paths
-from minikafka.registry.paths import ClusterId
+from minikafka.registry.cluster import CLUSTER
 from minikafka.registry.store import Store
+from minikafka.registry.znodes import Znodes
 
 _log = logging.getLogger(__name__)
 
@@ -22,6 +23,7 @@ class ClusterIdentity:
 
     def __init__(self, store: Store, cluster_id: str) -> None:
         self._store = store
+        self._znodes = Znodes(store)
         self._own = cluster_id
         self._complaint = ""
         self._held_in: int | None = None
@@ -50,20 +52,16 @@ class ClusterIdentity:
         return held
 
     def _look(self) -> bool:
-        try:
-            data, _ = self._store.read(paths.CLUSTER_ID)
-            found = ClusterId.from_json(data).id
-        except NoNode:
+        found = self._znodes.read(paths.CLUSTER_ID, CLUSTER)
+        if found is None and self._znodes.problem(paths.CLUSTER_ID) is not None:
+            return True  # an invalid id does not mean another cluster
+        if found is None:
             self._complain(
                 f"{paths.CLUSTER_ID} does not exist: ZooKeeper's data was removed, or this is another one"
             )
             return False
-        except CoordinationError as error:
-            if type(error) is not CoordinationError:
-                raise
-            return True  # an invalid id does not mean another cluster
-        if found != self._own:
-            self._complain(f"{paths.CLUSTER_ID} is {found}: this is the ZooKeeper of another cluster")
+        if found.id != self._own:
+            self._complain(f"{paths.CLUSTER_ID} is {found.id}: this is the ZooKeeper of another cluster")
             return False
         if self._complaint:
             _log.warning("ZooKeeper holds cluster %s again: using it again", self._own)

@@ -10,8 +10,11 @@ from minikafka.base.errors import BadVersion, CoordinationError, InconsistentClu
 from minikafka.base.ids import cluster_id_of
 from minikafka.log.checkpoints.topic_incarnations import Children, TopicIncarnations
 from minikafka.registry import paths
-from minikafka.registry.paths import ClusterId, ControllerEpoch, ProducerIdBlock, TopicAssignment
+from minikafka.registry.cluster import CLUSTER, PRODUCER_ID_BLOCK, ClusterId, ProducerIdBlock
+from minikafka.registry.controller import EPOCH, ControllerEpoch
 from minikafka.registry.store import Store
+from minikafka.registry.topics import read_assignments
+from minikafka.registry.znodes import read_or_raise
 
 PRODUCER_IDS_AT_ONCE = 1000
 """The size of a block of producer ids, as in Kafka."""
@@ -43,7 +46,7 @@ def next_controller_epoch(store: Store, highest_seen: Callable[[], int] = lambda
                 return first
             continue
         try:
-            epoch = ControllerEpoch.from_json(data).epoch + 1
+            epoch = EPOCH.decode(data, paths.CONTROLLER_EPOCH).epoch + 1
         except CoordinationError as error:
             epoch = highest_seen() + _UNSEEN_EPOCHS
             _log.error("using controller epoch %d, since the stored epoch is invalid: %s", epoch, error)
@@ -95,7 +98,7 @@ def _take_producer_ids(
             store.create(paths.PRODUCER_IDS, b"", make_parents=True)
         data, stat = store.read(paths.PRODUCER_IDS)
         # A 0.11 broker creates it without data at its start.
-        first = counted = ProducerIdBlock.from_json(data).last + 1 if data else 0
+        first = counted = PRODUCER_ID_BLOCK.decode(data, paths.PRODUCER_IDS).last + 1 if data else 0
         if first > above and not always:
             return counted, None
         if first <= above < PRODUCER_IDS_BELIEVED:
@@ -157,11 +160,8 @@ def _broker_ids(store: Store) -> set[int]:
     """Return the ids of registered brokers, and of brokers that have replicas."""
     registered = store.children(paths.BROKER_IDS)
     taken = {int(name) for name in registered if name.isdecimal()}
-    topics = [paths.topic_path(topic) for topic in store.children(paths.BROKER_TOPICS)]
-    for path, (data, _) in store.read_all(topics).items():
-        with contextlib.suppress(CoordinationError):  # the controller logs the invalid znode
-            for replicas in TopicAssignment.from_json(data, path).partitions.values():
-                taken.update(replicas)
+    for partitions in read_assignments(store, store.children(paths.BROKER_TOPICS)).values():
+        taken.update(broker_id for replicas in partitions.values() for broker_id in replicas)
     return taken
 
 
@@ -198,13 +198,13 @@ def agree_on_cluster_id(
     with contextlib.suppress(NodeExists):
         data = ClusterId(cluster_id_of(random_bytes(16))).to_json()
         store.create(paths.CLUSTER_ID, data, make_parents=True)
-    data, stat = store.read(paths.CLUSTER_ID)
-    return ClusterId.from_json(data).id, stat.created_at
+    found, stat = read_or_raise(store, paths.CLUSTER_ID, CLUSTER)
+    return found.id, stat.created_at
 
 
 def _own_tree(store: Store, own: str) -> int:
     try:
-        data, stat = store.read(paths.CLUSTER_ID)
+        found, stat = read_or_raise(store, paths.CLUSTER_ID, CLUSTER)
     except NoNode:
         raise InconsistentClusterId(
             f"the data directories belong to cluster {own}, but ZooKeeper has no {paths.CLUSTER_ID}: its "
@@ -215,12 +215,11 @@ def _own_tree(store: Store, own: str) -> int:
             "number of partitions, and with --replica-assignment if there are several brokers, since a "
             "partition's records are where its log is), and their configs, quotas and ACLs"
         ) from None
-    found = ClusterId.from_json(data).id
-    if found != own:
+    if found.id != own:
         raise InconsistentClusterId(
-            f"the data directories belong to cluster {own}, but ZooKeeper holds cluster {found}. Nothing was "
-            "changed. Correct zookeeper.connect or log.dirs. To let this broker join that cluster with these "
-            "directories, remove the line cluster.id from their meta.properties: the logs are kept, and set "
-            "aside if the cluster has topics of the same names"
+            f"the data directories belong to cluster {own}, but ZooKeeper holds cluster {found.id}. Nothing "
+            "was changed. Correct zookeeper.connect or log.dirs. To let this broker join that cluster with "
+            "these directories, remove the line cluster.id from their meta.properties: the logs are kept, "
+            "and set aside if the cluster has topics of the same names"
         )
     return stat.created_at

@@ -5,17 +5,14 @@ For the jobs of the worker: every method can be run twice.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterable, Mapping
 
-from minikafka.base.errors import CoordinationError
 from minikafka.base.secrets import redact
 from minikafka.registry import paths
-from minikafka.registry.entity_configs import write_config
-from minikafka.registry.paths import EntityConfig
-from minikafka.registry.store import Stat, Store
-from minikafka.server.zookeeper.znodes import Znodes
+from minikafka.registry.entity_configs import ENTITY_CONFIG, write_config
+from minikafka.registry.store import Store
+from minikafka.registry.znodes import Znodes
 
 _log = logging.getLogger(__name__)
 
@@ -23,9 +20,9 @@ _log = logging.getLogger(__name__)
 class EntitySettings:
     """Reads and writes entity configs, and remembers those of topics as they were last read."""
 
-    def __init__(self, store: Store, znodes: Znodes) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._znodes = znodes
+        self._znodes = Znodes(store)
         self._of_topics: dict[str, Mapping[str, str]] = {}
 
     def of_topic(self, topic: str) -> Mapping[str, str]:
@@ -39,9 +36,7 @@ class EntitySettings:
 
     def of_topics(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
         """Return ``of_topic`` of many topics, read at once."""
-        by_path = {paths.topic_config_path(topic): topic for topic in topics}
-        found = self._store.read_all(by_path)
-        return {topic: self._settings_in(topic, path, found.get(path)) for path, topic in by_path.items()}
+        return {topic: self._apply(topic, settings) for topic, settings in self.peek(topics).items()}
 
     def of_all_topics(self) -> dict[str, Mapping[str, str]]:
         """Return the own configs of every topic."""
@@ -49,28 +44,17 @@ class EntitySettings:
 
     def peek(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
         """Return the own configs of topics without applying them: empty if there are none, or invalid."""
-        by_path = {paths.topic_config_path(topic): topic for topic in topics}
-        settings: dict[str, Mapping[str, str]] = {topic: {} for topic in by_path.values()}
-        for path, (data, _) in self._store.read_all(by_path).items():
-            with contextlib.suppress(CoordinationError):  # logged when the configs are applied
-                settings[by_path[path]] = EntityConfig.from_json(data, path).config
-        return settings
+        return self._read_all({topic: paths.topic_config_path(topic) for topic in topics})
 
     def of(self, kind: str, name: str) -> Mapping[str, str]:
         """Return the configs of a client or broker by its znode's name; empty if missing or invalid."""
-        config = self._znodes.read(paths.config_path(kind, name), EntityConfig.from_json)
+        config = self._znodes.read(paths.config_path(kind, name), ENTITY_CONFIG)
         return {} if config is None else config.config
 
     def of_clients(self) -> dict[str, Mapping[str, str]]:
         """Return the configs of every client."""
         names = self._store.children(paths.CLIENT_CONFIGS)
-        by_path = {paths.config_path(paths.CLIENTS, name): name for name in names}
-        found = self._store.read_all(by_path)
-        configs = {
-            name: self._znodes.parse(path, found.get(path), EntityConfig.from_json)
-            for path, name in by_path.items()
-        }
-        return {name: {} if held is None else held[0].config for name, held in configs.items()}
+        return self._read_all({name: paths.config_path(paths.CLIENTS, name) for name in names})
 
     def change(self, kind: str, name: str, config: Mapping[str, str]) -> None:
         """Write the configs of a topic or broker, then the notification, like 0.10.1's tools."""
@@ -80,12 +64,15 @@ class EntitySettings:
         """Forget the configs of a deleted topic."""
         self._of_topics.pop(topic, None)
 
-    def _settings_in(self, topic: str, path: str, found: tuple[bytes, Stat] | None) -> Mapping[str, str]:
+    def _read_all(self, paths_of: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
+        """Return the configs in znodes by name; empty for those that are missing or invalid."""
+        found = self._znodes.read_all(paths_of.values(), ENTITY_CONFIG)
+        return {name: found[path][0].config if path in found else {} for name, path in paths_of.items()}
+
+    def _apply(self, topic: str, settings: Mapping[str, str]) -> Mapping[str, str]:
         last = self._of_topics.get(topic)
-        config = self._znodes.parse(path, found, EntityConfig.from_json, "; the topic keeps its configs")
-        if self._znodes.is_nonsense(path):
+        if self._znodes.problem(paths.topic_config_path(topic)) is not None:
             return last or {}
-        settings = {} if config is None else config[0].config
         if last is not None:
             log_changes(topic, last, settings)
         self._of_topics[topic] = settings

@@ -10,21 +10,21 @@ notifications before others have read them.)
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
 
 from minikafka.base.clock import Clock
 from minikafka.base.errors import (
     CoordinationError,
     CoordinationLost,
     InconsistentClusterId,
-    NoNode,
     SessionExpired,
 )
 from minikafka.registry import paths
-from minikafka.registry.paths import ConfigChange
+from minikafka.registry.entity_configs import CONFIG_CHANGE, ConfigChange
 from minikafka.registry.store import Store
+from minikafka.registry.znodes import Kind, Znodes, children, remove
 
 _log = logging.getLogger(__name__)
 
@@ -39,12 +39,19 @@ for longer has lost its session, and reads all configs again.
 """
 
 
-class Notifications:
-    """The notifications under one znode, each of which is handled once."""
+Value = TypeVar("Value")
 
-    def __init__(self, store: Store, clock: Clock, directory: str, prefix: str, what: str) -> None:
+
+class Notifications(Generic[Value]):
+    """The notifications under one znode, each of which is handled once. Invalid ones are passed over."""
+
+    def __init__(
+        self, store: Store, clock: Clock, directory: str, prefix: str, kind: Kind[Value], what: str
+    ) -> None:
         """``what`` names the subject of the notifications in the log."""
         self._store = store
+        self._znodes = Znodes(store)
+        self._kind = kind
         self._clock = clock
         self._directory = directory
         self._prefix = prefix
@@ -52,13 +59,13 @@ class Notifications:
         self._seen_ms: dict[str, int] = {}
         """The times (monotonic) at which the existing notifications were handled."""
 
-    def follow(self, act: Callable[[bytes, str], None]) -> None:
-        """Call ``act`` with the data and path of each new notification, in order; then remove old ones.
+    def follow(self, act: Callable[[Value], None]) -> None:
+        """Call ``act`` with each new notification, in order; then remove old ones.
 
         A job: after a lost connection it continues where it stopped. Other errors of one notification do not
         prevent the handling of the others.
         """
-        names = self._names()
+        names = children(self._store, self._directory)
         self._seen_ms = {name: self._seen_ms[name] for name in names if name in self._seen_ms}
         for name in names:
             if name not in self._seen_ms:
@@ -69,24 +76,16 @@ class Notifications:
             # Znodes that are not Kafka's are kept.
             limit_ms = EXPIRATION_MS if place >= spare else CROWDED_MS
             if name.startswith(self._prefix) and now_ms - seen_ms > limit_ms:
-                with contextlib.suppress(NoNode):  # another broker may have removed it
-                    self._store.delete(f"{self._directory}/{name}", recursive=True)
+                remove(self._store, f"{self._directory}/{name}")  # if no other broker has removed it
+                self._znodes.forget(f"{self._directory}/{name}")
 
-    def _names(self) -> list[str]:
+    def _act_on(self, name: str, act: Callable[[Value], None]) -> None:
         try:
-            return self._store.children(self._directory)
-        except NoNode:
-            return []
-
-    def _act_on(self, name: str, act: Callable[[bytes, str], None]) -> None:
-        path = f"{self._directory}/{name}"
-        try:
-            data, _ = self._store.read(path)
-            act(data, path)
+            notification = self._znodes.read(f"{self._directory}/{name}", self._kind)
+            if notification is not None:
+                act(notification)
         except (CoordinationLost, SessionExpired, InconsistentClusterId):
             raise
-        except NoNode:
-            return
         except CoordinationError as error:
             _log.warning("ignored a notification of %s: %s", self._what, error)
         self._seen_ms[name] = self._clock.monotonic_ms()
@@ -96,13 +95,18 @@ class ConfigChanges:
     """The config change notifications: ``/config/changes``, followed like 0.10.1's DynamicConfigManager.
 
     A tool that changes configs writes them to ``/config/TYPE/NAME``, and then creates a persistent sequential
-    znode that names the entity (``paths.ConfigChange``). A broker that was disconnected for so long that it
+    znode that names the entity (``ConfigChange``). A broker that was disconnected for so long that it
     missed notifications has lost its session, and reads the configs of its topics when it leads them again.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._notifications = Notifications(
-            store, clock, paths.CONFIG_CHANGES, paths.CONFIG_CHANGE_PREFIX, "changed configs"
+            store,
+            clock,
+            paths.CONFIG_CHANGES,
+            paths.CONFIG_CHANGE_PREFIX,
+            CONFIG_CHANGE,
+            "changed configs",
         )
 
     def follow(self, changed: Mapping[str, Callable[[str], None]]) -> None:
@@ -111,8 +115,7 @@ class ConfigChanges:
         ``changed`` has a callback for each entity type, which is called with the name of the entity.
         """
 
-        def act(data: bytes, path: str) -> None:
-            change = ConfigChange.from_json(data, path)
+        def act(change: ConfigChange) -> None:
             callback = changed.get(change.entity_type)
             if callback is not None:
                 callback(change.entity_name)

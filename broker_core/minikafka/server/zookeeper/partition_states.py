@@ -9,20 +9,16 @@ For the jobs of the worker: every method can be run twice.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
-from minikafka.base.errors import CoordinationError, NoNode
 from minikafka.base.ids import TopicPartition
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry import paths
-from minikafka.registry.admin_paths import IsrChange, LogFailures
-from minikafka.registry.paths import PartitionState
+from minikafka.registry.controller import ISR_CHANGE, LOG_FAILURE, IsrChange, LogFailures
 from minikafka.registry.store import Stat, Store, parent_of
-
-_log = logging.getLogger(__name__)
+from minikafka.registry.topics import PARTITION_STATE, PartitionState
+from minikafka.registry.znodes import Kind, Znodes, children, remove
 
 Notification = TypeVar("Notification")
 
@@ -31,11 +27,11 @@ _NAMED_AT_ONCE = 2_000
 
 
 class PartitionStates:
-    """Reads and writes the state znodes. ``complain(path, what)`` is called for each invalid one."""
+    """Reads and writes the state znodes."""
 
-    def __init__(self, store: Store, complain: Callable[[str, str], None]) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._complain = complain
+        self._znodes = Znodes(store)
 
     def read(self, replicas: Mapping[TopicPartition, tuple[int, ...]]) -> dict[TopicPartition, LeaderAndIsr]:
         """Return the states of the partitions that have one, many read at once."""
@@ -49,15 +45,15 @@ class PartitionStates:
         Those brokers restarted since, and no controller has noticed it. ``registered``: broker id -> the zxid
         of its registration.
         """
-        states = self._store.read_all(_path(key) for key in replicas)
+        states = self._znodes.read_all((_path(key) for key in replicas), PARTITION_STATE)
         leaderships, bounced = {}, {}
         for topic_partition, own in replicas.items():
-            state = states.get(_path(topic_partition))
-            known = None if state is None else self._leadership_in(topic_partition, own, *state)
-            if state is not None and known is not None:
-                leaderships[topic_partition] = known
-                modified_at = state[1].modified_at
-                away = tuple(replica for replica in known.isr if registered.get(replica, 0) > modified_at)
+            if _path(topic_partition) in states:
+                state, stat = states[_path(topic_partition)]
+                leaderships[topic_partition] = _leadership(own, state, stat)
+                away = tuple(
+                    replica for replica in state.isr if registered.get(replica, 0) > stat.modified_at
+                )
                 if away and len(own) > 1:  # a single replica cannot differ from another
                     bounced[topic_partition] = away
         return leaderships, bounced
@@ -78,14 +74,7 @@ class PartitionStates:
         above |= {parent_of(path): b"" for path in states}
         self._store.create_all(above)
         refused = self._store.create_all(states)
-        written = {}
-        for topic_partition, leadership in wanted.items():
-            held: LeaderAndIsr | None = leadership
-            if _path(topic_partition) in refused:
-                held = self._read(topic_partition, leadership.replicas)
-            if held is not None:
-                written[topic_partition] = held
-        return written
+        return self._written(wanted, refused)
 
     def write(self, leaderships: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
         """Replace states, many at once; return the stored states, which another process may have written.
@@ -95,10 +84,7 @@ class PartitionStates:
         nodes = {
             _path(key): (_state_of(value).to_json(), value.version - 1) for key, value in leaderships.items()
         }
-        refused = self._store.write_all(nodes)
-        others = {key: value.replicas for key, value in leaderships.items() if _path(key) in refused}
-        held = {key: value for key, value in leaderships.items() if key not in others}
-        return held | self.read(others)
+        return self._written(leaderships, self._store.write_all(nodes))
 
     def report_isr_changes(self, partitions: Iterable[TopicPartition]) -> None:
         """Notify the controller that the ISRs of partitions have changed."""
@@ -113,7 +99,7 @@ class PartitionStates:
         def look(changes: list[IsrChange]) -> None:
             seen(frozenset(partition for change in changes for partition in change.partitions))
 
-        self._take(paths.ISR_CHANGES, IsrChange.from_json, look)
+        self._take(paths.ISR_CHANGES, ISR_CHANGE, look)
 
     def report_log_failures(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
         """Notify the controller that a broker cannot write to the logs of partitions."""
@@ -125,54 +111,39 @@ class PartitionStates:
 
     def take_log_failures(self, seen: Callable[[list[LogFailures]], None]) -> None:
         """Call ``seen`` with all notifications of log failures, then remove those."""
-        self._take(paths.LOG_FAILURES, LogFailures.from_json, seen)
+        self._take(paths.LOG_FAILURES, LOG_FAILURE, seen)
+
+    def _written(
+        self, leaderships: Mapping[TopicPartition, LeaderAndIsr], refused: Collection[str]
+    ) -> dict[TopicPartition, LeaderAndIsr]:
+        """Return ``leaderships``, with those that another process has written at the ``refused`` paths."""
+        others = {key: value.replicas for key, value in leaderships.items() if _path(key) in refused}
+        held = {key: value for key, value in leaderships.items() if key not in others}
+        return held | self.read(others)
 
     def _take(
         self,
         above: str,
-        parse: Callable[[bytes, str], Notification],
+        kind: Kind[Notification],
         seen: Callable[[list[Notification]], None],
     ) -> None:
-        try:
-            names = self._store.children(above)
-        except NoNode:
-            return
-        notifications = []
-        found = self._store.read_all(f"{above}/{name}" for name in names)
-        for path, (data, _) in found.items():
-            try:
-                notifications.append(parse(data, path))
-            except CoordinationError as error:
-                _log.error("ignored an invalid notification: %s", error)
-        if notifications:
-            seen(notifications)
-        for path in found:
-            with contextlib.suppress(NoNode):
-                self._store.delete(path, recursive=True)
-
-    def _read(self, topic_partition: TopicPartition, replicas: tuple[int, ...]) -> LeaderAndIsr | None:
-        try:
-            data, stat = self._store.read(_path(topic_partition))
-        except NoNode:
-            return None
-        return self._leadership_in(topic_partition, replicas, data, stat)
-
-    def _leadership_in(
-        self, topic_partition: TopicPartition, replicas: tuple[int, ...], data: bytes, stat: Stat
-    ) -> LeaderAndIsr | None:
-        path = _path(topic_partition)
-        try:
-            state = PartitionState.from_json(data, path)
-        except CoordinationError as error:
-            self._complain(path, f"{topic_partition} has no leader: {error}")
-            return None
-        return LeaderAndIsr(
-            state.leader, state.leader_epoch, state.isr, replicas, state.controller_epoch, stat.version
-        )
+        there = [f"{above}/{name}" for name in children(self._store, above)]
+        found = self._znodes.read_all(there, kind)
+        if found:
+            seen([notification for notification, _ in found.values()])
+        for path in there:
+            remove(self._store, path)
+            self._znodes.forget(path)
 
 
 def _path(topic_partition: TopicPartition) -> str:
     return paths.partition_state_path(topic_partition.topic, topic_partition.partition)
+
+
+def _leadership(replicas: tuple[int, ...], state: PartitionState, stat: Stat) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        state.leader, state.leader_epoch, state.isr, replicas, state.controller_epoch, stat.version
+    )
 
 
 def _state_of(leadership: LeaderAndIsr) -> PartitionState:

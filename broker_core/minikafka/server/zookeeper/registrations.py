@@ -12,13 +12,10 @@ from minikafka.base.clock import Clock
 from minikafka.base.errors import ConfigError, CoordinationError, NodeExists, NoNode
 from minikafka.base.ids import BrokerAddress
 from minikafka.registry import paths
-from minikafka.registry.paths import BrokerRegistration
-from minikafka.registry.store import Stat, Store
+from minikafka.registry.brokers import BROKER, BrokerRegistration, read_registrations
+from minikafka.registry.store import Store
 
 _log = logging.getLogger(__name__)
-
-Read = Callable[[str, Callable[[bytes, str], BrokerRegistration]], tuple[BrokerRegistration, Stat] | None]
-"""Reads a znode; None, and an error in the log, for an invalid one."""
 
 
 class Registrations:
@@ -28,14 +25,12 @@ class Registrations:
         self,
         store: Store,
         clock: Clock,
-        read: Read,
         end_own: Callable[[int], bool] = lambda session_id: False,
     ) -> None:
         """``end_own`` ends a session if it is an earlier one of this broker, and returns True if it did."""
         self._end_own = end_own
         self._store = store
         self._clock = clock
-        self._read = read
         self._own: BrokerAddress | None = None
         self._registered_in: int | None = None
         self.registered_at: dict[int, int] = {}
@@ -71,7 +66,7 @@ class Registrations:
         self._registered_in = None
 
     def mend(self) -> None:
-        """Rewrite this broker's registration if another process made it invalid."""
+        """Rewrite this broker's registration if another process made it invalid: others could not find it."""
         if self._own is None or not self.is_current:
             return
         path = paths.broker_path(self._own.broker_id)
@@ -80,7 +75,7 @@ class Registrations:
         except NoNode:
             return
         try:
-            BrokerRegistration.from_json(data, path)
+            BROKER.decode(data, path)
         except CoordinationError as error:
             if stat.ephemeral_owner == self._store.session_id:
                 _log.error("rewriting an invalid znode: %s", error)
@@ -92,12 +87,11 @@ class Registrations:
         sessions: dict[int, int] = {}
         self.registered_at.clear()
         self.mend()
-        for name in self._store.children(paths.BROKER_IDS):
-            found = self._read(f"{paths.BROKER_IDS}/{name}", BrokerRegistration.from_json)
-            if found is not None and found[0].address is not None:
-                brokers[found[0].broker_id] = found[0].address
-                sessions[found[0].broker_id] = found[1].ephemeral_owner
-                self.registered_at[found[0].broker_id] = found[1].created_at
+        for broker_id, (registration, stat) in read_registrations(self._store).items():
+            if registration.address is not None:
+                brokers[broker_id] = registration.address
+                sessions[broker_id] = stat.ephemeral_owner
+                self.registered_at[broker_id] = stat.created_at
         return brokers, sessions
 
     def _value(self, own: BrokerAddress) -> bytes:
@@ -106,6 +100,6 @@ class Registrations:
 
 def _holder(data: bytes, path: str) -> str:
     try:
-        return str(BrokerRegistration.from_json(data, path).address)
+        return str(BROKER.decode(data, path).address)
     except CoordinationError as error:
         return f"an unknown broker: {error}"

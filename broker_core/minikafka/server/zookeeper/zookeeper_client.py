@@ -17,26 +17,27 @@ from functools import partial
 from typing import Protocol
 
 from minikafka.base.clock import Clock
-from minikafka.base.errors import BadVersion, BrokerError, ConfigError, CoordinationError, NoNode
+from minikafka.base.errors import BadVersion, ConfigError, CoordinationError, NoNode
 from minikafka.base.files import Files
-from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
+from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.controller import events
 from minikafka.controller.assignment import Assignment
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry import paths
-from minikafka.registry.admin_paths import LogFailures
-from minikafka.registry.paths import (
-    ControllerEpoch,
+from minikafka.registry.controller import (
+    CONTROLLER_REGISTRATION,
+    EPOCH,
     ControllerRegistration,
-    EntityConfig,
-    TopicAssignment,
+    LogFailures,
 )
+from minikafka.registry.entity_configs import EntityConfig
 from minikafka.registry.store import SessionState, Stat, Store
+from minikafka.registry.topics import TOPIC, TopicAssignment
+from minikafka.registry.znodes import Znodes, make, read_or_raise, remove
 from minikafka.server.workers.worker import Job, Worker
 from minikafka.server.zookeeper import counters
 from minikafka.server.zookeeper.admin_requests import AdminRequests
 from minikafka.server.zookeeper.cluster_identity import ClusterIdentity
-from minikafka.server.zookeeper.consumer_offsets import ZooKeeperOffsets
 from minikafka.server.zookeeper.entity_settings import EntitySettings
 from minikafka.server.zookeeper.guarded_store import GuardedStore
 from minikafka.server.zookeeper.notifications import ConfigChanges
@@ -44,11 +45,8 @@ from minikafka.server.zookeeper.partition_states import PartitionStates
 from minikafka.server.zookeeper.registrations import Registrations
 from minikafka.server.zookeeper.session_tickets import SessionTickets
 from minikafka.server.zookeeper.topic_watches import TopicWatches
-from minikafka.server.zookeeper.znodes import Znodes
 
 _log = logging.getLogger(__name__)
-
-_ADVICE = "; delete the topic, or fix the znode and restart the broker"
 
 TOPICS_AT_ONCE = 100
 """The number of new topics that the controller reads before other changes: at most a second's work."""
@@ -133,15 +131,13 @@ class ZooKeeperClient:
         """Topics with changed configs, which may have changed whether unclean election is allowed."""
         self._config_changes = ConfigChanges(store, clock)
         self._unreadable: frozenset[str] = frozenset()
-        self._znodes = znodes = Znodes(store)
-        self.states = PartitionStates(store, lambda path, what: znodes.complain(path, what + _ADVICE))
+        self._znodes = Znodes(store)
+        self.states = PartitionStates(store)
         """The leader and ISR of each partition."""
-        self.settings = EntitySettings(store, znodes)
+        self.settings = EntitySettings(store)
         """The configs of topics, clients and brokers."""
         self.requests = AdminRequests(store)
         """Operators' requests to the controller."""
-        self.offsets = ZooKeeperOffsets(store)
-        """Offsets that groups have committed to ZooKeeper."""
         self._topic_watches = TopicWatches(store, partial(self._submit, self._see_written))
         self._unclean: frozenset[str] = frozenset()
         self._submitted: set[Job] = set()
@@ -157,9 +153,9 @@ class ZooKeeperClient:
         self._refused_epoch = 0
         """Controller epochs up to this one are too low: a broker rejected the one before it."""
         self._tickets = SessionTickets(store)
-        self._registrations = Registrations(store, clock, znodes.read_with_stat, self._tickets.end)
+        self._registrations = Registrations(store, clock, self._tickets.end)
         for path in paths.PERSISTENT_PATHS:
-            self._znodes.make(path, b"")
+            make(self._store, path, b"")
 
     @property
     def ticket_kept(self) -> bool:
@@ -244,8 +240,8 @@ class ZooKeeperClient:
         path = paths.topic_path(topic)
         if self._store.exists(f"{paths.DELETE_TOPICS}/{topic}") is not None:
             raise NoNode(f"topic {topic} is being deleted")
-        data, stat = self._store.read(path)
-        known = TopicAssignment.from_json(data, path).partitions
+        assignment, stat = read_or_raise(self._store, path, TOPIC)
+        known = assignment.partitions
         grown = {**known, **added}
         if any(known.get(partition, replicas) != replicas for partition, replicas in added.items()) or sorted(
             grown
@@ -267,13 +263,13 @@ class ZooKeeperClient:
 
     def drop_deletion_request(self, topic: str) -> None:
         """Remove a topic's mark for deletion."""
-        self._znodes.remove(f"{paths.DELETE_TOPICS}/{topic}")
+        remove(self._store, f"{paths.DELETE_TOPICS}/{topic}")
 
     def remove_topic(self, topic: str) -> None:
         """Remove the topic's znodes, the mark last, so that a crash in between repeats the deletion."""
-        self._znodes.remove(paths.topic_path(topic))
-        self._znodes.remove(paths.topic_config_path(topic))
-        self._znodes.remove(f"{paths.DELETE_TOPICS}/{topic}")
+        remove(self._store, paths.topic_path(topic))
+        remove(self._store, paths.topic_config_path(topic))
+        remove(self._store, f"{paths.DELETE_TOPICS}/{topic}")
         self._assignments.pop(topic, None)
         self._stats.pop(topic, None)
         self.settings.forget(topic)
@@ -343,7 +339,7 @@ class ZooKeeperClient:
         The watches only report changes that they see.
         """
         self._listener.counters_missed()
-        held = self._znodes.read(paths.CONTROLLER_EPOCH, ControllerEpoch.from_json)
+        held = self._znodes.read(paths.CONTROLLER_EPOCH, EPOCH)
         if self.is_controller and (held is None or held.epoch < self._own_epoch):
             self.epoch_refused(self._own_epoch)
 
@@ -352,7 +348,7 @@ class ZooKeeperClient:
         if self._elected_in != self._store.session_id:
             self._listener.post(events.Resigned())
         for path in paths.PERSISTENT_PATHS:
-            self._znodes.make(path, b"")
+            make(self._store, path, b"")
         self._keep_ticket()  # before the session owns anything: the next start must be able to end it
         try:
             self._registrations.register(self._address)
@@ -372,7 +368,7 @@ class ZooKeeperClient:
             data, stat = self._store.read(paths.CONTROLLER)
         except NoNode:
             self._listener.controller_changed(-1)
-            self._znodes.make(paths.CONTROLLER, own.to_json(), ephemeral=True)
+            make(self._store, paths.CONTROLLER, own.to_json(), ephemeral=True)
             data, stat = self._store.read(paths.CONTROLLER)
         self._listener.controller_changed(self._controller_in(data, stat, own))
         if stat.ephemeral_owner != self._store.session_id:
@@ -385,19 +381,15 @@ class ZooKeeperClient:
 
     def _controller_in(self, data: bytes, stat: Stat, own: ControllerRegistration) -> int:
         """Return the controller's id; -1 if the znode is invalid. This broker rewrites its own znode."""
+        if stat.ephemeral_owner != self._store.session_id:
+            found = self._znodes.parse(paths.CONTROLLER, (data, stat), CONTROLLER_REGISTRATION)
+            return -1 if found is None else found[0].broker_id
         try:
-            known = ControllerRegistration.from_json(data).broker_id
+            return CONTROLLER_REGISTRATION.decode(data, paths.CONTROLLER).broker_id
         except CoordinationError as error:
-            if stat.ephemeral_owner != self._store.session_id:
-                next_step = "its owner rewrites" if stat.ephemeral_owner else "no election until you remove"
-                complaint = f"the controller is unknown, {next_step} {paths.CONTROLLER}: {error}"
-                self._znodes.complain(paths.CONTROLLER, complaint)
-                return -1
             _log.error("rewriting an invalid znode: %s", error)
             self._store.write(paths.CONTROLLER, own.to_json())
-            known = own.broker_id
-        self._znodes.forget(paths.CONTROLLER)
-        return known
+            return own.broker_id
 
     def _highest_epoch_seen(self) -> int:
         """Return the highest controller epoch in the states of partitions."""
@@ -575,18 +567,16 @@ class ZooKeeperClient:
 
     def _look_again(self, topics: Collection[str]) -> None:
         by_path = {paths.topic_path(topic): topic for topic in topics}
-        read = self._store.read_all(by_path)
+        read = self._znodes.read_all(by_path, TOPIC)
         if not self.is_controller:
             return
         deleted, other = set(), []
-        for path, topic in by_path.items():
-            held = self._znodes.parse(path, read.get(path), _assignment_in, _ADVICE)
+        for path, (held, stat) in read.items():
+            topic = by_path[path]
             known = self._assignments.get(topic)
-            if held is None:
-                continue
-            if known is not None and held[1].created_at != self._stats.get(topic, held[1]).created_at:
+            if known is not None and stat.created_at != self._stats.get(topic, stat).created_at:
                 deleted.add(topic)  # Deleted and created again by hand between two reads.
-            if topic in deleted or held[0].partitions != known:
+            if topic in deleted or held.partitions != known:
                 other.append(topic)
         for topic in other:
             self._assignments.pop(topic, None)
@@ -661,22 +651,9 @@ class ZooKeeperClient:
     def _read_assignments(self, topics: Collection[str]) -> None:
         """Read the assignments of topics that are not known."""
         by_path = {paths.topic_path(topic): topic for topic in topics}
-        read = self._store.read_all(by_path)
-        for path, topic in by_path.items():
-            found = self._znodes.parse(path, read.get(path), _assignment_in, _ADVICE)
-            if found is not None:
-                self._assignments[topic] = found[0].partitions
-                self._stats[topic] = found[1]
-        bad = {topic for path, topic in by_path.items() if self._znodes.is_nonsense(path)}
+        for path, (assignment, stat) in self._znodes.read_all(by_path, TOPIC).items():
+            self._assignments[by_path[path]] = assignment.partitions
+            self._stats[by_path[path]] = stat
+        bad = {topic for path, topic in by_path.items() if self._znodes.problem(path) is not None}
         self._unreadable = self._unreadable - set(topics) | bad
         self._listener.unreadable_changed(self._unreadable)
-
-
-def _assignment_in(data: bytes, path: str) -> TopicAssignment:
-    """Return a topic's assignment. Raises CoordinationError if the name, part of a path, is illegal."""
-    topic = path.rpartition("/")[2]
-    try:
-        check_topic_name(topic)
-    except BrokerError as error:
-        raise CoordinationError(f"{path!r} is not a topic: {error.detail}") from None
-    return TopicAssignment.from_json(data, path)

@@ -28,6 +28,7 @@ from minikafka.clients.consumer.assignment import (
     rebalance_plan,
 )
 from minikafka.clients.consumer.topic_filter import Blacklist, Whitelist
+from minikafka.registry.consumers import CONSUMER
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
 
 DATA = Path(__file__).parents[3] / "data"
@@ -53,6 +54,11 @@ def store(recorded: dict[str, Any]) -> MemoryStore:
     return store
 
 
+def topic_count_in(data: bytes) -> TopicCount:
+    path = "/consumers/g/ids/c"
+    return construct_topic_count(CONSUMER.decode(data, path), path, True, list)
+
+
 def threads(consumer: str, count: int) -> tuple[ConsumerThreadId, ...]:
     return tuple(ConsumerThreadId(consumer, number) for number in range(count))
 
@@ -65,7 +71,9 @@ def names(topic_count: TopicCount) -> dict[str, list[str]]:
 
 def registered(store: MemoryStore, group: str, consumer: str) -> TopicCount:
     path = f"/consumers/{group}/ids/{consumer}"
-    return construct_topic_count(store.read(path)[0], path, True, lambda: list_topics(store))
+    return construct_topic_count(
+        CONSUMER.decode(store.read(path)[0], path), path, True, lambda: list_topics(store)
+    )
 
 
 def test_recorded_static_registration_is_read(store: MemoryStore) -> None:
@@ -118,7 +126,7 @@ def test_blacklist_excludes_matches_and_internal_topics() -> None:
 
 def test_pattern_with_json_escapes_round_trips() -> None:
     mine = WildcardTopicCount("c", Whitelist(r'a\.b|"\d"+x'), 1, True, list)
-    again = construct_topic_count(make_registration(mine, 1).to_json(), "/consumers/g/ids/c", True, list)
+    again = topic_count_in(make_registration(mine, 1).to_json())
     assert again == mine
 
 
@@ -132,7 +140,7 @@ def test_filter_registration_equals_the_releases_and_round_trips(recorded: dict[
     mine = WildcardTopicCount("c", kind(recorded["filter"]), 2, True, list)
     theirs = recorded["znode"].encode()
     assert make_registration(mine, 1795241013937).to_json() == theirs
-    assert construct_topic_count(theirs, "/consumers/g/ids/c", True, list) == mine
+    assert topic_count_in(theirs) == mine
 
 
 def test_filter_without_topics_selects_nothing() -> None:
@@ -145,12 +153,9 @@ def test_filter_without_topics_selects_nothing() -> None:
 @pytest.mark.parametrize("pattern", ["static", "something"])
 def test_unknown_pattern_and_empty_subscription_are_static(pattern: str) -> None:
     data = {"version": 1, "subscription": {"a": 1}, "pattern": pattern, "timestamp": "1"}
-    path = "/consumers/g/ids/c"
-    assert construct_topic_count(json.dumps(data).encode(), path, True, list) == StaticTopicCount(
-        "c", {"a": 1}
-    )
+    assert topic_count_in(json.dumps(data).encode()) == StaticTopicCount("c", {"a": 1})
     empty = json.dumps({**data, "subscription": {}, "pattern": "white_list"}).encode()
-    assert construct_topic_count(empty, path, True, list) == StaticTopicCount("c", {})
+    assert topic_count_in(empty) == StaticTopicCount("c", {})
 
 
 @pytest.mark.parametrize(
@@ -169,7 +174,7 @@ def test_unknown_pattern_and_empty_subscription_are_static(pattern: str) -> None
 )
 def test_error_for_an_invalid_registration_names_its_path(data: bytes) -> None:
     with pytest.raises(CoordinationError, match=r"^/consumers/g/ids/c"):
-        construct_topic_count(data, "/consumers/g/ids/c", True, list)
+        topic_count_in(data)
 
 
 @pytest.mark.parametrize("streams", [0, -1, True, "2"])

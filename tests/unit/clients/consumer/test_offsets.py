@@ -8,7 +8,6 @@ import pytest
 
 from minikafka.base.errors import (
     BrokerError,
-    CoordinationError,
     CoordinationLost,
     ErrorCode,
     NetworkError,
@@ -17,7 +16,7 @@ from minikafka.base.errors import (
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.offsets import ConsumerOffsets, merge_offsets
 from minikafka.clients.consumer.runtime import Wait
-from minikafka.registry.consumers import ZookeeperOffsets
+from minikafka.registry.consumer_offsets import ZookeeperOffsets
 from minikafka.registry.memory import MemoryZooKeeper
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -183,10 +182,11 @@ def test_offset_is_written_again_after_a_lost_response(harness: OffsetsHarness) 
     assert harness.znode()[0] == b"6"
 
 
-def test_error_for_a_non_numeric_offset_names_its_path(harness: OffsetsHarness) -> None:
+def test_invalid_offset_counts_as_none_and_is_replaced_by_a_commit(harness: OffsetsHarness) -> None:
     harness.store.create("/consumers/g/offsets/t/0", b"five", make_parents=True)
-    with pytest.raises(CoordinationError, match="/consumers/g/offsets/t/0: expected an offset"):
-        harness.mine.fetch([T0])
+    assert harness.mine.fetch([T0]) == {}
+    assert harness.mine.commit({T0: 5}, yes) == frozenset()
+    assert harness.znode()[0] == b"5"
 
 
 def test_dual_commit_writes_both_and_reads_the_larger(harness: OffsetsHarness) -> None:

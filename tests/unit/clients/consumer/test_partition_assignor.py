@@ -27,7 +27,7 @@ from minikafka.clients.consumer.assignment import (
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.records.format.hashes import string_hash
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
-from minikafka.registry.paths import TopicAssignment
+from minikafka.registry.topics import TopicAssignment
 
 DATA = Path(__file__).parents[3] / "data"
 RECORDED = DATA / "zookeeper" / "03-old-consumers-running.json"

@@ -9,8 +9,10 @@ import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.registry.consumer_offsets import write_offsets
+from minikafka.registry.store import Store
 from minikafka.server.core import deferred_response
-from minikafka.server.zookeeper.consumer_offsets import ZooKeeperOffsets
+from minikafka.server.handlers import offset_commit, offset_fetch
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.offset_commit import (
     DEFAULT_RETENTION,
@@ -64,18 +66,16 @@ def test_offsets_of_many_partitions_are_kept_in_zookeeper(world: Simulation) -> 
     assert answer.topics[0].partitions[250].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_timed_out_request_starts_no_further_work(world: Simulation) -> None:
+def test_timed_out_request_starts_no_further_work(world: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     world.create_topic("many", partitions=250)
-    assert world.machine.running is not None
-    offsets, written = world.machine.running.broker.zk_client.offsets, []
-    real = offsets.write
+    written: list[int] = []
 
-    def slow(group: str, some: Mapping[TopicPartition, int]) -> None:
+    def slow(store: Store, group: str, some: Mapping[TopicPartition, int]) -> None:
         written.append(len(some))
         world.clock.advance(deferred_response.PATIENCE_MS)
-        real(group, some)
+        write_offsets(store, group, some)
 
-    offsets.write = slow  # type: ignore[method-assign]
+    monkeypatch.setattr(offset_commit, "write_offsets", slow)
     parts = tuple(OffsetCommitRequestPartition(number, 1, -1, DEFAULT_RETENTION, "") for number in range(250))
     body = OffsetCommitRequest(
         "g", NO_GENERATION, "", DEFAULT_RETENTION, (OffsetCommitRequestTopic("many", parts),)
@@ -102,7 +102,7 @@ def test_an_unexpected_error_of_the_job_is_answered_at_once(
     def fail(*_: object) -> None:
         raise RuntimeError("unexpected")
 
-    monkeypatch.setattr(ZooKeeperOffsets, "read", fail)
-    monkeypatch.setattr(ZooKeeperOffsets, "write", fail)
+    monkeypatch.setattr(offset_fetch, "read_offsets", fail)
+    monkeypatch.setattr(offset_commit, "write_offsets", fail)
     assert error_of(world.call(request_of("g"))) is ErrorCode.UNKNOWN
     assert "RuntimeError: unexpected" in caplog.text

@@ -23,8 +23,7 @@ from minikafka.base.acls import (
 from minikafka.base.errors import ConfigError, ErrorCode
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record, build_message_set
-from minikafka.registry.acl_paths import acl_path
-from minikafka.registry.acl_store import change_resource
+from minikafka.registry.acls import acl_path, change_resource
 from minikafka.server.config.properties import BrokerConfig
 from minikafka.server.handlers import handlers
 from minikafka.server.security.access_control import DecisionCache

@@ -9,8 +9,7 @@ import pytest
 
 from minikafka.base.acls import ANONYMOUS, CLUSTER, Acl, Operation, Permission, Resource, ResourceType
 from minikafka.base.errors import ErrorCode
-from minikafka.registry.acl_paths import acl_path
-from minikafka.registry.acl_store import read_acls
+from minikafka.registry.acls import acl_path, read_acls
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.create_acls import AclCreation, CreateAclsRequest
 from minikafka.wire.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from minikafka.base.clock import ManualClock
 from minikafka.registry.memory import MemoryZooKeeper
+from minikafka.registry.znodes import Kind
 from minikafka.server.zookeeper.notifications import CROWDED_MS, EXPIRATION_MS, KEPT_MAX, Notifications
 
 DIRECTORY = "/news"
+NEWS = Kind(f"{DIRECTORY}/n_N", "news", "", lambda data, path: path, str.encode, "")
 
 
 def left_after(count: int, age_ms: int) -> tuple[int, str]:
@@ -15,12 +17,12 @@ def left_after(count: int, age_ms: int) -> tuple[int, str]:
     zookeeper = MemoryZooKeeper(clock)
     store = zookeeper.connect()
     store.create(DIRECTORY)
-    notifications, seen = Notifications(store, clock, DIRECTORY, "n_", "news"), []
+    notifications, seen = Notifications(store, clock, DIRECTORY, "n_", NEWS, "news"), []
     for number in range(count):
         store.create(f"{DIRECTORY}/n_{number:010d}", b"")
-    notifications.follow(lambda data, path: seen.append(path))
+    notifications.follow(seen.append)
     clock.advance(age_ms)
-    notifications.follow(lambda data, path: seen.append(path))
+    notifications.follow(seen.append)
     assert len(seen) == count
     names = sorted(store.children(DIRECTORY))
     return len(names), names[0] if names else ""

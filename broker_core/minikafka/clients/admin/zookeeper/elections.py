@@ -16,8 +16,9 @@ from minikafka.base.errors import ConfigError, CoordinationError, NodeExists
 from minikafka.base.ids import TopicPartition
 from minikafka.clients import zookeeper_metadata
 from minikafka.registry import paths
-from minikafka.registry.admin_paths import PreferredElection
+from minikafka.registry.controller import PreferredElection
 from minikafka.registry.store import DATA_MAX_BYTES, Store
+from minikafka.registry.topics import read_states
 
 OPTION = "partitions"
 WHAT = "a preferred election"
@@ -71,7 +72,7 @@ def candidates(store: Store, partitions: Iterable[TopicPartition] | None = None)
         wanted = {tp for tp in known if tp.topic not in deleted}
     else:
         zookeeper_metadata.check_known(store, OPTION, wanted, known)
-    found = zookeeper_metadata.states(store, wanted)
+    found = read_states(store, wanted)
     return [
         Candidate(
             tp,

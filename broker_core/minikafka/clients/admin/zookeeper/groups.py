@@ -16,17 +16,17 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode, NodeExists, NoNode, NotEmpty
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.errors import BrokerError, CoordinationError, ErrorCode, NoNode, NotEmpty
+from minikafka.base.ids import TopicPartition
 from minikafka.clients import zookeeper_metadata
 from minikafka.clients.admin.groups import no_such_group, non_empty_group
 from minikafka.clients.consumer.assignment import construct_topic_count, list_topics
 from minikafka.clients.group.description import EMPTY
 from minikafka.registry import paths
-from minikafka.registry.brokers import live_brokers
-from minikafka.registry.consumers import children, read_offsets, write_offsets
-from minikafka.registry.paths import ConsumerRegistration
+from minikafka.registry.consumer_offsets import read_offsets, write_offsets
+from minikafka.registry.consumers import CONSUMER, ConsumerRegistration, read_owners
 from minikafka.registry.store import Store
+from minikafka.registry.znodes import Znodes, children, make, remove
 
 ACTIVE = "Active"
 """The state of a group in ZooKeeper with live consumers; without, it is Empty."""
@@ -129,12 +129,6 @@ def partition_offsets(
     )
 
 
-def live_addresses(store: Store) -> list[BrokerAddress]:
-    """Return the plaintext addresses of live brokers, sorted by id."""
-    found = (broker.address for _, broker in sorted(live_brokers(store).items()))
-    return [address for address in found if address is not None]
-
-
 class ZooKeeperGroups:
     """Administration of groups in ZooKeeper. Thread-safe if ``store`` is, which the caller closes."""
 
@@ -162,7 +156,7 @@ class ZooKeeperGroups:
     def describe(self, group: str) -> ZooKeeperGroup:
         """Return the state of ``group``. Raises GROUP_ID_NOT_FOUND if it does not exist."""
         self._check_exists(group)
-        owners = self._owners(group)
+        owners = read_owners(self._store, group)
         offsets = self.offsets(group)
         consumers = self._consumers(group, owners)
         topics = {tp.topic for tp in (*owners, *offsets)}
@@ -189,9 +183,9 @@ class ZooKeeperGroups:
         self.check_inactive(group)
         write_offsets(self._store, group, offsets)
         # The release's tool finds a group's consumers and topics by these.
-        self._create_parents(paths.consumer_ids_path(group))
+        make(self._store, paths.consumer_ids_path(group))
         for topic in sorted({tp.topic for tp in offsets}):
-            self._create_parents(f"{paths.consumer_owners_path(group)}/{topic}")
+            make(self._store, f"{paths.consumer_owners_path(group)}/{topic}")
         if children(self._store, paths.consumer_ids_path(group)):
             raise _joined_meanwhile(group, "it may have overwritten the offsets")
 
@@ -209,7 +203,7 @@ class ZooKeeperGroups:
         whole = paths.consumer_group_path(group)
         for name in children(self._store, whole):
             if name != "ids":
-                self._delete(f"{whole}/{name}")
+                remove(self._store, f"{whole}/{name}")
         try:
             self._store.delete(whole)
         except NoNode:
@@ -245,39 +239,26 @@ class ZooKeeperGroups:
             return
         self.check_inactive(group, "its topics cannot be deleted")
         for path in (paths.consumer_owners_path(group), paths.consumer_offsets_path(group)):
-            self._delete(f"{path}/{topic}")
+            remove(self._store, f"{path}/{topic}")
 
     def _check_exists(self, group: str) -> None:
         if not self.exists(group):
             raise no_such_group(group, self.names())
 
-    def _owners(self, group: str) -> dict[TopicPartition, str]:
-        above = paths.consumer_owners_path(group)
-        by_path = {
-            paths.consumer_owner_path(group, topic, int(number)): TopicPartition(topic, int(number))
-            for topic in children(self._store, above)
-            for number in children(self._store, f"{above}/{topic}")
-            if number.isdecimal()
-        }
-        found = self._store.read_all(by_path)
-        return {by_path[path]: data.decode("utf-8", "replace") for path, (data, _) in found.items()}
-
     def _consumers(self, group: str, owners: Mapping[TopicPartition, str]) -> tuple[ZooKeeperConsumer, ...]:
         names = children(self._store, paths.consumer_ids_path(group))
-        found = self._store.read_all(paths.consumer_id_path(group, name) for name in names)
+        by_path = {paths.consumer_id_path(group, name): name for name in names}
+        found = Znodes(self._store).read_all(by_path, CONSUMER)
         owned: dict[str, list[TopicPartition]] = {}
         for tp, owner in sorted(owners.items()):
             owned.setdefault(owner.rpartition("-")[0], []).append(tp)
         known = list_topics(self._store)
-        return tuple(_consumer(path, data, owned, known) for path, (data, _) in sorted(found.items()))
-
-    def _create_parents(self, path: str) -> None:
-        with contextlib.suppress(NodeExists):
-            self._store.create(path, make_parents=True)
-
-    def _delete(self, path: str) -> None:
-        with contextlib.suppress(NoNode):
-            self._store.delete(path, recursive=True)
+        return tuple(
+            _consumer(path, found[path][0], tuple(owned.get(name, ())), known)
+            if path in found
+            else ZooKeeperConsumer(name, {}, "", -1, (), tuple(owned.get(name, ())))
+            for path, name in by_path.items()
+        )
 
 
 def _joined_meanwhile(group: str, what: str) -> BrokerError:
@@ -288,21 +269,18 @@ def _joined_meanwhile(group: str, what: str) -> BrokerError:
 
 
 def _consumer(
-    path: str, data: bytes, owned: Mapping[str, Iterable[TopicPartition]], known: Sequence[str]
+    path: str,
+    registration: ConsumerRegistration,
+    partitions: tuple[TopicPartition, ...],
+    known: Sequence[str],
 ) -> ZooKeeperConsumer:
-    name = path.rpartition("/")[2]
-    partitions = tuple(owned.get(name, ()))
-    try:
-        registration = ConsumerRegistration.from_json(data, path)
-    except CoordinationError:
-        return ZooKeeperConsumer(name, {}, "", -1, (), partitions)
     topics: Iterable[str] = ()
     # The topics of a pattern that means something else in Java are unknown.
     with contextlib.suppress(CoordinationError):
-        count = construct_topic_count(data, path, exclude_internal_topics=True, topics=lambda: known)
+        count = construct_topic_count(registration, path, exclude_internal_topics=True, topics=lambda: known)
         topics = count.get_consumer_thread_ids_per_topic()
     return ZooKeeperConsumer(
-        name,
+        path.rpartition("/")[2],
         registration.subscription,
         registration.pattern,
         registration.timestamp_ms,

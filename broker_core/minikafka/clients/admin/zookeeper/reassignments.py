@@ -15,16 +15,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from minikafka.base.errors import BrokerError, ConfigError, CoordinationError, NodeExists, NoNode
+from minikafka.base.errors import BrokerError, ConfigError, CoordinationError, NodeExists
 from minikafka.base.ids import TopicPartition
 from minikafka.clients import zookeeper_metadata
 from minikafka.clients.admin.zookeeper import throttles
 from minikafka.clients.zookeeper_metadata import Replicas
 from minikafka.controller.assignment import assign_replicas
 from minikafka.registry import paths
-from minikafka.registry.admin_paths import Reassignments
 from minikafka.registry.brokers import live_brokers
+from minikafka.registry.controller import REASSIGNMENTS, Reassignments
 from minikafka.registry.store import Store
+from minikafka.registry.topics import read_states
+from minikafka.registry.znodes import Znodes
 
 OPTION = "partitions"
 WHAT = "a reassignment"
@@ -223,11 +225,8 @@ def check_not_under_way(store: Store) -> None:
 
 def under_way(store: Store) -> Mapping[TopicPartition, tuple[int, ...]]:
     """Return the partitions of the current request, with their wanted replicas."""
-    try:
-        data, _ = store.read(paths.REASSIGN_PARTITIONS)
-    except NoNode:
-        return {}
-    return Reassignments.from_json(data).partitions
+    found = Znodes(store).read(paths.REASSIGN_PARTITIONS, REASSIGNMENTS)
+    return {} if found is None else found.partitions
 
 
 def ongoing(store: Store) -> list[PartitionReassignment]:
@@ -269,7 +268,7 @@ def verify(store: Store, wanted: Replicas) -> list[PartitionReassignment]:
     """Return the status of each partition; one that does not exist has failed, and has no replicas."""
     requested = under_way(store)  # first: a partition that leaves it later has its new assignment by then
     known = zookeeper_metadata.assigned(store, {tp.topic for tp in wanted})
-    found = zookeeper_metadata.states(store, wanted.keys() & known.keys())
+    found = read_states(store, wanted.keys() & known.keys())
     statuses = []
     for tp, replicas in sorted(wanted.items()):
         now = known.get(tp, ())

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from minikafka.base.errors import NoNode
 from minikafka.base.ids import TopicPartition
 from minikafka.clients import zookeeper_metadata
 from minikafka.clients.zookeeper_metadata import Replicas
@@ -25,6 +24,7 @@ from minikafka.registry.entity_configs import (
     write_config,
 )
 from minikafka.registry.store import Store
+from minikafka.registry.znodes import children
 
 Settings = dict[str, str]
 
@@ -57,24 +57,22 @@ def set_throttled_replicas(store: Store, before: Replicas, after: Replicas) -> N
 
 def remove(store: Store, topics: Collection[str]) -> bool:
     """Remove the rates of all brokers and the lists of these topics. Return True if there were any."""
-    rates = _change(store, paths.BROKERS, _configured(store), lambda _, held: _without(held, RATES))
+    rates = _change(
+        store,
+        paths.BROKERS,
+        children(store, f"/config/{paths.BROKERS}"),
+        lambda _, held: _without(held, RATES),
+    )
     lists = _change(store, paths.TOPICS, sorted(topics), lambda _, held: _without(held, REPLICAS))
     return rates or lists
 
 
 def rates(store: Store, broker_ids: Iterable[int] | None = None) -> list[int]:
     """Return the distinct rates of these brokers (None: all), in bytes per second, sorted."""
-    names = _configured(store) if broker_ids is None else map(str, broker_ids)
+    names = children(store, f"/config/{paths.BROKERS}") if broker_ids is None else map(str, broker_ids)
     held = [read_config(store, paths.BROKERS, name) for name in names]
     texts = {settings[name] for settings in held for name in RATES if name in settings}
     return sorted(int(text) for text in texts if text.isascii() and text.isdecimal() and len(text) <= 100)
-
-
-def _configured(store: Store) -> list[str]:
-    try:
-        return sorted(store.children(f"/config/{paths.BROKERS}"))
-    except NoNode:
-        return []
 
 
 def _replica_names(tp: TopicPartition, broker_ids: Iterable[int]) -> list[str]:

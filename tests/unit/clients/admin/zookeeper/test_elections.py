@@ -6,8 +6,9 @@ from minikafka.base.errors import ConfigError, CoordinationError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.zookeeper import elections
 from minikafka.registry import paths
-from minikafka.registry.admin_paths import PreferredElection
+from minikafka.registry.controller import PreferredElection
 from minikafka.registry.store import DATA_MAX_BYTES
+from minikafka.registry.topics import TopicAssignment
 from tests.support.zookeeper_with_topics import cluster, set_state
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -31,8 +32,8 @@ def test_a_topic_that_cannot_be_read_does_not_hide_the_others(caplog: pytest.Log
     store.write(paths.partition_state_path("u", 0), b"nonsense")
     found = {candidate.topic_partition: candidate.leader for candidate in elections.candidates(store)}
     assert found == {T0: 0, T1: 1, U0: None}
-    assert "ignoring topic twice with an invalid assignment" in caplog.text
-    assert "ignoring the invalid state of partition u-0" in caplog.text
+    assert "/brokers/topics/twice: " in caplog.text
+    assert "/brokers/topics/u/partitions/0/state: " in caplog.text
 
 
 def test_the_request_stands_where_the_controller_looks() -> None:
@@ -101,7 +102,7 @@ def test_20000_partitions_fit_in_one_request_and_too_many_are_rejected() -> None
     name = "a-topic"
     numbers = 30_000
     known = dict.fromkeys(range(numbers), (0,))
-    store.create(paths.topic_path(name), paths.TopicAssignment(known).to_json())
+    store.create(paths.topic_path(name), TopicAssignment(known).to_json())
     partitions = [TopicPartition(name, number) for number in range(numbers)]
     with pytest.raises(ConfigError, match=r"30000 partitions are \d+ bytes"):
         elections.request(store, partitions)

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from minikafka.base.errors import BrokerError, NoNode
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.zookeeper.groups import (
     ACTIVE,
     PartitionOffsets,
     ZooKeeperGroup,
     ZooKeeperGroups,
     ZooKeeperListing,
-    live_addresses,
     partition_offsets,
 )
 from minikafka.registry import paths
-from minikafka.registry.consumers import children, write_offsets
+from minikafka.registry.consumer_offsets import write_offsets
+from minikafka.registry.consumers import ConsumerRegistration
 from minikafka.registry.memory import MemoryStore, MemoryZooKeeper
-from minikafka.registry.paths import ConsumerRegistration
+from minikafka.registry.znodes import children
 from tests.support.zookeeper_with_topics import cluster
 
 GOLDEN = Path(__file__).parents[4] / "data" / "zookeeper"
@@ -177,13 +177,6 @@ def test_partition_offsets_include_partitions_known_to_brokers_only() -> None:
         PartitionOffsets(T0, 1, None, 5, None),
         PartitionOffsets(U0, None, 2, 6, None),
     )
-
-
-def test_brokers_that_live_are_found_with_where_they_take_plain_text() -> None:
-    store = two_topics()
-    secret = b'{"version":3,"host":null,"port":-1,"jmx_port":-1,"timestamp":"1","endpoints":["SSL://h:1"]}'
-    store.create(paths.broker_path(7), secret)
-    assert live_addresses(store) == [BrokerAddress(number, "h", 9000 + number) for number in range(3)]
 
 
 # Where it goes on

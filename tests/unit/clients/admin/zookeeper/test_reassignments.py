@@ -9,8 +9,8 @@ from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.clients.admin.zookeeper import reassignments
 from minikafka.clients.admin.zookeeper.reassignments import Move, ReassignmentStatus
 from minikafka.registry import paths
-from minikafka.registry.admin_paths import Reassignments
-from minikafka.registry.paths import BrokerRegistration
+from minikafka.registry.brokers import BrokerRegistration
+from minikafka.registry.controller import Reassignments
 from tests.support.zookeeper_with_topics import assign, cluster
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -1,13 +1,7 @@
-"""The znodes of requests and notifications to the controller, as Kafka 0.10.1 writes them.
-
-    /admin/reassign_partitions          Reassignments; shrinks as partitions are done, deleted after the last
-    /admin/preferred_replica_election   PreferredElection; the controller deletes it when it is done
-    /isr_change_notification/isr_change_N   IsrChange, sequential; the controller deletes it when it is read
-    /log_dir_event_notification/log_dir_event_N   LogFailures, likewise; Kafka has it from 1.0 on, for a whole
-                                                  directory and without partitions
+"""The controller in ZooKeeper, and the requests and notifications to it.
 
 A request is in one znode, so ``to_json`` refuses one that is too large: the limit is about 15,000 partitions
-with three replicas each, or 25,000 partitions to elect. ``from_json`` is as in ``paths``.
+with three replicas each, or 25,000 partitions to elect.
 """
 
 from __future__ import annotations
@@ -18,11 +12,62 @@ from typing import Any
 
 from minikafka.base.errors import CoordinationError
 from minikafka.base.ids import TopicPartition
-from minikafka.registry.node import Node, dump
-from minikafka.registry.paths import ISR_CHANGES, PREFERRED_ELECTION, REASSIGN_PARTITIONS
+from minikafka.registry.node import Node, dump, id_in, invalid
+from minikafka.registry.paths import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    ISR_CHANGE_PREFIX,
+    ISR_CHANGES,
+    LOG_FAILURE_PREFIX,
+    LOG_FAILURES,
+    PREFERRED_ELECTION,
+    REASSIGN_PARTITIONS,
+)
 from minikafka.registry.store import DATA_MAX_BYTES
+from minikafka.registry.znodes import Kind
 
 _LOG_FAILURE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRegistration:
+    """The broker that is the controller."""
+
+    broker_id: int
+    timestamp_ms: int
+    """When it was elected; -1 if the znode does not say."""
+
+    def to_json(self) -> bytes:
+        """Return the data for ``CONTROLLER``."""
+        return dump({"version": 1, "brokerid": self.broker_id, "timestamp": str(self.timestamp_ms)})
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str = CONTROLLER) -> ControllerRegistration:
+        """Parse the registration in ``data``; releases before 0.8.1 wrote the bare broker id."""
+        broker_id = id_in(data.strip())
+        if broker_id is not None:
+            return cls(broker_id, -1)
+        node = Node(data, path)
+        return cls(node.integer("brokerid"), node.number_as_text("timestamp", -1))
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerEpoch:
+    """The number of controller elections so far. The first controller has epoch 1."""
+
+    epoch: int
+
+    def to_json(self) -> bytes:
+        """Return the data for ``CONTROLLER_EPOCH``: the bare number."""
+        return b"%d" % self.epoch
+
+    @classmethod
+    def from_json(cls, data: bytes, path: str = CONTROLLER_EPOCH) -> ControllerEpoch:
+        """Parse the epoch in ``data``."""
+        epoch = id_in(data.strip())
+        if epoch is None:
+            raise invalid(path, "expected a number", data)
+        return cls(epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +192,62 @@ def _request(path: str, partitions: list[dict[str, Any]]) -> bytes:
             f"the limit of a znode is {DATA_MAX_BYTES}; request fewer at a time"
         )
     return data
+
+
+CONTROLLER_REGISTRATION = Kind(
+    CONTROLLER,
+    "the broker that is the controller; ephemeral",
+    "0.10.1 (version 1); the bare id of 0.8.0 is read",
+    ControllerRegistration.from_json,
+    ControllerRegistration.to_json,
+    "the controller is unknown until its owner rewrites the znode; if it has no owner (ephemeralOwner 0), "
+    "there is no election until you remove it",
+)
+"""The controller itself rewrites its own znode if that is invalid: it would not be found."""
+
+EPOCH = Kind(
+    CONTROLLER_EPOCH,
+    "the number of controller elections; a bare number",
+    "0.10.1",
+    ControllerEpoch.from_json,
+    ControllerEpoch.to_json,
+    "the controller is elected again, with an epoch above all that the partitions' states have",
+)
+"""A new controller does not pass it over: brokers refuse an epoch that is too low
+(``server.zookeeper.counters``).
+"""
+
+_DROPPED = "the request is removed, as tools take it for one in progress; request it again"
+
+REASSIGNMENTS = Kind(
+    REASSIGN_PARTITIONS,
+    "the new replicas of partitions; shrinks as they are done, deleted after the last",
+    "0.10.1 (version 1)",
+    Reassignments.from_json,
+    Reassignments.to_json,
+    _DROPPED,
+)
+ELECTION = Kind(
+    PREFERRED_ELECTION,
+    "the partitions to be led by their preferred replica; the controller deletes it when it is done",
+    "0.10.1 (version 1)",
+    PreferredElection.from_json,
+    PreferredElection.to_json,
+    _DROPPED,
+)
+ISR_CHANGE = Kind(
+    f"{ISR_CHANGES}/{ISR_CHANGE_PREFIX}N",
+    "the partitions whose leaders have changed the ISR; sequential, the controller deletes it",
+    "0.10.1 (version 1)",
+    IsrChange.from_json,
+    IsrChange.to_json,
+    "the notification is removed; the controller learns of the change at its next read of the states",
+)
+LOG_FAILURE = Kind(
+    f"{LOG_FAILURES}/{LOG_FAILURE_PREFIX}N",
+    "the partitions whose logs a broker cannot write; sequential, the controller deletes it",
+    "1.0 (version 1), with the partitions, which 1.0 leaves out",
+    LogFailures.from_json,
+    LogFailures.to_json,
+    "the notification is removed; restart the broker whose log failed",
+)
