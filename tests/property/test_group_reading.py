@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.group.consumer import GroupConsumer, GroupConsumerConfig, Reset
-from minikafka.records.format.message_set import Codec, iterate
-from tests.support.brokers_in_memory import BrokersInMemory
+from minikafka.records.format.message_set import Codec, Record, build_message_set
+from tests.support.broker_harness import BrokerHarness
+from tests.support.partition_log import split_entries
 
 PLACES = tuple(TopicPartition("t", number) for number in range(3))
 CODECS = {1: [Codec.NONE, Codec.GZIP, Codec.SNAPPY], 2: [Codec.NONE, Codec.LZ4, Codec.GZIP]}
@@ -54,7 +55,7 @@ class ConsumerHarness:
     """A consumer of three partitions, and the records that it must return."""
 
     def __init__(self) -> None:
-        self.brokers = BrokersInMemory(2, {"t": len(PLACES)})
+        self.brokers = BrokerHarness(2, {"t": len(PLACES)})
         config = GroupConsumerConfig(
             "g", auto_commit=False, auto_offset_reset=Reset.EARLIEST, max_poll_records=4
         )
@@ -93,12 +94,13 @@ class ConsumerHarness:
         log, before = self.brokers.logs[tp], self.brokers.logs[tp].end_offset
         values = [b"%d" % (self.written + number) for number in range(count)]
         self.written += count
-        self.brokers.fill(tp, *values, codec=CODECS[magic][codec], magic=magic)
         if CODECS[magic][codec] is Codec.NONE and magic == 1:
-            log.compact(before + 1, before + 4)
-        self.values_of[tp] = {
-            record.offset: record.value for _, _, entry in log.entries for record in iterate(entry)
-        }
+            records = [Record(b"k", value, 1_000) for value in values]
+            entries = split_entries(build_message_set(records, base_offset=before))
+            log.copy(b"".join(entry for number, entry in enumerate(entries) if number not in {1, 4}))
+        else:
+            self.brokers.fill(tp, *values, codec=CODECS[magic][codec], magic=magic)
+        self.values_of[tp] = {record.offset: record.value for record in log.records()}
 
     def sets(self) -> None:
         self.took(
@@ -177,18 +179,18 @@ class ConsumerHarness:
             self.consumer.resume(tp)
 
     def assign(self, places: set[TopicPartition]) -> None:
-        committed = self.brokers.groups.group("g").offsets
+        committed = self.brokers.committed("g")
         for tp in places - set(self.consumer.assignment):
-            self.position[tp] = committed.get(tp, (0, ""))[0]
+            self.position[tp] = committed.get(tp, 0)
         self.consumer.assign(places)
 
     def commit(self) -> None:
         self.consumer.commit_sync()
-        committed = self.brokers.groups.group("g").offsets
+        committed = self.brokers.committed("g")
         for tp in self.consumer.assignment:
             known = self.consumer.position(tp)
             if known is not None:
-                assert committed[tp][0] == known
+                assert committed[tp] == known
 
     def rest(self) -> None:
         """Read all remaining records."""

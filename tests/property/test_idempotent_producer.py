@@ -16,7 +16,7 @@ from minikafka.clients.produce import BatchingConfig, BatchingProducer, SendFutu
 from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.api import ApiKey
-from tests.support.brokers_in_memory import BrokersInMemory, produce_error
+from tests.support.broker_harness import BrokerHarness, produce_error
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 CODES = [
@@ -36,7 +36,7 @@ FAULTS = [Fault.CUT_REQUEST, Fault.CUT_RESPONSE, Fault.DROP_REQUEST, Fault.DROP_
 class ProducerHarness:
     def __init__(self, seed: int, **settings: Any) -> None:
         self.chance = random.Random(seed)
-        self.brokers = BrokersInMemory(2, {"t": 3})
+        self.brokers = BrokerHarness(2, {"t": 3})
         self.sent: dict[TopicPartition, list[tuple[bytes, int, SendFuture]]] = {tp: [] for tp in PARTITIONS}
         self.producer = BatchingProducer(
             self.brokers.client(), BatchingConfig(idempotence=True, **settings), threads=False
@@ -58,14 +58,14 @@ class ProducerHarness:
     def trouble(self) -> None:
         kind = self.chance.randrange(6)
         if kind == 0:
-            self.brokers.leaders[self.chance.choice(PARTITIONS)] = self.chance.randint(1, 2)
+            self.brokers.move_leader(self.chance.choice(PARTITIONS), self.chance.randint(1, 2))
         elif kind == 1:
             self.brokers.fault(self.chance.randint(1, 2), self.chance.choice(FAULTS))
         elif kind == 2:
             self.brokers.script(ApiKey.PRODUCE, produce_error(self.chance.choice(CODES)))
         elif kind == 3:
             refusal = produce_error(self.chance.choice(AFTER_AN_APPEND))
-            take = self.brokers.answer_produce
+            take = self.brokers.serve
             self.brokers.script(ApiKey.PRODUCE, lambda *a: (take(*a), refusal(*a))[1])
         elif kind == 4:
             self.brokers.script(ApiKey.PRODUCE, produce_error(ErrorCode.MESSAGE_TOO_LARGE))
@@ -94,6 +94,6 @@ def test_nothing_is_lost_doubled_or_moved(seed: int, retries: int, batch_bytes: 
             harness.trouble()
         for _ in range(harness.chance.randrange(4)):
             harness.producer.step()
-        harness.brokers.clock.advance(harness.chance.choice([0, 50, 500]))
+        harness.brokers.advance(harness.chance.choice([0, 50, 500]))
     harness.producer.close()
     harness.check()

@@ -18,7 +18,7 @@ from minikafka.clients.consumer.chunks import PartitionTopicInfo
 from minikafka.net.memory import Fault
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.wire.api import ApiKey
-from tests.support.brokers_in_memory import FIRST_PORT, HOST, BrokersInMemory
+from tests.support.broker_harness import FIRST_PORT, HOST, BrokerHarness
 from tests.support.fetcher_harness import FetcherHarness
 
 BROKERS, PARTITIONS = 3, 7
@@ -31,7 +31,7 @@ class StreamsHarness:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.brokers = BrokersInMemory(BROKERS, {"t": PARTITIONS})
+        self.brokers = BrokerHarness(BROKERS, {"t": PARTITIONS}, replicas=BROKERS)
         self.brokers.newest[ApiKey.FETCH] = self.chance.choice([2, 3, 10])
         self.fetcher = FetcherHarness(
             self.brokers,
@@ -67,7 +67,7 @@ class StreamsHarness:
         codec = self.chance.choice([Codec.NONE, Codec.NONE, Codec.LZ4])
         magic = self.chance.randrange(3)
         data = build_message_set(records, codec=codec, magic=magic, base_offset=first)
-        self.brokers.logs[tp].append(data)
+        self.brokers.produce(tp, data)
 
     def fetch(self) -> None:
         self.fetcher.step(self.chance.randrange(1, 4))
@@ -109,7 +109,9 @@ class StreamsHarness:
         self.start(kept)
 
     def move(self) -> None:
-        self.brokers.leaders[self.chance.choice(self.partitions)] = self.chance.randrange(-1, BROKERS) + 1
+        tp = self.chance.choice(self.partitions)
+        if not self.down:
+            self.brokers.move_leader(tp, self.chance.choice(self.brokers.in_sync(tp)))
 
     def break_connection(self) -> None:
         self.brokers.fault(self.chance.randrange(BROKERS) + 1, self.chance.choice(list(Fault)))
@@ -129,8 +131,6 @@ class StreamsHarness:
             self.brokers.network.heal(HOST, FIRST_PORT + broker)
             if broker in self.down:
                 self.brokers.start(broker)
-        for tp in self.partitions:
-            self.brokers.leaders[tp] = self.brokers.leaders[tp] or 1
         for _ in range(1_000):
             self.fetch()
             self.take()

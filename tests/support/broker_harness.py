@@ -19,6 +19,8 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.net.interfaces import Connection, Exchange, RequestHandler
 from minikafka.net.memory import Fault, MemoryNetwork
+from minikafka.records.format.batch import MAGIC as BATCH_MAGIC
+from minikafka.records.format.batch import MAGIC_AT
 from minikafka.records.format.message_set import Codec, Record, build_message_set
 from minikafka.registry import paths
 from minikafka.registry.controller import IsrChange, PreferredElection, Reassignments
@@ -109,7 +111,9 @@ class ManualWaiter:
 class BrokerHarness:
     """``count`` brokers with the ids 1, 2, …; partition p of a topic is led by broker ``p % count + 1``."""
 
-    def __init__(self, count: int = 1, topics: Mapping[str, int] | None = None, **properties: str) -> None:
+    def __init__(
+        self, count: int = 1, topics: Mapping[str, int] | None = None, *, replicas: int = 1, **properties: str
+    ) -> None:
         """``properties``: those of the brokers, with underscores in place of dots."""
         self.simulation = Simulation(now_ms=ManualClock().now_ms())
         self.clock = self.simulation.clock
@@ -117,6 +121,7 @@ class BrokerHarness:
         self.zookeeper = self.simulation.zookeeper
         self.waiter = self.make_waiter()
         self.count = count
+        self.replicas = replicas
         self.requests: list[tuple[int, ApiKey, int, Any]] = []
         self.newest: dict[ApiKey, int] = {}
         self.oldest: dict[ApiKey, int] = {}
@@ -162,13 +167,15 @@ class BrokerHarness:
         assert machine.start(self._properties | given)
         self._running.add(broker_id)
 
+    def kill(self, broker_id: int) -> None:
+        """Kill a broker; its session with ZooKeeper stays."""
+        self._running.remove(broker_id)
+        self.simulation.machine_of(broker_id).kill()
+
     def stop(self, broker_id: int) -> None:
         """Kill a broker; its session with ZooKeeper ends at once."""
-        machine = self.simulation.machine_of(broker_id)
-        self._running.remove(broker_id)
-        store = machine.store
-        machine.kill()
-        self.zookeeper.expire(store)
+        self.kill(broker_id)
+        self.zookeeper.expire(self.simulation.machine_of(broker_id).store)
         self.settle()
 
     def add_topic(self, name: str, partitions: int, leader: int | None = None) -> None:
@@ -178,7 +185,11 @@ class BrokerHarness:
 
     def _assign(self, name: str, partitions: int, leader: int | None = None) -> None:
         path = paths.topic_path(name)
-        data = TopicAssignment({p: (leader or p % self.count + 1,) for p in range(partitions)}).to_json()
+        assignment = {
+            p: (leader,) if leader else tuple((p + n) % self.count + 1 for n in range(self.replicas))
+            for p in range(partitions)
+        }
+        data = TopicAssignment(assignment).to_json()
         if self._store.exists(path) is None:
             self._store.create(path, data, make_parents=True)
         else:
@@ -221,8 +232,12 @@ class BrokerHarness:
     def fill(self, tp: TopicPartition, *values: bytes, codec: Codec = Codec.NONE, magic: int = 1) -> None:
         """Send one message set to the leader."""
         records = [Record(b"k", value, 1_000 + number) for number, value in enumerate(values)]
-        data = build_message_set(records, codec=codec, magic=magic)
-        version = 7 if magic == 2 else magic + 1
+        self.produce(tp, build_message_set(records, codec=codec, magic=magic))
+
+    def produce(self, tp: TopicPartition, data: bytes) -> None:
+        """Send a message set to the leader."""
+        magic = data[MAGIC_AT]
+        version = 7 if magic == BATCH_MAGIC else magic + 1
         request = produce(tp.topic, data, partitions=(tp.partition,), version=version)
         (topic,) = self._to(self.leader(tp)).call(request).topics
         assert topic.partitions[0].error_code == 0, topic
@@ -244,6 +259,10 @@ class BrokerHarness:
 
     def leader(self, tp: TopicPartition) -> int:
         return self._state(tp).leader
+
+    def in_sync(self, tp: TopicPartition) -> list[int]:
+        """The running brokers that may lead."""
+        return sorted(self._running & set(self._state(tp).isr))
 
     def _assignment(self, topic: str) -> Mapping[int, tuple[int, ...]]:
         path = paths.topic_path(topic)

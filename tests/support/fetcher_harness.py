@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.chunks import ChunkQueue, PartitionTopicInfo
 from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.fetcher_manager import ConsumerFetcherManager
 from minikafka.clients.consumer.stats import ConsumerTopicStatsRegistry, FetchRequestAndResponseStatsRegistry
 from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.serializer import DefaultDecoder
-from minikafka.registry import paths
-from minikafka.registry.brokers import BrokerRegistration
-from minikafka.registry.memory import MemoryZooKeeper
 from minikafka.wire.api import ApiKey
-from tests.support.brokers_in_memory import FIRST_PORT, HOST, BrokersInMemory, ManualWaiter
+from tests.support.broker_harness import BrokerHarness
 from tests.support.consumer_streams import StreamHarness
 
 CLIENT = "fetchers-of-tests"
@@ -24,12 +21,10 @@ CLIENT = "fetchers-of-tests"
 class FetcherHarness:
     """A fetcher manager with settings ``config`` (fields of ConsumerConfig), and streams that do not wait."""
 
-    def __init__(self, brokers: BrokersInMemory, **config: Any) -> None:
+    def __init__(self, brokers: BrokerHarness, **config: Any) -> None:
         self.brokers = brokers
-        self.zookeeper = MemoryZooKeeper(brokers.clock)
+        self.zookeeper = brokers.zookeeper
         self.store = self.zookeeper.connect()
-        for broker_id in range(1, brokers.count + 1):
-            self.register(broker_id)
         self.config = ConsumerConfig(
             "g", "memory:2181", client_id=CLIENT, **{"auto_offset_reset": "smallest", **config}
         )
@@ -39,20 +34,11 @@ class FetcherHarness:
             self.store,
             connector=brokers.network,
             clock=brokers.clock,
-            make_waiter=lambda: ManualWaiter(brokers.clock),
+            make_waiter=brokers.make_waiter,
             threads=False,
         )
         FetchRequestAndResponseStatsRegistry.remove(CLIENT)
         ConsumerTopicStatsRegistry.remove(CLIENT)
-
-    def register(self, broker_id: int, port: int | None = None) -> None:
-        """Register a broker in ZooKeeper."""
-        address = BrokerAddress(broker_id, HOST, FIRST_PORT + broker_id if port is None else port)
-        path, data = paths.broker_path(broker_id), BrokerRegistration.of(address, 0).to_json()
-        if self.store.exists(path) is None:
-            self.store.create(path, data, make_parents=True)
-        else:
-            self.store.write(path, data)
 
     def stream(self, max_chunks: int | None = None) -> StreamHarness:
         queue = ChunkQueue(self.config.queued_max_message_chunks if max_chunks is None else max_chunks)
@@ -84,9 +70,9 @@ class FetcherHarness:
         return [request.max_wait_ms for request in self.brokers.asked(ApiKey.FETCH)]
 
 
-def five_messages(**config: object) -> tuple[BrokersInMemory, FetcherHarness, StreamHarness]:
+def five_messages(**config: object) -> tuple[BrokerHarness, FetcherHarness, StreamHarness]:
     """Return a broker with five messages of one partition, a fetcher harness, and a stream."""
-    brokers = BrokersInMemory(1, {"t": 1})
+    brokers = BrokerHarness(1, {"t": 1})
     brokers.fill(TopicPartition("t", 0), *values(0, 1, 2, 3, 4))
     harness = FetcherHarness(brokers, **config)
     stream = harness.stream()

@@ -16,7 +16,7 @@ from tests.support.simulation import DATA_DIR, Machine
 
 
 class PartitionLog:
-    """One replica. What is appended here comes as from another leader: unchanged, with its offsets."""
+    """One replica. What is appended here comes as from another leader: unchanged."""
 
     def __init__(self, machine: Machine, tp: TopicPartition) -> None:
         self._machine = machine
@@ -60,7 +60,7 @@ class PartitionLog:
             count = sum(1 for _ in iterate(entry))
             first = self.end_offset
             offset = first if entry[16] == BATCH_MAGIC else first + count - 1
-            self._append(offset.to_bytes(8, "big") + entry[8:])
+            self.copy(offset.to_bytes(8, "big") + entry[8:])
         return base
 
     def compact(self, *offsets: int) -> None:
@@ -73,7 +73,8 @@ class PartitionLog:
         cleaned = create_cleaned(self._files, log.directory, log.layout, old[0].base_offset)
         copied = replicated(kept, 0)
         if copied is not None:
-            cleaned.append(kept, (copied.max_timestamp_ms, copied.max_timestamp_at), 4096)
+            newest = copied.max_timestamp_ms, copied.max_timestamp_at
+            cleaned.append(kept, newest, 4096, classic=copied.classic, settled=copied.settled)
         log.replace_segments(cleaned, old)
 
     def damage(self, index: int, change: Callable[[bytes], bytes]) -> None:
@@ -93,7 +94,8 @@ class PartitionLog:
         self._partition.log.truncate_to(offset)
         self._partition.complete_truncation()
 
-    def _append(self, data: bytes) -> None:
+    def copy(self, data: bytes) -> None:
+        """Append entries with the offsets that they have, as from a leader."""
         partition = self._partition
         copied = replicated(data, self.end_offset)
         assert copied is not None

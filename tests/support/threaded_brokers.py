@@ -8,11 +8,15 @@ from typing import Any
 
 from minikafka.base.errors import NetworkError
 from minikafka.wire.frame_parts import Part, join
-from tests.support.brokers_in_memory import FIRST_PORT, BrokersInMemory
+from tests.support.broker_harness import FIRST_PORT, BrokerHarness
 
 
 class _Pending:
+    client_host = "thread"
+    listener = "PLAINTEXT"
+
     def __init__(self) -> None:
+        self.memory: dict[str, Any] = {}
         self.settled = threading.Event()
         self.frame = b""
         self.error = ""
@@ -21,6 +25,12 @@ class _Pending:
         self.frame = join(parts)
         if self.frame:
             self.settled.set()
+
+    def park(self) -> None:
+        pass
+
+    def keep_counted(self, kept: bool = True) -> None:
+        pass
 
     def close(self, reason: str) -> None:
         self.error = self.error or reason
@@ -69,7 +79,7 @@ class _Connection:
 class ThreadedConnector:
     """Serves every request at once, in turn; a request without an answer waits until the end."""
 
-    def __init__(self, brokers: BrokersInMemory) -> None:
+    def __init__(self, brokers: BrokerHarness) -> None:
         self.brokers = brokers
         self.lock = threading.RLock()
 

@@ -17,17 +17,16 @@ from minikafka.clients.consumer.fetcher_thread import Gate
 from minikafka.clients.consumer.runtime import ShutdownableThread
 from minikafka.clients.network.retry import EventWaiter
 from minikafka.wire.api import ApiKey
-from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.broker_harness import BrokerHarness, Later
 from tests.support.consumer_streams import StreamHarness, offsets, stream_harness
 from tests.support.fetcher_harness import FetcherHarness, values
-from tests.support.groups_in_memory import Later
 from tests.support.threaded_brokers import ThreadedConnector
 
 T0 = TopicPartition("t", 0)
 
 
 @contextmanager
-def threaded(brokers: BrokersInMemory, **config: Any) -> Iterator[tuple[FetcherHarness, StreamHarness]]:
+def threaded(brokers: BrokerHarness, **config: Any) -> Iterator[tuple[FetcherHarness, StreamHarness]]:
     """Yield a manager with threads, and a stream that waits for ever; check that all threads have ended."""
     harness = FetcherHarness(brokers, refresh_leader_backoff_ms=1, fetch_wait_max_ms=1, **config)
     harness.manager = ConsumerFetcherManager(
@@ -43,7 +42,7 @@ def threaded(brokers: BrokersInMemory, **config: Any) -> Iterator[tuple[FetcherH
 
 
 def test_small_fetches_deliver_all_messages() -> None:
-    brokers = BrokersInMemory(2, {"t": 2})
+    brokers = BrokerHarness(2, {"t": 2})
     for number in range(2):
         brokers.fill(TopicPartition("t", number), *values(*range(50)))
     with threaded(brokers, fetch_message_max_bytes=100, queued_max_message_chunks=1) as (harness, stream):
@@ -54,7 +53,7 @@ def test_small_fetches_deliver_all_messages() -> None:
 
 
 def test_stop_cancels_the_fetch_in_flight_and_drops_its_response() -> None:
-    brokers, late, requested = BrokersInMemory(1, {"t": 1}), Later(), threading.Event()
+    brokers, late, requested = BrokerHarness(1, {"t": 1}), Later(), threading.Event()
     brokers.fill(T0, b"0")
 
     def fetch(*_: object) -> Later:
@@ -68,14 +67,14 @@ def test_stop_cancels_the_fetch_in_flight_and_drops_its_response() -> None:
         requested.wait()
         harness.manager.stop_connections()
         (request,) = brokers.asked(ApiKey.FETCH)
-        late.give(brokers.answer_fetch(1, request))
+        late.give(brokers.serve(1, request))
         assert (len(stream.queue), info.fetched_offset) == (0, 0)
         harness.manager.start_connections([info])
         assert offsets(stream.take(1)) == [0]
 
 
 def test_stop_ends_the_leader_lookup() -> None:
-    brokers, requested = BrokersInMemory(1, {"t": 1}), threading.Event()
+    brokers, requested = BrokerHarness(1, {"t": 1}), threading.Event()
 
     def metadata(*_: object) -> None:
         requested.set()
@@ -100,7 +99,7 @@ def test_stop_does_not_wait_for_zookeeper(
         answer.wait()
         return []
 
-    with threaded(BrokersInMemory(1, {"t": 1})) as (harness, stream):
+    with threaded(BrokerHarness(1, {"t": 1})) as (harness, stream):
         monkeypatch.setattr(harness.store, "children", children)
         harness.manager.start_connections([harness.info(stream)])
         requested.wait()

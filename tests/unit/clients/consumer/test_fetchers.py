@@ -26,7 +26,7 @@ from minikafka.wire.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from tests.support.brokers_in_memory import FIRST_PORT, HOST, BrokersInMemory, fetch_error
+from tests.support.broker_harness import FIRST_PORT, HOST, BrokerHarness, fetch_error
 from tests.support.consumer_streams import StreamHarness, offsets
 from tests.support.fetcher_harness import CLIENT, FetcherHarness, five_messages, values
 
@@ -52,7 +52,7 @@ def error_of(stream: StreamHarness) -> Exception:
 @pytest.mark.parametrize("magic", [0, 1, 2])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 def test_stream_gets_the_messages_of_all_partitions(magic: int, codec: Codec) -> None:
-    brokers = BrokersInMemory(2, {"t": 3})
+    brokers = BrokerHarness(2, {"t": 3})
     for tp in (T0, T1, T2):
         brokers.fill(tp, *values(0, 1, 2), magic=magic, codec=codec)
     harness = FetcherHarness(brokers, queued_max_message_chunks=5)
@@ -72,7 +72,7 @@ def test_stream_gets_the_messages_of_all_partitions(magic: int, codec: Codec) ->
 
 
 def test_fetch_starts_inside_a_compressed_set() -> None:
-    brokers = BrokersInMemory(1, {"t": 1})
+    brokers = BrokerHarness(1, {"t": 1})
     brokers.fill(T0, *values(0, 1, 2, 3, 4), codec=Codec.GZIP)
     harness = FetcherHarness(brokers)
     stream = harness.stream()
@@ -116,7 +116,7 @@ def test_full_stream_is_not_fetched() -> None:
 
 
 def test_records_without_room_wait_and_no_more_are_fetched() -> None:
-    brokers = BrokersInMemory(1, {"t": 3})
+    brokers = BrokerHarness(1, {"t": 3})
     for tp in (T0, T1, T2):
         brokers.fill(tp, b"0")
     harness = FetcherHarness(brokers, queued_max_message_chunks=1)
@@ -137,7 +137,7 @@ def test_records_without_room_wait_and_no_more_are_fetched() -> None:
 
 def test_slow_application_does_not_exceed_its_chunks() -> None:
     size = 200_000
-    brokers = BrokersInMemory(2, {"t": 6})
+    brokers = BrokerHarness(2, {"t": 6})
     for number in range(6):
         for _ in range(20):
             brokers.fill(TopicPartition("t", number), b"x" * 60_000)
@@ -161,7 +161,7 @@ def test_slow_application_does_not_exceed_its_chunks() -> None:
 
 
 def test_full_stream_does_not_delay_another() -> None:
-    brokers = BrokersInMemory(1, {"t": 2})
+    brokers = BrokerHarness(1, {"t": 2})
     brokers.fill(T0, *values(0, 1, 2, 3))
     harness = FetcherHarness(brokers, fetch_message_max_bytes=50, queued_max_message_chunks=1)
     slow, quick = harness.stream(), harness.stream()
@@ -176,23 +176,23 @@ def test_full_stream_does_not_delay_another() -> None:
 
 
 def test_fetch_wait_is_limited_by_the_time_a_stream_was_full() -> None:
-    brokers = BrokersInMemory(1, {"t": 2})
+    brokers = BrokerHarness(1, {"t": 2})
     brokers.fill(T0, *values(0, 1, 2, 3))
     harness = FetcherHarness(brokers, fetch_message_max_bytes=50, queued_max_message_chunks=1)
     full, empty = harness.stream(), harness.stream()
     harness.manager.start_connections([harness.info(full, 0), harness.info(empty, 1)])
     harness.step(2)
     for milliseconds in (3, 7, 20, 1_000):
-        brokers.clock.advance(milliseconds)
+        brokers.advance(milliseconds)
         harness.step()
-    assert harness.waits_ms == [100, 5, 5, 10, 30, 100]
+    assert harness.waits_ms == [100, 5, 13, 40, 100, 100]
     full.drain()
     harness.step()
     assert harness.waits_ms[-1] == 100
 
 
 def test_partitions_that_returned_data_move_to_the_end() -> None:
-    brokers = BrokersInMemory(1, {"t": 3})
+    brokers = BrokerHarness(1, {"t": 3})
     brokers.fill(T0, b"0")
     brokers.fill(T1, b"0")
     harness = FetcherHarness(brokers, queued_max_message_chunks=5)
@@ -203,14 +203,14 @@ def test_partitions_that_returned_data_move_to_the_end() -> None:
 
 
 def test_partition_of_a_cut_off_message_is_fetched_first() -> None:
-    brokers = BrokersInMemory(1, {"t": 2})
+    brokers = BrokerHarness(1, {"t": 2})
     brokers.fill(T1, b"x" * 50)
     brokers.newest[ApiKey.FETCH] = 3
     harness = FetcherHarness(brokers)
     stream = harness.stream()
 
     def cut(broker_id: int, request: FetchRequest) -> FetchResponse:
-        answer = brokers.answer_fetch(broker_id, request)
+        answer = brokers.serve(broker_id, request)
         (topic,) = answer.topics
         parts = tuple(replace(part, records=bytes(part.records or b"")[:60]) for part in topic.partitions)
         return replace(answer, topics=(replace(topic, partitions=parts),))
@@ -223,7 +223,7 @@ def test_partition_of_a_cut_off_message_is_fetched_first() -> None:
 
 
 def test_partitions_of_a_broker_are_divided_among_its_fetchers() -> None:
-    brokers = BrokersInMemory(1, {"t": 4})
+    brokers = BrokerHarness(1, {"t": 4})
     harness = FetcherHarness(brokers, num_consumer_fetchers=2)
     stream = harness.stream()
     harness.manager.start_connections([harness.info(stream, number) for number in range(4)])
@@ -250,7 +250,7 @@ def test_fetches_and_their_bytes_are_counted() -> None:
     harness.manager.start_connections([harness.info(stream)])
     harness.step(2)
     stats = FetchRequestAndResponseStatsRegistry.get(CLIENT)
-    size = sum(len(entry) for _, _, entry in brokers.logs[T0].entries)
+    size = sum(map(len, brokers.logs[T0].entries))
     for metrics in (stats.all_brokers, stats.brokers[f"{HOST}:{FIRST_PORT + 1}"]):
         assert (metrics.requests.count, metrics.request_ms.count) == (2, 2)
         assert (metrics.response_bytes.max, metrics.response_bytes.min) == (size, 0)
@@ -266,7 +266,7 @@ def test_fetches_and_their_bytes_are_counted() -> None:
 def test_reset_setting_selects_the_start_without_an_offset(reset: str, found: int, version: int) -> None:
     brokers, harness, stream = five_messages(auto_offset_reset=reset)
     brokers.newest[ApiKey.LIST_OFFSETS] = version
-    brokers.logs[T0].start_offset = 2
+    brokers.logs[T0].delete_before(2)
     info = harness.info(stream, offset=-1)
     harness.manager.start_connections([info])
     harness.step()
@@ -275,7 +275,7 @@ def test_reset_setting_selects_the_start_without_an_offset(reset: str, found: in
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_one_request_finds_the_start_of_all_partitions(version: int) -> None:
-    brokers = BrokersInMemory(1, {"t": 3})
+    brokers = BrokerHarness(1, {"t": 3})
     brokers.newest[ApiKey.LIST_OFFSETS] = version
     harness = FetcherHarness(brokers)
     infos = [harness.info(harness.stream(), number, offset=-1) for number in range(3)]
@@ -286,7 +286,7 @@ def test_one_request_finds_the_start_of_all_partitions(version: int) -> None:
 
 
 def test_one_request_resets_all_out_of_range_partitions() -> None:
-    brokers = BrokersInMemory(1, {"t": 3})
+    brokers = BrokerHarness(1, {"t": 3})
     harness = FetcherHarness(brokers)
     infos = [harness.info(harness.stream(), number, offset=7) for number in range(3)]
     harness.manager.start_connections(infos)
@@ -296,11 +296,10 @@ def test_one_request_resets_all_out_of_range_partitions() -> None:
 
 
 def test_partition_without_a_known_start_does_not_delay_others() -> None:
-    brokers = BrokersInMemory(2, {"t": 2})
+    brokers = BrokerHarness(1, {"t": 2})
     harness = FetcherHarness(brokers)
     infos = [harness.info(harness.stream(), number, offset=-1) for number in range(2)]
     brokers.script(ApiKey.LIST_OFFSETS, end_of_first_only)
-    brokers.leaders = dict.fromkeys(brokers.leaders, 1)
     harness.manager.start_connections(infos)
     harness.step()
     assert [info.consumed_offset for info in infos] == [0, -1]
@@ -314,7 +313,7 @@ def test_offset_out_of_range_is_reset_by_the_setting(
     reset: str, found: list[int], offset: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     brokers, harness, stream = five_messages(auto_offset_reset=reset)
-    brokers.logs[T0].start_offset = 3
+    brokers.logs[T0].delete_before(3)
     harness.manager.start_connections([harness.info(stream, offset=offset)])
     with caplog.at_level(logging.WARNING, "minikafka.clients"):
         harness.step(2)
@@ -329,8 +328,7 @@ def test_messages_fetched_before_a_truncation_come_first() -> None:
     harness.manager.start_connections([info])
     harness.step()
     assert offsets(stream.take(1)) == [0]
-    brokers.logs[T0].entries = brokers.logs[T0].entries[:2]
-    brokers.logs[T0].end_offset = 2
+    brokers.logs[T0].truncate(2)
     harness.step(2)
     assert offsets(stream.take(4)) == [1, 2, 3, 4]
     assert offsets(stream.drain()) == [0, 1]
@@ -338,7 +336,7 @@ def test_messages_fetched_before_a_truncation_come_first() -> None:
 
 
 def test_stream_without_a_reset_raises_and_others_continue() -> None:
-    brokers = BrokersInMemory(1, {"t": 2})
+    brokers = BrokerHarness(1, {"t": 2})
     brokers.fill(T1, b"0")
     harness = FetcherHarness(brokers, auto_offset_reset="none")
     bad, good = harness.stream(), harness.stream()
@@ -370,7 +368,8 @@ def test_error_waits_for_room_in_the_queue() -> None:
     harness.manager.start_connections([info])
     harness.step()
     assert offsets(stream.take(4)) == [0, 1, 2, 3]
-    brokers.logs[T0].start_offset = brokers.logs[T0].end_offset = 10
+    brokers.fill(T0, *values(5, 6, 7, 8, 9))
+    brokers.logs[T0].delete_before(10)
     harness.step()
     assert offsets(stream.take(1)) == [4]
     with pytest.raises(ConsumerTimeout):
@@ -384,11 +383,11 @@ def test_error_waits_for_room_in_the_queue() -> None:
 
 @pytest.mark.parametrize("version", [2, 3, 10])
 def test_message_as_large_as_a_fetch_is_delivered(version: int) -> None:
-    brokers = BrokersInMemory(1, {"t": 1})
+    brokers = BrokerHarness(1, {"t": 1})
     brokers.newest[ApiKey.FETCH] = version
     brokers.fill(T0, b"small")
     brokers.fill(T0, b"x" * 265)
-    assert len(brokers.logs[T0].entries[1][2]) == 300
+    assert len(brokers.logs[T0].entries[1]) == 300
     harness = FetcherHarness(brokers, fetch_message_max_bytes=300)
     stream = harness.stream()
     harness.manager.start_connections([harness.info(stream)])
@@ -404,7 +403,7 @@ def test_stream_raises_for_a_message_that_old_brokers_cut_off() -> None:
         error = error_of(stream)
         assert isinstance(error, MessageSizeTooLarge)
         assert (error.topic, error.partition, error.offset, error.allowed_bytes) == ("t", 0, 1, 300)
-        assert error.size_bytes == len(brokers.logs[T0].entries[1][2])
+        assert error.size_bytes == len(brokers.logs[T0].entries[1])
     assert len(brokers.asked(ApiKey.FETCH)) == 2
 
 
@@ -417,11 +416,11 @@ def test_message_larger_than_a_fetch_is_read_if_sent_whole(version: int) -> None
 
 @pytest.mark.parametrize("version", [3, 10])
 def test_large_message_without_room_is_requested_first(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    brokers = BrokersInMemory(1, {"t": 2})
+    brokers = BrokerHarness(1, {"t": 2})
     brokers.newest[ApiKey.FETCH] = version
     brokers.fill(T0, *values(0, 1, 2))
     brokers.fill(T1, b"x" * 500)
-    answer = brokers.answer_fetch
+    answer = brokers.serve
 
     def only_the_first_whole(broker_id: int, request: FetchRequest) -> FetchResponse:
         response = answer(broker_id, request)
@@ -430,7 +429,7 @@ def test_large_message_without_room_is_requested_first(version: int, monkeypatch
         cut = [replace(other, records=other.records[:100]) for other in others]
         return replace(response, topics=(replace(topic, partitions=(first, *cut)),))
 
-    monkeypatch.setattr(brokers, "answer_fetch", only_the_first_whole)
+    brokers.always(ApiKey.FETCH, only_the_first_whole)
     harness = FetcherHarness(brokers, fetch_message_max_bytes=300)
     stream = harness.stream()
     harness.manager.start_connections([harness.info(stream), harness.info(stream, 1)])
@@ -438,9 +437,9 @@ def test_large_message_without_room_is_requested_first(version: int, monkeypatch
     assert [(m.partition, m.offset) for m in stream.drain()] == [(0, 0), (0, 1), (0, 2), (1, 0)]
 
 
-def large_second_message(version: int) -> tuple[BrokersInMemory, FetcherHarness, StreamHarness]:
+def large_second_message(version: int) -> tuple[BrokerHarness, FetcherHarness, StreamHarness]:
     """Return a broker whose second message exceeds the allowed 300 bytes, a fetcher harness, and a stream."""
-    brokers = BrokersInMemory(1, {"t": 1})
+    brokers = BrokerHarness(1, {"t": 1})
     brokers.newest[ApiKey.FETCH] = version
     brokers.fill(T0, b"small")
     brokers.fill(T0, b"x" * 500)
@@ -450,10 +449,9 @@ def large_second_message(version: int) -> tuple[BrokersInMemory, FetcherHarness,
     return brokers, harness, stream
 
 
-def corrupt_header(brokers: BrokersInMemory, index: int) -> None:
+def corrupt_header(brokers: BrokerHarness, index: int) -> None:
     """Make the size in an entry's header smaller than any message."""
-    first, last, entry = brokers.logs[T0].entries[index]
-    brokers.logs[T0].entries[index] = first, last, entry[:8] + b"\0\0\0\1" + entry[12:]
+    brokers.damage(index, lambda entry: entry[:8] + b"\0\0\0\1" + entry[12:])
 
 
 def test_records_corrupt_twice_are_raised_and_can_be_skipped() -> None:
@@ -473,11 +471,10 @@ def test_records_corrupt_twice_are_raised_and_can_be_skipped() -> None:
 
 def test_records_corrupt_once_are_fetched_again() -> None:
     brokers, harness, stream = five_messages()
-    good = list(brokers.logs[T0].entries)
     corrupt_header(brokers, 0)
     harness.manager.start_connections([harness.info(stream)])
     harness.step()
-    brokers.logs[T0].entries = good
+    brokers.always(ApiKey.FETCH, None)
     harness.step()
     assert offsets(stream.drain()) == [0, 1, 2, 3, 4]
 

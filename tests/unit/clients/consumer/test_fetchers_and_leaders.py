@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import replace
 
 import pytest
 
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import TopicPartition
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.metadata import MetadataRequest
-from tests.support.brokers_in_memory import BrokersInMemory, fetch_error
+from tests.support.broker_harness import BrokerHarness, fetch_error
 from tests.support.consumer_streams import offsets
 from tests.support.fetcher_harness import FetcherHarness, five_messages, values
 
@@ -20,13 +18,13 @@ T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 
 def test_partition_is_fetched_from_its_new_leader() -> None:
-    brokers = BrokersInMemory(2, {"t": 1})
+    brokers = BrokerHarness(2, {"t": 1})
     brokers.fill(T0, *values(0, 1))
     harness = FetcherHarness(brokers)
     stream = harness.stream()
     harness.manager.start_connections([harness.info(stream)])
     harness.step()
-    brokers.leaders[T0] = 2
+    brokers.move_leader(T0, 2)
     brokers.fill(T0, b"2")
     harness.step(2)
     assert offsets(stream.drain()) == [0, 1, 2]
@@ -46,11 +44,11 @@ def test_retriable_errors_are_retried(code: ErrorCode) -> None:
 
 def test_partition_without_a_leader_is_looked_up_until_it_has_one() -> None:
     brokers, harness, stream = five_messages()
-    brokers.leaders[T0] = -1
+    brokers.lose_leader(T0)
     harness.manager.start_connections([harness.info(stream)])
     harness.step(3)
     assert brokers.asked(ApiKey.FETCH) == []
-    brokers.leaders[T0] = 1
+    brokers.move_leader(T0, 1)
     harness.step()
     assert offsets(stream.drain()) == [0, 1, 2, 3, 4]
 
@@ -64,7 +62,7 @@ def test_unreadable_broker_znode_does_not_hide_leaders() -> None:
 
 
 def test_partitions_of_other_brokers_continue_when_one_dies() -> None:
-    brokers = BrokersInMemory(2, {"t": 2})
+    brokers = BrokerHarness(2, {"t": 2}, replicas=2)
     harness = FetcherHarness(brokers)
     stream = harness.stream()
     harness.manager.start_connections([harness.info(stream, number) for number in range(2)])
@@ -73,7 +71,6 @@ def test_partitions_of_other_brokers_continue_when_one_dies() -> None:
     brokers.fill(T1, b"0")
     harness.step()
     assert [(m.partition, m.offset) for m in stream.drain()] == [(1, 0)]
-    brokers.leaders[T0] = 2
     brokers.fill(T0, b"0")
     harness.step()
     assert [(m.partition, m.offset) for m in stream.drain()] == [(0, 0)]
@@ -82,20 +79,15 @@ def test_partitions_of_other_brokers_continue_when_one_dies() -> None:
 def test_dead_broker_is_logged_at_intervals_and_at_its_recovery(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    brokers = BrokersInMemory(2, {"t": 1})
-    answer = brokers.answer_metadata
-    all_brokers = answer(1, MetadataRequest(("t",), False)).brokers
-    monkeypatch.setattr(
-        brokers, "answer_metadata", lambda *request: replace(answer(*request), brokers=all_brokers)
-    )
+    brokers = BrokerHarness(2, {"t": 1})
     harness = FetcherHarness(brokers)
     stream = harness.stream()
     harness.manager.start_connections([harness.info(stream)])
     harness.step()
-    brokers.stop(1)
+    brokers.kill(1)
     end_ms = brokers.clock.monotonic_ms() + 70_000
     while brokers.clock.monotonic_ms() < end_ms:
-        brokers.clock.advance(250)
+        brokers.advance(250)
         harness.step()
     warnings = list(caplog.messages)
     assert len(warnings) == 3
@@ -132,20 +124,18 @@ def test_moved_leader_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_records_without_room_at_a_broker_failure_come_once() -> None:
-    brokers = BrokersInMemory(2, {"t": 3})
+    brokers = BrokerHarness(2, {"t": 3}, replicas=2)
     brokers.fill(T0, b"0")
     brokers.fill(T2, b"0")
     harness = FetcherHarness(brokers, queued_max_message_chunks=1)
     stream, other = harness.stream(), harness.stream()
-    brokers.leaders[T1] = 1
+    brokers.move_leader(T1, 1)
     harness.manager.start_connections(
         [harness.info(stream, 0), harness.info(other, 1), harness.info(stream, 2)]
     )
     harness.step()
     brokers.stop(1)
     harness.step()  # fails for T1, and drops the pending records of T2
-    for tp in (T0, T1, T2):
-        brokers.leaders[tp] = 2
     found = []
     for _ in range(4):
         found += stream.drain()
@@ -154,27 +144,27 @@ def test_records_without_room_at_a_broker_failure_come_once() -> None:
 
 
 def test_later_brokers_are_found_in_zookeeper() -> None:
-    brokers = BrokersInMemory(2, {"t": 1})
+    brokers = BrokerHarness(2)
+    brokers.add_topic("t", 1, leader=2)
     brokers.fill(T0, b"0")
     harness = FetcherHarness(brokers)
-    harness.store.delete("/brokers/ids/2")
     stream = harness.stream()
-    brokers.stop(1)
-    brokers.leaders[T0] = 2
+    brokers.stop(2)
     harness.manager.start_connections([harness.info(stream)])
     harness.step()
     assert brokers.asked(ApiKey.FETCH) == []
-    harness.register(2)
+    brokers.stop(1)
+    brokers.start(2)
     harness.step()
     assert offsets(stream.drain()) == [0]
 
 
 def test_leader_lookup_continues_without_any_broker() -> None:
-    _, harness, stream = five_messages()
-    harness.store.delete("/brokers/ids/1")
+    brokers, harness, stream = five_messages()
+    brokers.stop(1)
     harness.manager.start_connections([harness.info(stream)])
     harness.step(2)
-    harness.register(1)
+    brokers.start(1)
     harness.step()
     assert offsets(stream.drain()) == [0, 1, 2, 3, 4]
 

@@ -11,10 +11,8 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.offsets import GroupOffsetsChannel
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.wire.api import ApiKey
-from minikafka.wire.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from minikafka.wire.apis.offset_fetch import OffsetFetchResponse
-from tests.support.brokers_in_memory import BrokersInMemory
-from tests.support.groups_in_memory import commit_answer
+from tests.support.broker_harness import OFFSETS, BrokerHarness, commit_error
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TIMEOUT_MS = 10_000
@@ -24,7 +22,7 @@ class ChannelHarness:
     """Two brokers, and a channel for the group ``g``, which broker 1 coordinates."""
 
     def __init__(self) -> None:
-        self.brokers = BrokersInMemory(2, {"t": 2})
+        self.brokers = BrokerHarness(2, {"t": 2, OFFSETS.topic: 1})
         self.clients: list[ClusterClient] = []
         self.channel = GroupOffsetsChannel(self._cluster, "g", TIMEOUT_MS)
 
@@ -33,7 +31,7 @@ class ChannelHarness:
         return self.clients[-1]
 
     def stored(self) -> dict[TopicPartition, int]:
-        return {tp: offset for tp, (offset, _) in self.brokers.groups.group("g").offsets.items()}
+        return self.brokers.committed("g")
 
     def brokers_of(self, key: ApiKey) -> list[int]:
         """Return the ids of the brokers that got such requests, in order."""
@@ -43,15 +41,6 @@ class ChannelHarness:
 @pytest.fixture
 def harness() -> ChannelHarness:
     return ChannelHarness()
-
-
-def commit_code(code: ErrorCode) -> Any:
-    """Return a handler of OffsetCommit that returns ``code``."""
-
-    def respond(_: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
-        return commit_answer(request, code)
-
-    return respond
 
 
 def fetch_code(code: ErrorCode) -> Any:
@@ -69,7 +58,7 @@ def test_committed_offsets_are_fetched(harness: ChannelHarness) -> None:
 
 def test_commit_finds_the_new_coordinator_after_an_error(harness: ChannelHarness) -> None:
     harness.channel.commit({T0: 5})
-    harness.brokers.groups.coordinator = 2
+    harness.brokers.move_coordinator(2)
     with pytest.raises(BrokerError) as refused:
         harness.channel.commit({T0: 6})
     assert refused.value.code is ErrorCode.NOT_COORDINATOR_FOR_GROUP
@@ -80,7 +69,7 @@ def test_commit_finds_the_new_coordinator_after_an_error(harness: ChannelHarness
 
 def test_fetch_follows_the_coordinator(harness: ChannelHarness) -> None:
     harness.channel.commit({T0: 5})
-    harness.brokers.groups.coordinator = 2
+    harness.brokers.move_coordinator(2)
     assert harness.channel.fetch([T0]) == {T0: 5}
     assert harness.brokers_of(ApiKey.OFFSET_FETCH) == [1, 2]
 
@@ -102,7 +91,7 @@ def test_fetch_from_a_loading_coordinator_times_out(harness: ChannelHarness) -> 
 
 
 def test_commit_to_loading_coordinator_is_one_attempt_and_keeps_it(harness: ChannelHarness) -> None:
-    harness.brokers.script(ApiKey.OFFSET_COMMIT, commit_code(ErrorCode.GROUP_LOAD_IN_PROGRESS))
+    harness.brokers.script(ApiKey.OFFSET_COMMIT, commit_error(ErrorCode.GROUP_LOAD_IN_PROGRESS))
     with pytest.raises(BrokerError) as refused:
         harness.channel.commit({T0: 5})
     assert refused.value.code is ErrorCode.GROUP_LOAD_IN_PROGRESS
