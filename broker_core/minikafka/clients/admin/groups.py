@@ -19,7 +19,7 @@ from minikafka.clients.group.description import (
     DEAD,
     EMPTY,
     GroupDescription,
-    GroupMember,
+    MemberDescription,
     describe_group,
     description_of,
 )
@@ -50,7 +50,7 @@ class PartitionLag:
     topic_partition: TopicPartition
     committed: Committed | None
     end_offset: int | None
-    member: GroupMember | None
+    member: MemberDescription | None
 
     @property
     def lag(self) -> int | None:

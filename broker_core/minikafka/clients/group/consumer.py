@@ -42,7 +42,7 @@ from minikafka.clients.group.member import (
     GroupMember,
 )
 from minikafka.clients.group.offsets import Committed, Committer, committed_offsets
-from minikafka.clients.group.subscription import Subscription
+from minikafka.clients.group.subscription import TopicSubscription
 from minikafka.clients.group.subscription_state import SubscriptionState
 from minikafka.clients.network.arguments import has_methods, to_topic_partitions
 from minikafka.clients.network.cluster import ClusterClient
@@ -131,11 +131,11 @@ class GroupConsumer:
         _checked_listener(listener)
         if self._manual:
             raise ValueError("cannot subscribe with manually assigned partitions; unsubscribe first")
-        wanted = Subscription.of(topics)
+        wanted = TopicSubscription.of(topics)
         if pattern is not None:
             if wanted:
                 raise ValueError("expected topics or a pattern, got both")
-            wanted = Subscription.matching(pattern, internal=not self.config.exclude_internal_topics)
+            wanted = TopicSubscription.matching(pattern, internal=not self.config.exclude_internal_topics)
         if listener is not None:
             self._listener = listener
         self._member.subscribe(wanted)

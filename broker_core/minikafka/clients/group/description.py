@@ -26,7 +26,7 @@ EMPTY = "Empty"
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMember:
+class MemberDescription:
     """A member; ``host`` as the broker sees it. Only consumers have known partitions."""
 
     member_id: str
@@ -48,7 +48,7 @@ class GroupDescription:
     protocol_type: str
     protocol: str
     coordinator: BrokerAddress
-    members: tuple[GroupMember, ...]
+    members: tuple[MemberDescription, ...]
 
 
 def describe_group(coordinator: CoordinatorClient, deadline: Deadline) -> GroupDescription:
@@ -79,10 +79,10 @@ def description_of(row: DescribedGroup, coordinator: BrokerAddress) -> GroupDesc
     )
 
 
-def _member(row: DescribedGroupMember, protocol_type: str) -> GroupMember:
+def _member(row: DescribedGroupMember, protocol_type: str) -> MemberDescription:
     partitions: tuple[TopicPartition, ...] = ()
     if protocol_type == PROTOCOL_TYPE:
         # An assignment that cannot be decoded is in another client's own format.
         with contextlib.suppress(RemoteWireError):
             partitions = assigned_partitions(row.member_assignment)
-    return GroupMember(row.member_id, row.client_id, row.client_host.removeprefix("/"), partitions)
+    return MemberDescription(row.member_id, row.client_id, row.client_host.removeprefix("/"), partitions)

@@ -29,7 +29,7 @@ from minikafka.clients.group.requests import (
     sync_completed,
     sync_request,
 )
-from minikafka.clients.group.subscription import Subscription, check_describable
+from minikafka.clients.group.subscription import TopicSubscription, check_describable
 from minikafka.clients.network.broker_connection import ResponseFuture
 from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.network.response_errors import is_retriable
@@ -89,7 +89,7 @@ class GroupMember:
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._threads = threads
-        self._subscription = Subscription()
+        self._subscription = TopicSubscription()
         self._counts: dict[str, int] = {}
         """The number of partitions of each topic at the last assignment."""
         self._check_topics_at_ms = 0
@@ -117,11 +117,11 @@ class GroupMember:
         return self._membership.member_id
 
     @property
-    def wanted(self) -> Subscription:
+    def wanted(self) -> TopicSubscription:
         """The subscription."""
         return self._subscription
 
-    def subscribe(self, wanted: Subscription) -> None:
+    def subscribe(self, wanted: TopicSubscription) -> None:
         """Replace the subscription; an empty one leaves the group."""
         if wanted == self._subscription:
             return

@@ -15,7 +15,7 @@ from minikafka.clients.network.retry import Deadline
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class TopicSubscription:
     """Topics by ``names``, whether they exist or not, or by ``pattern``. A pattern finds internal topics only
     with ``internal``.
     """
@@ -25,7 +25,7 @@ class Subscription:
     internal: bool = False
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> Subscription:
+    def of(cls, names: Iterable[str]) -> TopicSubscription:
         """Return a subscription by names. Raises INVALID_TOPIC for an invalid one, TypeError for a str."""
         if isinstance(names, str):
             raise TypeError(f"expected an iterable of topic names, got {names!r}: subscribe([{names!r}])")
@@ -35,7 +35,7 @@ class Subscription:
         return cls(wanted)
 
     @classmethod
-    def matching(cls, pattern: str | re.Pattern[str], *, internal: bool) -> Subscription:
+    def matching(cls, pattern: str | re.Pattern[str], *, internal: bool) -> TopicSubscription:
         """Return a subscription by a Python regular expression. Raises ConfigError for an invalid one."""
         try:
             return cls((), re.compile(pattern), internal)

@@ -16,7 +16,7 @@ _ENTRY = re.compile(
 )
 
 
-class Endpoint(NamedTuple):
+class HostPort(NamedTuple):
     """A host and a port; the broker behind them is not known yet."""
 
     host: str
@@ -26,7 +26,7 @@ class Endpoint(NamedTuple):
         return host_port(self.host, self.port)
 
 
-def parse_bootstrap(text: str, option: str = OPTION) -> tuple[Endpoint, ...]:
+def parse_bootstrap(text: str, option: str = OPTION) -> tuple[HostPort, ...]:
     """Return the endpoints of a bootstrap list, in order, without duplicates.
 
     Raises ConfigError under the name ``option``, with the invalid entry.
@@ -39,7 +39,7 @@ def parse_bootstrap(text: str, option: str = OPTION) -> tuple[Endpoint, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _endpoint(entry: str, text: str, option: str) -> Endpoint:
+def _endpoint(entry: str, text: str, option: str) -> HostPort:
     match = _ENTRY.fullmatch(entry)
     if match is None:
         raise ConfigError(option, text, f"{entry!r} has no port or is not an address; expected {_ALLOWED}")
@@ -52,4 +52,4 @@ def _endpoint(entry: str, text: str, option: str) -> Endpoint:
     port = match["port"]
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ConfigError(option, text, f"{entry!r}: the port must be a number from 1 to 65535")
-    return Endpoint(host, int(port))
+    return HostPort(host, int(port))

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import BrokerError, ErrorCode, NetworkError, NoSuchBroker, RemoteWireError
 from minikafka.base.ids import BrokerAddress, TopicPartition, check_topic_name
-from minikafka.clients.network.bootstrap import OPTION, Endpoint, parse_bootstrap
+from minikafka.clients.network.bootstrap import OPTION, HostPort, parse_bootstrap
 from minikafka.clients.network.broker_connection import (
     CONNECTIONS_MAX_IDLE_MS,
     BrokerConnection,
@@ -262,7 +262,7 @@ class ClusterClient:
         self, address: BrokerAddress, pool: AnyPool = ConnectionPool.CONTROL
     ) -> BrokerConnection:
         """Return the connection to a broker that another broker named, such as a group's coordinator."""
-        return self._connections.get(Endpoint(address.host, address.port), str(address), pool)
+        return self._connections.get(HostPort(address.host, address.port), str(address), pool)
 
     def wait_any(self, replies: Iterable[ResponseFuture[Any]], timeout_ms: int) -> bool:
         """Wait until one of ``replies`` is done; False if ``timeout_ms`` pass first. All stay valid."""
@@ -367,7 +367,7 @@ class ClusterClient:
             )
             newer = from_response(response, self.clock.monotonic_ms(), topics or ())
             view = self._metadata.update(newer, sent.topics)
-            in_use = {Endpoint(b.host, b.port) for b in newer.brokers.values()}
+            in_use = {HostPort(b.host, b.port) for b in newer.brokers.values()}
             self._connections.keep(in_use.union(self._bootstrap))
             return view
         finally:
@@ -375,7 +375,7 @@ class ClusterClient:
 
     def _candidate_connections(self) -> list[BrokerConnection]:
         """Return the connections that any request can use: connected ones first, the bootstrap list last."""
-        names = {Endpoint(b.host, b.port): str(b) for b in self._metadata.view.brokers.values()}
+        names = {HostPort(b.host, b.port): str(b) for b in self._metadata.view.brokers.values()}
         for endpoint in self._bootstrap:
             names.setdefault(endpoint, f"bootstrap server {endpoint}")
         connections = [self._connections.get(endpoint, name) for endpoint, name in names.items()]
@@ -425,7 +425,7 @@ class ClusterClient:
 
     def _unreachable_remedy(self) -> str:
         """Return the end of an error message: the addresses tried, and what to check."""
-        known = {Endpoint(b.host, b.port): None for b in self._metadata.view.brokers.values()}
+        known = {HostPort(b.host, b.port): None for b in self._metadata.view.brokers.values()}
         tried = ", ".join(map(str, dict.fromkeys([*known, *self._bootstrap])))
         if known:
             return f"tried {tried}: check that the brokers run, and that this host can connect to them"

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from enum import Enum
 
 from minikafka.base.errors import NetworkError
-from minikafka.clients.network.bootstrap import Endpoint
+from minikafka.clients.network.bootstrap import HostPort
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
 
 
@@ -37,10 +37,10 @@ class BrokerConnections:
         self._config = config
         self._one_connection = one_connection
         self._lock = threading.Lock()
-        self._connections: dict[tuple[Endpoint, AnyPool], BrokerConnection] = {}
+        self._connections: dict[tuple[HostPort, AnyPool], BrokerConnection] = {}
         self._closed = False
 
-    def get(self, endpoint: Endpoint, name: str, pool: AnyPool = ConnectionPool.CONTROL) -> BrokerConnection:
+    def get(self, endpoint: HostPort, name: str, pool: AnyPool = ConnectionPool.CONTROL) -> BrokerConnection:
         """Return the connection to ``endpoint``, which messages call ``name``. Raises NetworkError after
         ``close``.
         """
@@ -57,7 +57,7 @@ class BrokerConnections:
             connection.name = name
             return connection
 
-    def keep(self, endpoints: Collection[Endpoint]) -> None:
+    def keep(self, endpoints: Collection[HostPort]) -> None:
         """Close the connections to all other endpoints."""
         with self._lock:
             others = [key for key in self._connections if key[0] not in endpoints]
@@ -83,7 +83,7 @@ class BrokerConnections:
             everything = list(self._connections)
         self._remove(everything)
 
-    def _remove(self, keys: Collection[tuple[Endpoint, AnyPool]]) -> None:
+    def _remove(self, keys: Collection[tuple[HostPort, AnyPool]]) -> None:
         with self._lock:
             removed = [self._connections.pop(key) for key in keys if key in self._connections]
         for connection in removed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import ConfigError
-from minikafka.clients.network.bootstrap import Endpoint, parse_bootstrap
+from minikafka.clients.network.bootstrap import HostPort, parse_bootstrap
 
 
 @pytest.mark.parametrize(
@@ -53,5 +53,5 @@ def test_a_password_in_an_entry_is_not_shown() -> None:
 
 
 def test_addresses_print_as_they_are_written() -> None:
-    assert str(Endpoint("::1", 9)) == "[::1]:9"
-    assert str(Endpoint("h", 9)) == "h:9"
+    assert str(HostPort("::1", 9)) == "[::1]:9"
+    assert str(HostPort("h", 9)) == "h:9"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import NetworkError
-from minikafka.clients.network.bootstrap import Endpoint
+from minikafka.clients.network.bootstrap import HostPort
 from minikafka.clients.network.broker_connection import BrokerConnection, ConnectionConfig
 from minikafka.clients.network.connections import BrokerConnections, ConnectionPool, DedicatedConnectionPool
 from minikafka.clients.network.retry import Deadline
 from tests.support.broker_harness import FIRST_PORT, HOST, BrokerHarness
 
-FIRST, SECOND = (Endpoint(HOST, FIRST_PORT + broker) for broker in (1, 2))
+FIRST, SECOND = (HostPort(HOST, FIRST_PORT + broker) for broker in (1, 2))
 
 
 @pytest.fixture
