@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import generate_reference
+from scripts import check_documented_types, generate_reference
 
 ROOT = Path(__file__).resolve().parent.parent
 README_LINES_MAX = 150
@@ -150,3 +150,11 @@ def test_anchors_are_those_of_github() -> None:
 def test_missing_file_is_found() -> None:
     text = "`tests/test_docs.py`, `tests/no_such.py`, `clients.producer.Producer`, `clients.nobody`"
     assert missing_files(text) == ["tests/no_such.py", "clients.nobody"]
+
+
+def test_programs_keep_their_lines_where_their_types_are_checked() -> None:
+    page = "# A page\n\n```python\nx = 1\n```\ntext\n```python\nspark.range(x)\n```\n"
+    lines = check_documented_types.module_of(page).splitlines()
+    assert (lines[3], lines[7]) == ("x = 1", "spark.range(x)")
+    assert lines[0] == check_documented_types.SESSION
+    assert {line for number, line in enumerate(lines) if number not in {0, 3, 7}} == {""}
