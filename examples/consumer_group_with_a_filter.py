@@ -20,13 +20,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.connector import Consumer
 from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.topic_filter import Whitelist
 from minikafka.clients.network.cluster import ClusterClient as Client
 from minikafka.clients.produce import BatchingProducer
-from minikafka.clients.serializer import StringDecoder
 from minikafka.embedded import Cluster
 from minikafka.embedded.process import wait_until
 from minikafka.registry import paths
@@ -52,10 +50,8 @@ class Machine:
             "auto.offset.reset": "smallest",
             "rebalance.backoff.ms": 200,
         }
-        self._connector = Consumer.create(ConsumerConfig.from_properties(properties))
-        streams = self._connector.create_message_streams_by_filter(
-            FILTER, 2, StringDecoder(), StringDecoder()
-        )
+        self._connector = Consumer.create(properties)
+        streams = self._connector.create_message_streams_by_filter(FILTER, 2, bytes.decode, bytes.decode)
         self._threads = [threading.Thread(target=self._work, args=(stream,)) for stream in streams]
         for thread in self._threads:
             thread.start()

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
 
 from minikafka.base.errors import CommitFailed, ConfigError, ConsumerTimeout, MinikafkaError
 from minikafka.base.ids import TopicPartition
@@ -15,10 +14,9 @@ from minikafka.base.values import fast_value
 from minikafka.cli.output import note
 from minikafka.clients.consumer.assignment import ConsumerThreadId
 from minikafka.clients.consumer.config import LARGEST, SMALLEST, ConsumerConfig
-from minikafka.clients.consumer.listeners import ConsumerRebalanceListener
+from minikafka.clients.consumer.connector import Consumer, ConsumerConnector
 from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.topic_filter import TopicFilter
-from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 
 IDLE_MS = 100
 """The idle time after which the output is flushed."""
@@ -63,27 +61,6 @@ class MessageLine:
     value: bytes | None
 
 
-class Connector(Protocol):
-    """The part of ``ZookeeperConsumerConnector`` that is used here."""
-
-    @property
-    def positions(self) -> Mapping[TopicPartition, int]: ...
-
-    def create_message_streams(
-        self, topic_count_map: Mapping[str, int]
-    ) -> dict[str, list[KafkaStream[bytes, bytes]]]: ...
-
-    def create_message_streams_by_filter(
-        self, topic_filter: TopicFilter, num_streams: int = 1
-    ) -> list[KafkaStream[bytes, bytes]]: ...
-
-    def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None: ...
-
-    def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None: ...
-
-    def shutdown(self) -> None: ...
-
-
 class ZooKeeperGroupReader:
     """One consumer with one stream. Use it as a context manager: it leaves the group at the end.
 
@@ -96,7 +73,7 @@ class ZooKeeperGroupReader:
         self,
         config: ConsumerConfig,
         wanted: TopicFilter | str,
-        connect: Callable[[ConsumerConfig], Connector] = ZookeeperConsumerConnector,
+        connect: Callable[[ConsumerConfig], ConsumerConnector] = Consumer.create,
     ) -> None:
         self._connector = connect(config)
         self._wanted = wanted

@@ -1,17 +1,17 @@
 """Encoders and decoders between an application's keys and values and their bytes: ``serializer.class`` of the
 producer, and the decoders of a stream.
 
-An ``Encoder`` or ``Decoder`` is any object with the one method. A class that is created by name, from
-properties, gets them as its one argument, as in the release, and works without them, too. Null is not a
-value: neither is called for it.
+An ``Encoder`` or ``Decoder`` is any object with the one method; streams also take a function of the bytes. A
+class that is created by name, from properties, gets them as its one argument, as in the release, and works
+without them, too. Null is not a value: neither is called for it.
 """
 
 from __future__ import annotations
 
 import codecs
 import struct
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from minikafka.base.errors import ConfigError
 
@@ -33,11 +33,39 @@ class Encoder(Protocol[Value_contra]):
         """Return the bytes to send; None sends null."""
 
 
+@runtime_checkable
 class Decoder(Protocol[Value_co]):
     """Decodes bytes to a value (``kafka.serializer.Decoder``)."""
 
     def from_bytes(self, data: bytes) -> Value_co:
         """Return the value of received bytes."""
+
+
+T = TypeVar("T")
+AnyDecoder = Decoder[T] | Callable[[bytes], T]
+"""A decoder, or a plain function of the bytes."""
+
+
+class FunctionDecoder(Generic[T]):
+    """Decodes bytes with a function, such as ``json.loads``."""
+
+    def __init__(self, function: Callable[[bytes], T]) -> None:
+        self.function = function
+
+    def from_bytes(self, data: bytes) -> T:
+        """Return the function's result."""
+        return self.function(data)
+
+
+def as_decoder(decoder: AnyDecoder[T]) -> Decoder[T]:
+    """Return an object with ``from_bytes`` as it is, and a decoder for a function."""
+    return decoder if isinstance(decoder, Decoder) else FunctionDecoder(decoder)
+
+
+def decoder_name(decoder: Decoder[Any]) -> str:
+    """Return the name of a decoder, or of its function, for messages."""
+    named = decoder.function if isinstance(decoder, FunctionDecoder) else type(decoder)
+    return getattr(named, "__name__", repr(named))
 
 
 class DefaultEncoder:

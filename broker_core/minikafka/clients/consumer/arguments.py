@@ -18,11 +18,13 @@ _LISTENER = ("before_releasing_partitions", "before_starting_fetchers")
 
 
 def checked_config(config: Any) -> ConsumerConfig:
-    """Return ``config`` if it is a ConsumerConfig."""
-    if not isinstance(config, ConsumerConfig):
-        expected = "a ConsumerConfig, as from ConsumerConfig.from_properties({'group.id': …})"
+    """Return ``config`` if it is a ConsumerConfig, or that of a mapping of properties."""
+    if isinstance(config, ConsumerConfig):
+        return config
+    if not isinstance(config, Mapping):
+        expected = "a ConsumerConfig, or a mapping of properties, such as {'group.id': 'billing', …}"
         raise _type_error("config", expected, config)
-    return config
+    return ConsumerConfig.from_properties(config)
 
 
 def check_topic_counts(topic_count_map: Any) -> None:
@@ -48,10 +50,14 @@ def check_filter(topic_filter: Any) -> None:
 
 
 def check_decoders(key_decoder: Any, value_decoder: Any) -> None:
-    """Check that each decoder has ``from_bytes``, or is None."""
+    """Check that each decoder has ``from_bytes``, is a function, or is None. A class with ``from_bytes`` is
+    refused: it was meant to be an instance.
+    """
+    expected = "an object with from_bytes(data), such as StringDecoder(), or a function of bytes"
     for name, decoder in (("key_decoder", key_decoder), ("value_decoder", value_decoder)):
-        if decoder is not None and not has_methods(decoder, "from_bytes"):
-            raise _type_error(name, "an object with from_bytes(data), such as StringDecoder()", decoder)
+        function = callable(decoder) and not hasattr(decoder, "from_bytes")
+        if decoder is not None and not function and not has_methods(decoder, "from_bytes"):
+            raise _type_error(name, expected, decoder)
 
 
 def check_listener(listener: Any) -> None:

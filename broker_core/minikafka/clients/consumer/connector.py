@@ -2,23 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from types import TracebackType
 from typing import Any, Protocol, TypeVar, overload
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.config import ConsumerConfig
 from minikafka.clients.consumer.listeners import ConsumerRebalanceListener
+from minikafka.clients.consumer.stats import ConsumerTopicStats, FetchRequestAndResponseStats
 from minikafka.clients.consumer.streams import KafkaStream
 from minikafka.clients.consumer.topic_filter import TopicFilter
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
-from minikafka.clients.serializer import Decoder
+from minikafka.clients.serializer import AnyDecoder
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class ConsumerConnector(Protocol):
-    """A consumer of a group, whose streams share the topics. See ``ZookeeperConsumerConnector``."""
+    """A consumer of a group, whose streams share the topics. See ``ZookeeperConsumerConnector``.
+
+    A context manager: it shuts down at the end of the block. If the block raised, the messages in process do
+    not count as consumed, and are delivered again.
+    """
+
+    def __enter__(self) -> ConsumerConnector: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    @property
+    def owned_partitions(self) -> tuple[TopicPartition, ...]:
+        """The partitions that this consumer reads, in order; none before the first rebalance."""
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """The owned partitions, with the offset after their last processed message; -1 if it is unknown."""
+
+    @property
+    def lag(self) -> Mapping[TopicPartition, int]:
+        """The owned partitions, with the number of messages after their position, as far as the last response
+        to a fetch tells; 0 before the first.
+        """
+
+    @property
+    def topic_stats(self) -> ConsumerTopicStats:
+        """Counts and rates of messages and bytes, for each topic and for all."""
+
+    @property
+    def fetch_stats(self) -> FetchRequestAndResponseStats:
+        """Counts, times and sizes of fetches, for each broker and for all."""
 
     @overload
     def create_message_streams(
@@ -27,21 +61,22 @@ class ConsumerConnector(Protocol):
 
     @overload
     def create_message_streams(
-        self, topic_count_map: Mapping[str, int], key_decoder: Decoder[K], value_decoder: Decoder[V]
+        self, topic_count_map: Mapping[str, int], key_decoder: AnyDecoder[K], value_decoder: AnyDecoder[V]
     ) -> dict[str, list[KafkaStream[K, V]]]: ...
 
     # Without this body, ``help`` would show the one of ``overload``.
     def create_message_streams(
         self,
         topic_count_map: Mapping[str, int],
-        key_decoder: Decoder[Any] | None = None,
-        value_decoder: Decoder[Any] | None = None,
+        key_decoder: AnyDecoder[Any] | None = None,
+        value_decoder: AnyDecoder[Any] | None = None,
     ) -> dict[str, list[KafkaStream[Any, Any]]]:
         """Return streams for topics. ``topic_count_map`` maps each topic to its number of streams; each
         stream gets a part of the topic's partitions.
 
-        The decoders decode keys and values, which are bytes without them. May be called once for each
-        connector, and not together with ``create_message_streams_by_filter``: MessageStreamsExist. Raises
+        The decoders decode keys and values, which are bytes without them: they are objects such as
+        ``StringDecoder()``, or functions such as ``json.loads``. May be called once for each connector, and
+        not together with ``create_message_streams_by_filter``: MessageStreamsExist. Raises
         ConsumerRebalanceFailed if other consumers do not release the partitions that this consumer is to own.
         """
         raise NotImplementedError
@@ -56,16 +91,16 @@ class ConsumerConnector(Protocol):
         self,
         topic_filter: TopicFilter,
         num_streams: int,
-        key_decoder: Decoder[K],
-        value_decoder: Decoder[V],
+        key_decoder: AnyDecoder[K],
+        value_decoder: AnyDecoder[V],
     ) -> list[KafkaStream[K, V]]: ...
 
     def create_message_streams_by_filter(
         self,
         topic_filter: TopicFilter,
         num_streams: int = 1,
-        key_decoder: Decoder[Any] | None = None,
-        value_decoder: Decoder[Any] | None = None,
+        key_decoder: AnyDecoder[Any] | None = None,
+        value_decoder: AnyDecoder[Any] | None = None,
     ) -> list[KafkaStream[Any, Any]]:
         """Return ``num_streams`` streams of all topics that ``topic_filter`` (a Whitelist or a Blacklist)
         allows, including topics created later. Each stream may return messages of all of them. Otherwise as
@@ -77,6 +112,9 @@ class ConsumerConnector(Protocol):
         """Commit ``offsets``, which maps partitions to the offset of the next message. None commits all
         delivered messages, except a last message that could not be decoded.
         """
+
+    def fetch_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the group's committed offsets of ``partitions``, without partitions that have none."""
 
     def set_consumer_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
         """Set the listener that each rebalance calls. Call this before streams are created."""
@@ -93,8 +131,11 @@ class Consumer:
     """
 
     @staticmethod
-    def create(config: ConsumerConfig) -> ConsumerConnector:
-        """Return a connector that is connected to ZooKeeper. Raises CoordinationLost if ZooKeeper does not
-        answer, and NetworkError or BrokerError if the group's coordinator is needed and not found.
+    def create(config: ConsumerConfig | Mapping[str, object]) -> ConsumerConnector:
+        """Return a connector that is connected to ZooKeeper. ``config`` may be a mapping of Kafka's property
+        names, as for ``ConsumerConfig.from_properties``.
+
+        Raises ConfigErrors for its faults, CoordinationLost if ZooKeeper does not answer, and NetworkError or
+        BrokerError if the group's coordinator is needed and not found.
         """
         return ZookeeperConsumerConnector(config)

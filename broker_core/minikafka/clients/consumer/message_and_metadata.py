@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar
 
 from minikafka.base.errors import UndecodableMessage
+from minikafka.base.ids import TopicPartition
 from minikafka.base.values import fast_value
-from minikafka.clients.serializer import Decoder
+from minikafka.clients.serializer import Decoder, decoder_name
 from minikafka.records.format.headers import read_headers
 from minikafka.records.format.record import Headers, TimestampType
 
@@ -44,6 +45,11 @@ class MessageAndMetadata(_Decoded, Generic[K, V]):
     value_decoder: Decoder[V]
 
     @property
+    def topic_partition(self) -> TopicPartition:
+        """The topic and the partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
     def key(self) -> K | None:
         """The key, decoded on access; None for null. Raises UndecodableMessage if the decoder raises."""
         if self.raw_key is None:
@@ -77,7 +83,7 @@ class MessageAndMetadata(_Decoded, Generic[K, V]):
 
     def _undecodable(self, part: str, data: bytes, error: Exception) -> UndecodableMessage:
         self._failed = True
-        decoder = type(self.key_decoder if part == "key" else self.value_decoder).__name__
+        decoder = decoder_name(self.key_decoder if part == "key" else self.value_decoder)
         problem = f"{decoder} failed on the {part} of {len(data)} bytes: {type(error).__name__}: {error}"
         return UndecodableMessage(self.topic, self.partition, self.offset, problem)
 

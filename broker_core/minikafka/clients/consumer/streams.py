@@ -244,9 +244,13 @@ class ConsumerIterator(Generic[K, V]):
 
 
 class KafkaStream(Generic[K, V]):
-    """A stream of messages (``KafkaStream`` of text 004): ``for message in stream``. One thread reads it.
+    """A stream of messages (``KafkaStream`` of text 004): ``for message in stream``, or ``next(stream)``. One
+    thread reads it.
 
-    A stream has one iterator: if a loop ends early, the next loop continues after it.
+    A stream is read once: if a loop ends early, the next loop continues after it. ``next`` waits for a
+    message. It raises ConsumerTimeout if none comes for ``consumer.timeout.ms``, and continues at the next
+    call. An error of a partition is raised at each call; a CorruptMessage can be skipped with
+    ``skip_corrupt``.
     """
 
     def __init__(
@@ -268,7 +272,16 @@ class KafkaStream(Generic[K, V]):
         return self._iterator
 
     def __iter__(self) -> ConsumerIterator[K, V]:
-        return self._iterator
+        return self._iterator  # not the stream, whose ``__next__`` would be one more call for each message
+
+    def __next__(self) -> MessageAndMetadata[K, V]:
+        return next(self._iterator)
+
+    def skip_corrupt(self) -> int:
+        """Skip the damaged message that was raised. Return the offset at which the stream continues. Raises
+        ValueError if no CorruptMessage was raised.
+        """
+        return self._iterator.skip_corrupt()
 
     def clear(self) -> None:
         """Drop messages that were fetched and not delivered, for a rebalance (``clear``)."""

@@ -58,6 +58,10 @@ class TopicRegistry:
             for thread in ids
         }
 
+    def lag(self) -> dict[TopicPartition, int]:
+        """Return the number of messages that each partition has after its position."""
+        return {tp: info.lag for tp, info in self.partitions.items()}
+
     def replace(self, infos: Iterable[PartitionTopicInfo]) -> None:
         """Read these partitions from now on, and no others."""
         with self.lock:

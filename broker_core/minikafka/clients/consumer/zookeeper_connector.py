@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, TypeVar, overload
 
@@ -51,7 +51,14 @@ from minikafka.clients.consumer.ownership import PartitionOwnership
 from minikafka.clients.consumer.rebalancer import Fetcher, RebalanceContext, ZkRebalancerListener
 from minikafka.clients.consumer.registration import GroupRegistration, make_consumer_id
 from minikafka.clients.consumer.runtime import Scheduler, Stepper, Steps, run_steps
-from minikafka.clients.consumer.stats import acquire_stats, release_stats
+from minikafka.clients.consumer.stats import (
+    ConsumerTopicStats,
+    ConsumerTopicStatsRegistry,
+    FetchRequestAndResponseStats,
+    FetchRequestAndResponseStatsRegistry,
+    acquire_stats,
+    release_stats,
+)
 from minikafka.clients.consumer.streams import KafkaStream, WildcardStreamsHandler
 from minikafka.clients.consumer.topic_filter import TopicFilter
 from minikafka.clients.consumer.topic_registry import TopicRegistry
@@ -59,7 +66,7 @@ from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.outage_log import FailureLog
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import EventWaiter, Waiter
-from minikafka.clients.serializer import Decoder, DefaultDecoder
+from minikafka.clients.serializer import AnyDecoder, DefaultDecoder, as_decoder
 from minikafka.registry.consumer_offsets import ZookeeperOffsets
 from minikafka.registry.store import Store
 from minikafka.registry.zookeeper import ZooKeeperStore
@@ -83,7 +90,7 @@ class ZookeeperConsumerConnector:
 
     def __init__(
         self,
-        config: ConsumerConfig,
+        config: ConsumerConfig | Mapping[str, object],
         *,
         store: Store | None = None,
         fetcher: Fetcher | None = None,
@@ -92,7 +99,7 @@ class ZookeeperConsumerConnector:
         waiter: Waiter | None = None,
         threads: bool = True,
     ) -> None:
-        self.config = arguments.checked_config(config)
+        config = self.config = arguments.checked_config(config)
         self.clock = clock or SystemClock()
         self.consumer_id_string = make_consumer_id(config, self.clock)
         self.message_stream_created = False
@@ -167,13 +174,28 @@ class ZookeeperConsumerConnector:
 
     @property
     def owned_partitions(self) -> tuple[TopicPartition, ...]:
-        """The partitions that this consumer reads, in order."""
+        """See ``ConsumerConnector.owned_partitions``."""
         return tuple(sorted(self.topic_registry.partitions))
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """The owned partitions, with the offset after their last processed message."""
+        """See ``ConsumerConnector.positions``."""
         return self.topic_registry.positions()
+
+    @property
+    def lag(self) -> dict[TopicPartition, int]:
+        """See ``ConsumerConnector.lag``."""
+        return self.topic_registry.lag()
+
+    @property
+    def topic_stats(self) -> ConsumerTopicStats:
+        """See ``ConsumerConnector.topic_stats``."""
+        return ConsumerTopicStatsRegistry.get(self.config.client_id)
+
+    @property
+    def fetch_stats(self) -> FetchRequestAndResponseStats:
+        """See ``ConsumerConnector.fetch_stats``."""
+        return FetchRequestAndResponseStatsRegistry.get(self.config.client_id)
 
     def _trigger_rebalance(self) -> None:
         self.load_balancer_listener.rebalance_event_triggered()
@@ -199,14 +221,14 @@ class ZookeeperConsumerConnector:
 
     @overload
     def create_message_streams(
-        self, topic_count_map: Mapping[str, int], key_decoder: Decoder[K], value_decoder: Decoder[V]
+        self, topic_count_map: Mapping[str, int], key_decoder: AnyDecoder[K], value_decoder: AnyDecoder[V]
     ) -> dict[str, list[KafkaStream[K, V]]]: ...
 
     def create_message_streams(
         self,
         topic_count_map: Mapping[str, int],
-        key_decoder: Decoder[Any] | None = None,
-        value_decoder: Decoder[Any] | None = None,
+        key_decoder: AnyDecoder[Any] | None = None,
+        value_decoder: AnyDecoder[Any] | None = None,
     ) -> dict[str, list[KafkaStream[Any, Any]]]:
         """Return streams for topics. ``topic_count_map`` maps each topic to its number of streams; each
         stream gets a part of the topic's partitions.
@@ -236,16 +258,16 @@ class ZookeeperConsumerConnector:
         self,
         topic_filter: TopicFilter,
         num_streams: int,
-        key_decoder: Decoder[K],
-        value_decoder: Decoder[V],
+        key_decoder: AnyDecoder[K],
+        value_decoder: AnyDecoder[V],
     ) -> list[KafkaStream[K, V]]: ...
 
     def create_message_streams_by_filter(
         self,
         topic_filter: TopicFilter,
         num_streams: int = 1,
-        key_decoder: Decoder[Any] | None = None,
-        value_decoder: Decoder[Any] | None = None,
+        key_decoder: AnyDecoder[Any] | None = None,
+        value_decoder: AnyDecoder[Any] | None = None,
     ) -> list[KafkaStream[Any, Any]]:
         """Return streams of all topics that ``topic_filter`` allows, including topics created later; each
         stream may return messages of all of them. Otherwise as ``create_message_streams``.
@@ -287,12 +309,11 @@ class ZookeeperConsumerConnector:
         self,
         topic: str | None,
         number: int,
-        key_decoder: Decoder[Any] | None,
-        value_decoder: Decoder[Any] | None,
+        key_decoder: AnyDecoder[Any] | None,
+        value_decoder: AnyDecoder[Any] | None,
     ) -> list[KafkaStream[Any, Any]]:
-        return self.topic_registry.create_streams(
-            topic, number, key_decoder or DefaultDecoder(), value_decoder or DefaultDecoder()
-        )
+        decoders = [as_decoder(decoder or DefaultDecoder()) for decoder in (key_decoder, value_decoder)]
+        return self.topic_registry.create_streams(topic, number, *decoders)
 
     def _join_group(self, topic_count: TopicCount) -> None:
         """Register, watch the group and make the first rebalance."""
@@ -438,7 +459,7 @@ class ZookeeperConsumerConnector:
                 f"{self.consumer_id_string} does not own {names}: their offsets are not committed"
             )
 
-    def fetch_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def fetch_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the group's committed offsets of ``partitions``, without partitions that have none."""
         wanted = [arguments.checked_partition(partition) for partition in partitions]
         with self.topic_registry.lock:

@@ -15,7 +15,7 @@ from minikafka.clients.consumer.connector import Consumer, ConsumerConnector
 from minikafka.clients.consumer.topic_filter import TopicFilter, Whitelist
 from minikafka.clients.consumer.zookeeper_connector import ZookeeperConsumerConnector
 from minikafka.clients.serializer import StringDecoder
-from tests.support.connector_harness import ZooKeeperGroupHarness
+from tests.support.connector_harness import FakeFetcher, ZooKeeperGroupHarness
 
 Call = Callable[[Any], object]
 
@@ -31,11 +31,11 @@ WRONG: dict[str, tuple[Call, str]] = {
     "a topic of bytes": (lambda consumer: consumer.create_message_streams({b"t": 1}), "got {b't': 1}"),
     "a decoder's class": (
         lambda consumer: consumer.create_message_streams({"t": 1}, StringDecoder),
-        r"^key_decoder: expected an object with from_bytes\(data\), such as StringDecoder\(\), got <class",
+        r"^key_decoder: expected an object with from_bytes\(data\), such as StringDecoder\(\).*, got <class",
     ),
-    "a function as decoder": (
+    "text as decoder": (
         lambda consumer: consumer.create_message_streams_by_filter(
-            Whitelist("t"), 1, StringDecoder(), bytes.decode
+            Whitelist("t"), 1, StringDecoder(), "utf-8"
         ),
         r"^value_decoder: expected an object with from_bytes\(data\)",
     ),
@@ -110,12 +110,28 @@ def test_commit_of_an_invalid_topic_writes_nothing() -> None:
     assert harness.offset() is None
 
 
-def test_connector_requires_a_consumer_config() -> None:
-    config: Any = {"group.id": "g"}
-    with pytest.raises(
-        TypeError, match=r"^config: expected a ConsumerConfig, as from ConsumerConfig\.from_properties"
-    ):
+def test_connector_requires_settings_or_a_mapping_of_them() -> None:
+    config: Any = "group.id=g"
+    with pytest.raises(TypeError, match=r"^config: expected a ConsumerConfig, or a mapping of properties"):
         Consumer.create(config)
+
+
+def test_faults_of_a_mapping_are_named_by_their_property() -> None:
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect"):
+        Consumer.create({"group.id": "g"})
+
+
+def test_connector_takes_a_mapping_of_properties() -> None:
+    harness = ZooKeeperGroupHarness(t=1)
+    properties = {"group.id": "g", "zookeeper.connect": "memory:1", "auto.commit.enable": "false"}
+    with ZookeeperConsumerConnector(
+        properties,
+        store=harness.zookeeper.connect(),
+        fetcher=FakeFetcher(),
+        clock=harness.clock,
+        threads=False,
+    ) as connector:
+        assert (connector.config.group_id, connector.config.auto_commit_enable) == ("g", False)
 
 
 @pytest.mark.parametrize("given", ["group.id=g", ["group.id"], None])

@@ -19,10 +19,11 @@ from minikafka.base.errors import (
     MessageSizeTooLarge,
     UndecodableMessage,
 )
+from minikafka.base.ids import TopicPartition
 from minikafka.clients.consumer.chunks import PAGE_ROWS
 from minikafka.clients.consumer.message_and_metadata import MessageAndMetadata
 from minikafka.clients.consumer.streams import ConsumerIterator
-from minikafka.clients.serializer import IntegerEncoder, LongDecoder, StringDecoder
+from minikafka.clients.serializer import IntegerEncoder, LongDecoder, StringDecoder, as_decoder
 from minikafka.embedded.process import wait_until
 from minikafka.records import columns
 from minikafka.records.format.batch import ControlType, build_control_batch
@@ -127,6 +128,35 @@ def test_decoder_error_names_the_message(part: str) -> None:
         assert (raised.value.topic, raised.value.partition, raised.value.offset) == ("t", 3, 10)
         assert isinstance(raised.value.__cause__, struct.error)
         assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+def test_function_decodes_and_is_named_in_its_error() -> None:
+    def decode_number(data: bytes) -> int:
+        return int(data.decode())
+
+    with stream_harness() as harness:
+        fill(harness.partition(), 2)
+        number = as_decoder(decode_number)
+        iterator = ConsumerIterator(harness.queue, 0, number, number, "c")
+        message = next(iterator)
+        assert message.message == 0
+        with pytest.raises(UndecodableMessage, match="decode_number failed on the key of 1 bytes"):
+            assert message.key
+
+
+def test_message_knows_its_topic_partition() -> None:
+    with stream_harness() as harness:
+        fill(harness.partition(3), 1)
+        (message,) = harness.take(1)
+        assert message.topic_partition == TopicPartition("t", 3)
+
+
+def test_stream_is_its_own_iterator() -> None:
+    with stream_harness() as harness:
+        fill(harness.partition(), 2)
+        stream = harness.stream
+        assert isinstance(stream, Iterator)
+        assert [next(stream).offset, next(iter(stream)).offset] == [0, 1]
 
 
 def test_headers_are_read_on_access() -> None:
@@ -456,7 +486,7 @@ def test_damaged_message_raises_its_position_until_skipped(magic: int) -> None:
         info = harness.partition(2)
         assert info.enqueue(damaged(0, 4, 1, magic), 4)
         fill(info, 1)
-        iterator = harness.stream.iterator()
+        iterator = harness.stream
         assert offsets(harness.take(1)) == [0]
         for _ in range(2):
             with pytest.raises(CorruptMessage, match="CORRUPT_MESSAGE: t-2 at offset 1: ") as raised:

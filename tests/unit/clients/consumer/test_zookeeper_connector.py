@@ -125,12 +125,11 @@ def test_partitions_are_divided_and_taken_over_at_a_shutdown(harness: ZooKeeperG
 
 def test_messages_are_decoded(harness: ZooKeeperGroupHarness) -> None:
     consumer = harness.consumer("a")
-    decoder = StringDecoder()
-    consumer.streams = consumer.connector.create_message_streams({"t": 1}, decoder, decoder)["t"]
+    consumer.streams = consumer.connector.create_message_streams({"t": 1}, StringDecoder(), json.loads)["t"]
     harness.go()
     consumer.fetcher.deliver(1)
     (message,) = consumer.take(1)
-    assert (message.key, message.message) == ("k", "0")
+    assert (message.key, message.message) == ("k", 0)
 
 
 def test_message_is_committed_once_the_next_is_requested(harness: ZooKeeperGroupHarness) -> None:
@@ -556,25 +555,6 @@ def test_stats_are_removed_with_the_last_consumer_of_a_client(harness: ZooKeeper
     consumers[1].connector.shutdown()
     assert client not in ConsumerTopicStatsRegistry._stats
     assert client not in FetchRequestAndResponseStatsRegistry._stats
-
-
-def test_partitions_are_owned_until_they_are_released() -> None:
-    harness = ZooKeeperGroupHarness(t=2, u=1)
-    a = harness.consumer("a").reads(t=1, u=1)
-    assert a.connector.owned_partitions == ()
-    harness.go()
-    assert a.connector.owned_partitions == (T0, T1, U0)
-    b = harness.consumer("b").reads(t=1)
-    harness.go()
-    assert a.connector.owned_partitions == (T0, U0)
-    cut_off(harness, a)
-    harness.zookeeper.resume(a.store)
-    harness.zookeeper.deliver()
-    a.connector.step()
-    assert a.connector.owned_partitions == ()
-    harness.go()
-    b.connector.shutdown()
-    assert b.connector.owned_partitions == ()
 
 
 def test_second_shutdown_does_nothing_and_streams_are_refused(harness: ZooKeeperGroupHarness) -> None:
