@@ -31,6 +31,7 @@ from minikafka.wire.apis.api_versions import ApiVersion
 from minikafka.wire.apis.describe_groups import DescribedGroup, DescribeGroupsRequest
 from minikafka.wire.apis.fetch import FetchPartitionResponse, FetchResponse, FetchTopic, FetchTopicResponse
 from minikafka.wire.apis.leave_group import LeaveGroupRequest
+from minikafka.wire.apis.list_groups import ListGroupsRequest
 from minikafka.wire.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -349,6 +350,11 @@ class BrokerHarness:
         request = Request(ApiKey.DESCRIBE_GROUPS, 0, DescribeGroupsRequest((group,)))
         (described,) = self._coordinator(group).call(request).groups
         return described
+
+    def groups(self) -> list[str]:
+        """The groups that their coordinator knows."""
+        request = Request(ApiKey.LIST_GROUPS, 0, ListGroupsRequest())
+        return [group.group_id for group in self._coordinator("").call(request).groups]
 
     def remove_member(self, group: str, member_id: str) -> None:
         """Remove a member as the end of its session does."""

@@ -16,7 +16,7 @@ from minikafka.registry.memory import MemoryStore
 from minikafka.registry.store import Store
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.describe_acls import DescribeAclsResponse
-from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.broker_harness import BrokerHarness
 from tests.support.zookeeper_with_topics import cluster
 
 ALICE = ("--allow-principal", "User:alice")
@@ -135,7 +135,7 @@ def test_an_empty_list_says_so(store: MemoryStore, capfd: pytest.CaptureFixture[
 def test_where_brokers_keep_no_rules_zookeeper_is_named(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    brokers = BrokersInMemory(1)
+    brokers = BrokerHarness(1)
     answer = DescribeAclsResponse(0, ErrorCode.SECURITY_DISABLED, "no rules", ())
     brokers.script(ApiKey.DESCRIBE_ACLS, lambda *_: answer)
 

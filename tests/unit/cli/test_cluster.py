@@ -13,7 +13,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.cli.commands import run
 from minikafka.clients.admin.admin import Admin
 from minikafka.clients.admin.log_dirs import LogDir, LogDirReplica
-from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.broker_harness import BrokerHarness
 
 HEALTHY = LogDir(0, "/a", None, (LogDirReplica(TopicPartition("t", 3), 70, 2, is_future=False),))
 OFFLINE = LogDir(1, "/b", BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "/b"), ())
@@ -26,7 +26,7 @@ def directories(monkeypatch: pytest.MonkeyPatch) -> list[LogDir]:
 
     @contextlib.contextmanager
     def connected(*_: object, **__: object) -> Iterator[object]:
-        yield BrokersInMemory(1).client()
+        yield BrokerHarness(1).client()
 
     monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
     monkeypatch.setattr(Admin, "describe_log_dirs", lambda admin, brokers: named)
@@ -52,7 +52,7 @@ def brokers_that_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
     @contextlib.contextmanager
     def connected(*_: object, **__: object) -> Iterator[object]:
-        client = BrokersInMemory(2).client()
+        client = BrokerHarness(2).client()
         client.metadata()
         yield client
 

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,16 +22,21 @@ from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingProducer
 from minikafka.wire.api import ApiKey
-from tests.support.brokers_in_memory import BrokersInMemory
-from tests.support.groups_in_memory import Group, commit_answer
+from minikafka.wire.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from tests.support.broker_harness import OFFSETS, BrokerHarness, commit_error
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
-def brokers(monkeypatch: pytest.MonkeyPatch) -> BrokersInMemory:
+def brokers(monkeypatch: pytest.MonkeyPatch) -> BrokerHarness:
     """Two partitions with five messages each, of 1,000 to 1,004 ms; group ``g`` has read two of one."""
-    brokers = BrokersInMemory(2, {"t": 2})
+    brokers = BrokerHarness(2, {"t": 2})
     for tp in (T0, T1):
         brokers.fill(tp, *(b"%d-%d" % (tp.partition, number) for number in range(5)))
 
@@ -39,20 +45,27 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> BrokersInMemory:
         yield client(brokers)
 
     monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
-    brokers.groups.group("g").offsets[T0] = 2, ""
+    brokers.commit("g", {T0: 2})
     return brokers
 
 
-def client(brokers: BrokersInMemory) -> ClusterClient:
+def client(brokers: BrokerHarness) -> ClusterClient:
     return brokers.client(creates_topics=False, unknown_topic_timeout_ms=100)
 
 
-def join(brokers: BrokersInMemory, group: str = "g") -> GroupConsumer:
+def members(brokers: BrokerHarness, count: int, group: str = "g") -> list[GroupConsumer]:
     config = GroupConsumerConfig(group, auto_commit=False, auto_offset_reset=Reset.LATEST)
-    consumer = GroupConsumer(client(brokers), config, threads=False)
-    consumer.subscribe(["t"])
-    for _ in range(10):
-        consumer.poll(50)
+    found = [GroupConsumer(client(brokers), config, threads=False) for _ in range(count)]
+    for consumer in found:
+        consumer.subscribe(["t"])
+    for _ in range(10 * count):
+        for consumer in found:
+            consumer.poll(50)
+    return found
+
+
+def join(brokers: BrokerHarness, group: str = "g") -> GroupConsumer:
+    (consumer,) = members(brokers, 1, group)
     assert consumer.assignment
     return consumer
 
@@ -70,7 +83,7 @@ def failed(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 
 
 def test_the_list_names_groups_of_all_brokers_with_their_states(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with join(brokers, "active"):
         assert run(["group", "list"]) == 0
@@ -82,34 +95,42 @@ def test_the_list_names_groups_of_all_brokers_with_their_states(
 
 
 def test_a_description_tells_the_lag_and_who_reads(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with join(brokers):
+        (member,) = brokers.group("g").members
         assert run(["group", "describe", "g"]) == 0
-    assert capfd.readouterr().out.splitlines() == [
-        "g: Stable, 1 member, range, coordinated by broker 1 at memory:9001",
-        "TOPIC  PARTITION  OFFSET  END OFFSET  LAG  MEMBER    CLIENT    HOST",
-        "t              0  2                5  3    member-1  a-client  127.0.0.1",
-        "t              1  -                5  -    member-1  a-client  127.0.0.1",
+    first, *table = capfd.readouterr().out.splitlines()
+    assert first == "g: Stable, 1 member, range, coordinated by broker 1 at memory:9001"
+    who = [member.member_id, member.client_id, member.client_host.lstrip("/")]
+    assert [line.split() for line in table] == [
+        ["TOPIC", "PARTITION", "OFFSET", "END", "OFFSET", "LAG", "MEMBER", "CLIENT", "HOST"],
+        ["t", "0", "2", "5", "3", *who],
+        ["t", "1", "-", "5", "-", *who],
     ]
 
 
 def test_a_member_without_partitions_is_told_too(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with join(brokers):
-        brokers.groups.group("g").members["member-1"].assignment = b""
-        found = rows(capfd, "describe", "g")
-    assert [(row["topic"], row["lag"], row["member"]) for row in found] == [
-        ("t", 3, None),
-        (None, None, "member-1"),
-    ]
+    consumers = members(brokers, 3)
+    (idle,) = (consumer.member_id for consumer in consumers if not consumer.assignment)
+    found = rows(capfd, "describe", "g")
+    assert [row["topic"] for row in found] == ["t", "t", None]
+    assert found[-1]["member"] == idle
 
 
 def test_an_offset_of_a_topic_that_was_deleted_has_no_lag(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    brokers.groups.group("g").offsets[TopicPartition("gone", 0)] = 7, ""
+    gone = OffsetFetchResponseTopic("gone", (OffsetFetchResponsePartition(0, 7, -1, "", 0),))
+
+    def kept(broker_id: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        """The answer of a coordinator that keeps offsets of deleted topics, as Kafka before 0.10.1."""
+        served = brokers.serve(broker_id, request)
+        return replace(served, topics=(*served.topics, gone))
+
+    brokers.always(ApiKey.OFFSET_FETCH, kept)
     found = rows(capfd, "describe", "g")
     assert [(row["topic"], row["offset"], row["end_offset"], row["lag"]) for row in found] == [
         ("gone", 7, None, None),
@@ -118,19 +139,19 @@ def test_an_offset_of_a_topic_that_was_deleted_has_no_lag(
 
 
 def test_a_group_that_has_nothing_still_has_a_state(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    brokers.groups.groups["g"] = Group("g")
-    assert run(["group", "describe", "g"]) == 0
-    assert capfd.readouterr().out == "g: Empty, 0 members, coordinated by broker 1 at memory:9001\n"
-    (row,) = rows(capfd, "describe", "g")
+    join(brokers, "idle").close()
+    assert run(["group", "describe", "idle"]) == 0
+    assert capfd.readouterr().out == "idle: Empty, 0 members, coordinated by broker 1 at memory:9001\n"
+    (row,) = rows(capfd, "describe", "idle")
     assert (row["state"], row["topic"], row["member"]) == ("Empty", None, None)
 
 
 def test_unknown_group_error_has_similar_name_and_zookeeper_hint(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    brokers.groups.groups["billing"] = Group("billing")
+    brokers.commit("billing", {T0: 1})
     for command in ("describe", "delete"):
         status, printed = failed(capfd, command, "biling")
         assert status == 1
@@ -141,7 +162,7 @@ def test_unknown_group_error_has_similar_name_and_zookeeper_hint(
 
 
 def test_a_reset_is_only_shown_until_it_is_to_be_executed(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["group", "reset", "g", "--to-latest"]) == 0
     out, err = capfd.readouterr()
@@ -150,7 +171,7 @@ def test_a_reset_is_only_shown_until_it_is_to_be_executed(
         "t              0       2           5",
     ]
     assert err == "minikafka: nothing was changed; add --execute to set the offsets\n"
-    assert brokers.groups.group("g").offsets == {T0: (2, "")}
+    assert brokers.committed("g") == {T0: 2}
 
 
 @pytest.mark.parametrize(
@@ -168,7 +189,7 @@ def test_a_reset_is_only_shown_until_it_is_to_be_executed(
     ],
 )
 def test_an_executed_reset_is_where_the_group_goes_on(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
     capfd: pytest.CaptureFixture[str],
     options: list[str],
     offsets: dict[TopicPartition, int],
@@ -178,7 +199,7 @@ def test_an_executed_reset_is_where_the_group_goes_on(
     assert err == "minikafka: set in kafka\n"
     found = [json.loads(line) for line in out.splitlines()]
     assert all(row["executed"] and row["group"] == "g" for row in found)
-    assert {tp: offset for tp, (offset, _) in brokers.groups.group("g").offsets.items()} == offsets
+    assert brokers.committed("g") == offsets
 
 
 @pytest.mark.parametrize(
@@ -189,7 +210,7 @@ def test_an_executed_reset_is_where_the_group_goes_on(
     ],
 )
 def test_an_offset_that_a_log_does_not_have_is_told(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str], options: list[str], printed: str
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str], options: list[str], printed: str
 ) -> None:
     assert run(["group", "reset", "g", *options, "--execute"]) == 0
     assert capfd.readouterr().err.splitlines() == [
@@ -199,10 +220,10 @@ def test_an_offset_that_a_log_does_not_have_is_told(
 
 
 def test_a_reset_makes_a_group_that_was_not_there(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rows(capfd, "reset", "new", "--to-offset", "3", "--topic", "t:1", "--execute")
-    assert brokers.groups.group("new").offsets == {T1: (3, "")}
+    assert brokers.committed("new") == {T1: 3}
     assert failed(capfd, "reset", "other", "--to-latest") == (
         2,
         "minikafka: --topic: required, as group 'other' has no committed offsets\n",
@@ -211,21 +232,21 @@ def test_a_reset_makes_a_group_that_was_not_there(
 
 @pytest.mark.parametrize("arguments", [["reset", "g", "--to-earliest", "--execute"], ["delete", "g"]])
 def test_a_group_with_members_is_left_alone(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str], arguments: list[str]
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     with join(brokers):
         status, err = failed(capfd, *arguments)
     assert status == 1
     assert "NON_EMPTY_GROUP: group 'g' has members: " in err
     assert "before all of them have stopped" in err
-    assert brokers.groups.group("g").offsets == {T0: (2, "")}
+    assert brokers.committed("g") == {T0: 2}
 
 
 def test_a_member_that_joins_meanwhile_keeps_its_offsets(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
     code = ErrorCode.UNKNOWN_MEMBER_ID
-    brokers.script(ApiKey.OFFSET_COMMIT, lambda _, request: commit_answer(request, code))
+    brokers.script(ApiKey.OFFSET_COMMIT, commit_error(code))
     status, err = failed(capfd, "reset", "g", "--to-earliest", "--execute")
     assert (status, "NON_EMPTY_GROUP" in err) == (1, True)
 
@@ -235,7 +256,7 @@ def test_a_member_that_joins_meanwhile_keeps_its_offsets(
     [("tt", "there is no topic 'tt'; there is 't'"), ("t:2", "t-2: topic 't' has 2 partitions, 0 to 1")],
 )
 def test_an_unknown_topic_or_partition_is_told(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str], topic: str, message: str
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str], topic: str, message: str
 ) -> None:
     assert failed(capfd, "reset", "g", "--to-latest", "--topic", topic) == (
         1,
@@ -244,7 +265,7 @@ def test_an_unknown_topic_or_partition_is_told(
 
 
 def test_a_deleted_group_is_gone_with_its_offsets(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["group", "delete", "g"]) == 0
     out, err = capfd.readouterr()
@@ -253,11 +274,11 @@ def test_a_deleted_group_is_gone_with_its_offsets(
         "minikafka: deleted only at the brokers; for a group of this name in ZooKeeper add --zookeeper "
         "HOST:PORT/CHROOT\n"
     )
-    assert brokers.groups.groups == {}
+    assert brokers.groups() == []
 
 
 def test_brokers_that_cannot_delete_groups_are_told_apart(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
     brokers.unknown.add(ApiKey.DELETE_GROUPS)
     status, err = failed(capfd, "delete", "g")
@@ -265,12 +286,15 @@ def test_brokers_that_cannot_delete_groups_are_told_apart(
 
 
 def test_brokers_with_offset_fetch_v1_are_asked_every_partition(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
     brokers.newest[ApiKey.OFFSET_FETCH] = 1
     assert [(row["partition"], row["offset"]) for row in rows(capfd, "describe", "g")] == [(0, 2)]
     (request,) = brokers.asked(ApiKey.OFFSET_FETCH)
-    assert [(topic.name, topic.partition_indexes) for topic in request.topics] == [("t", (0, 1))]
+    assert [(topic.name, topic.partition_indexes) for topic in request.topics] == [
+        ("__consumer_offsets", (0,)),
+        ("t", (0, 1)),
+    ]
 
 
 # consume --group
@@ -284,24 +308,24 @@ def read(member: GroupReader, count: int) -> list[bytes | None]:
     return found
 
 
-def follower(brokers: BrokersInMemory, reset: Reset = Reset.EARLIEST) -> GroupReader:
+def follower(brokers: BrokerHarness, reset: Reset = Reset.EARLIEST) -> GroupReader:
     return GroupReader(client(brokers), "t", "g", reset, threads=False)
 
 
-def offsets_of(brokers: BrokersInMemory) -> dict[TopicPartition, int]:
-    return {tp: offset for tp, (offset, _) in brokers.groups.group("g").offsets.items()}
+def offsets_of(brokers: BrokerHarness) -> dict[TopicPartition, int]:
+    return brokers.committed("g")
 
 
-def test_exactly_what_was_shown_is_committed_and_the_group_is_left(brokers: BrokersInMemory) -> None:
+def test_exactly_what_was_shown_is_committed_and_the_group_is_left(brokers: BrokerHarness) -> None:
     with follower(brokers) as member:
         assert sorted(read(member, 5)) == [b"0-2", b"0-3", b"0-4", b"1-0", b"1-1"]
     assert offsets_of(brokers) == {T0: 5, T1: 2}
-    assert brokers.groups.group("g").state == "Empty"
+    assert brokers.group("g").group_state == "Empty"
     with follower(brokers) as member:
         assert read(member, 3) == [b"1-2", b"1-3", b"1-4"]
 
 
-def test_a_member_that_was_given_nothing_keeps_its_place_for_the_next(brokers: BrokersInMemory) -> None:
+def test_a_member_that_was_given_nothing_keeps_its_place_for_the_next(brokers: BrokerHarness) -> None:
     with follower(brokers, Reset.LATEST) as member:
         read(member, 3)
         messages = member.messages()
@@ -313,13 +337,13 @@ def test_a_member_that_was_given_nothing_keeps_its_place_for_the_next(brokers: B
         assert sorted(read(member, 2)) == [b"0-5", b"1-5"]
 
 
-def test_where_a_member_starts_is_kept_before_anything_is_printed(brokers: BrokersInMemory) -> None:
+def test_where_a_member_starts_is_kept_before_anything_is_printed(brokers: BrokerHarness) -> None:
     with follower(brokers) as member:
         next(member.messages())
     assert offsets_of(brokers) == {T0: 2, T1: 0}
 
 
-def test_what_was_given_and_not_shown_comes_again(brokers: BrokersInMemory) -> None:
+def test_what_was_given_and_not_shown_comes_again(brokers: BrokerHarness) -> None:
     with follower(brokers) as member:
         messages = member.messages()
         tp, record = next(messages)
@@ -329,7 +353,7 @@ def test_what_was_given_and_not_shown_comes_again(brokers: BrokersInMemory) -> N
     assert offsets_of(brokers)[tp] == record.offset + 1
 
 
-def test_what_was_shown_is_committed_while_it_goes_on(brokers: BrokersInMemory) -> None:
+def test_what_was_shown_is_committed_while_it_goes_on(brokers: BrokerHarness) -> None:
     with follower(brokers) as member:
         messages = member.messages()
         for _ in range(8):
@@ -340,30 +364,30 @@ def test_what_was_shown_is_committed_while_it_goes_on(brokers: BrokersInMemory) 
 
 
 def test_a_commit_that_is_refused_is_told_and_does_not_end_it(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
     code = ErrorCode.REBALANCE_IN_PROGRESS
-    brokers.script(ApiKey.OFFSET_COMMIT, lambda _, request: commit_answer(request, code))
+    brokers.script(ApiKey.OFFSET_COMMIT, commit_error(code))
     with follower(brokers) as member:
         read(member, 8)
     assert (
         "failed to commit offsets; printed messages will be read again: REBALANCE_IN_PROGRESS"
         in capfd.readouterr().err
     )
-    assert brokers.groups.group("g").state == "Empty"
+    assert brokers.group("g").group_state == "Empty"
 
 
 def test_messages_lost_with_closed_output_are_read_again(
-    brokers: BrokersInMemory,
+    brokers: BrokerHarness,
 ) -> None:
     with contextlib.suppress(BrokenPipeError), follower(brokers) as member:
         read(member, 3)
         raise BrokenPipeError
     assert offsets_of(brokers) == {T0: 2, T1: 0}
-    assert brokers.groups.group("g").state == "Empty"
+    assert brokers.group("g").group_state == "Empty"
 
 
-def test_a_topic_that_is_not_there_is_told_before_the_group_is_joined(brokers: BrokersInMemory) -> None:
+def test_a_topic_that_is_not_there_is_told_before_the_group_is_joined(brokers: BrokerHarness) -> None:
     with pytest.raises(MinikafkaError, match="there is no topic 'u'"):
         GroupReader(client(brokers), "u", "g", Reset.EARLIEST, threads=False).__enter__()
     assert brokers.asked(ApiKey.JOIN_GROUP) == []
@@ -378,7 +402,7 @@ def test_a_topic_that_is_not_there_is_told_before_the_group_is_joined(brokers: B
     ],
 )
 def test_all_topics_that_a_filter_chooses_are_read(
-    brokers: BrokersInMemory, wanted: TopicFilter, topics: set[str]
+    brokers: BrokerHarness, wanted: TopicFilter, topics: set[str]
 ) -> None:
     for name in ("u1", "u2", "v"):
         brokers.add_topic(name, 1)
@@ -386,21 +410,21 @@ def test_all_topics_that_a_filter_chooses_are_read(
     with GroupReader(client(brokers), wanted, "all", Reset.EARLIEST, threads=False) as member:
         count = sum(10 if name == "t" else 1 for name in topics)
         assert {tp.topic for tp, _ in itertools.islice(member.messages(), count)} == topics
-    assert {tp.topic for tp in brokers.groups.group("all").offsets} == topics
+    assert {tp.topic for tp in brokers.committed("all")} == topics
 
 
 def test_a_filter_that_chooses_nothing_yet_is_told(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with GroupReader(client(brokers), Whitelist("x.*"), "all", Reset.EARLIEST, threads=False):
         pass
     assert capfd.readouterr().err == "minikafka: no topic matches x.* yet; waiting for one\n"
 
 
-def test_a_topic_that_is_deleted_ends_it(brokers: BrokersInMemory) -> None:
+def test_a_topic_that_is_deleted_ends_it(brokers: BrokerHarness) -> None:
     with follower(brokers) as member:
         read(member, 8)
-        brokers.leaders.clear()
+        brokers.delete_topic("t")
         with pytest.raises(MinikafkaError, match=r"^topic 't' was deleted while it was read$"):
             read(member, 1)
 
@@ -408,7 +432,7 @@ def test_a_topic_that_is_deleted_ends_it(brokers: BrokersInMemory) -> None:
 # perf latency
 
 
-def test_a_trip_ends_when_the_message_was_read(brokers: BrokersInMemory) -> None:
+def test_a_trip_ends_when_the_message_was_read(brokers: BrokerHarness) -> None:
     cluster = client(brokers)
     producer = BatchingProducer(cluster, threads=False)
     times_ms = list(itertools.islice(round_trips(cluster, producer, T0, 20), 5))
@@ -416,7 +440,7 @@ def test_a_trip_ends_when_the_message_was_read(brokers: BrokersInMemory) -> None
     assert [value and len(value) for value in brokers.logs[T0].values()[5:]] == [20] * 5
 
 
-def test_a_topic_that_others_write_to_is_refused(brokers: BrokersInMemory) -> None:
+def test_a_topic_that_others_write_to_is_refused(brokers: BrokerHarness) -> None:
     cluster = client(brokers)
     passes = round_trips(cluster, BatchingProducer(cluster, threads=False), T0, 20)
     next(passes)
@@ -437,12 +461,13 @@ def test_the_summary_has_the_percentiles() -> None:
 
 
 def test_a_cluster_without_groups_or_topics_says_so_and_prints_nothing(
-    brokers: BrokersInMemory, capfd: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    brokers.groups.groups.clear()
+    assert run(["group", "delete", "g"]) == 0
+    capfd.readouterr()
     assert run(["group", "list"]) == 0
     assert capfd.readouterr() == ("", "minikafka: there are no groups at the brokers\n")
-    for topic_partition in list(brokers.leaders):
-        del brokers.leaders[topic_partition]
+    brokers.delete_topic("t")
+    brokers.delete_topic(OFFSETS.topic)
     assert run(["topic", "list"]) == 0
     assert capfd.readouterr() == ("", "minikafka: there are no topics\n")

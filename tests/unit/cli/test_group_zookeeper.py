@@ -14,6 +14,8 @@ from minikafka.base.errors import CoordinationError, NetworkError
 from minikafka.base.ids import OFFSETS_TOPIC, BrokerAddress, TopicPartition
 from minikafka.cli.commands import run
 from minikafka.cli.connect import GroupAccess, group_access
+from minikafka.clients.group.config import GroupConsumerConfig
+from minikafka.clients.group.consumer import GroupConsumer
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.registry import paths
 from minikafka.registry.brokers import BrokerRegistration
@@ -22,8 +24,7 @@ from minikafka.registry.consumers import ConsumerRegistration
 from minikafka.registry.memory import MemoryStore
 from minikafka.registry.znodes import children
 from minikafka.wire.api import ApiKey
-from tests.support.brokers_in_memory import BrokersInMemory
-from tests.support.groups_in_memory import Group, Member
+from tests.support.broker_harness import BrokerHarness
 from tests.support.zookeeper_with_topics import cluster
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -34,7 +35,7 @@ class GroupsHarness:
     """Brokers with five messages in each partition, and their ZooKeeper."""
 
     def __init__(self) -> None:
-        self.brokers = BrokersInMemory(2, {"t": 2, "u": 1})
+        self.brokers = BrokerHarness(2, {"t": 2, "u": 1})
         for tp in (T0, T1, U0):
             self.brokers.fill(tp, *(b"%d" % number for number in range(5)))
         topics = {"t": {0: (0,), 1: (1,)}, "u": {0: (0,)}, OFFSETS_TOPIC: {0: (0,)}}
@@ -50,8 +51,7 @@ class GroupsHarness:
         write_offsets(self.store, group, offsets or {T0: 2, T1: 5})
 
     def in_kafka(self, group: str = "g", offsets: dict[TopicPartition, int] | None = None) -> None:
-        for tp, offset in (offsets or {T0: 3}).items():
-            self.brokers.groups.group(group).offsets[tp] = offset, ""
+        self.brokers.commit(group, offsets or {T0: 3})
 
     def consumer(self, name: str, subscription: dict[str, int], *owned: TopicPartition) -> None:
         data = ConsumerRegistration(subscription, 1_795_241_013_651).to_json()
@@ -62,8 +62,7 @@ class GroupsHarness:
 
     def offsets(self, group: str = "g") -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """In ZooKeeper and at the brokers."""
-        kept = self.brokers.groups.groups.get(group, Group(group)).offsets
-        return read_offsets(self.store, group), {tp: offset for tp, (offset, _) in kept.items()}
+        return read_offsets(self.store, group), self.brokers.committed(group)
 
 
 @pytest.fixture
@@ -228,11 +227,13 @@ def test_a_group_with_members_in_both_places_is_described_in_both(
     harness.in_zookeeper(offsets={T0: 2})
     harness.consumer("g_a", {"t": 1}, T0, T1)
     harness.in_kafka(offsets={T0: 3})
-    group = harness.brokers.groups.group("g")
-    group.state, group.members["m"] = "Stable", Member("m", {})
+    member = GroupConsumer(harness.client(), GroupConsumerConfig("g", auto_commit=False), threads=False)
+    member.subscribe(["t"])
+    for _ in range(10):
+        member.poll(50)
     printed = lines(capfd, "describe", "g")
     assert printed[0] == "g: Active, 1 consumer in ZooKeeper with 1 stream"
-    assert "g: Stable, 1 member, coordinated by broker 1 at memory:9001" in printed
+    assert "g: Stable, 1 member, range, coordinated by broker 1 at memory:9001" in printed
     assert {row["kind"] for row in rows(capfd, "describe", "g")} == {"zookeeper", "kafka"}
 
 
@@ -372,7 +373,7 @@ def test_a_deleted_group_is_gone_in_both_places(
     harness.in_zookeeper()
     harness.in_kafka()
     assert lines(capfd, "delete", "g") == ["deleted g in zookeeper and kafka"]
-    assert harness.brokers.groups.groups == {}
+    assert harness.brokers.groups() == []
     assert children(harness.store, paths.CONSUMERS) == []
 
 

@@ -21,7 +21,7 @@ from minikafka.clients.admin.health import ClusterHealth, health_of
 from minikafka.clients.admin.log_dirs import OfflineLogDir
 from minikafka.clients.network.metadata import ClusterMetadata
 from minikafka.wire.apis.describe_configs import ConfigSource
-from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.broker_harness import BrokerHarness
 from tests.unit.clients.admin.test_health import metadata, with_offsets
 
 WELL = metadata((0, (0, 1), (0, 1)), (1, (1, 2), (2, 1)))
@@ -35,7 +35,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> list[ClusterMetadata]:
 
     @contextlib.contextmanager
     def connected(*_: object, **__: object) -> Iterator[object]:
-        yield BrokersInMemory(1, {"t": 1}).client()
+        yield BrokerHarness(1, {"t": 1}).client()
 
     monkeypatch.setattr("minikafka.cli.connect.cluster_client", connected)
     monkeypatch.setattr(Admin, "describe_cluster", lambda admin, timeout_ms=None: states[0])

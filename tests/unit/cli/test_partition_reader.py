@@ -14,20 +14,20 @@ from minikafka.cli.partition_reader import read_partitions, starting_positions
 from minikafka.cli.start_position import Start
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.wire.api import ApiKey
-from tests.support.brokers_in_memory import BrokersInMemory, fetch_error
+from tests.support.broker_harness import BrokerHarness, fetch_error
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
-def brokers() -> BrokersInMemory:
-    brokers = BrokersInMemory(1, {"t": 2})
+def brokers() -> BrokerHarness:
+    brokers = BrokerHarness(1, {"t": 2})
     brokers.fill(T0, b"a", b"b", b"c")
     return brokers
 
 
 @pytest.fixture
-def cluster(brokers: BrokersInMemory) -> ClusterClient:
+def cluster(brokers: BrokerHarness) -> ClusterClient:
     return brokers.client(creates_topics=False, unknown_topic_timeout_ms=UNKNOWN_TOPIC_TIMEOUT_MS)
 
 
@@ -35,7 +35,7 @@ def values(cluster: ClusterClient, positions: dict[TopicPartition, int], count: 
     return [record.value for _, record in islice(read_partitions(cluster, positions), count)]
 
 
-def while_it_waits(brokers: BrokersInMemory, change: Callable[[], None]) -> None:
+def while_it_waits(brokers: BrokerHarness, change: Callable[[], None]) -> None:
     """Do ``change`` at the first pause."""
     wait = brokers.waiter.wait
 
@@ -47,10 +47,8 @@ def while_it_waits(brokers: BrokersInMemory, change: Callable[[], None]) -> None
     brokers.waiter.wait = once  # type: ignore[method-assign]
 
 
-def delete(brokers: BrokersInMemory) -> None:
-    for tp in (T0, T1):
-        del brokers.leaders[tp]
-        brokers.logs.pop(tp, None)
+def delete(brokers: BrokerHarness) -> None:
+    brokers.delete_topic("t")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +79,7 @@ def test_offset_beyond_the_end_is_reported_with_partitions(
 
 
 def test_many_partitions_are_told_in_one_line(
-    brokers: BrokersInMemory, cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     brokers.add_topic("many", 20)
     starting_positions(cluster, "many", Start(offset=9))
@@ -91,9 +89,9 @@ def test_many_partitions_are_told_in_one_line(
 
 
 def test_an_offset_that_is_gone_is_told(
-    brokers: BrokersInMemory, cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    brokers.logs[T0].start_offset = 2
+    brokers.logs[T0].delete_before(2)
     assert starting_positions(cluster, "t", Start(offset=0)) == {T0: 2, T1: 0}
     assert "offset 0 was deleted in t-0 (starts at 2): reading from there" in capsys.readouterr().err
 
@@ -108,13 +106,13 @@ def test_a_time_after_all_messages_is_told(
     )
 
 
-def test_what_comes_later_is_read_too(brokers: BrokersInMemory, cluster: ClusterClient) -> None:
+def test_what_comes_later_is_read_too(brokers: BrokerHarness, cluster: ClusterClient) -> None:
     while_it_waits(brokers, lambda: brokers.fill(T1, b"d"))
     assert values(cluster, {T0: 1, T1: 0}, 3) == [b"b", b"c", b"d"]
 
 
 def test_who_may_not_read_an_empty_topic_is_told_and_does_not_wait(
-    brokers: BrokersInMemory, cluster: ClusterClient
+    brokers: BrokerHarness, cluster: ClusterClient
 ) -> None:
     brokers.add_topic("empty", 1)
     brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -124,7 +122,7 @@ def test_who_may_not_read_an_empty_topic_is_told_and_does_not_wait(
 
 
 def test_who_loses_the_right_to_read_while_nothing_comes_is_told(
-    brokers: BrokersInMemory, cluster: ClusterClient
+    brokers: BrokerHarness, cluster: ClusterClient
 ) -> None:
     denial = fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     while_it_waits(brokers, lambda: brokers.script(ApiKey.FETCH, denial))
@@ -133,7 +131,7 @@ def test_who_loses_the_right_to_read_while_nothing_comes_is_told(
 
 
 def test_a_leader_that_is_away_while_nothing_comes_is_waited_for(
-    brokers: BrokersInMemory, cluster: ClusterClient
+    brokers: BrokerHarness, cluster: ClusterClient
 ) -> None:
     brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.NOT_LEADER_FOR_PARTITION))
     while_it_waits(brokers, lambda: brokers.fill(T1, b"d"))
@@ -141,7 +139,7 @@ def test_a_leader_that_is_away_while_nothing_comes_is_waited_for(
 
 
 def test_a_topic_that_is_deleted_ends_it_soon_and_stays_deleted(
-    brokers: BrokersInMemory, cluster: ClusterClient
+    brokers: BrokerHarness, cluster: ClusterClient
 ) -> None:
     while_it_waits(brokers, lambda: delete(brokers))
     with pytest.raises(MinikafkaError, match=r"^topic 't' was deleted while it was read$"):
@@ -151,11 +149,11 @@ def test_a_topic_that_is_deleted_ends_it_soon_and_stays_deleted(
 
 
 def test_a_topic_that_is_deleted_while_messages_are_fetched_ends_it_too(
-    brokers: BrokersInMemory, cluster: ClusterClient
+    brokers: BrokerHarness, cluster: ClusterClient
 ) -> None:
     messages = read_partitions(cluster, {T0: 0, T1: 0})
     brokers.script(ApiKey.FETCH, fetch_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    lookup = brokers.answer_list_offsets
+    lookup = brokers.serve
 
     def look_and_delete(broker_id: int, request: object) -> object:
         answer = lookup(broker_id, request)  # type: ignore[arg-type]
@@ -169,7 +167,7 @@ def test_a_topic_that_is_deleted_while_messages_are_fetched_ends_it_too(
 
 
 def test_a_topic_made_anew_is_told_by_offsets_that_went_back(
-    brokers: BrokersInMemory, cluster: ClusterClient
+    brokers: BrokerHarness, cluster: ClusterClient
 ) -> None:
     def anew() -> None:
         delete(brokers)
@@ -184,7 +182,7 @@ def test_a_topic_made_anew_is_told_by_offsets_that_went_back(
 
 
 def test_a_topic_made_anew_with_fewer_partitions_is_told(
-    brokers: BrokersInMemory, cluster: ClusterClient
+    brokers: BrokerHarness, cluster: ClusterClient
 ) -> None:
     def anew() -> None:
         delete(brokers)
@@ -197,23 +195,23 @@ def test_a_topic_made_anew_with_fewer_partitions_is_told(
 
 
 def test_a_leader_that_is_behind_for_a_moment_is_waited_for(
-    brokers: BrokersInMemory, cluster: ClusterClient
+    brokers: BrokerHarness, cluster: ClusterClient
 ) -> None:
-    brokers.logs[T0].end_offset = 2
+    brokers.logs[T0].truncate(2)
     while_it_waits(brokers, lambda: brokers.fill(T0, b"d", b"e"))
     assert values(cluster, {T0: 3, T1: 0}, 1) == [b"e"]
 
 
 def test_a_leader_that_does_not_know_its_partition_yet_is_asked_again(
-    brokers: BrokersInMemory, cluster: ClusterClient
+    brokers: BrokerHarness, cluster: ClusterClient
 ) -> None:
     brokers.script(ApiKey.FETCH, *[fetch_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] * 3)
     assert values(cluster, {T0: 0, T1: 0}, 3) == [b"a", b"b", b"c"]
 
 
 def test_messages_deleted_before_reading_are_skipped(
-    brokers: BrokersInMemory, cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
+    brokers: BrokerHarness, cluster: ClusterClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    brokers.logs[T0].start_offset = 2
+    brokers.logs[T0].delete_before(2)
     assert values(cluster, {T0: 0, T1: 0}, 1) == [b"c"]
     assert "offset 0 was deleted in t-0 (starts at 2)" in capsys.readouterr().err

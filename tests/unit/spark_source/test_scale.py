@@ -11,30 +11,32 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.range_fetcher import RangeFetcher
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.produce import BatchingProducer
+from minikafka.records.format.message_set import Record, build_message_set
 from minikafka.wire.api import ApiKey
 from pyspark_minikafka.offsets import StreamOffset
 from pyspark_minikafka.options.options import Mode, source_options
 from pyspark_minikafka.planning.lookup import ClusterLookup
 from pyspark_minikafka.planning.planner import Planner
-from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.broker_harness import BrokerHarness
 
 BROKERS = 3
 
 
-def brokers_with(partitions: int) -> BrokersInMemory:
-    brokers = BrokersInMemory(BROKERS, {"t": partitions})
+def brokers_with(partitions: int) -> BrokerHarness:
+    brokers = BrokerHarness(BROKERS, {"t": partitions})
     for number in range(partitions):
-        brokers.logs[TopicPartition("t", number)].end_offset = 1_000 + number
+        last = build_message_set([Record(None, b"v")], base_offset=999 + number)
+        brokers.logs[TopicPartition("t", number)].copy(last)
     return brokers
 
 
-def planner(brokers: BrokersInMemory, mode: Mode, **given: str) -> Planner:
+def planner(brokers: BrokerHarness, mode: Mode, **given: str) -> Planner:
     options = source_options({"subscribe": "t", **given}, mode)
     lookup = ClusterLookup(brokers.client(creates_topics=False, one_connection=True), options, brokers.clock)
     return Planner(options, lookup, warn=pytest.fail, pause=brokers.waiter.wait, now_ms=brokers.clock.now_ms)
 
 
-def requests(brokers: BrokersInMemory) -> Counter[tuple[ApiKey, int]]:
+def requests(brokers: BrokerHarness) -> Counter[tuple[ApiKey, int]]:
     """Return the number of requests by API and broker."""
     return Counter((key, broker_id) for broker_id, key, _, _ in brokers.requests)
 
@@ -79,7 +81,7 @@ def test_planning_moves_no_records() -> None:
 
 
 def test_several_tasks_of_a_worker_use_one_connection_to_each_leader() -> None:
-    brokers = BrokersInMemory(BROKERS, {"t": 6})
+    brokers = BrokerHarness(BROKERS, {"t": 6})
     client = brokers.client(creates_topics=False, one_connection=True)
     for number in range(6):
         write(brokers.client(), number)

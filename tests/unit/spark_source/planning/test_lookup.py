@@ -9,7 +9,7 @@ from minikafka.base.ids import TopicPartition
 from pyspark_minikafka.options.options import Mode, source_options
 from pyspark_minikafka.planning import lookup
 from pyspark_minikafka.planning.lookup import ClusterLookup
-from tests.support.brokers_in_memory import BrokersInMemory
+from tests.support.broker_harness import BrokerHarness
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
@@ -18,8 +18,8 @@ def looking(
     monkeypatch: pytest.MonkeyPatch, zookeeper: dict[TopicPartition, int], **given: str
 ) -> ClusterLookup:
     """A group ``g``: Kafka has 5 and 6 of the first partitions, ZooKeeper what is given."""
-    brokers = BrokersInMemory(1, {"t": 3})
-    brokers.groups.group("g").offsets.update({T0: (5, ""), T1: (6, "")})
+    brokers = BrokerHarness(1, {"t": 3})
+    brokers.commit("g", {T0: 5, T1: 6})
     monkeypatch.setattr(lookup, "_in_zookeeper", lambda connect, group: zookeeper if group == "g" else {})
     options = source_options({"subscribe": "t", **given}, Mode.BATCH)
     return ClusterLookup(brokers.client(), options, zookeeper_connect="zk:2181")
@@ -46,7 +46,7 @@ def test_a_group_without_offsets_is_an_error_that_says_where_was_looked(
 
 
 def test_logs_reach_as_far_as_their_leaders_have_them() -> None:
-    brokers = BrokersInMemory(1, {"t": 2})
+    brokers = BrokerHarness(1, {"t": 2})
     brokers.fill(T0, b"a", b"b")
     found = ClusterLookup(brokers.client(), source_options({"subscribe": "t"}, Mode.STREAM))
     assert found.logs_reach({T0: 2, T1: 1}) == {T0}
