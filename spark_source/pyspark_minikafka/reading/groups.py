@@ -27,7 +27,7 @@ from typing import Protocol
 from minikafka.base.clock import Clock, SystemClock
 from minikafka.base.errors import ConfigError, GroupInUse, MinikafkaError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.sole_member import SESSION_TIMEOUT_MS, SoleMember
+from minikafka.clients.group.sole_member import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, SoleMember
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.registry.paths import consumer_id
 from pyspark_minikafka import cache, report
@@ -49,20 +49,19 @@ _CLOSE_S = 1.5
 class GroupMember(Protocol):
     """The query's membership in a group, in one of the storages. Called by one thread at a time.
 
-    session_ms: the session timeout of the member. heartbeat_ms: the heartbeat interval.
+    session_ms: the session timeout of the member. heartbeat_ms: the interval of calls of ``hold``.
     """
 
     session_ms: int
     heartbeat_ms: int
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
-        """Become the group's owner of ``partitions``, again after a lost session. Raise GroupInUse."""
+        """Be the group's owner of ``partitions``, also after a lost session, and send a heartbeat if it is
+        due. Raise GroupInUse.
+        """
 
     def commit(self, offsets: Positions) -> None:
         """Commit ``offsets``."""
-
-    def heartbeat(self) -> None:
-        """Send a heartbeat."""
 
     def release(self) -> None:
         """Leave the group and close all connections."""
@@ -72,7 +71,7 @@ class KafkaGroupMember:
     """The member of a group that a broker coordinates."""
 
     session_ms = SESSION_TIMEOUT_MS
-    heartbeat_ms = 3_000
+    heartbeat_ms = HEARTBEAT_INTERVAL_MS
 
     def __init__(self, cluster: ClusterClient, group: str, owner: str) -> None:
         self._cluster = cluster
@@ -84,11 +83,8 @@ class KafkaGroupMember:
     def commit(self, offsets: Positions) -> None:
         self._member.commit(offsets, self._cluster.deadline(_ATTEMPT_MS))
 
-    def heartbeat(self) -> None:
-        self._member.heartbeat(self._cluster.deadline(_ATTEMPT_MS))
-
     def release(self) -> None:
-        self._member.release(self._cluster.deadline(_RETRY_MS))
+        self._member.release()
 
 
 class ZooKeeperGroupMember:
@@ -109,9 +105,6 @@ class ZooKeeperGroupMember:
 
     def commit(self, offsets: Positions) -> None:
         self._consumer.commit(offsets)
-
-    def heartbeat(self) -> None:
-        pass  # kazoo keeps the session alive; ``hold`` detects a new one
 
     def release(self) -> None:
         try:
@@ -227,8 +220,6 @@ class GroupProgress:
         if changed:
             self._member.commit(changed)
             self._committed = dict(reached)
-        else:
-            self._member.heartbeat()
         self._done = reached
 
     def _warn(self, problem: Exception) -> None:

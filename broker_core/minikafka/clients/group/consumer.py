@@ -42,7 +42,7 @@ from minikafka.clients.group.member import (
     GroupMember,
 )
 from minikafka.clients.group.offsets import Committed, Committer, committed_offsets
-from minikafka.clients.group.subscription import TopicSubscription
+from minikafka.clients.group.subscription import SubscribedTopics, TopicSubscription
 from minikafka.clients.group.subscription_state import SubscriptionState
 from minikafka.clients.network.arguments import has_methods, to_topic_partitions
 from minikafka.clients.network.cluster import ClusterClient
@@ -100,8 +100,9 @@ class GroupConsumer:
         self._listener = _checked_listener(listener)
         self._pools = DedicatedConnectionPool(), DedicatedConnectionPool()
         self._coordinator = CoordinatorClient(cluster, config.group_id, self._pools[0])
+        self._topics = SubscribedTopics(cluster, config)
         self._member = GroupMember(
-            self._coordinator, config, self._on_assigned, self._on_revoked, threads=threads
+            self._coordinator, config, self._topics, self._on_assigned, self._on_revoked, threads=threads
         )
         self._subscription_state = SubscriptionState(cluster, config, self._coordinator)
         self._commits = CommitRequestManager(self._coordinator, self._member.on_commit_rejected)
@@ -138,7 +139,13 @@ class GroupConsumer:
             wanted = TopicSubscription.matching(pattern, internal=not self.config.exclude_internal_topics)
         if listener is not None:
             self._listener = listener
-        self._member.subscribe(wanted)
+        if wanted == self._topics.subscription:
+            return
+        self._topics.replace(wanted)
+        if wanted:
+            self._member.rejoin()
+        else:
+            self._member.leave(for_good=False)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Replace the assignment by ``partitions``, without group membership and listener calls.
@@ -147,7 +154,7 @@ class GroupConsumer:
         positions.
         """
         self._check_open()
-        if self._member.wanted:
+        if self._topics.subscription:
             raise ValueError("cannot assign partitions with a subscription; unsubscribe first")
         wanted = frozenset(to_topic_partitions(partitions))
         if self._manual and self.config.auto_commit:
@@ -168,7 +175,7 @@ class GroupConsumer:
     @property
     def subscription(self) -> tuple[str, ...]:
         """The subscribed topics; of a pattern, its matches at the last look-up."""
-        return self._member.topics
+        return self._topics.names
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
@@ -432,7 +439,7 @@ class GroupConsumer:
 
     def _poll(self, timeout_ms: int, take: Callable[[], T], nothing: T) -> T:
         self._check_open()
-        if not self._manual and not self._member.wanted:
+        if not self._manual and not self._topics.subscription:
             raise ValueError("poll without topics: subscribe to topics or assign partitions first")
         self._subscription_state.done()
         deadline = self._cluster.deadline(timeout_ms)

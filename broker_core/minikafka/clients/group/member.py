@@ -1,5 +1,8 @@
 """One member of a group: executes the effects of ``Membership``.
 
+It is the same for each kind of member. A ``MemberProtocol`` says what the member subscribes to, and how it
+assigns partitions as the leader.
+
 All calls come from one thread. Heartbeats are sent on a second thread, so that the caller may take
 ``max.poll.interval.ms`` between two calls of ``ensure_active``. With ``threads=False`` there is no second
 thread, for simulations: ``ensure_active`` sends the heartbeats.
@@ -9,9 +12,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError, NetworkError, RemoteWireError
 from minikafka.base.ids import TopicPartition
@@ -22,20 +25,16 @@ from minikafka.clients.group.membership import Membership, MemberState
 from minikafka.clients.group.offsets import Committer
 from minikafka.clients.group.requests import (
     assigned_partitions,
-    compute_assignment,
     join_completed,
     join_request,
-    member_subscriptions,
     sync_completed,
     sync_request,
 )
-from minikafka.clients.group.subscription import TopicSubscription, check_describable
 from minikafka.clients.network.broker_connection import ResponseFuture
-from minikafka.clients.network.metadata import TopicMetadata
 from minikafka.clients.network.response_errors import is_retriable
 from minikafka.clients.network.retry import Deadline
 from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest
-from minikafka.wire.apis.join_group import JOIN_GROUP
+from minikafka.wire.apis.join_group import JOIN_GROUP, JoinGroupRequestProtocol
 from minikafka.wire.apis.leave_group import LEAVE_GROUP, LeaveGroupRequest
 from minikafka.wire.apis.offset_commit import NO_GENERATION
 from minikafka.wire.apis.sync_group import SYNC_GROUP
@@ -48,10 +47,26 @@ POLL_SLICE_MS = 100
 """The interval at which a waiting poll checks for a rejoin or a wakeup."""
 REVOKE_TIMEOUT_MS = 5_000
 """Longest wait for the commit before partitions are given up."""
-_TOPIC_CHECK_INTERVAL_MS = 1_000
-"""The interval between two look-ups of subscribed topics."""
 _JOIN_GROUP_TIMEOUT_LAPSE_MS = 5_000
 """The extra time for the JoinGroup response after the rebalance time-out."""
+
+
+class MemberProtocol(Protocol):
+    """The part of a member that depends on what it reads. Used by the member's thread.
+
+    The first two may raise a MinikafkaError; after a retriable one the member joins again.
+    """
+
+    def join_protocols(self, deadline: Deadline) -> tuple[JoinGroupRequestProtocol, ...]:
+        """Return the assignors for JoinGroup, in order of preference, with the member's subscription."""
+
+    def compute_assignment(
+        self, effect: membership.ComputeAssignment, deadline: Deadline
+    ) -> membership.AssignmentComputed:
+        """Return the assignments of all members, as the leader."""
+
+    def has_changed(self, deadline: Deadline) -> bool:
+        """Return True if a member of the group must rejoin to get other partitions. Called at each poll."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +90,22 @@ class GroupMember:
         self,
         coordinator: CoordinatorClient,
         config: GroupConsumerConfig,
+        protocol: MemberProtocol,
         on_assigned: Callable[[tuple[TopicPartition, ...]], None],
         on_revoked: Callable[[bool], None],
         *,
         threads: bool,
     ) -> None:
-        self.topics: tuple[str, ...] = ()
-        """The subscribed topics; of a pattern, its matches at the last look-up."""
+        self.last_failure: MinikafkaError | None = None
+        """The error of the last request to join that failed and was retriable."""
         self._coordinator = coordinator
         self._cluster = coordinator.cluster
         self._clock = coordinator.cluster.clock
         self._config = config
+        self._protocol = protocol
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self._threads = threads
-        self._subscription = TopicSubscription()
-        self._counts: dict[str, int] = {}
-        """The number of partitions of each topic at the last assignment."""
-        self._check_topics_at_ms = 0
         self._pending: _PendingResponse | None = None
         # Guards the state that the heartbeat thread shares with the caller's thread: these two.
         self._lock = threading.Lock()
@@ -117,17 +130,18 @@ class GroupMember:
         return self._membership.member_id
 
     @property
-    def wanted(self) -> TopicSubscription:
-        """The subscription."""
-        return self._subscription
+    def is_current(self) -> bool:
+        """True for a member of the current generation, as far as is known."""
+        with self._lock:
+            return (
+                self._membership.in_group
+                and self._membership.generation != NO_GENERATION
+                and not self._membership.must_rejoin
+            )
 
-    def subscribe(self, wanted: TopicSubscription) -> None:
-        """Replace the subscription; an empty one leaves the group."""
-        if wanted == self._subscription:
-            return
-        self._subscription = wanted
-        self.topics = wanted.names
-        self._handle(membership.SubscriptionChanged() if wanted else membership.Leaving(for_good=False))
+    def rejoin(self) -> None:
+        """Join again at the next poll, as the protocol has changed."""
+        self._handle(membership.SubscriptionChanged())
 
     def ensure_active(self, deadline: Deadline) -> bool:
         """Join or keep up the membership for a short time; return whether the partitions can be read.
@@ -140,7 +154,8 @@ class GroupMember:
                 target=self._run_heartbeats, name="minikafka-heartbeat", daemon=True
             )
             self._heartbeat_thread.start()
-        self._check_topics(deadline)
+        if self._membership.in_group and self._protocol.has_changed(self.step_deadline(deadline)):
+            self._step(membership.SubscriptionChanged())
         self._handle(membership.Polled())
         if not self._threads:
             self.tick()
@@ -173,9 +188,9 @@ class GroupMember:
         """Handle a commit of ``generation`` that the coordinator rejected."""
         self._handle(membership.CommitRejected(generation, code))
 
-    def leave(self) -> None:
-        """Revoke the partitions and leave the group for good."""
-        self._handle(membership.Leaving())
+    def leave(self, *, for_good: bool = True) -> None:
+        """Revoke the partitions and leave the group."""
+        self._handle(membership.Leaving(for_good))
 
     def end(self) -> None:
         """Finish ``leave`` after ``on_revoked`` has raised an error."""
@@ -190,42 +205,6 @@ class GroupMember:
     def step_deadline(self, deadline: Deadline) -> Deadline:
         """Return a deadline for one request, even if ``deadline`` leaves no time."""
         return self._cluster.deadline(max(REQUEST_MIN_TIMEOUT_MS, deadline.remaining_ms()))
-
-    # --- topics
-
-    def _check_topics(self, deadline: Deadline) -> None:
-        """Rejoin if a subscribed topic has more partitions, was created, or was deleted."""
-        now_ms = self._clock.monotonic_ms()
-        if now_ms < self._check_topics_at_ms or not self._membership.in_group:
-            return
-        by_name = self._subscription.pattern is None
-        self._check_topics_at_ms = now_ms + (
-            _TOPIC_CHECK_INTERVAL_MS if by_name else self._config.metadata_max_age_ms
-        )
-        try:
-            counts = self._refresh_topics(self.step_deadline(deadline))
-        except (NetworkError, RemoteWireError):
-            self._check_topics_at_ms = now_ms + _TOPIC_CHECK_INTERVAL_MS
-            return
-        if counts != self._counts:
-            logger.info("rejoining: the topics' partitions have changed from %s to %s", self._counts, counts)
-            self._step(membership.SubscriptionChanged())
-
-    def _refresh_topics(self, deadline: Deadline) -> dict[str, int]:
-        """Return the subscribed topics that exist, with their numbers of partitions. Raises
-        TOPIC_AUTHORIZATION_FAILED for one that this client may not describe.
-        """
-        self.topics = self._subscription.topics(self._cluster, deadline)
-        known = self._describe_topics(self.topics, deadline)
-        for name in self.topics:
-            check_describable(known[name])
-        return _counts(known, self.topics)
-
-    def _describe_topics(
-        self, topics: Iterable[str], deadline: Deadline, *, refresh: bool = False
-    ) -> Mapping[str, TopicMetadata]:
-        timeout_ms = max(1, deadline.remaining_ms())
-        return self._cluster.metadata(topics, refresh=refresh, timeout_ms=timeout_ms).topics
 
     # --- executing effects
 
@@ -260,10 +239,10 @@ class GroupMember:
     def _join(self, effect: membership.SendJoinGroup) -> membership.Event | None:
         self._pending = None
         try:
-            self._counts = self._refresh_topics(self._cluster.deadline(REQUEST_MIN_TIMEOUT_MS))
+            protocols = self._protocol.join_protocols(self._cluster.deadline(REQUEST_MIN_TIMEOUT_MS))
         except MinikafkaError as error:
             return self._on_request_failure(error)
-        return self._send_request(JOIN_GROUP, join_request(self._config, effect, self.topics), join_completed)
+        return self._send_request(JOIN_GROUP, join_request(self._config, effect, protocols), join_completed)
 
     def _send_request(
         self, api: Any, request: object, to_event: Callable[[Any], membership.Event]
@@ -295,21 +274,16 @@ class GroupMember:
             self._handle(membership.RequestFailed())
             raise error
         logger.info("group %s: request failed; retrying: %s", self._config.group_id, error)
+        self.last_failure = error
         return membership.RequestFailed()
 
     def _compute_assignment(self, effect: membership.ComputeAssignment) -> membership.Event:
-        subscriptions = member_subscriptions(effect)
-        topics = sorted({topic for wanted in subscriptions.values() for topic in wanted})
         try:
-            known = self._describe_topics(topics, self._cluster.deadline(REVOKE_TIMEOUT_MS), refresh=True)
-        except (NetworkError, RemoteWireError) as error:
+            return self._protocol.compute_assignment(effect, self._cluster.deadline(REVOKE_TIMEOUT_MS))
+        except MinikafkaError as error:
             return self._on_request_failure(error)
-        counts = _counts(known, topics)
-        self._counts = {topic: count for topic, count in counts.items() if topic in self.topics}
-        return compute_assignment(effect, subscriptions, counts)
 
     def _start(self, effect: membership.StartReading) -> None:
-        self._check_topics_at_ms = 0
         self._wake.set()
         self._on_assigned(assigned_partitions(effect.assignment))
 
@@ -370,8 +344,3 @@ class GroupMember:
         except MinikafkaError as error:
             logger.info("group %s: heartbeat failed: %s", self._config.group_id, error)
             return None
-
-
-def _counts(known: Mapping[str, TopicMetadata], topics: Iterable[str]) -> dict[str, int]:
-    """Return the numbers of partitions of those topics that exist."""
-    return {name: len(known[name].partitions) for name in topics if known[name].partitions}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from minikafka.base.errors import ErrorCode, RemoteWireError
 from minikafka.base.ids import TopicPartition
@@ -34,18 +34,23 @@ logger = logging.getLogger("minikafka.clients.group")
 
 
 def join_request(
-    config: GroupConsumerConfig, effect: SendJoinGroup, topics: tuple[str, ...]
+    config: GroupConsumerConfig, effect: SendJoinGroup, protocols: tuple[JoinGroupRequestProtocol, ...]
 ) -> JoinGroupRequest:
-    """Return JoinGroup with one subscription for all assignors. Version 0 has only the session time-out."""
-    subscription = encode_subscription(Subscription(topics))
+    """Return JoinGroup. Version 0 has only the session time-out."""
     return JoinGroupRequest(
         group_id=config.group_id,
         session_timeout_ms=config.session_timeout_ms,
         rebalance_timeout_ms=config.max_poll_interval_ms,
         member_id=effect.member_id,
         protocol_type=PROTOCOL_TYPE,
-        protocols=tuple(JoinGroupRequestProtocol(name, subscription) for name in config.assignors),
+        protocols=protocols,
     )
+
+
+def join_protocols(assignors: Iterable[str], topics: Iterable[str]) -> tuple[JoinGroupRequestProtocol, ...]:
+    """Return the assignors with one subscription for all."""
+    subscription = encode_subscription(Subscription(tuple(topics)))
+    return tuple(JoinGroupRequestProtocol(name, subscription) for name in assignors)
 
 
 def join_completed(response: JoinGroupResponse) -> JoinCompleted:
@@ -90,10 +95,15 @@ def compute_assignment(
 ) -> AssignmentComputed:
     """Return the assignments of all members by the assignor that the coordinator has chosen."""
     shares = ASSIGNORS[effect.protocol](subscriptions, partitions)
+    return encoded_assignment(shares)
+
+
+def encoded_assignment(shares: Mapping[str, Iterable[TopicPartition]]) -> AssignmentComputed:
+    """Return the event of the partitions that each member gets."""
     return AssignmentComputed(tuple((member_id, _encoded(share)) for member_id, share in shares.items()))
 
 
-def _encoded(share: tuple[TopicPartition, ...]) -> bytes:
+def _encoded(share: Iterable[TopicPartition]) -> bytes:
     topics: dict[str, list[int]] = {}
     for tp in share:
         topics.setdefault(tp.topic, []).append(tp.partition)

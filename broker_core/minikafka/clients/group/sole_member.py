@@ -3,48 +3,56 @@
 It joins as a consumer, so that tools list it with its partitions, with an assignor of its own name.
 So the coordinator rejects every other consumer that joins, every commit from outside the group, and this
 member while the group has others. As one broker decides, one of two that join at the same time is rejected.
-A killed member is removed after ``session_timeout_ms``.
+A killed member is removed after ``SESSION_TIMEOUT_MS``.
 
-There is no thread: the user calls ``hold``, ``commit`` or ``heartbeat`` several times within that time.
+There is no thread: the user calls ``hold`` every ``HEARTBEAT_INTERVAL_MS``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
-from minikafka.base.errors import BrokerError, ErrorCode, GroupInUse, MinikafkaError
+from minikafka.base.errors import BrokerError, ErrorCode, GroupInUse, MinikafkaError, NetworkError
 from minikafka.base.ids import TopicPartition
-from minikafka.clients.group.coordinator_client import CoordinatorClient, raise_for_code
+from minikafka.clients.group.commits import CommitRequestManager
+from minikafka.clients.group.config import GroupConsumerConfig
+from minikafka.clients.group.coordinator_client import CoordinatorClient
 from minikafka.clients.group.description import DEAD, EMPTY, GroupDescription, describe_group
-from minikafka.clients.group.membership import NO_MEMBER, REJOIN_CODES
-from minikafka.clients.group.offsets import Committed, Committer, commit
+from minikafka.clients.group.member import GroupMember
+from minikafka.clients.group.membership import REJOIN_CODES, AssignmentComputed, ComputeAssignment
+from minikafka.clients.group.offsets import Committed
+from minikafka.clients.group.requests import encoded_assignment, join_protocols
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.connections import DedicatedConnectionPool
 from minikafka.clients.network.retry import Deadline
-from minikafka.wire.apis.heartbeat import HEARTBEAT, HeartbeatRequest
-from minikafka.wire.apis.join_group import (
-    JOIN_GROUP,
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from minikafka.wire.apis.leave_group import LEAVE_GROUP, LeaveGroupRequest
-from minikafka.wire.apis.offset_commit import NO_GENERATION
-from minikafka.wire.apis.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupRequestAssignment
-from minikafka.wire.consumer_protocol import (
-    PROTOCOL_TYPE,
-    Assignment,
-    ConsumerPartitions,
-    Subscription,
-    encode_assignment,
-    encode_subscription,
-)
+from minikafka.wire.apis.join_group import JoinGroupRequestProtocol
 
 SESSION_TIMEOUT_MS = 10_000
 """The default of Kafka 0.10's consumers, which all brokers allow by default."""
+HEARTBEAT_INTERVAL_MS = 3_000
 
 _NAMED = 3
 """The limit of members that an error lists."""
+
+
+class _ChosenPartitions:
+    """The protocol of a sole member (``MemberProtocol``): the partitions that it chose, and the assignor
+    ``owner``, which no other member supports.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self.partitions: tuple[TopicPartition, ...] = ()
+        self._owner = owner
+
+    def join_protocols(self, deadline: Deadline) -> tuple[JoinGroupRequestProtocol, ...]:
+        return join_protocols([self._owner], sorted({tp.topic for tp in self.partitions}))
+
+    def compute_assignment(self, effect: ComputeAssignment, deadline: Deadline) -> AssignmentComputed:
+        # More than one member can only be earlier attempts whose responses were lost; they time out.
+        return encoded_assignment({member_id: self.partitions for member_id, _ in effect.members})
+
+    def has_changed(self, deadline: Deadline) -> bool:
+        return False  # ``hold`` says so
 
 
 class SoleMember:
@@ -53,142 +61,63 @@ class SoleMember:
     owner: a unique name that starts with the group's name and ``_``.
     """
 
-    def __init__(
-        self,
-        cluster: ClusterClient,
-        group_id: str,
-        owner: str,
-        *,
-        session_timeout_ms: int = SESSION_TIMEOUT_MS,
-    ) -> None:
+    def __init__(self, cluster: ClusterClient, group_id: str, owner: str) -> None:
         self._cluster = cluster
         self._group_id = group_id
-        self._owner = owner
-        self._session_timeout_ms = session_timeout_ms
         self._pool = DedicatedConnectionPool()
         self._coordinator = CoordinatorClient(cluster, group_id, self._pool)
-        self._member_id = NO_MEMBER
-        self._generation = NO_GENERATION
-        self._partitions: frozenset[TopicPartition] = frozenset()
+        self._chosen = _ChosenPartitions(owner)
+        config = GroupConsumerConfig(
+            group_id,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+            max_poll_interval_ms=SESSION_TIMEOUT_MS,
+        )
+        self._member = GroupMember(
+            self._coordinator, config, self._chosen, lambda _: None, lambda _: None, threads=False
+        )
+        self._commits = CommitRequestManager(self._coordinator, self._member.on_commit_rejected)
 
     def hold(self, partitions: Collection[TopicPartition], deadline: Deadline) -> None:
-        """Join the group as the reader of ``partitions``; does nothing if it is that already.
+        """Be the group's reader of ``partitions``: join, join again if this is no longer a member or the
+        partitions are others, or send a heartbeat if it is due.
 
         Raises GroupInUse with the names of the group's members. Brokers from 0.11 on respond to the first
         member of a group after ``group.initial.rebalance.delay.ms``, three seconds by default.
         """
-        wanted = frozenset(partitions)
-        if self._generation != NO_GENERATION and wanted == self._partitions:
-            return
-        while True:
-            try:
-                join_completed = self._join(wanted, deadline)
-                self._generation, self._member_id = join_completed.generation_id, join_completed.member_id
-                self._sync(wanted, join_completed.leader, deadline)
-            except BrokerError as error:
-                if error.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-                    raise GroupInUse(self._group_id, self._holders(deadline)) from None
-                if not self._must_rejoin(error) or deadline.expired:
-                    raise
-            else:
-                self._partitions = wanted
-                return
+        wanted = tuple(sorted(set(partitions)))
+        if wanted != self._chosen.partitions:
+            self._chosen.partitions = wanted
+            self._member.rejoin()
+        try:
+            while not (self._member.ensure_active(deadline) and self._member.is_current):
+                if deadline.expired:
+                    why = f": {self._member.last_failure}" if self._member.last_failure is not None else ""
+                    raise NetworkError(
+                        f"joining group {self._group_id!r}: not done after {deadline.timeout_ms} ms{why}"
+                    )
+        except BrokerError as error:
+            if error.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+                raise GroupInUse(self._group_id, self._holders(deadline)) from None
+            raise
 
     def commit(self, offsets: Mapping[TopicPartition, int], deadline: Deadline) -> None:
         """Commit as the member; joins again if it is no longer one. Raises as ``hold``."""
         committed = {tp: Committed(offset) for tp, offset in offsets.items()}
-
-        def attempt() -> None:
-            commit(self._coordinator, Committer(self._generation, self._member_id), committed, deadline)
-
-        self._as_member(attempt, deadline)
-
-    def heartbeat(self, deadline: Deadline) -> None:
-        """Send a heartbeat; joins again if this is no longer a member. Raises as ``hold``."""
-        what = f"a heartbeat of group {self._group_id!r}"
-
-        def attempt() -> None:
-            request = HeartbeatRequest(self._group_id, self._generation, self._member_id)
-            self._coordinator.call(
-                what,
-                HEARTBEAT,
-                lambda _: request,
-                deadline,
-                lambda response: raise_for_code(response.error_code, what),
-            )
-
-        self._as_member(attempt, deadline)
-
-    def release(self, deadline: Deadline) -> None:
-        """Leave the group and close the connections. Raises the error of a failed LeaveGroup."""
-        member_id, self._member_id, self._generation = self._member_id, NO_MEMBER, NO_GENERATION
-        try:
-            if member_id != NO_MEMBER:
-                request = LeaveGroupRequest(self._group_id, member_id)
-                self._coordinator.call(
-                    f"leaving group {self._group_id!r}",
-                    LEAVE_GROUP,
-                    lambda _: request,
-                    deadline,
-                    lambda response: raise_for_code(response.error_code, f"leaving group {self._group_id!r}"),
-                )
-        finally:
-            self._cluster.close_pool(self._pool)
-
-    def _as_member(self, attempt: Callable[[], None], deadline: Deadline) -> None:
         while True:
-            self.hold(self._partitions, deadline)
+            self.hold(self._chosen.partitions, deadline)
             try:
-                return attempt()
+                return self._commits.commit_sync(self._member.committer(), committed, deadline)
             except BrokerError as error:
-                if not self._must_rejoin(error) or deadline.expired:
+                if error.code not in REJOIN_CODES or deadline.expired:
                     raise
 
-    def _join(self, partitions: Iterable[TopicPartition], deadline: Deadline) -> JoinGroupResponse:
-        topics = tuple(sorted({tp.topic for tp in partitions}))
-        protocol = JoinGroupRequestProtocol(self._owner, encode_subscription(Subscription(topics)))
-        request = JoinGroupRequest(
-            group_id=self._group_id,
-            session_timeout_ms=self._session_timeout_ms,
-            rebalance_timeout_ms=self._session_timeout_ms,
-            member_id=self._member_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocols=(protocol,),
-        )
-
-        def take(response: JoinGroupResponse) -> JoinGroupResponse:
-            raise_for_code(response.error_code, f"joining group {self._group_id!r}")
-            return response
-
-        what = f"joining group {self._group_id!r}"
-        return self._coordinator.call(what, JOIN_GROUP, lambda _: request, deadline, take)
-
-    def _sync(self, partitions: Iterable[TopicPartition], leader: str, deadline: Deadline) -> None:
-        topics: dict[str, list[int]] = {}
-        for tp in sorted(partitions):
-            topics.setdefault(tp.topic, []).append(tp.partition)
-        rows = tuple(ConsumerPartitions(topic, tuple(numbers)) for topic, numbers in topics.items())
-        share = SyncGroupRequestAssignment(self._member_id, encode_assignment(Assignment(rows)))
-        # Another leader can only be an earlier attempt of this member whose response was lost; it times out.
-        shares = (share,) if leader == self._member_id else ()
-        request = SyncGroupRequest(self._group_id, self._generation, self._member_id, shares)
-        what = f"synchronizing group {self._group_id!r}"
-        self._coordinator.call(
-            what,
-            SYNC_GROUP,
-            lambda _: request,
-            deadline,
-            lambda response: raise_for_code(response.error_code, what),
-        )
-
-    def _must_rejoin(self, error: BrokerError) -> bool:
-        """Return True if ``error`` says that this is not a member of the current generation."""
-        if error.code not in REJOIN_CODES:
-            return False
-        self._generation = NO_GENERATION
-        if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
-            self._member_id = NO_MEMBER
-        return True
+    def release(self) -> None:
+        """Leave the group for good and close the connections."""
+        try:
+            self._member.leave()
+        finally:
+            self._cluster.close_pool(self._pool)
 
     def _holders(self, deadline: Deadline) -> list[str]:
         try:

@@ -9,7 +9,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.groups import GroupAdmin
 from minikafka.clients.group.config import GroupConsumerConfig
 from minikafka.clients.group.consumer import GroupConsumer
-from minikafka.clients.group.sole_member import SoleMember
+from minikafka.clients.group.sole_member import HEARTBEAT_INTERVAL_MS, SoleMember
 from minikafka.net.memory import Fault
 from minikafka.wire.api import ApiKey
 from minikafka.wire.apis.join_group import JoinGroupResponse
@@ -95,8 +95,21 @@ def test_one_that_was_forgotten_joins_again(harness: SoleMemberHarness, doing: s
         one.commit({T0: 7}, harness.deadline)
         assert harness.committed() == {T0: 7}
     else:
-        one.heartbeat(harness.deadline)
+        harness.brokers.clock.advance(HEARTBEAT_INTERVAL_MS)
+        one.hold([T0], harness.deadline)
     assert len(harness.members) == 1
+
+
+def test_heartbeats_are_sent_when_they_are_due(harness: SoleMemberHarness) -> None:
+    one = harness.member()
+    one.hold([T0], harness.deadline)
+    one.hold([T0], harness.deadline)
+    assert harness.brokers.asked(ApiKey.HEARTBEAT) == []
+    for _ in range(5):
+        harness.brokers.clock.advance(HEARTBEAT_INTERVAL_MS)
+        one.hold([T0], harness.cluster.deadline(20_000))
+    assert len(harness.brokers.asked(ApiKey.HEARTBEAT)) == 5
+    assert len(harness.brokers.asked(ApiKey.JOIN_GROUP)) == 1
 
 
 def test_one_that_was_forgotten_does_not_commit_over_its_successor(harness: SoleMemberHarness) -> None:
@@ -120,13 +133,13 @@ def test_another_coordinator_is_found(harness: SoleMemberHarness) -> None:
 def test_when_it_is_released_the_group_is_empty_at_once(harness: SoleMemberHarness) -> None:
     one = harness.member()
     one.hold([T0], harness.deadline)
-    one.release(harness.deadline)
+    one.release()
     assert harness.members == []
     harness.member("g_two").hold([T0], harness.deadline)
 
 
 def test_one_who_never_joined_has_nothing_to_leave(harness: SoleMemberHarness) -> None:
-    harness.member().release(harness.deadline)
+    harness.member().release()
     assert harness.brokers.asked(ApiKey.LEAVE_GROUP) == []
 
 
@@ -140,5 +153,9 @@ def test_what_the_coordinator_refuses_for_good_is_raised(harness: SoleMemberHarn
 
 def test_brokers_that_are_away_are_an_error_when_the_time_is_over(harness: SoleMemberHarness) -> None:
     harness.brokers.stop(1)
-    with pytest.raises(NetworkError):
-        harness.member().hold([T0], harness.cluster.deadline(500))
+    one = harness.member()
+    with pytest.raises(NetworkError, match="group 'g'"):
+        one.hold([T0], harness.cluster.deadline(500))
+    harness.brokers.start(1)
+    one.hold([T0], harness.cluster.deadline(20_000))
+    assert len(harness.members) == 1

@@ -47,9 +47,6 @@ class FakeMember:
         self.fail("commit")
         self.calls.put(("commit", dict(offsets)))
 
-    def heartbeat(self) -> None:
-        self.fail("heartbeat")
-
     def release(self) -> None:
         self.calls.put(("release", None))
 
